@@ -1,0 +1,87 @@
+package import Entitlements
+package import Logging
+package import Telemetry
+
+/// Everything the program is told from outside: read once at start-up, checked as a whole, never changed.
+///
+/// Descriptions are safe to log: whatever is secret is a ``Secret``.
+package struct Config: Sendable {
+    package var database: Database
+    /// How much of what is decided may be written, and the margins before an absence counts.
+    package var decision: DecisionSettings
+    package var brake: DemotionBrake
+    package var retry: RetryPolicy
+    package var worker: Worker
+    package var reserves: Reserves
+    /// `nil`: RevenueCat is off.
+    package var revenueCat: RevenueCatSettings?
+    /// Where the API listens.
+    package var http: ListenAddress
+    package var admin: Admin
+    /// Where people find support: an https or `mailto:` address.
+    package var supportContactURL: String?
+    package var log: Log
+    /// The directory that holds `migrations/` and the host adapter; `nil`: beside the executable.
+    package var sqlDirectory: String?
+
+    /// How PostgreSQL is reached.
+    package struct Database: Sendable {
+        /// A libpq connection string or URI; `nil`: libpq's own `PG*` variables and defaults.
+        package var url: Secret?
+        /// A way past the transaction pooler that `url` leads through; `nil`: there is no pooler.
+        package var directURL: Secret?
+
+        /// For LISTEN and migrations, which need a session of their own.
+        package var sessionURL: Secret? { directURL ?? url }
+        /// Whether `url` leads through a transaction pooler, so that no state may be kept in a session.
+        package var isPooled: Bool { directURL != nil }
+    }
+
+    /// How much one worker takes on at a time.
+    package struct Worker: Hashable, Sendable {
+        /// Jobs in progress at once; 1 to 4096.
+        package var concurrency: Int
+        /// Jobs claimed or written by one statement; 1 to 2000.
+        package var batch: Int
+        /// How long a claimed job is held without a sign of life; 2 seconds to an hour.
+        package var lease: Duration
+    }
+
+    /// The shares of a store's request budget that are kept for people who wait, in percent; 95 together at most.
+    package struct Reserves: Hashable, Sendable {
+        package var restorePercent: Int
+        package var supportPercent: Int
+    }
+
+    /// A host and a port to listen on.
+    package struct ListenAddress: Hashable, Sendable {
+        /// A name or an address; an IPv6 address without brackets.
+        package var host: String
+        /// 0 lets the system choose.
+        package var port: Int
+    }
+
+    /// Where metrics and the console are served.
+    package struct Admin: Hashable, Sendable {
+        package var address: ListenAddress
+        /// Whether a host or port was given, not only defaults; roles without an API listen only then.
+        package var isSet: Bool
+    }
+
+    /// What is logged, and how.
+    package struct Log: Hashable, Sendable {
+        package var level: Logger.Level
+        package var format: LogFormat
+    }
+}
+
+/// How RevenueCat's API is reached and how fast.
+package struct RevenueCatSettings: Sendable {
+    package var apiKey: Secret
+    /// Letters, digits, `-` and `_` only, so that it fits into a path as it is.
+    package var projectID: String
+    /// https, or http to a loopback host; no slash at its end.
+    package var baseURL: String
+    /// Requests a minute over all workers; 0: unlimited.
+    package var requestsPerMinute: Int
+}

@@ -1,0 +1,56 @@
+import Glibc
+
+/// Reads the files that `NAME_FILE` variables name.
+///
+/// Used at start-up alone, where blocking harms nobody.
+enum ValueFile {
+    /// The largest file that is read, in bytes; a connection string or a key is far smaller.
+    static let limit = 65_536
+
+    /// Why a file gave no value.
+    ///
+    /// Says nothing of the path, which may be a secret that was put into the wrong variable.
+    struct Failure: Error {
+        let problem: String
+    }
+
+    /// Reads a file's text without the line ends at its end.
+    ///
+    /// - Parameter path: the path, absolute or relative to the working directory.
+    /// - Returns: the text, never empty.
+    /// - Throws: `Failure` when it cannot be read, is empty, is larger than ``limit``, or is not UTF-8.
+    static func read(_ path: String) throws(Failure) -> String {
+        var bytes = try contents(of: path)
+        while let last = bytes.last, last == 0x0A || last == 0x0D { bytes.removeLast() }
+        guard !bytes.isEmpty else { throw Failure(problem: "the file is empty") }
+        guard let text = String(validating: bytes, as: UTF8.self) else {
+            throw Failure(problem: "the file is not UTF-8 text")
+        }
+        return text
+    }
+
+    private static func contents(of path: String) throws(Failure) -> [UInt8] {
+        let descriptor = open(path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else { throw failure(errno) }
+        defer { close(descriptor) }
+        var bytes: [UInt8] = []
+        var chunk = [UInt8](repeating: 0, count: 4096)
+        while true {
+            let count = Glibc.read(descriptor, &chunk, chunk.count)
+            if count < 0 && errno == EINTR { continue }
+            guard count >= 0 else { throw failure(errno) }
+            guard count > 0 else { return bytes }
+            bytes += chunk[..<count]
+            guard bytes.count <= limit else { throw Failure(problem: "the file is larger than 64 KiB") }
+        }
+    }
+
+    private static func failure(_ code: CInt) -> Failure {
+        switch code {
+        case ENOENT, ENOTDIR: Failure(problem: "the file does not exist")
+        case EACCES, EPERM: Failure(problem: "the file may not be read by this user")
+        case EISDIR: Failure(problem: "the path names a directory")
+        default: Failure(problem: "the file cannot be read (errno \(code))")
+        }
+    }
+}

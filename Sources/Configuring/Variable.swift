@@ -1,0 +1,46 @@
+/// The environment variables that are read, in the order in which faults are listed.
+///
+/// Each may instead be given as a file: `NAME_FILE` holds the path. Variables that are not listed are ignored.
+package enum Variable: String, CaseIterable, Sendable {
+    case databaseURL = "DATABASE_URL"
+    case databaseDirectURL = "DATABASE_DIRECT_URL"
+    case mode = "MODE"
+    case revenueCatAPIKey = "REVENUECAT_API_KEY"
+    case revenueCatProjectID = "REVENUECAT_PROJECT_ID"
+    case revenueCatBaseURL = "REVENUECAT_BASE_URL"
+    case revenueCatRequestsPerMinute = "REVENUECAT_REQUESTS_PER_MINUTE"
+    case restoreReservePercent = "RESTORE_RESERVE_PERCENT"
+    case supportReservePercent = "SUPPORT_RESERVE_PERCENT"
+    case jobMaxAttempts = "JOB_MAX_ATTEMPTS"
+    case jobBackoffBaseMs = "JOB_BACKOFF_BASE_MS"
+    case jobBackoffCapMs = "JOB_BACKOFF_CAP_MS"
+    case jobMaxAgeSeconds = "JOB_MAX_AGE_SECONDS"
+    case jobLeaseSeconds = "JOB_LEASE_SECONDS"
+    case absenceMarginSeconds = "ABSENCE_MARGIN_SECONDS"
+    case absenceMarginGooglePlaySeconds = "ABSENCE_MARGIN_GOOGLE_PLAY_SECONDS"
+    case demotionBrakePercent = "DEMOTION_BRAKE_PERCENT"
+    case demotionBrakeMinimum = "DEMOTION_BRAKE_MINIMUM"
+    case workerConcurrency = "WORKER_CONCURRENCY"
+    case workerBatch = "WORKER_BATCH"
+    case httpHost = "HTTP_HOST"
+    case httpPort = "HTTP_PORT"
+    case adminHost = "ADMIN_HOST"
+    case adminPort = "ADMIN_PORT"
+    case supportContactURL = "SUPPORT_CONTACT_URL"
+    case logLevel = "LOG_LEVEL"
+    case logFormat = "LOG_FORMAT"
+    case sqlDirectory = "ENTITLEMENT_SYNC_SQL_DIR"
+
+    /// The variable that names a file to read the value from.
+    package var fileVariable: String { rawValue + "_FILE" }
+
+    /// Whether the value must never be shown.
+    ///
+    /// Connection strings carry passwords.
+    package var isSecret: Bool {
+        switch self {
+        case .databaseURL, .databaseDirectURL, .revenueCatAPIKey: true
+        default: false
+        }
+    }
+}

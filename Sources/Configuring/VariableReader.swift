@@ -1,0 +1,145 @@
+import Configuration
+
+/// Reads variables as text, parses them strictly, and keeps every fault on the way.
+///
+/// A value that does not parse is recorded and replaced by its default, so that reading goes on to the next fault; the
+/// caller throws ``faults`` at the end. Texts are parsed here and not by the provider, whose typed readers fall back to
+/// the default without a word.
+struct VariableReader {
+    private let reader: ConfigReader
+    private var recorded: [Variable: [ConfigurationFault]] = [:]
+
+    /// Takes the environment, with the values of `NAME_FILE` files filled in.
+    init(environment: [String: String]) {
+        var values = environment.filter { !$0.value.isEmpty }
+        var found: [Variable: [ConfigurationFault]] = [:]
+        for variable in Variable.allCases {
+            let name = variable.rawValue
+            guard let path = values[variable.fileVariable] else { continue }
+            guard values[name] == nil else {
+                found[variable] = [
+                    ConfigurationFault(
+                        variable: name,
+                        problem: "is set, and \(variable.fileVariable) is set too",
+                        fix: "Keep one of the two"
+                    )
+                ]
+                continue
+            }
+            do throws(ValueFile.Failure) {
+                values[name] = try ValueFile.read(path)
+            } catch {
+                found[variable] = [
+                    ConfigurationFault(
+                        variable: variable.fileVariable,
+                        problem: error.problem,
+                        fix: "Name a readable text file that holds the value of \(name)"
+                    )
+                ]
+            }
+        }
+        reader = ConfigReader(
+            provider: EnvironmentVariablesProvider(
+                environmentVariables: values,
+                secretsSpecifier: .specific(Set(Variable.allCases.filter(\.isSecret).map(\.rawValue)))
+            )
+        )
+        recorded = found
+    }
+
+    /// Everything recorded so far, in the order of ``Variable``.
+    var faults: [ConfigurationFault] { Variable.allCases.flatMap { recorded[$0] ?? [] } }
+
+    /// Whether a variable was given well: reading it recorded no fault.
+    func isSound(_ variable: Variable) -> Bool { recorded[variable] == nil }
+
+    /// Records a fault.
+    mutating func fault(_ variable: Variable, _ problem: String, fix: String) {
+        recorded[variable, default: []].append(
+            ConfigurationFault(variable: variable.rawValue, problem: problem, fix: fix)
+        )
+    }
+
+    /// The text of a variable; `nil` when it is not set, empty, or unreadable.
+    ///
+    /// Control characters are refused everywhere: they end up in headers, connection strings and logs.
+    mutating func text(_ variable: Variable) -> String? {
+        guard let text = reader.string(forKey: ConfigKey([variable.rawValue]), isSecret: variable.isSecret) else {
+            return nil
+        }
+        guard !text.unicodeScalars.contains(where: { $0.properties.generalCategory == .control }) else {
+            fault(variable, "holds a control character or a line break", fix: "Give it on one line")
+            return nil
+        }
+        return text
+    }
+
+    /// A text that `parse` accepts.
+    ///
+    /// The problem it gives must not quote the value of a secret.
+    mutating func parsed<Value>(
+        _ variable: Variable,
+        fix: String,
+        _ parse: (String) -> Result<Value, Problem>
+    ) -> Value? {
+        guard let text = text(variable) else { return nil }
+        switch parse(text) {
+        case .success(let value): return value
+        case .failure(let problem):
+            fault(variable, problem.text, fix: fix)
+            return nil
+        }
+    }
+
+    /// What a parser found wrong, as the middle of a sentence.
+    struct Problem: Error {
+        let text: String
+
+        init(_ text: String) { self.text = text }
+    }
+
+    /// A whole number.
+    mutating func number(_ variable: Variable, default: Int, in range: ClosedRange<Int>, unit: String = "") -> Int {
+        let unit = unit.isEmpty ? "" : " (\(unit))"
+        let fix =
+            "Set a whole number\(unit) from \(range.lowerBound) to \(range.upperBound); the default is \(`default`)"
+        return parsed(variable, fix: fix) { text in
+            guard text.utf8.allSatisfy({ (0x30...0x39).contains($0) }), !text.isEmpty else {
+                return .failure(Problem("\(quoted(text)) is not a whole number"))
+            }
+            guard let number = Int(text), range.contains(number) else {
+                return .failure(Problem("\(quoted(text)) is out of range"))
+            }
+            return .success(number)
+        } ?? `default`
+    }
+
+    /// A decimal number such as `0.5`; no exponent, no sign.
+    mutating func decimal(_ variable: Variable, default: Double, in range: ClosedRange<Double>) -> Double {
+        let fix =
+            "Set a number such as 0.5, from \(Int(range.lowerBound)) to \(Int(range.upperBound)); "
+            + "the default is \(`default`)"
+        return parsed(variable, fix: fix) { text in
+            // `Double` alone would take "nan", "inf" and hexadecimal.
+            guard text.utf8.allSatisfy({ (0x30...0x39).contains($0) || $0 == 0x2E }), let number = Double(text) else {
+                return .failure(Problem("\(quoted(text)) is not a number"))
+            }
+            guard range.contains(number) else { return .failure(Problem("\(quoted(text)) is out of range")) }
+            return .success(number)
+        } ?? `default`
+    }
+
+    /// One of the raw values of an enumeration.
+    mutating func choice<Value>(_ variable: Variable, default: Value) -> Value
+    where Value: RawRepresentable<String> & CaseIterable {
+        let known = Value.allCases.map(\.rawValue).joined(separator: ", ")
+        return parsed(variable, fix: "Set one of \(known); the default is \(`default`.rawValue)") { text in
+            Value(rawValue: text).map(Result.success) ?? .failure(Problem("\(quoted(text)) is not known"))
+        } ?? `default`
+    }
+}
+
+/// A value that is not secret, short enough for a line.
+private func quoted(_ text: String) -> String {
+    text.count <= 40 ? "\"\(text)\"" : "\"\(text.prefix(40))…\""
+}

@@ -1,0 +1,62 @@
+import ArgumentParser
+import Logging
+import Configuring
+import Foundation
+import Migrations
+import Postgres
+import Storage
+
+struct DoctorCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "doctor",
+        abstract: "Checks connection, schema, roles, laws, leases and alarms, and says how to mend each."
+    )
+
+    @OptionGroup var options: OutputOptions
+
+    private struct Printed: Encodable {
+        var ok: Bool
+        var checks: [Check]
+    }
+
+    func run() async throws {
+        try await reporting {
+            let runtime = try Runtime(level: .error)
+            var checks: [Check] = []
+            do {
+                checks += try await runtime.withPool { pool in
+                    [Check(name: "schema", ok: true, detail: "at version \(Migrator.version)", fix: "")]
+                        + (await Doctor(pool: pool).checks())
+                }
+            } catch {
+                let failure = CommandFailure(error)
+                checks.append(Check(name: "database", ok: false, detail: failure.message, fix: "Mend what the detail says."))
+                try print(checks)
+                return failure.status
+            }
+            checks.append(
+                Check(
+                    name: "revenuecat",
+                    ok: runtime.config.revenueCat != nil,
+                    detail: runtime.config.revenueCat == nil ? "is off" : "is configured",
+                    fix: "Set REVENUECAT_API_KEY and REVENUECAT_PROJECT_ID."
+                )
+            )
+            try print(checks)
+            return .done
+        }
+    }
+
+    private func print(_ checks: [Check]) throws {
+        let ok = checks.allSatisfy(\.ok)
+        switch options.output {
+        case .json: try Output.json(Printed(ok: ok, checks: checks))
+        case .text:
+            for check in checks {
+                Output.line("\(Output.mark(check.ok))  \(check.name): \(check.detail)")
+                if !check.ok { Output.line("      -> \(check.fix)") }
+            }
+            Output.line(ok ? "All is well." : "Something needs a look.")
+        }
+    }
+}

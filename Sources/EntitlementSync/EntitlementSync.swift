@@ -1,0 +1,19 @@
+import ArgumentParser
+
+@main
+struct EntitlementSync: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "entitlement-sync",
+        abstract: "Makes the subscription records in PostgreSQL true again, and keeps them true.",
+        version: Build.version,
+        subcommands: [
+            Migrate.self, WorkerCommand.self, Restore.self, Reconcile.self, Explain.self, GrantCommand.self, Adopt.self,
+            SandboxCommand.self, Pause.self, Resume.self, QueueCommand.self, DoctorCommand.self, Simulate.self,
+        ]
+    )
+}
+
+/// What this build is called.
+enum Build {
+    static let version = "0.1.0"
+}

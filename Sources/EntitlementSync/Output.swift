@@ -1,0 +1,55 @@
+import ArgumentParser
+import Foundation
+
+/// How results are printed.
+enum OutputFormat: String, ExpressibleByArgument, CaseIterable {
+    case text, json
+}
+
+/// The option that every printing command takes.
+struct OutputOptions: ParsableArguments {
+    @Option(help: "How results are printed: text or json.")
+    var output = OutputFormat.text
+}
+
+/// Results go to stdout; colour only where a person looks.
+enum Output {
+    static let isTerminal = isatty(STDOUT_FILENO) == 1
+
+    static func line(_ text: String) { FileHandle.standardOutput.write(Data((text + "\n").utf8)) }
+
+    /// One JSON document on one line, keys in order.
+    static func json(_ value: some Encodable) throws {
+        let encoder = JSONEncoder()
+        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
+        line(String(decoding: try encoder.encode(value), as: UTF8.self))
+    }
+
+    /// A table with aligned columns; the head is bold on a terminal.
+    static func table(_ head: [String], _ rows: [[String]]) {
+        var widths = head.map(\.count)
+        for row in rows {
+            for (index, cell) in row.enumerated() where index < widths.count { widths[index] = max(widths[index], cell.count) }
+        }
+        func render(_ cells: [String]) -> String {
+            zip(cells, widths).map { cell, width in cell + String(repeating: " ", count: width - cell.count) }
+                .joined(separator: "  ").trimmingCharacters(in: .init(charactersIn: " "))
+        }
+        line(isTerminal ? "\u{1b}[1m" + render(head) + "\u{1b}[0m" : render(head))
+        for row in rows { line(render(row)) }
+    }
+
+    /// A word in a colour that says whether it is well.
+    static func mark(_ isWell: Bool) -> String {
+        guard isTerminal else { return isWell ? "ok" : "!!" }
+        return isWell ? "\u{1b}[32mok\u{1b}[0m" : "\u{1b}[31m!!\u{1b}[0m"
+    }
+
+    /// A progress bar on stderr, where a person looks at it.
+    static func progress(_ done: Int, of total: Int) {
+        guard isatty(STDERR_FILENO) == 1, total > 1 else { return }
+        let filled = total == 0 ? 30 : 30 * done / total
+        let bar = String(repeating: "#", count: filled) + String(repeating: "-", count: 30 - filled)
+        FileHandle.standardError.write(Data("\r[\(bar)] \(done)/\(total)\(done == total ? "\n" : "")".utf8))
+    }
+}

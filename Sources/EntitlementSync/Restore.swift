@@ -1,0 +1,113 @@
+import ArgumentParser
+import Logging
+import Entitlements
+import Foundation
+import Storage
+
+struct Restore: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(abstract: "Enqueues a restore, and waits for its outcome if asked to.")
+
+    @Argument(help: "The user's id.")
+    var user: String
+
+    @Option(help: "A proof or claim, [STORE:]KIND=VALUE or [STORE:]KIND=@FILE; may be given up to 20 times.")
+    var proof: [String] = []
+
+    @Option(help: "The error that the app met, by code or name.")
+    var clientError: String?
+
+    @Option(help: "Seconds to wait for the outcome.")
+    var wait: Int?
+
+    @OptionGroup var options: OutputOptions
+
+    func validate() throws {
+        guard (0...86_400).contains(wait ?? 0) else { throw ValidationError("--wait: give seconds from 0 to 86400") }
+    }
+
+    func run() async throws {
+        try await reporting {
+            let runtime = try Runtime(level: .warning)
+            let proofs = try ProofArgument.json(proof)
+            return try await runtime.withPool { pool in
+                let requests = Requests(pool: pool)
+                let id = try await requests.restore(user, proofs: proofs, clientError: clientError)
+                let waiting = Waiting(requests: requests)
+                let ended = wait == nil ? true : try await waiting.untilEnded([id], within: .seconds(wait ?? 0)) { _ in }
+                guard let status = try await requests.status([id]).first else {
+                    throw CommandFailure(.software, "the job can't be found")
+                }
+                try print(status)
+                if !ended, !status.hasEnded { return .elapsed }
+                return status.outcome == Outcome.storeUnavailable.rawValue ? .unavailable : .done
+            }
+        }
+    }
+
+    private struct Printed: Encodable {
+        var status: JobStatus
+        var message: String
+
+        func encode(to encoder: any Encoder) throws {
+            try status.encode(to: encoder)
+            enum Key: String, CodingKey { case message }
+            var container = encoder.container(keyedBy: Key.self)
+            try container.encode(message, forKey: .message)
+        }
+    }
+
+    private func print(_ status: JobStatus) throws {
+        let key = status.messageKey.flatMap(MessageKey.init(rawValue:)) ?? .stillChecking
+        let text = Entitlements.message(for: key, reference: status.reference)
+        switch options.output {
+        case .json: try Output.json(Printed(status: status, message: text))
+        case .text:
+            Output.line("\(status.reference)  \(status.state)  \(status.outcome ?? "-")  \(text)")
+            Output.line("job \(status.id.uuidString.lowercased())")
+        }
+    }
+}
+
+/// A proof as it is typed on the command line.
+enum ProofArgument {
+    private static let stores = [
+        "storekit_jws": "app_store", "app_receipt": "app_store", "transaction_id": "app_store",
+        "purchase_token": "google_play", "order_id": "google_play", "onside_history": "onside",
+        "onside_order_id": "onside",
+    ]
+
+    private struct Proof: Encodable {
+        var store: String
+        var kind: String
+        var value: String
+    }
+
+    /// Turns arguments into the JSON that `request_restore` takes.
+    ///
+    /// - Throws: `CommandFailure` that names the argument by its place.
+    static func json(_ arguments: [String]) throws -> String {
+        var proofs: [Proof] = []
+        for (index, argument) in arguments.enumerated() {
+            guard let equals = argument.firstIndex(of: "=") else {
+                throw CommandFailure(.data, "--proof \(index + 1): write [STORE:]KIND=VALUE or [STORE:]KIND=@FILE")
+            }
+            let name = argument[..<equals].split(separator: ":", maxSplits: 1).map(String.init)
+            let kind = name.last ?? ""
+            guard let usual = stores[kind] else {
+                throw CommandFailure(
+                    .data,
+                    "--proof \(index + 1): unknown kind; use \(stores.keys.sorted().joined(separator: ", "))"
+                )
+            }
+            var value = String(argument[argument.index(after: equals)...])
+            if value.hasPrefix("@") {
+                let path = String(value.dropFirst())
+                guard let data = FileManager.default.contents(atPath: path), let text = String(data: data, encoding: .utf8)
+                else { throw CommandFailure(.data, "--proof \(index + 1): the file can't be read as UTF-8 text") }
+                value = text.trimmingCharacters(in: .whitespacesAndNewlines)
+            }
+            proofs.append(Proof(store: name.count == 2 ? name[0] : usual, kind: kind, value: value))
+        }
+        return String(decoding: try JSONEncoder().encode(proofs), as: UTF8.self)
+    }
+}

@@ -1,0 +1,80 @@
+import Configuring
+import Foundation
+import Logging
+import Migrations
+import Postgres
+import Telemetry
+
+/// What every command shares: the configuration and the way to the database.
+struct Runtime {
+    var config: Config
+    var logger: Logger
+
+    /// Reads the configuration and starts logging.
+    ///
+    /// - Parameter level: for commands whose own output matters more than their log.
+    init(level: Logger.Level? = nil) throws {
+        config = try Config.load(environment: ProcessInfo.processInfo.environment)
+        LineLogHandler.bootstrap(format: config.log.format, level: level ?? config.log.level)
+        logger = Logger(label: "entitlement-sync")
+    }
+
+    /// A configuration for ordinary statements, or for a session of its own (LISTEN, migrations).
+    func postgres(connections: Int = 4, direct: Bool = false) -> PostgresConfiguration {
+        let url = direct ? config.database.sessionURL : config.database.url
+        return PostgresConfiguration(
+            connectionString: url?.reveal(),
+            applicationName: "entitlement-sync",
+            connectTimeout: .seconds(5),
+            statementTimeout: .seconds(30),
+            maxConnections: connections,
+            maxWaiters: 4096,
+            acquireTimeout: .seconds(10),
+            sessionState: direct || !config.database.isPooled,
+            sessionSettings: [
+                // The tables are small or reached by key: plans that only pay with statistics are kept away.
+                "enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off", "jit": "off",
+                "lock_timeout": "5s", "idle_in_transaction_session_timeout": "30s",
+            ]
+        )
+    }
+
+    /// Runs a body with a pool, and closes it.
+    func withPool<Result>(
+        connections: Int = 2,
+        checkingSchema: Bool = true,
+        _ body: (PostgresPool) async throws -> Result
+    ) async throws -> Result {
+        let pool = PostgresPool(configuration: postgres(connections: connections), logger: logger)
+        do {
+            if checkingSchema { try await SchemaCheck(pool: pool).verify() }
+            let result = try await body(pool)
+            await pool.close()
+            return result
+        } catch {
+            await pool.close()
+            throw error
+        }
+    }
+
+    /// The folder with migrations and the host adapter.
+    func sqlDirectory() throws -> String {
+        var candidates: [String] = []
+        if let set = config.sqlDirectory {
+            candidates = [set]
+        } else {
+            let binary = URL(fileURLWithPath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent()
+            candidates = [
+                binary.appendingPathComponent("sql").path, FileManager.default.currentDirectoryPath + "/sql",
+            ]
+        }
+        for candidate in candidates where FileManager.default.fileExists(atPath: candidate + "/migrations") {
+            return candidate
+        }
+        throw CommandFailure(
+            .configuration,
+            "the folder sql with the migrations is neither beside the binary nor in the working directory; set"
+                + " ENTITLEMENT_SYNC_SQL_DIR"
+        )
+    }
+}

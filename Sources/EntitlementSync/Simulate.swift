@@ -1,0 +1,69 @@
+import ArgumentParser
+import Foundation
+import Logging
+import ServiceLifecycle
+import UnixSignals
+import StoreSimulator
+import Telemetry
+
+struct Simulate: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(abstract: "Runs an HTTP double of the stores for demos and tests.")
+
+    @Option(help: "The port to listen on; 0 takes a free one.")
+    var port = 0
+
+    @Option(help: "The scenario file, YAML or JSON.")
+    var scenario: String
+
+    @Option(help: "The address to listen on.")
+    var host = "127.0.0.1"
+
+    func validate() throws {
+        guard (0...65_535).contains(port) else { throw ValidationError("--port: give 0 to 65535") }
+    }
+
+    func run() async throws {
+        try await reporting {
+            LineLogHandler.bootstrap(format: .text, level: .warning)
+            let logger = Logger(label: "entitlement-sync")
+            let loaded: Scenario
+            do {
+                loaded = try Scenario.load(fileAt: scenario)
+            } catch {
+                throw CommandFailure(.data, "\(error)")
+            }
+            let service = Simulation(
+                simulator: try StoreSimulator(
+                    scenario: loaded,
+                    configuration: SimulatorConfiguration(host: host, port: port),
+                    logger: logger
+                )
+            )
+            let group = ServiceGroup(
+                configuration: .init(
+                    services: [.init(service: service)],
+                    gracefulShutdownSignals: [.sigterm, .sigint],
+                    logger: logger
+                )
+            )
+            do {
+                try await group.run()
+            } catch let error as SimulatorError {
+                throw CommandFailure(.unavailable, "\(error)")
+            }
+            return .done
+        }
+    }
+
+    private struct Simulation: Service {
+        var simulator: StoreSimulator
+
+        func run() async throws {
+            try await cancelWhenGracefulShutdown {
+                try await simulator.run { port in
+                    Output.line("listening on port \(port)")
+                }
+            }
+        }
+    }
+}

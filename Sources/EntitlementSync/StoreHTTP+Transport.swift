@@ -1,0 +1,34 @@
+import HTTPTypes
+import StoreClients
+import Transport
+
+extension StoreHTTP {
+    /// Sends through the transport. A store has 20 s to answer, and 4 MiB to say it in.
+    init(transport: HTTPTransport) {
+        self.init { request throws(StoreHTTPFailure) in
+            do throws(TransportError) {
+                let exchange = try await transport.send(
+                    request,
+                    timeout: .seconds(20),
+                    maxResponseBytes: 4 << 20
+                )
+                return StoreHTTPResponse(
+                    status: exchange.response.status.code,
+                    headers: exchange.response.headerFields,
+                    body: exchange.body
+                )
+            } catch {
+                throw StoreHTTPFailure(Self.code(error.code))
+            }
+        }
+    }
+
+    private static func code(_ code: TransportError.Code) -> StoreHTTPFailure.Code {
+        switch code {
+        case .timeout, .connectTimeout: .timeout
+        case .tooLarge: .tooLarge
+        case .cancelled: .cancelled
+        default: .unavailable
+        }
+    }
+}

@@ -1,0 +1,149 @@
+import ArgumentParser
+import Configuring
+import Entitlements
+import Foundation
+import Logging
+import Metrics
+import Postgres
+import ServiceLifecycle
+import UnixSignals
+import Migrations
+import Storage
+import StoreClients
+import SyncWorker
+import Telemetry
+import Transport
+
+struct WorkerCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "worker",
+        abstract: "Works off the queue until it is told to stop."
+    )
+
+    @Flag(help: "End once nothing is queued, running, delayed or unfinished in the database.")
+    var untilIdle = false
+
+    func run() async throws {
+        try await reporting {
+            let runtime = try Runtime()
+            MetricsSystem.bootstrap(Registry())
+            let config = runtime.config
+            guard let revenueCat = config.revenueCat else {
+                throw CommandFailure(
+                    .configuration,
+                    "no store is configured; set REVENUECAT_API_KEY and REVENUECAT_PROJECT_ID"
+                )
+            }
+            let pool = PostgresPool(configuration: runtime.postgres(connections: 8), logger: runtime.logger)
+            do {
+                try await SchemaCheck(pool: pool).verify()
+            } catch {
+                await pool.close()
+                throw error
+            }
+            let transport = HTTPTransport(configuration: Self.http(config), logger: runtime.logger)
+            let worker = try Self.worker(
+                runtime,
+                revenueCat,
+                pool: pool,
+                transport: transport,
+                untilIdle: untilIdle
+            )
+            let group = ServiceGroup(
+                configuration: .init(
+                    services: [
+                        .init(
+                            service: worker,
+                            successTerminationBehavior: .gracefullyShutdownGroup,
+                            failureTerminationBehavior: .gracefullyShutdownGroup
+                        )
+                    ],
+                    gracefulShutdownSignals: [.sigterm, .sigint],
+                    logger: runtime.logger
+                )
+            )
+            do {
+                try await group.run()
+                await transport.shutdown()
+                await pool.close()
+            } catch {
+                await transport.shutdown()
+                await pool.close()
+                throw error
+            }
+            return .done
+        }
+    }
+
+    private static func http(_ config: Config) -> HTTPTransportConfiguration {
+        HTTPTransportConfiguration(
+            maxConnectionsPerHost: 128,
+            maxTotalConnections: 256,
+            maxInFlight: max(256, config.worker.concurrency),
+            maxQueued: 10_000,
+            userAgent: "entitlement-sync/\(Build.version)"
+        )
+    }
+
+    /// The composition root of a worker.
+    static func worker(
+        _ runtime: Runtime,
+        _ store: RevenueCatSettings,
+        pool: PostgresPool,
+        transport: HTTPTransport,
+        untilIdle: Bool
+    ) throws -> Worker {
+        let config = runtime.config
+        let budget = RateBudget(
+            pool: pool,
+            credential: "revenuecat",
+            perMinute: store.requestsPerMinute,
+            restoreReservePercent: Double(config.reserves.restorePercent),
+            supportReservePercent: Double(config.reserves.supportPercent)
+        )
+        let gate = StoreGate(budget: budget, logger: runtime.logger)
+        let health = StoreHealth(pool: pool)
+        let client: RevenueCatClient
+        do {
+            client = RevenueCatClient(
+                configuration: try RevenueCatConfiguration(
+                    apiKey: store.apiKey.reveal(),
+                    projectID: store.projectID,
+                    baseURL: store.baseURL
+                ),
+                http: StoreHTTP(transport: transport),
+                gate: gate.gate,
+                logger: runtime.logger
+            )
+        } catch {
+            throw CommandFailure(.configuration, "RevenueCat: \(error)")
+        }
+        let reader = RevenueCatReader(client: client, lookups: UserLookups(pool: pool), logger: runtime.logger)
+        return Worker(
+            pool: pool,
+            reader: reader.reader,
+            apply: Apply(
+                pool: pool,
+                settings: ApplySettings(decision: config.decision, brake: config.brake, retry: config.retry),
+                logger: runtime.logger
+            ),
+            assets: AssetRuns(pool: pool, mode: config.decision.mode, logger: runtime.logger),
+            listener: PostgresListener(
+                configuration: runtime.postgres(connections: 1, direct: true),
+                logger: runtime.logger
+            ),
+            exchange: { await gate.exchange(with: health) },
+            settings: WorkerSettings(
+                concurrency: config.worker.concurrency,
+                batch: config.worker.batch,
+                lease: config.worker.lease,
+                untilIdle: untilIdle,
+                host: ProcessInfo.processInfo.hostName,
+                pid: ProcessInfo.processInfo.processIdentifier,
+                version: Build.version
+            ),
+            ignoresPause: config.decision.mode == .observe,
+            logger: runtime.logger
+        )
+    }
+}

@@ -1,0 +1,87 @@
+/// What the store's word on one item comes to, before products and environment are looked at.
+package enum Standing: String, Sendable, CaseIterable {
+    /// The store gives access.
+    case access
+    /// The store said that it is over.
+    case ended
+    /// No access now, but the store has not said that it is over.
+    case unsettled
+    /// Not paid yet.
+    case pending
+    /// A word we do not know, and no access.
+    case unknown
+}
+
+/// One row of the access table.
+package struct AccessRule: Sendable {
+    package var kind: Observation.Kind
+    package var status: StoreStatus.Known
+    /// The store's own `gives_access`; `nil` where it gives none.
+    package var givesAccess: Bool?
+    package var standing: Standing
+
+    init(_ kind: Observation.Kind, _ status: StoreStatus.Known, _ givesAccess: Bool?, _ standing: Standing) {
+        self.kind = kind
+        self.status = status
+        self.givesAccess = givesAccess
+        self.standing = standing
+    }
+}
+
+/// Every word a store can say, and what it means.
+///
+/// The store's own `gives_access` decides; the status only explains.
+package let accessRules: [AccessRule] = [
+    //         kind           status            gives access  standing
+    AccessRule(.subscription, .trialing, true, .access),
+    AccessRule(.subscription, .active, true, .access),
+    AccessRule(.subscription, .inGracePeriod, true, .access),
+    AccessRule(.subscription, .inBillingRetry, true, .access),
+    AccessRule(.subscription, .paused, true, .access),
+    AccessRule(.subscription, .expired, true, .access),
+    AccessRule(.subscription, .incomplete, true, .access),
+    AccessRule(.subscription, .owned, true, .access),
+    AccessRule(.subscription, .refunded, true, .access),
+    AccessRule(.subscription, .unknown, true, .access),
+
+    AccessRule(.subscription, .trialing, false, .unsettled),
+    AccessRule(.subscription, .active, false, .unsettled),
+    AccessRule(.subscription, .inGracePeriod, false, .unsettled),
+    AccessRule(.subscription, .inBillingRetry, false, .ended),
+    AccessRule(.subscription, .paused, false, .ended),
+    AccessRule(.subscription, .expired, false, .ended),
+    AccessRule(.subscription, .incomplete, false, .pending),
+    AccessRule(.subscription, .owned, false, .unknown),
+    AccessRule(.subscription, .refunded, false, .ended),
+    AccessRule(.subscription, .unknown, false, .unknown),
+
+    AccessRule(.oneTime, .owned, nil, .access),
+    AccessRule(.oneTime, .refunded, nil, .ended),
+    AccessRule(.oneTime, .incomplete, nil, .pending),
+    AccessRule(.oneTime, .trialing, nil, .unknown),
+    AccessRule(.oneTime, .active, nil, .unknown),
+    AccessRule(.oneTime, .expired, nil, .unknown),
+    AccessRule(.oneTime, .paused, nil, .unknown),
+    AccessRule(.oneTime, .inGracePeriod, nil, .unknown),
+    AccessRule(.oneTime, .inBillingRetry, nil, .unknown),
+    AccessRule(.oneTime, .unknown, nil, .unknown),
+]
+
+private struct AccessKey: Hashable {
+    var kind: Observation.Kind
+    var status: StoreStatus.Known
+    var givesAccess: Bool?
+}
+
+private let standings: [AccessKey: Standing] = Dictionary(
+    accessRules.map { (AccessKey(kind: $0.kind, status: $0.status, givesAccess: $0.givesAccess), $0.standing) },
+    uniquingKeysWith: { first, _ in first }
+)
+
+/// Looks a store's word up in the table.
+///
+/// - Returns: the standing; `unknown` for a subscription without `gives_access`, which no decoder lets through.
+package func standing(of kind: Observation.Kind, status: StoreStatus, givesAccess: Bool?) -> Standing {
+    let answer = kind == .subscription ? givesAccess : nil
+    return standings[AccessKey(kind: kind, status: status.known, givesAccess: answer)] ?? .unknown
+}

@@ -1,0 +1,85 @@
+/// What the claimant said, and what looking it up found.
+///
+/// None of it decides by itself.
+package struct ClaimFindings: Sendable, Hashable {
+    package var clientError: ClientError?
+    /// What the typed ids led to; empty where nothing was found or asked.
+    package var found: [FoundPurchase]
+
+    package init(clientError: ClientError? = nil, found: [FoundPurchase] = []) {
+        self.clientError = clientError
+        self.found = found
+    }
+}
+
+/// A purchase that a typed id led to.
+package struct FoundPurchase: Sendable, Hashable {
+    package var identifier: PurchaseIdentifier
+    package var store: String
+    /// The store's customer id.
+    ///
+    /// Never shown, never logged.
+    package var customerID: String
+
+    package init(identifier: PurchaseIdentifier, store: String, customerID: String) {
+        self.identifier = identifier
+        self.store = store
+        self.customerID = customerID
+    }
+
+    package var isAnonymous: Bool { customerID.hasPrefix("$RCAnonymousID:") }
+}
+
+/// The error the app met on the device, in any SDK's spelling.
+package enum ClientError: String, Sendable, CaseIterable {
+    case receiptAlreadyInUse = "receipt_already_in_use"
+    case loginDiscarded = "login_discarded"
+    case appNotRegistered = "app_not_registered"
+    case cancelled
+    case connectionError = "connection_error"
+    case serviceUnavailable = "service_unavailable"
+    case internalError = "internal_error"
+    case other
+
+    /// Reads a code or name as the SDKs send it; letter case, separators and a one-key JSON object do not matter.
+    package init(_ text: String) {
+        // The JavaScript bridge wraps the name: {"serviceUnavailable":{}}.
+        let parts = text.split(separator: "\"", omittingEmptySubsequences: false)
+        let isObject = text.first { !$0.isWhitespace } == "{" && parts.count >= 3
+        let name = (isObject ? parts[1] : text[...]).lowercased()
+        let folded = name.filter { $0.isASCII && ($0.isLetter || $0.isNumber) }
+        // A sign is no separator: Play's -1 and RevenueCat's 1 are two errors.
+        let isNegative = folded.allSatisfy(\.isNumber) && name.contains("-")
+        self = Self.spellings[isNegative ? "-" + folded : folded] ?? .other
+    }
+
+    private static let spellings: [String: ClientError] = {
+        var table: [String: ClientError] = [:]
+        for (error, names) in names {
+            for name in names { table[name] = error }
+        }
+        return table
+    }()
+
+    /// Spellings by meaning: Onside, RevenueCat (names and numbers), StoreKit 1 and 2, Play Billing.
+    private static let names: [ClientError: [String]] = [
+        .receiptAlreadyInUse: ["receiptalreadyinuse", "receiptalreadyinuseerror", "7", "7102"],
+        .loginDiscarded: ["logindiscarded", "notloggedin", "loginrequired"],
+        .appNotRegistered: ["appnotregistered"],
+        .cancelled: [
+            "cancelled", "canceled", "usercancelled", "usercanceled", "purchasecancelled", "purchasecancellederror",
+            "paymentcancelled", "skerrorpaymentcancelled", "1",
+        ],
+        .connectionError: [
+            "connectionerror", "networkerror", "offlineconnectionerror", "servicedisconnected",
+            "cloudservicenetworkconnectionfailed", "10", "35", "-1",
+        ],
+        .serviceUnavailable: [
+            "serviceunavailable", "storeproblem", "storeproblemerror", "servicetimeout", "billingunavailable", "2",
+            "-3",
+        ],
+        .internalError: [
+            "internalerror", "unknownerror", "unknownbackenderror", "systemerror", "unexpectederror", "error", "16",
+        ],
+    ]
+}

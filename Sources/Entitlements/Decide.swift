@@ -1,0 +1,169 @@
+/// Decides one job: a pure function of what was read and what is known, by the first rule that holds.
+package func decide(_ situation: Situation) -> Resolution {
+    guard let user = situation.user else {
+        return .verdict(
+            Verdict(
+                .accountGone,
+                outcome: .notEligible,
+                messageKey: situation.kind == .restore ? .accountGone : nil,
+                explanation: "The account does not exist any more; nothing was written."
+            )
+        )
+    }
+    guard user.status.isEligible else { return .verdict(notEligible(user, situation)) }
+    let evidence = Evidence(situation)
+    if evidence.hasAccess || situation.grants == .active {
+        return .verdict(access(user, evidence, situation))
+    }
+    guard situation.reading.coverage == .full else {
+        return .retry(situation.reading.failure ?? ReadFailure(.malformed))
+    }
+    if evidence.hasUnmapped { return .retry(ReadFailure(.unmapped)) }
+    let lapse = user.type == .subscriber ? lapse(evidence, situation) : nil
+    switch situation.kind {
+    case .reconcile: return .verdict(reconcile(lapse, evidence, situation))
+    case .restore: return .verdict(restoreWithoutAccess(lapse, evidence, situation))
+    }
+}
+
+private func notEligible(_ user: User, _ situation: Situation) -> Verdict {
+    let isDeleting = user.status == .toBeDeleted
+    return Verdict(
+        .notEligible,
+        outcome: .notEligible,
+        messageKey: situation.kind == .reconcile ? nil : isDeleting ? .notEligibleDeleting : .notEligible,
+        explanation: "The account's status is \(user.status.rawValue), so it can gain neither type nor assets."
+    )
+}
+
+private func access(_ user: User, _ evidence: Evidence, _ situation: Situation) -> Verdict {
+    let rule: Rule =
+        evidence.followedOwner ? .ownerFollowedRevenuecat : evidence.hasAccess ? .storeAccess : .grantAccess
+    let wasFree = user.type == .free
+    let because =
+        switch rule {
+        case .ownerFollowedRevenuecat:
+            "RevenueCat names this user as the owner of a purchase that gives access; it belonged to another account"
+                + " before"
+        case .storeAccess: "A store says that a purchase of this user gives access"
+        default: "A grant by our own people gives access"
+        }
+    return Verdict(
+        rule,
+        .grant,
+        outcome: situation.kind == .restore
+            ? wasFree ? .restored : .alreadySubscriber : wasFree ? .promoted : .unchanged,
+        messageKey: situation.kind == .restore ? wasFree ? .restored : .alreadySubscriber : nil,
+        absence: .clear,
+        tickets: ownershipTickets(situation),
+        explanation: because + (wasFree ? ", so the user became a subscriber." : ", so the user stays a subscriber.")
+    )
+}
+
+private func reconcile(_ lapse: Lapse?, _ evidence: Evidence, _ situation: Situation) -> Verdict {
+    let tickets = ownershipTickets(situation)
+    guard let lapse else {
+        return Verdict(
+            .noAccess,
+            outcome: .unchanged,
+            absence: .clear,
+            tickets: tickets,
+            explanation: "No purchase or grant gives access, and the user is free already."
+        )
+    }
+    return Verdict(
+        lapse.rule,
+        lapse.demotes ? .demote : .none,
+        outcome: lapse.demotes ? .demoted : .deferred,
+        absence: lapse.absence,
+        tickets: tickets,
+        wasAnnounced: lapse.demotes && evidence.allEndsAnnounced && !evidence.endedWords.isEmpty,
+        explanation: lapse.explanation
+    )
+}
+
+private func restoreWithoutAccess(_ lapse: Lapse?, _ evidence: Evidence, _ situation: Situation) -> Verdict {
+    let tickets = ownershipTickets(situation)
+    if let lapse, !lapse.demotes {
+        return Verdict(
+            lapse.rule,
+            outcome: .alreadySubscriber,
+            messageKey: .alreadySubscriber,
+            absence: lapse.absence,
+            tickets: tickets,
+            explanation: lapse.explanation
+        )
+    }
+    // Whatever a subscriber without access hears, the demotion is the reconcile's: it needs the note of the first absence.
+    let absence: AbsenceNote = lapse == nil ? .clear : .keep
+    let claims = situation.reading.claims
+    if claims.clientError == .receiptAlreadyInUse {
+        return Verdict(
+            .receiptInUse,
+            outcome: .storeAccountMismatch,
+            messageKey: .mismatch,
+            absence: absence,
+            tickets: adding(mismatchTicket(situation), to: tickets),
+            enqueuesReconcile: lapse != nil,
+            explanation: "The store account's purchases belong to another account, as the app's error says; support can"
+                + " look into it."
+        )
+    }
+    if let rule = contradiction(situation) {
+        return Verdict(
+            rule,
+            outcome: .storeAccountMismatch,
+            messageKey: .mismatch,
+            absence: absence,
+            tickets: tickets,
+            explanation: "What the store names as this user's purchase is held by another account; nothing was moved."
+        )
+    }
+    if claims.clientError == .loginDiscarded || claims.clientError == .appNotRegistered {
+        let isLogin = claims.clientError == .loginDiscarded
+        return Verdict(
+            isLogin ? .clientLoginDiscarded : .clientAppNotRegistered,
+            outcome: .storeUnavailable,
+            messageKey: isLogin ? .signInNeeded : .unavailable,
+            absence: absence,
+            tickets: tickets,
+            enqueuesReconcile: lapse != nil,
+            explanation: isLogin
+                ? "The user left the store's login, and no other store gives access."
+                : "The store does not know the app: its configuration needs a look. No other store gives access."
+        )
+    }
+    if let lapse {
+        return Verdict(
+            lapse.rule,
+            outcome: .nothingToRestore,
+            messageKey: .nothingEnded,
+            absence: absence,
+            tickets: tickets,
+            enqueuesReconcile: true,
+            explanation: lapse.explanation + " A restore never takes access away; a reconcile follows."
+        )
+    }
+    let key = evidence.hasAnonymous ? MessageKey.restoreInAppSignedIn : nothingKey(evidence)
+    return Verdict(
+        evidence.hasAnonymous ? .anonymousOwner : .noAccess,
+        outcome: .nothingToRestore,
+        messageKey: key,
+        absence: absence,
+        tickets: needsProofTicket(situation).map { adding($0, to: tickets) } ?? tickets,
+        explanation: evidence.hasAnonymous
+            ? "A purchase is held by an anonymous customer; a restore in the app while signed in attaches it."
+            : "Every store was read to the end, and none gives this user access."
+    )
+}
+
+/// The most helpful thing to say about purchases that give no access; a card to update beats "nothing found".
+private func nothingKey(_ evidence: Evidence) -> MessageKey {
+    if evidence.endedWords.contains(.inBillingRetry) { return .nothingBillingRetry }
+    if evidence.hasPending { return .nothingPendingPayment }
+    if evidence.endedWords.contains(.paused) { return .nothingPaused }
+    if evidence.endedWords.contains(.refunded) { return .nothingRefunded }
+    if evidence.endedWords.contains(.expired) { return .nothingExpired }
+    if evidence.hasSandboxOnly { return .nothingSandbox }
+    return .nothing
+}

@@ -1,0 +1,177 @@
+/// What speaks for and against a user's access, once the reading is laid over the ledger.
+package struct Evidence: Hashable, Sendable {
+    /// An item of the user's own gives access now.
+    package var hasAccess = false
+    /// An item that gives access followed RevenueCat from another owner.
+    package var followedOwner = false
+    /// An item would give access if its entitlement stood in the catalogue.
+    package var hasUnmapped = false
+    package var hasUnknownStatus = false
+    package var hasContradiction = false
+    /// Items with access that the environment shuts out.
+    package var hasSandboxOnly = false
+    package var hasAnonymous = false
+    /// The words of items that are over.
+    package var endedWords: Set<StoreStatus.Known> = []
+    package var hasPending = false
+    /// When silence about the user's open items stops protecting them: period ends with their margins.
+    package var softWindowEnds: Instant?
+    /// Items last seen with access, and unheard of or without a word now.
+    package var openItems = 0
+    /// The widest margin among the user's stores.
+    package var margin: Duration
+    /// Every end was announced while the period still ran.
+    package var allEndsAnnounced = true
+
+    /// Lays a reading over the ledger.
+    package init(_ situation: Situation) {
+        margin = situation.settings.absenceMargin
+        var seen: Set<Int64> = []
+        for (index, observation) in situation.reading.observations.enumerated() {
+            let attribution = index < situation.attributions.count ? situation.attributions[index] : .new
+            switch attribution {
+            case .disagree, .collision, .otherUser: hasContradiction = true
+            case .anonymous: hasAnonymous = true
+            case .new, .own, .followed: break
+            }
+            guard attribution.counts else { continue }
+            let row = index < situation.rows.count ? situation.rows[index] : nil
+            if let row { seen.insert(row.id) }
+            var held = row.map { [$0] } ?? []
+            if case .own(_, let merged) = attribution {
+                seen.formUnion(merged)
+                held += situation.ledger.filter { merged.contains($0.id) }
+            }
+            // The ledger holds something newer: this reading is history for that lineage, whose newest rows speak for it.
+            if let newest = held.map(\.observedAt).max(), newest > situation.reading.askedAt {
+                for row in held where row.observedAt == newest { add(row, situation) }
+                continue
+            }
+            let hadAccess = hasAccess
+            hasAccess = false
+            add(
+                kind: observation.kind,
+                status: observation.status,
+                givesAccess: observation.givesAccess,
+                entitlements: observation.entitlements,
+                isSandbox: observation.isSandbox,
+                store: observation.store,
+                periodEndsAt: observation.periodEndsAt,
+                // Said by an earlier reading: the word that ends a period cannot announce itself.
+                endAnnounced: row?.endAnnounced ?? false,
+                situation
+            )
+            if case .followed = attribution, hasAccess { followedOwner = true }
+            hasAccess = hasAccess || hadAccess
+        }
+        for row in situation.ledger where !seen.contains(row.id) {
+            if row.observedAt > situation.reading.askedAt || situation.reading.coverage != .full {
+                add(row, situation)
+            } else {
+                addAbsent(row, situation)
+            }
+        }
+    }
+
+    /// Whether an observation says, before the period's end, that there will be no next one.
+    package static func announces(_ observation: Observation, at moment: Instant) -> Bool {
+        guard observation.announcesEnd, let end = observation.periodEndsAt else { return false }
+        return moment < end
+    }
+
+    private mutating func add(_ row: Purchase, _ situation: Situation) {
+        // A ledger row stands for access only when this very reading could not look: a partial one proves nothing new.
+        guard row.observedAt > situation.reading.askedAt else { return }
+        add(
+            kind: row.kind,
+            status: row.status,
+            givesAccess: row.givesAccess,
+            entitlements: row.entitlements,
+            isSandbox: row.environment != "production",
+            store: row.store,
+            periodEndsAt: row.periodEndsAt,
+            endAnnounced: row.endAnnounced,
+            situation
+        )
+    }
+
+    private mutating func addAbsent(_ row: Purchase, _ situation: Situation) {
+        let last = standing(of: row.kind, status: row.status, givesAccess: row.givesAccess)
+        let isSandbox = row.environment != "production"
+        guard !isSandbox || situation.sandbox == .allowed else { return }
+        switch last {
+        case .ended:
+            end(row.kind, row.status, row.entitlements, endAnnounced: row.endAnnounced, situation)
+        case .pending, .unknown:
+            break
+        case .access, .unsettled:
+            guard situation.catalog.mapping(of: row.entitlements) != .noAccess else { return }
+            // A row that is not listed any more has no soft window: absence has a margin of its own.
+            open(store: row.store, periodEndsAt: nil, situation)
+            allEndsAnnounced = allEndsAnnounced && row.endAnnounced
+        }
+    }
+
+    /// Notes a store's word that an item is over, unless the item never could give access.
+    private mutating func end(
+        _ kind: Observation.Kind,
+        _ status: StoreStatus,
+        _ entitlements: [String],
+        endAnnounced: Bool,
+        _ situation: Situation
+    ) {
+        if entitlements.isEmpty {
+            guard kind == .subscription else { return }
+        } else {
+            guard situation.catalog.mapping(of: entitlements) != .noAccess else { return }
+        }
+        endedWords.insert(status.known)
+        allEndsAnnounced = allEndsAnnounced && endAnnounced
+    }
+
+    private mutating func open(store: String, periodEndsAt: Instant?, _ situation: Situation) {
+        openItems += 1
+        let own = situation.settings.margin(of: store)
+        margin = max(margin, own)
+        guard let end = periodEndsAt else { return }
+        softWindowEnds = max(softWindowEnds ?? end + own, end + own)
+    }
+
+    private mutating func add(
+        kind: Observation.Kind,
+        status: StoreStatus,
+        givesAccess: Bool?,
+        entitlements: [String],
+        isSandbox: Bool,
+        store: String,
+        periodEndsAt: Instant?,
+        endAnnounced: Bool,
+        _ situation: Situation
+    ) {
+        let standing = standing(of: kind, status: status, givesAccess: givesAccess)
+        // An item without entitlements (gems, tips) is no access and no alarm.
+        guard !entitlements.isEmpty || standing == .ended || standing == .pending else { return }
+        if isSandbox, situation.sandbox != .allowed {
+            if standing == .access, situation.catalog.mapping(of: entitlements) != .noAccess { hasSandboxOnly = true }
+            return
+        }
+        switch standing {
+        case .access:
+            switch situation.catalog.mapping(of: entitlements) {
+            case .access: hasAccess = true
+            case .unmapped: hasUnmapped = true
+            case .noAccess: break
+            }
+        case .ended:
+            end(kind, status, entitlements, endAnnounced: endAnnounced, situation)
+        case .pending:
+            hasPending = true
+        case .unknown:
+            hasUnknownStatus = true
+        case .unsettled:
+            guard situation.catalog.mapping(of: entitlements) != .noAccess else { return }
+            open(store: store, periodEndsAt: periodEndsAt, situation)
+            allEndsAnnounced = allEndsAnnounced && endAnnounced
+        }
+    }
+}

@@ -1,0 +1,114 @@
+/// What becomes of a subscriber for whom a full read found no access.
+struct Lapse: Hashable, Sendable {
+    var rule: Rule
+    var demotes: Bool
+    var absence: AbsenceNote
+    var explanation: String
+}
+
+/// Decides between demotion and deferral.
+///
+/// Demotion asks for a store's word, or for silence twice, a margin apart.
+func lapse(_ evidence: Evidence, _ situation: Situation) -> Lapse {
+    let natural = naturalLapse(evidence, situation)
+    guard natural.demotes else { return natural }
+    if situation.settings.mode == .promoteOnly {
+        return held(natural, by: .promoteOnly, "The worker runs in promote_only mode, so nobody is demoted.")
+    }
+    if situation.settings.demotionsPaused {
+        return held(natural, by: .demotionsPaused, "Demotions are paused, so the user stays a subscriber.")
+    }
+    return natural
+}
+
+private func held(_ lapse: Lapse, by rule: Rule, _ reason: String) -> Lapse {
+    // The note stays: nothing was acted on, and a second look at the same facts must come to the same verdict.
+    Lapse(rule: rule, demotes: false, absence: .keep, explanation: lapse.explanation + " " + reason)
+}
+
+private func naturalLapse(_ evidence: Evidence, _ situation: Situation) -> Lapse {
+    if evidence.hasContradiction {
+        return Lapse(
+            rule: contradiction(situation) ?? .sourcesDisagree,
+            demotes: false,
+            absence: .keep,
+            explanation: "The sources disagree about who owns a purchase, so nothing is taken away."
+        )
+    }
+    if evidence.hasUnknownStatus {
+        return Lapse(
+            rule: .unknownStatus,
+            demotes: false,
+            absence: .keep,
+            explanation: "A store gave a status we do not know; that is no word that access is over."
+        )
+    }
+    if evidence.openItems > 0 {
+        if let end = evidence.softWindowEnds, situation.reading.askedAt < end {
+            return Lapse(
+                rule: .softWindow,
+                demotes: false,
+                absence: beginning(situation),
+                explanation: "The paid period ended a short while ago and the store has not said that it is over."
+            )
+        }
+        return absence(evidence, situation)
+    }
+    if !evidence.endedWords.isEmpty {
+        let words = evidence.endedWords.map(\.rawValue).sorted().joined(separator: ", ")
+        return Lapse(
+            rule: .storeEnded,
+            demotes: true,
+            absence: .clear,
+            explanation: "The store says that every purchase of the user is over (\(words))."
+        )
+    }
+    if evidence.hasSandboxOnly, situation.sandbox == .past {
+        return Lapse(
+            rule: .sandboxEnded,
+            demotes: true,
+            absence: .clear,
+            explanation: "Only a sandbox purchase gives access, and the user's time on the allow-list is over."
+        )
+    }
+    let observed =
+        situation.everObserved || !situation.ledger.isEmpty || situation.grants != .none || evidence.hasPending
+    guard observed else {
+        return Lapse(
+            rule: .unexplained,
+            demotes: false,
+            absence: .keep,
+            explanation: "No purchase or grant was ever seen for this subscriber; people have to look into it."
+        )
+    }
+    return absence(evidence, situation)
+}
+
+private func beginning(_ situation: Situation) -> AbsenceNote {
+    situation.absentSince == nil ? .begin(situation.reading.askedAt) : .keep
+}
+
+private func absence(_ evidence: Evidence, _ situation: Situation) -> Lapse {
+    guard let since = situation.absentSince else {
+        return Lapse(
+            rule: .firstAbsence,
+            demotes: false,
+            absence: .begin(situation.reading.askedAt),
+            explanation: "Every store was read to the end and none gives access; one absence does not demote."
+        )
+    }
+    guard since + evidence.margin <= situation.reading.askedAt else {
+        return Lapse(
+            rule: .absenceMargin,
+            demotes: false,
+            absence: .keep,
+            explanation: "No store gives access, but the first such reading is too recent to act on."
+        )
+    }
+    return Lapse(
+        rule: .absenceConfirmed,
+        demotes: true,
+        absence: .clear,
+        explanation: "Two full readings, a margin apart, found no purchase or grant that gives access."
+    )
+}

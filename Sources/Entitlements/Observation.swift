@@ -1,0 +1,165 @@
+/// A name by which a store, or RevenueCat, knows a purchase.
+///
+/// Unique in (store, environment).
+package struct PurchaseIdentifier: Hashable, Comparable, Sendable {
+    package var value: String
+    package var store: String
+    package var environment: String
+    /// `revenuecat_id` or `store_id`.
+    package var kind: String
+
+    package init(value: String, store: String, environment: String, kind: String) {
+        self.value = value
+        self.store = store
+        self.environment = environment
+        self.kind = kind
+    }
+
+    package static func < (left: Self, right: Self) -> Bool {
+        (left.value, left.store, left.environment) < (right.value, right.store, right.environment)
+    }
+
+    /// The key without the kind.
+    package var key: PurchaseIdentifierKey { .init(value: value, store: store, environment: environment) }
+}
+
+/// What makes an identifier unique.
+package struct PurchaseIdentifierKey: Hashable, Sendable {
+    package var value: String
+    package var store: String
+    package var environment: String
+
+    package init(value: String, store: String, environment: String) {
+        self.value = value
+        self.store = store
+        self.environment = environment
+    }
+}
+
+/// Whom an item that was read for a user names as its owner.
+package enum NamedOwner: Hashable, Sendable {
+    /// The user we asked for, directly or through an alias that leads to nobody else.
+    case askedUser
+    /// An anonymous customer whose aliases do not hold our user.
+    case anonymous
+    /// Another of our users, who shares the store's customer record with the one we asked for.
+    case otherUser(id: String)
+}
+
+/// One verified read of one item a store holds.
+package struct Observation: Hashable, Sendable {
+    package enum Kind: String, Sendable, CaseIterable {
+        case subscription
+        case oneTime = "one_time"
+    }
+
+    package var kind: Kind
+    /// The store's raw name, `app_store` and `play_store` among them; unknown names are kept.
+    package var store: String
+    /// The raw environment; only `production` counts without an allow-list entry.
+    package var environment: String
+    package var identifiers: [PurchaseIdentifier]
+    package var productID: String?
+    /// The lookup keys of the entitlements the item carries.
+    package var entitlements: [String]
+    package var status: StoreStatus
+    /// The store's own answer; `nil` where it gives none (one-time purchases).
+    package var givesAccess: Bool?
+    package var renewal: String?
+    package var periodStartsAt: Instant?
+    package var periodEndsAt: Instant?
+    /// The raw ownership; `purchased` and `family_shared` are known.
+    package var ownership: String
+    package var owner: NamedOwner
+    /// SHA-256 over the facts above.
+    package var payloadHash: [UInt8]
+
+    package init(
+        kind: Kind,
+        store: String,
+        environment: String,
+        identifiers: [PurchaseIdentifier],
+        productID: String? = nil,
+        entitlements: [String],
+        status: StoreStatus,
+        givesAccess: Bool? = nil,
+        renewal: String? = nil,
+        periodStartsAt: Instant? = nil,
+        periodEndsAt: Instant? = nil,
+        ownership: String = "purchased",
+        owner: NamedOwner = .askedUser,
+        payloadHash: [UInt8] = []
+    ) {
+        self.kind = kind
+        self.store = store
+        self.environment = environment
+        self.identifiers = identifiers.sorted()
+        self.productID = productID
+        self.entitlements = entitlements
+        self.status = status
+        self.givesAccess = givesAccess
+        self.renewal = renewal
+        self.periodStartsAt = periodStartsAt
+        self.periodEndsAt = periodEndsAt
+        self.ownership = ownership
+        self.owner = owner
+        self.payloadHash = payloadHash
+    }
+
+    package var isFamilyShared: Bool { ownership == "family_shared" }
+    package var isSandbox: Bool { environment != "production" }
+
+    /// Whether the store has said that the period's end is final.
+    package var announcesEnd: Bool { renewal == "will_not_renew" || renewal == "will_pause" }
+}
+
+/// A store's word on an item: the raw text is kept beside the case, and an unknown word is data, never a failure.
+package struct StoreStatus: Hashable, Sendable {
+    package enum Known: String, Sendable, CaseIterable {
+        case trialing, active, expired, paused, incomplete, owned, refunded
+        case inGracePeriod = "in_grace_period"
+        case inBillingRetry = "in_billing_retry"
+        /// The store's own `unknown`, and every word we have not met.
+        case unknown
+    }
+
+    package let raw: String
+    package var known: Known { Known(rawValue: raw) ?? .unknown }
+
+    package init(_ raw: String) { self.raw = raw }
+}
+
+/// How much of what a source holds was read.
+package enum Coverage: String, Sendable, CaseIterable {
+    /// Every list to its last page.
+    case full
+    /// Enough to say yes, not enough to say no.
+    case partial
+    /// Nothing usable.
+    case none
+}
+
+/// Everything one job learned from the stores.
+package struct Reading: Sendable {
+    package var coverage: Coverage
+    /// When the first request began, by the database's clock.
+    package var askedAt: Instant
+    package var observations: [Observation]
+    /// Why the reading is not full.
+    package var failure: ReadFailure?
+    package var claims: ClaimFindings
+
+    package init(
+        coverage: Coverage,
+        askedAt: Instant,
+        observations: [Observation] = [],
+        failure: ReadFailure? = nil,
+        claims: ClaimFindings = ClaimFindings()
+    ) {
+        self.coverage = coverage
+        self.askedAt = askedAt
+        self.observations = observations
+        self.failure = failure
+        self.claims = claims
+    }
+}

@@ -1,0 +1,86 @@
+/// Whose an observed item is, given what the ledger holds under its identifiers.
+package enum Attribution: Hashable, Sendable {
+    /// Nobody holds it: it becomes the user's.
+    case new
+    /// The user's, or nobody's so far: row `purchase` is updated; further rows of the same owner are merged into it.
+    case own(purchase: Int64, merging: [Int64])
+    /// RevenueCat names the user where the ledger named another: the row moves, both are read again.
+    case followed(purchase: Int64, from: Int64)
+    /// An exception of the rule above: nothing is written.
+    case disagree(purchase: Int64, owner: Int64)
+    /// The identifiers lead to purchases of different owners: nothing is written.
+    case collision(purchase: Int64, owner: Int64)
+    /// Another of our users is named by the store itself.
+    case otherUser(id: String)
+    /// An anonymous customer who is not our user.
+    case anonymous
+
+    /// Whether the item speaks for the user.
+    package var counts: Bool {
+        switch self {
+        case .new, .own, .followed: true
+        case .disagree, .collision, .otherUser, .anonymous: false
+        }
+    }
+
+    /// The name in explanations and observations.
+    package var name: String {
+        switch self {
+        case .new: "new"
+        case .own: "own"
+        case .followed: "owner_followed_revenuecat"
+        case .disagree: "sources_disagree"
+        case .collision: "identity_collision"
+        case .otherUser: "other_user"
+        case .anonymous: "anonymous"
+        }
+    }
+}
+
+/// How long a purchase that followed RevenueCat to a new owner stays there, whatever another read says.
+///
+/// A store that names two owners in turn would otherwise move a purchase to and fro for ever.
+package let ownershipCooling = Duration.seconds(24 * 3600)
+
+/// Decides whose an item is.
+///
+/// - Parameters:
+///   - observation: the item, read for the user.
+///   - holders: the ledger rows under its identifiers, without repeats.
+///   - userKey: the user who was asked for.
+///   - eligible: whether the user may gain access.
+///   - askedAt: when the read began.
+/// - Returns: whose the item is; the same whatever the order of the holders.
+package func attribute(
+    _ observation: Observation,
+    holders: [Purchase],
+    userKey: Int64,
+    eligible: Bool,
+    askedAt: Instant
+) -> Attribution {
+    switch observation.owner {
+    case .otherUser(let id): return .otherUser(id: id)
+    case .anonymous: return .anonymous
+    case .askedUser: break
+    }
+    // The oldest row survives a merger; ids break ties so that every worker picks the same one.
+    let rows = holders.sorted { ($0.firstSeenAt, $0.id) < ($1.firstSeenAt, $1.id) }
+    guard let oldest = rows.first else { return .new }
+    let owners = Set(rows.compactMap(\.ownerKey))
+    guard owners.count <= 1 else {
+        let foreign = rows.first { $0.ownerKey != nil && $0.ownerKey != userKey } ?? oldest
+        return .collision(purchase: foreign.id, owner: foreign.ownerKey ?? userKey)
+    }
+    guard let owner = owners.first, owner != userKey else {
+        return .own(purchase: oldest.id, merging: rows.dropFirst().map(\.id))
+    }
+    guard rows.count == 1 else { return .collision(purchase: oldest.id, owner: owner) }
+    // A read that began before the one the ledger rests on names an owner of the past.
+    guard oldest.observedAt <= askedAt else { return .disagree(purchase: oldest.id, owner: owner) }
+    let transferred = oldest.transferredAt != nil
+    let justMoved = oldest.ownerSince > oldest.firstSeenAt && oldest.ownerSince + ownershipCooling > askedAt
+    guard eligible, !oldest.isFamilyShared, !observation.isFamilyShared, !transferred, !justMoved else {
+        return .disagree(purchase: oldest.id, owner: owner)
+    }
+    return .followed(purchase: oldest.id, from: owner)
+}

@@ -1,0 +1,55 @@
+/// A ledger row: one lineage through renewals and upgrades, with one owner.
+package struct Purchase: Hashable, Sendable {
+    package var id: Int64
+    package var ownerKey: Int64?
+    package var kind: Observation.Kind
+    package var store: String
+    package var environment: String
+    package var status: StoreStatus
+    package var givesAccess: Bool?
+    package var entitlements: [String]
+    package var periodEndsAt: Instant?
+    /// The store said before the period's end that it would not renew.
+    package var endAnnounced: Bool
+    package var isFamilyShared: Bool
+    /// When the request of the newest observation began.
+    package var observedAt: Instant
+    package var firstSeenAt: Instant
+    package var ownerSince: Instant
+    /// When people moved it last, by an executed transfer.
+    package var transferredAt: Instant?
+
+    package init(
+        id: Int64,
+        ownerKey: Int64?,
+        kind: Observation.Kind = .subscription,
+        store: String = "app_store",
+        environment: String = "production",
+        status: StoreStatus,
+        givesAccess: Bool?,
+        entitlements: [String],
+        periodEndsAt: Instant? = nil,
+        endAnnounced: Bool = false,
+        isFamilyShared: Bool = false,
+        observedAt: Instant,
+        firstSeenAt: Instant,
+        ownerSince: Instant,
+        transferredAt: Instant? = nil
+    ) {
+        self.id = id
+        self.ownerKey = ownerKey
+        self.kind = kind
+        self.store = store
+        self.environment = environment
+        self.status = status
+        self.givesAccess = givesAccess
+        self.entitlements = entitlements
+        self.periodEndsAt = periodEndsAt
+        self.endAnnounced = endAnnounced
+        self.isFamilyShared = isFamilyShared
+        self.observedAt = observedAt
+        self.firstSeenAt = firstSeenAt
+        self.ownerSince = ownerSince
+        self.transferredAt = transferredAt
+    }
+}

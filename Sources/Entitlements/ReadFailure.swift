@@ -1,0 +1,51 @@
+/// Why a store gave no usable answer, as far as the rules reason about it.
+package struct ReadFailure: Error, Hashable, Sendable {
+    package enum Code: String, Sendable, CaseIterable {
+        case throttled, unavailable, timeout, malformed, locked, unauthorized, rejected
+        case unmapped = "product_unmapped"
+        case breakerOpen = "breaker_open"
+        case budgetExhausted = "budget_exhausted"
+        case interrupted
+        /// The database refuses the job's data.
+        case refused = "data_refused"
+        /// Every process that held the job died.
+        case crashed
+    }
+
+    package var code: Code
+    /// The store's own wish, uncapped.
+    package var retryAfter: Duration?
+
+    package init(_ code: Code, retryAfter: Duration? = nil) {
+        self.code = code
+        self.retryAfter = retryAfter
+    }
+
+    /// How the queue treats the job.
+    package var treatment: Treatment { Self.treatments[code] ?? .retry }
+
+    package enum Treatment: Sendable, Hashable {
+        /// Counts an attempt, waits, tries again.
+        case retry
+        /// Waits without counting: nobody was asked.
+        case wait
+        /// Would fail the same way again: parked at once, with an alarm.
+        case park
+    }
+
+    package static let treatments: [Code: Treatment] = [
+        .throttled: .retry,
+        .unavailable: .retry,
+        .timeout: .retry,
+        .malformed: .retry,
+        .locked: .retry,
+        .unauthorized: .retry,
+        .unmapped: .retry,
+        .rejected: .park,
+        .breakerOpen: .wait,
+        .budgetExhausted: .wait,
+        .interrupted: .wait,
+        .refused: .park,
+        .crashed: .park,
+    ]
+}

@@ -1,0 +1,40 @@
+/// When a job that got no answer is tried again, and when it is given up.
+package struct RetryPolicy: Hashable, Sendable {
+    /// Reads that ended in an error, at most; at least 1.
+    package var maxAttempts: Int
+    package var backoffBase: Duration
+    package var backoffCap: Duration
+    /// Counted from the request.
+    package var maxAge: Duration
+
+    package init(maxAttempts: Int, backoffBase: Duration, backoffCap: Duration, maxAge: Duration) {
+        self.maxAttempts = maxAttempts
+        self.backoffBase = backoffBase
+        self.backoffCap = backoffCap
+        self.maxAge = maxAge
+    }
+
+    package enum Next: Hashable, Sendable {
+        case again(after: Duration, attempt: Int)
+        case dead(attempt: Int)
+    }
+
+    /// Decides what follows a failed read.
+    ///
+    /// - Parameters:
+    ///   - failure: why the read failed.
+    ///   - attempt: reads of this job that failed before.
+    ///   - age: since the request.
+    ///   - jitter: a random number from 0 to 1.
+    /// - Returns: the wait, at least the store's own wish (capped), or the end.
+    package func next(after failure: ReadFailure, attempt: Int, age: Duration, jitter: Double) -> Next {
+        let counted = failure.treatment == .wait ? attempt : attempt + 1
+        if failure.treatment == .park || counted >= maxAttempts && failure.treatment == .retry || age >= maxAge {
+            return .dead(attempt: counted)
+        }
+        let doubled = backoffBase * Double(UInt64(1) << UInt64(min(max(counted - 1, 0), 40)))
+        let spread = min(doubled, backoffCap) * (0.5 + 0.5 * min(max(jitter, 0), 1))
+        let wished = min(failure.retryAfter ?? .zero, max(backoffCap, .seconds(60)))
+        return .again(after: max(spread, wished), attempt: counted)
+    }
+}

@@ -1,0 +1,50 @@
+/// How much of what is decided may be written.
+package enum Mode: String, Sendable, CaseIterable {
+    case full
+    case promoteOnly = "promote_only"
+    case observe
+}
+
+/// What verdicts are measured by; read at each verdict, so that a change holds at once.
+package struct DecisionSettings: Hashable, Sendable {
+    package var mode: Mode
+    /// `pause demotions` is in force.
+    package var demotionsPaused: Bool
+    /// How far apart two absences lie at least, and how long after a period's end nobody is demoted for silence.
+    package var absenceMargin: Duration
+    /// The same for Google Play, which may defer a charge by a day.
+    package var absenceMarginGooglePlay: Duration
+
+    package init(
+        mode: Mode = .full,
+        demotionsPaused: Bool = false,
+        absenceMargin: Duration = .seconds(86_400),
+        absenceMarginGooglePlay: Duration = .seconds(172_800)
+    ) {
+        self.mode = mode
+        self.demotionsPaused = demotionsPaused
+        self.absenceMargin = absenceMargin
+        self.absenceMarginGooglePlay = absenceMarginGooglePlay
+    }
+
+    /// The margin of one store.
+    package func margin(of store: String) -> Duration {
+        store == "play_store" || store == "google_play" ? absenceMarginGooglePlay : absenceMargin
+    }
+}
+
+/// Whether a demotion still fits under the brake.
+package struct DemotionBrake: Hashable, Sendable {
+    package var percent: Double
+    package var minimum: Int
+
+    package init(percent: Double, minimum: Int) {
+        self.percent = percent
+        self.minimum = minimum
+    }
+
+    /// How many unannounced demotions a rolling day allows for so many subscribers.
+    package func limit(subscribers: Int64) -> Int {
+        max(minimum, Int(Double(max(subscribers, 0)) * percent / 100))
+    }
+}

@@ -1,0 +1,179 @@
+/// The two kinds of job.
+package enum JobKind: Int16, Sendable, CaseIterable {
+    case restore = 0
+    case reconcile = 1
+}
+
+/// How a job ended, as others read it.
+package enum Outcome: String, Sendable, CaseIterable {
+    // A restore's, in this precedence.
+    case notEligible = "not_eligible"
+    case restored
+    case alreadySubscriber = "already_subscriber"
+    case storeAccountMismatch = "store_account_mismatch"
+    case storeUnavailable = "store_unavailable"
+    case nothingToRestore = "nothing_to_restore"
+    // A reconcile's, beside `not_eligible` and `store_unavailable`.
+    case promoted, demoted, unchanged, deferred
+}
+
+/// What the app says, finer than the outcome.
+package enum MessageKey: String, Sendable, CaseIterable {
+    case restored
+    case restoredAssetsPending = "restored.assets_pending"
+    case alreadySubscriber = "already_subscriber"
+    case nothing
+    case nothingExpired = "nothing.expired"
+    case nothingBillingRetry = "nothing.billing_retry"
+    case nothingRefunded = "nothing.refunded"
+    case nothingPaused = "nothing.paused"
+    case nothingPendingPayment = "nothing.pending_payment"
+    case nothingEnded = "nothing.ended"
+    case nothingSandbox = "nothing.sandbox"
+    case restoreInAppSignedIn = "restore_in_app_signed_in"
+    case signInNeeded = "sign_in_needed"
+    case mismatch
+    case unavailable
+    case notEligible = "not_eligible"
+    case notEligibleDeleting = "not_eligible.deleting"
+    case accountGone = "account_gone"
+    case stillChecking = "still_checking"
+}
+
+/// The name of the rule that decided.
+package enum Rule: String, Sendable, CaseIterable {
+    case accountGone = "account_gone"
+    case notEligible = "not_eligible"
+    case storeAccess = "store_access"
+    case grantAccess = "grant_access"
+    case ownerFollowedRevenuecat = "owner_followed_revenuecat"
+    case clientLoginDiscarded = "client_login_discarded"
+    case clientAppNotRegistered = "client_app_not_registered"
+    case receiptInUse = "receipt_already_in_use"
+    case identityCollision = "identity_collision"
+    case sourcesDisagree = "sources_disagree"
+    case anonymousOwner = "anonymous_owner"
+    case noAccess = "no_access"
+    case unknownStatus = "unknown_status"
+    case unexplained
+    case softWindow = "soft_window"
+    case firstAbsence = "first_absence"
+    case absenceMargin = "absence_margin"
+    case absenceConfirmed = "absence_confirmed"
+    case storeEnded = "store_ended"
+    case sandboxEnded = "sandbox_ended"
+    case promoteOnly = "promote_only"
+    case demotionsPaused = "demotions_paused"
+    case brake
+}
+
+/// What happens to the user's type and assets.
+package enum Action: String, Sendable, CaseIterable {
+    case none
+    /// Access is there: the type becomes or stays `subscriber`, and lapse-frozen assets come back.
+    case grant
+    /// Access is gone: the type becomes `free`, assets freeze.
+    case demote
+}
+
+/// What becomes of the note that a full read found no access and no word.
+package enum AbsenceNote: Hashable, Sendable {
+    case keep
+    case clear
+    case begin(Instant)
+}
+
+/// A ticket that the verdict opens or touches.
+package struct TicketRequest: Hashable, Sendable {
+    package enum Kind: String, Sendable, CaseIterable {
+        case ownerMismatch = "owner_mismatch"
+        case paidNoAccess = "paid_no_access"
+        case needsProof = "needs_proof"
+        case identityCollision = "identity_collision"
+        case sourcesDisagree = "sources_disagree"
+        case externalTransfer = "external_transfer"
+    }
+
+    package var kind: Kind
+    package var purchase: Int64?
+    package var ownerKey: Int64?
+    package var ownerID: String?
+    package var store: String?
+    package var originalID: String?
+
+    package init(
+        kind: Kind,
+        purchase: Int64? = nil,
+        ownerKey: Int64? = nil,
+        ownerID: String? = nil,
+        store: String? = nil,
+        originalID: String? = nil
+    ) {
+        self.kind = kind
+        self.purchase = purchase
+        self.ownerKey = ownerKey
+        self.ownerID = ownerID
+        self.store = store
+        self.originalID = originalID
+    }
+
+    /// Whether the claimant may see it.
+    package var isVisible: Bool {
+        switch kind {
+        case .ownerMismatch, .paidNoAccess, .identityCollision: true
+        case .needsProof, .sourcesDisagree, .externalTransfer: false
+        }
+    }
+
+    /// 0 is looked at first.
+    package var priority: Int16 {
+        switch kind {
+        case .paidNoAccess, .identityCollision: 0
+        case .ownerMismatch, .sourcesDisagree: 1
+        case .needsProof, .externalTransfer: 2
+        }
+    }
+}
+
+/// What was decided for one job, and by which rule.
+package struct Verdict: Hashable, Sendable {
+    package var rule: Rule
+    package var action: Action
+    package var outcome: Outcome
+    package var messageKey: MessageKey?
+    package var absence: AbsenceNote
+    package var tickets: [TicketRequest]
+    /// A reconcile of the user follows.
+    package var enqueuesReconcile: Bool
+    /// The end was announced before it came: the brake does not count it.
+    package var wasAnnounced: Bool
+    package var explanation: String
+
+    package init(
+        _ rule: Rule,
+        _ action: Action = .none,
+        outcome: Outcome,
+        messageKey: MessageKey? = nil,
+        absence: AbsenceNote = .keep,
+        tickets: [TicketRequest] = [],
+        enqueuesReconcile: Bool = false,
+        wasAnnounced: Bool = false,
+        explanation: String
+    ) {
+        self.rule = rule
+        self.action = action
+        self.outcome = outcome
+        self.messageKey = messageKey
+        self.absence = absence
+        self.tickets = tickets
+        self.enqueuesReconcile = enqueuesReconcile
+        self.wasAnnounced = wasAnnounced
+        self.explanation = explanation
+    }
+}
+
+/// What a job comes to: a verdict, or another try.
+package enum Resolution: Hashable, Sendable {
+    case verdict(Verdict)
+    case retry(ReadFailure)
+}

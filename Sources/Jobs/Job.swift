@@ -1,0 +1,77 @@
+package import Entitlements
+package import FoundationEssentials
+
+/// Where a job waits. Lower numbers are taken first.
+package enum JobLane: Int16, Sendable, CaseIterable {
+    case restore = 0
+    case event = 1
+    case sweep = 2
+    /// Rows whose workers kept dying run here alone.
+    case quarantine = 9
+}
+
+/// What a request said beyond its user.
+package struct JobRequest: Sendable, Hashable {
+    /// The checked proofs as JSON text; `nil` where there are none.
+    package var proofs: String?
+    package var clientError: String?
+    package var productIDs: [String]?
+
+    package init(proofs: String? = nil, clientError: String? = nil, productIDs: [String]? = nil) {
+        self.proofs = proofs
+        self.clientError = clientError
+        self.productIDs = productIDs
+    }
+}
+
+/// A job leased to this process.
+package struct ClaimedJob: Sendable {
+    package var id: UUID
+    package var kind: JobKind
+    package var lane: JobLane
+    package var userKey: Int64
+    /// `nil` after an erasure.
+    package var userID: String?
+    /// Reads of this job that ended in an error before.
+    package var attempt: Int
+    /// Processes that died while they held it.
+    package var crashes: Int
+    /// Since the request, by the database's clock, at the claim.
+    package var age: Duration
+    package var sandboxAllowed: Bool
+    package var request: JobRequest
+    /// The database's clock at the claim, and ours just before it was asked: later database times follow from both.
+    package var claimedAt: Instant
+    package var claimedTick: ContinuousClock.Instant
+
+    package init(
+        id: UUID,
+        kind: JobKind,
+        lane: JobLane,
+        userKey: Int64,
+        userID: String?,
+        attempt: Int = 0,
+        crashes: Int = 0,
+        age: Duration = .zero,
+        sandboxAllowed: Bool = false,
+        request: JobRequest = JobRequest(),
+        claimedAt: Instant,
+        claimedTick: ContinuousClock.Instant
+    ) {
+        self.id = id
+        self.kind = kind
+        self.lane = lane
+        self.userKey = userKey
+        self.userID = userID
+        self.attempt = attempt
+        self.crashes = crashes
+        self.age = age
+        self.sandboxAllowed = sandboxAllowed
+        self.request = request
+        self.claimedAt = claimedAt
+        self.claimedTick = claimedTick
+    }
+
+    /// The database's time now, never ahead of it: the claim's time and what has passed since its answer.
+    package func databaseTime(at tick: ContinuousClock.Instant) -> Instant { claimedAt + (tick - claimedTick) }
+}

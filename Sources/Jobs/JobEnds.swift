@@ -1,0 +1,188 @@
+package import Entitlements
+package import FoundationEssentials
+package import Postgres
+
+/// How a job ended.
+package struct JobEnd: Sendable {
+    package enum State: String, Sendable { case done, dead, canceled }
+
+    package var id: UUID
+    package var userKey: Int64
+    package var kind: JobKind
+    package var state: State
+    package var outcome: Outcome?
+    package var messageKey: MessageKey?
+    package var ticketID: Int64?
+    package var attempt: Int
+    package var lastError: String?
+
+    package init(
+        id: UUID,
+        userKey: Int64,
+        kind: JobKind,
+        state: State,
+        outcome: Outcome?,
+        messageKey: MessageKey? = nil,
+        ticketID: Int64? = nil,
+        attempt: Int,
+        lastError: String? = nil
+    ) {
+        self.id = id
+        self.userKey = userKey
+        self.kind = kind
+        self.state = state
+        self.outcome = outcome
+        self.messageKey = messageKey
+        self.ticketID = ticketID
+        self.attempt = attempt
+        self.lastError = lastError
+    }
+}
+
+/// A job that is tried again.
+package struct JobRetry: Sendable {
+    package var userKey: Int64
+    package var kind: JobKind
+    package var after: Duration
+    package var attempt: Int
+    package var error: String
+
+    package init(userKey: Int64, kind: JobKind, after: Duration, attempt: Int, error: String) {
+        self.userKey = userKey
+        self.kind = kind
+        self.after = after
+        self.attempt = attempt
+        self.error = error
+    }
+}
+
+/// The statements that end or delay jobs, inside the transaction of their effects.
+package enum JobEnds {
+    /// Locks the rows of jobs that are still this process's; what is held by somebody else is left out.
+    ///
+    /// - Returns: by user key, whether a cancellation was asked for.
+    package static func lock(
+        _ userKeys: [Int64],
+        epoch: Int32,
+        on connection: PostgresConnection
+    ) async throws(PostgresError) -> [Int64: Bool] {
+        let rows = try await connection.query(
+            """
+            SELECT q.user_key, q.cancel
+              FROM entitlement_sync.queue AS q
+             WHERE q.user_key = ANY (\(userKeys)) AND q.owner = \(epoch)
+               FOR UPDATE SKIP LOCKED
+            """
+        )
+        var found: [Int64: Bool] = [:]
+        found.reserveCapacity(rows.count)
+        for row in rows {
+            let (userKey, cancel) = try row.decode(Int64.self, Bool.self)
+            found[userKey] = cancel
+        }
+        return found
+    }
+
+    /// Ends locked jobs: the row goes, or passes to what the user has queued beside it; history gets one row each.
+    package static func finish(_ ends: [JobEnd], on connection: PostgresConnection) async throws(PostgresError) {
+        guard !ends.isEmpty else { return }
+        let keys = ends.map(\.userKey)
+        let gone = try await connection.query(
+            """
+            DELETE FROM entitlement_sync.queue AS q
+             WHERE q.user_key = ANY (\(keys))
+               AND CASE q.active WHEN 0 THEN q.restore_next IS NULL AND q.reconcile_id IS NULL
+                                 ELSE q.reconcile_next IS NULL AND q.restore_id IS NULL END
+            """
+        )
+        if gone.affected < ends.count {
+            try await passOn(keys, on: connection)
+        }
+        try await connection.query(
+            """
+            INSERT INTO entitlement_sync.job_history
+                   (id, user_key, ticket_id, finished_at, kind, attempt, state, outcome, message_key, last_error)
+            SELECT e.id, e.user_key, e.ticket_id, clock_timestamp(), e.kind, e.attempt, e.state, e.outcome,
+                   e.message_key, e.last_error
+              FROM unnest(\(ends.map(\.id)), \(keys), \(ends.map(\.ticketID)), \(ends.map(\.kind.rawValue)),
+                          \(ends.map { Int16(clamping: $0.attempt) }), \(ends.map(\.state.rawValue)),
+                          \(ends.map { $0.outcome?.rawValue }), \(ends.map { $0.messageKey?.rawValue }),
+                          \(ends.map(\.lastError)))
+                   AS e(id, user_key, ticket_id, kind, attempt, state, outcome, message_key, last_error)
+            """
+        )
+    }
+
+    private static func passOn(_ keys: [Int64], on connection: PostgresConnection) async throws(PostgresError) {
+        // `n` holds the slots as they stand once the active job is gone.
+        try await connection.query(
+            """
+            UPDATE entitlement_sync.queue AS q
+               SET owner = NULL, active = NULL, crashes = 0, cancel = false,
+                   restore_id = n.restore_id, restore_due = n.restore_due,
+                   restore_next = CASE q.active WHEN 0 THEN NULL ELSE q.restore_next END,
+                   restore_attempt = CASE q.active WHEN 0 THEN 0 ELSE q.restore_attempt END,
+                   restore_error = CASE q.active WHEN 0 THEN NULL ELSE q.restore_error END,
+                   reconcile_id = n.reconcile_id, reconcile_due = n.reconcile_due,
+                   reconcile_next = CASE q.active WHEN 1 THEN NULL ELSE q.reconcile_next END,
+                   reconcile_attempt = CASE q.active WHEN 1 THEN 0 ELSE q.reconcile_attempt END,
+                   reconcile_error = CASE q.active WHEN 1 THEN NULL ELSE q.reconcile_error END,
+                   lane = CASE WHEN n.restore_id IS NULL THEN q.reconcile_lane ELSE 0 END,
+                   due = least(n.restore_due, n.reconcile_due)
+              FROM (SELECT x.user_key,
+                           CASE x.active WHEN 0 THEN x.restore_next ELSE x.restore_id END AS restore_id,
+                           CASE WHEN x.active = 1 THEN x.restore_due
+                                WHEN x.restore_next IS NOT NULL THEN clock_timestamp() END AS restore_due,
+                           CASE x.active WHEN 1 THEN x.reconcile_next ELSE x.reconcile_id END AS reconcile_id,
+                           CASE WHEN x.active = 0 THEN x.reconcile_due
+                                WHEN x.reconcile_next IS NOT NULL THEN clock_timestamp() END AS reconcile_due
+                      FROM entitlement_sync.queue AS x
+                     WHERE x.user_key = ANY (\(keys)) AND x.active IS NOT NULL) AS n
+             WHERE q.user_key = n.user_key
+            """
+        )
+    }
+
+    /// Sends locked jobs back to wait.
+    package static func retry(_ retries: [JobRetry], on connection: PostgresConnection) async throws(PostgresError) {
+        guard !retries.isEmpty else { return }
+        try await connection.query(
+            """
+            UPDATE entitlement_sync.queue AS q
+               SET owner = NULL, active = NULL, crashes = 0,
+                   restore_due = n.restore_due, reconcile_due = n.reconcile_due,
+                   restore_attempt = CASE n.kind WHEN 0 THEN n.attempt ELSE q.restore_attempt END,
+                   reconcile_attempt = CASE n.kind WHEN 1 THEN n.attempt ELSE q.reconcile_attempt END,
+                   restore_error = CASE n.kind WHEN 0 THEN n.error ELSE q.restore_error END,
+                   reconcile_error = CASE n.kind WHEN 1 THEN n.error ELSE q.reconcile_error END,
+                   lane = CASE WHEN q.lane = 9 THEN 9 WHEN q.restore_id IS NULL THEN q.reconcile_lane ELSE 0 END,
+                   due = least(n.restore_due, n.reconcile_due)
+              FROM (SELECT x.user_key, r.kind, r.attempt, r.error,
+                           CASE r.kind WHEN 0 THEN clock_timestamp() + r.wait * interval '1 microsecond'
+                                       ELSE x.restore_due END AS restore_due,
+                           CASE r.kind WHEN 1 THEN clock_timestamp() + r.wait * interval '1 microsecond'
+                                       ELSE x.reconcile_due END AS reconcile_due
+                      FROM unnest(\(retries.map(\.userKey)), \(retries.map(\.kind.rawValue)),
+                                  \(retries.map(\.after.microseconds)), \(retries.map { Int16(clamping: $0.attempt) }),
+                                  \(retries.map(\.error))) AS r(user_key, kind, wait, attempt, error)
+                      JOIN entitlement_sync.queue AS x ON x.user_key = r.user_key) AS n
+             WHERE q.user_key = n.user_key
+            """
+        )
+    }
+
+    /// Queues a reconcile for each user, joining what is queued already.
+    package static func enqueueReconciles(
+        for userKeys: [Int64],
+        lane: JobLane,
+        on connection: PostgresConnection
+    ) async throws(PostgresError) {
+        guard !userKeys.isEmpty else { return }
+        try await connection.query(
+            """
+            SELECT entitlement_sync.enqueue(k.user_key, 1::smallint, \(lane.rawValue), entitlement_sync.new_id())
+              FROM (SELECT DISTINCT u.user_key FROM unnest(\(userKeys)) AS u(user_key) ORDER BY 1) AS k
+            """
+        )
+    }
+}

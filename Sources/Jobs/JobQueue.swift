@@ -1,0 +1,157 @@
+import Entitlements
+import FoundationEssentials
+package import Postgres
+
+/// Takes jobs from the queue and gives them back. Every statement is one round trip and set-based.
+package struct JobQueue: Sendable {
+    private let pool: PostgresPool
+    private let ignoresPause: Bool
+
+    /// - Parameter ignoresPause: true for workers that only observe: a pause of writes does not concern them.
+    package init(pool: PostgresPool, ignoresPause: Bool = false) {
+        self.pool = pool
+        self.ignoresPause = ignoresPause
+    }
+
+    /// How many jobs of a lane are wanted at most.
+    package struct Wish: Sendable {
+        package var lane: JobLane
+        package var limit: Int
+
+        package init(lane: JobLane, limit: Int) {
+            self.lane = lane
+            self.limit = limit
+        }
+    }
+
+    /// Leases due jobs to a process, by lane and age.
+    ///
+    /// One statement: rows are locked with `SKIP LOCKED`, so workers never wait for each other, and the lease of the
+    /// process itself is held by a key-share lock, so that it can't be declared dead between its claim and the commit.
+    ///
+    /// - Parameters:
+    ///   - wishes: the lanes in the order in which they are served.
+    ///   - limit: for all lanes together.
+    ///   - epoch: the process's lease.
+    /// - Returns: at most `limit` jobs; empty also when the lease has ended.
+    package func claim(_ wishes: [Wish], upTo limit: Int, for epoch: Int32) async throws(PostgresError) -> [ClaimedJob] {
+        let rows = try await pool.query(
+            """
+            WITH alive AS MATERIALIZED (
+                SELECT w.epoch
+                  FROM entitlement_sync.worker AS w
+                 WHERE w.epoch = \(epoch) AND w.expires_at > clock_timestamp()
+                   FOR KEY SHARE
+            ), picked AS MATERIALIZED (
+                SELECT p.ctid
+                  FROM unnest(\(wishes.map(\.lane.rawValue)), \(wishes.map { Int32($0.limit) })) AS wanted(lane, cap)
+                 CROSS JOIN LATERAL (
+                       SELECT q.ctid
+                         FROM entitlement_sync.queue AS q
+                        WHERE q.lane = wanted.lane AND q.due <= now() AND q.owner IS NULL
+                        ORDER BY q.due
+                        LIMIT wanted.cap
+                          FOR UPDATE SKIP LOCKED) AS p
+                 WHERE EXISTS (SELECT 1 FROM alive)
+                   AND (\(ignoresPause)
+                        OR NOT EXISTS (SELECT 1 FROM entitlement_sync.control AS c WHERE c.name = 'all' AND c.paused))
+                 LIMIT \(Int64(limit))
+            ), claimed AS (
+                UPDATE entitlement_sync.queue AS q
+                   SET owner = \(epoch),
+                       active = CASE WHEN q.restore_id IS NOT NULL AND (q.restore_due <= now() OR q.reconcile_id IS NULL)
+                                     THEN 0 ELSE 1 END
+                 WHERE q.ctid = ANY (ARRAY(SELECT picked.ctid FROM picked)) AND q.owner IS NULL
+                RETURNING q.user_key, q.active, q.lane, q.crashes,
+                          CASE q.active WHEN 0 THEN q.restore_id ELSE q.reconcile_id END AS id,
+                          CASE q.active WHEN 0 THEN q.restore_attempt ELSE q.reconcile_attempt END AS attempt
+            )
+            SELECT c.id, c.active, c.lane, c.user_key, u.user_id, c.attempt, c.crashes,
+                   (extract(epoch FROM clock_timestamp() - entitlement_sync.id_time(c.id)) * 1000000)::bigint,
+                   EXISTS (SELECT 1 FROM entitlement_sync.sandbox_user AS s
+                            WHERE s.user_id = u.user_id AND s.until > now()),
+                   r.proofs::text, r.client_error, r.product_ids, clock_timestamp()
+              FROM claimed AS c
+             CROSS JOIN LATERAL (SELECT x.user_id FROM entitlement_sync.user_sync AS x
+                                  WHERE x.user_key = c.user_key) AS u
+              LEFT JOIN LATERAL (SELECT x.* FROM entitlement_sync.job_request AS x WHERE x.id = c.id) AS r ON true
+            """
+        )
+        // Taken after the answer: what has passed since is at most what has passed for the database.
+        let tick = ContinuousClock.now
+        var jobs: [ClaimedJob] = []
+        jobs.reserveCapacity(rows.count)
+        for row in rows {
+            let (id, active, lane, userKey, userID, attempt, crashes, age, sandbox, proofs, error, products, at) =
+                try row.decode(
+                    UUID.self,
+                    Int16.self,
+                    Int16.self,
+                    Int64.self,
+                    String?.self,
+                    Int16.self,
+                    Int16.self,
+                    Int64.self,
+                    Bool.self,
+                    String?.self,
+                    String?.self,
+                    [String]?.self,
+                    PostgresTimestamp.self
+                )
+            jobs.append(
+                ClaimedJob(
+                    id: id,
+                    kind: JobKind(rawValue: active) ?? .reconcile,
+                    lane: JobLane(rawValue: lane) ?? .sweep,
+                    userKey: userKey,
+                    userID: userID,
+                    attempt: Int(attempt),
+                    crashes: Int(crashes),
+                    age: .microseconds(max(age, 0)),
+                    sandboxAllowed: sandbox,
+                    request: JobRequest(proofs: proofs, clientError: error, productIDs: products),
+                    claimedAt: Instant(at),
+                    claimedTick: tick
+                )
+            )
+        }
+        return jobs
+    }
+
+    /// Gives jobs back untouched, as at a shutdown: it counts nothing.
+    package func release(_ userKeys: [Int64], for epoch: Int32) async throws(PostgresError) {
+        guard !userKeys.isEmpty else { return }
+        try await pool.query(
+            """
+            UPDATE entitlement_sync.queue AS q
+               SET owner = NULL, active = NULL
+             WHERE q.user_key = ANY (\(userKeys)) AND q.owner = \(epoch)
+            """
+        )
+    }
+
+    /// Whether nothing waits, runs or is unfinished, delayed retries and other workers' jobs included.
+    package func isIdle() async throws(PostgresError) -> Bool {
+        let rows = try await pool.query(
+            """
+            SELECT NOT EXISTS (SELECT 1 FROM entitlement_sync.queue)
+               AND NOT EXISTS (SELECT 1 FROM entitlement_sync.asset_run)
+               AND NOT EXISTS (SELECT 1 FROM entitlement_sync.inbox AS i WHERE i.state = 'received')
+            """
+        )
+        guard let row = rows.first else { return false }
+        return try row.decode(Bool.self, at: 0)
+    }
+
+    /// Whether a row waits to be run alone.
+    package func hasQuarantined() async throws(PostgresError) -> Bool {
+        let rows = try await pool.query(
+            """
+            SELECT EXISTS (SELECT 1 FROM entitlement_sync.queue AS q
+                            WHERE q.lane = 9 AND q.due <= now() AND q.owner IS NULL)
+            """
+        )
+        guard let row = rows.first else { return false }
+        return try row.decode(Bool.self, at: 0)
+    }
+}

@@ -1,0 +1,86 @@
+package import Postgres
+
+/// The leases of worker processes: who is alive, by the database's clock.
+package struct Leases: Sendable {
+    private let pool: PostgresPool
+    /// How long a process stays its jobs' owner without a heartbeat.
+    package let duration: Duration
+
+    package init(pool: PostgresPool, duration: Duration) {
+        self.pool = pool
+        self.duration = duration
+    }
+
+    /// Registers this process and returns its epoch, which is never used again.
+    package func register(host: String, pid: Int32, version: String) async throws(PostgresError) -> Int32 {
+        let rows = try await pool.query(
+            """
+            INSERT INTO entitlement_sync.worker (epoch, host, pid, version, expires_at)
+            VALUES (nextval('entitlement_sync.worker_epoch')::integer, \(host), \(pid), \(version),
+                    clock_timestamp() + \(duration.microseconds) * interval '1 microsecond')
+            RETURNING epoch
+            """
+        )
+        guard let row = rows.first else { throw PostgresError(.protocolViolation, message: "no epoch was given") }
+        return try row.decode(Int32.self, at: 0)
+    }
+
+    /// Prolongs the lease.
+    ///
+    /// - Returns: `false` when it has ended: this process owns nothing any more and must register again.
+    package func heartbeat(_ epoch: Int32) async throws(PostgresError) -> Bool {
+        try await pool.query(
+            """
+            UPDATE entitlement_sync.worker AS w
+               SET expires_at = clock_timestamp() + \(duration.microseconds) * interval '1 microsecond'
+             WHERE w.epoch = \(epoch) AND w.expires_at > clock_timestamp()
+            """
+        ).affected == 1
+    }
+
+    /// Ends the lease at a shutdown, and gives back whatever still stands under it.
+    package func end(_ epoch: Int32) async throws {
+        try await pool.withTransaction { connection in
+            try await connection.query("DELETE FROM entitlement_sync.worker AS w WHERE w.epoch = \(epoch)")
+            try await connection.query(
+                """
+                UPDATE entitlement_sync.queue AS q SET owner = NULL, active = NULL WHERE q.owner = \(epoch)
+                """
+            )
+        }
+    }
+
+    /// Frees the jobs of processes whose lease has ended, and counts the crash on each.
+    ///
+    /// The lease row goes in the same transaction: its lock waits for a claim or a write of that process which is
+    /// under way, and after it neither is possible any more.
+    ///
+    /// - Returns: how many jobs were freed.
+    package func rescue() async throws -> Int {
+        let expired = try await pool.query(
+            "SELECT w.epoch FROM entitlement_sync.worker AS w WHERE w.expires_at <= clock_timestamp()"
+        )
+        guard !expired.isEmpty else { return 0 }
+        return try await pool.withTransaction { connection in
+            let dead = try await connection.query(
+                """
+                DELETE FROM entitlement_sync.worker AS w
+                 WHERE w.epoch = ANY (ARRAY(SELECT x.epoch FROM entitlement_sync.worker AS x
+                                             WHERE x.expires_at <= clock_timestamp() FOR UPDATE SKIP LOCKED))
+                RETURNING w.epoch
+                """
+            )
+            var epochs: [Int32] = []
+            for row in dead { epochs.append(try row.decode(Int32.self, at: 0)) }
+            guard !epochs.isEmpty else { return 0 }
+            return try await connection.query(
+                """
+                UPDATE entitlement_sync.queue AS q
+                   SET owner = NULL, active = NULL, crashes = q.crashes + 1,
+                       lane = CASE WHEN q.crashes + 1 >= 3 THEN 9 ELSE q.lane END
+                 WHERE q.owner = ANY (\(epochs))
+                """
+            ).affected
+        }
+    }
+}

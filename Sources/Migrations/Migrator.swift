@@ -1,0 +1,226 @@
+import Foundation
+package import Postgres
+
+/// Brings the schema up to date: numbered files, each once, under a lock; then the host adapter.
+package struct Migrator: Sendable {
+    /// The schema version this build was written for.
+    package static let version: Int32 = 3
+
+    private let pool: PostgresPool
+    private let files: [MigrationFile]
+
+    package init(pool: PostgresPool, files: [MigrationFile]) {
+        self.pool = pool
+        self.files = files
+    }
+
+    /// What a run did, or would do.
+    package struct Report: Sendable {
+        package var applied: [String] = []
+        package var adapter: String?
+        package var version: Int32 = 0
+    }
+
+    /// Applies what is missing.
+    ///
+    /// - Parameters:
+    ///   - adapterPath: the host adapter's file.
+    ///   - dryRun: only says what would be done.
+    /// - Throws: `MigrationError`; `PostgresError` where the server can't be reached.
+    package func run(adapterPath: String, dryRun: Bool) async throws -> Report {
+        guard let adapter = try? String(contentsOfFile: adapterPath, encoding: .utf8) else {
+            throw MigrationError(.adapter, "the adapter file \(adapterPath) can't be read as UTF-8 text")
+        }
+        // One connection for everything: the lock belongs to its session.
+        return try await pool.withConnection { connection in
+            try await lock(connection)
+            // The pool is closed after the command, and the lock ends with its session where something fails here.
+            let report = try await migrate(connection, adapter: adapter, path: adapterPath, dryRun: dryRun)
+            try await connection.query("SELECT pg_advisory_unlock(\(Self.lockKey))")
+            return report
+        }
+    }
+
+    private static let lockKey: Int64 = 0x656e_7469_746c_6500
+
+    private func lock(_ connection: PostgresConnection) async throws {
+        for _ in 0..<100 {
+            let rows = try await connection.query("SELECT pg_try_advisory_lock(\(Self.lockKey))")
+            if try rows.first?.decode(Bool.self, at: 0) == true { return }
+            try await Task.sleep(for: .milliseconds(300))
+        }
+        throw MigrationError(.locked, "another migration has been running for 30 s; wait for it, or look what it waits for")
+    }
+
+    private func migrate(
+        _ connection: PostgresConnection,
+        adapter: String,
+        path: String,
+        dryRun: Bool
+    ) async throws -> Report {
+        var report = Report()
+        let known = try await applied(connection)
+        try check(known)
+        for file in files where known[file.version] == nil {
+            report.applied.append(file.name)
+            guard !dryRun else { continue }
+            try await apply(file, on: connection)
+        }
+        report.version = Int32(files.count)
+        report.adapter = path
+        if !dryRun { try await install(adapter, on: connection) }
+        return report
+    }
+
+    /// Refuses edited files, and databases that are ahead of this build.
+    private func check(_ known: [Int32: (name: String, checksum: String)]) throws {
+        for file in files {
+            guard let row = known[file.version], row.checksum != file.checksum else { continue }
+            throw MigrationError(
+                .edited,
+                "migration \(file.name) was edited after it was applied; restore the file and add a new migration instead"
+            )
+        }
+        if let ahead = known.keys.max(), ahead > Int32(files.count) {
+            throw MigrationError(
+                .incompatible,
+                "the database is at version \(ahead), this build knows \(files.count); use the newer build"
+            )
+        }
+    }
+
+    private func applied(_ connection: PostgresConnection) async throws -> [Int32: (name: String, checksum: String)] {
+        let exists = try await connection.query("SELECT to_regclass('entitlement_sync.schema_migration') IS NOT NULL")
+        guard try exists.first?.decode(Bool.self, at: 0) == true else { return [:] }
+        let rows = try await connection.query(
+            "SELECT m.version, m.name, m.checksum FROM entitlement_sync.schema_migration AS m"
+        )
+        var known: [Int32: (name: String, checksum: String)] = [:]
+        for row in rows {
+            let (version, name, checksum) = try row.decode(Int32.self, String.self, String.self)
+            known[version] = (name, checksum)
+        }
+        return known
+    }
+
+    private func apply(_ file: MigrationFile, on connection: PostgresConnection) async throws {
+        do {
+            try await connection.withTransaction { connection in
+                try await connection.execute(
+                    script: """
+                        CREATE SCHEMA IF NOT EXISTS entitlement_sync;
+                        SET LOCAL search_path = entitlement_sync, public;
+                        SET LOCAL lock_timeout = '10s';
+                        SET LOCAL statement_timeout = 0;
+                        SET LOCAL client_min_messages = warning;
+                        CREATE TABLE IF NOT EXISTS schema_migration (
+                            version         integer     PRIMARY KEY,
+                            name            text        NOT NULL,
+                            checksum        text        NOT NULL,
+                            compatible_from integer     NOT NULL,
+                            applied_at      timestamptz NOT NULL DEFAULT now()
+                        );
+                        """
+                )
+                try await connection.execute(script: file.sql)
+                try await connection.query(
+                    """
+                    INSERT INTO entitlement_sync.schema_migration (version, name, checksum, compatible_from)
+                    VALUES (\(file.version), \(file.name), \(file.checksum), \(file.compatibleFrom))
+                    """
+                )
+            }
+        } catch let error as PostgresError where error.code == .serverError {
+            throw Self.explained(error, doing: "migration \(file.name)")
+        }
+    }
+
+    private func install(_ adapter: String, on connection: PostgresConnection) async throws {
+        do {
+            try await connection.withTransaction { connection in
+                try await connection.execute(
+                    script: "SET LOCAL lock_timeout = '10s'; SET LOCAL client_min_messages = warning;"
+                )
+                try await connection.execute(script: adapter)
+                try await connection.execute(
+                    script: """
+                        REVOKE ALL ON SCHEMA entitlement_sync_host FROM PUBLIC;
+                        REVOKE ALL ON ALL FUNCTIONS IN SCHEMA entitlement_sync_host FROM PUBLIC;
+                        SELECT entitlement_sync.grant_to('entitlement_sync_worker', ARRAY[
+                            'GRANT USAGE ON SCHEMA entitlement_sync_host TO %I',
+                            'GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA entitlement_sync_host TO %I']);
+                        """
+                )
+            }
+        } catch let error as PostgresError where error.code == .serverError {
+            if error.sqlState == "42P01" || error.sqlState == "42703" {
+                throw MigrationError(
+                    .adapter,
+                    "the host adapter does not fit the host's tables (\(error.message)); load the host's schema first, or"
+                        + " pass --adapter FILE with functions for your tables"
+                )
+            }
+            throw Self.explained(error, doing: "the host adapter")
+        }
+    }
+
+    private static func explained(_ error: PostgresError, doing what: String) -> MigrationError {
+        switch error.sqlState {
+        case "55P03":
+            MigrationError(.locked, "\(what): a table is locked by somebody else for 10 s; try again when it is free")
+        case "42501":
+            MigrationError(.refused, "\(what): \(error.message); migrate as the database's owner")
+        default:
+            MigrationError(.refused, "\(what): \(error.message)")
+        }
+    }
+}
+
+/// Whether a process of this build may work on the schema at hand.
+package struct SchemaCheck: Sendable {
+    private let pool: PostgresPool
+
+    package init(pool: PostgresPool) { self.pool = pool }
+
+    /// - Throws: `MigrationError` `.unmigrated` or `.incompatible`, with what to do.
+    package func verify() async throws {
+        let (version, compatibleFrom) = try await versions()
+        guard let version, version >= Migrator.version else {
+            throw MigrationError(
+                .unmigrated,
+                "the schema is at version \(version ?? 0), this build needs \(Migrator.version); run entitlement-sync migrate"
+            )
+        }
+        if let compatibleFrom, compatibleFrom > Migrator.version {
+            throw MigrationError(
+                .incompatible,
+                "the schema is at version \(version) and no longer works with this build; use the newer build"
+            )
+        }
+    }
+
+    /// The schema's version, and the oldest one whose builds it still serves.
+    private func versions() async throws -> (Int32?, Int32?) {
+        do {
+            let rows = try await pool.query(
+                "SELECT max(m.version), max(m.compatible_from) FROM entitlement_sync.schema_migration AS m"
+            )
+            guard let row = rows.first else { return (nil, nil) }
+            return try row.decode(Int32?.self, Int32?.self)
+        } catch {
+            switch error.sqlState {
+            case "42P01", "3F000":
+                throw MigrationError(
+                    .unmigrated,
+                    "the database has no entitlement_sync schema yet; run entitlement-sync migrate"
+                )
+            case "42501":
+                throw MigrationError(
+                    .refused,
+                    "this database user may not read the entitlement_sync schema; grant it the role entitlement_sync_worker"
+                )
+            default: throw error
+            }
+        }
+    }
+}

@@ -1,0 +1,85 @@
+import CLibPQ
+
+/// libpq's connection keywords with their values: what the connection string says, over what the environment says.
+struct ConnectParameters: Sendable {
+    /// What to hand to libpq.
+    private(set) var values: [String: String]
+    /// libpq's defaults, from the `PG*` variables and the service file; looked at, not handed over.
+    private let defaults: [String: String]
+
+    /// Reads a configuration.
+    ///
+    /// - Throws: `PostgresError` with `.configuration`. libpq's own words are left out: they quote the string, password and all.
+    init(_ configuration: PostgresConfiguration) throws(PostgresError) {
+        values = try Self.parse(configuration.connectionString ?? "")
+        defaults = Self.take(PQconndefaults())
+        values["client_encoding"] = "UTF8"
+        values["fallback_application_name"] = configuration.applicationName
+        // A dead peer is noticed within a minute or so also while we only wait, as a listener does.
+        for (keyword, value) in [("keepalives_idle", "30"), ("keepalives_interval", "10"), ("keepalives_count", "3")]
+        where values[keyword] == nil {
+            values[keyword] = value
+        }
+        if configuration.sessionState { values["options"] = options(for: configuration) }
+    }
+
+    /// What holds for a keyword; empty counts as missing, as in libpq.
+    func effective(_ keyword: String) -> String? {
+        for source in [values, defaults] {
+            if let value = source[keyword], !value.isEmpty { return value }
+        }
+        return nil
+    }
+
+    /// The same parameters with some replaced; nil removes one.
+    func replacing(_ replacements: [String: String?]) -> ConnectParameters {
+        var copy = self
+        for (keyword, value) in replacements { copy.values[keyword] = value }
+        return copy
+    }
+
+    private func options(for configuration: PostgresConfiguration) -> String? {
+        var settings = configuration.sessionSettings
+        if let limit = configuration.statementTimeout, settings["statement_timeout"] == nil {
+            settings["statement_timeout"] = String(limit.serverMilliseconds)
+        }
+        let ours = settings.sorted { $0.key < $1.key }.map { "-c \(Self.escaped("\($0.key)=\($0.value)"))" }
+        let all = [effective("options")].compactMap { $0 } + ours
+        return all.isEmpty ? nil : all.joined(separator: " ")
+    }
+
+    /// The server splits `options` at white space, unless a backslash stands before it.
+    private static func escaped(_ text: String) -> String {
+        text.reduce(into: "") { result, character in
+            if character.isWhitespace || character == "\\" { result.append("\\") }
+            result.append(character)
+        }
+    }
+
+    private static func parse(_ connectionString: String) throws(PostgresError) -> [String: String] {
+        guard !connectionString.contains("\0") else { throw malformed }
+        var message: UnsafeMutablePointer<CChar>?
+        guard let options = PQconninfoParse(connectionString, &message) else {
+            PQfreemem(message)
+            throw malformed
+        }
+        return take(options)
+    }
+
+    private static var malformed: PostgresError {
+        PostgresError(.configuration, message: "the connection string is malformed")
+    }
+
+    /// Copies and frees a list of options.
+    private static func take(_ options: UnsafeMutablePointer<PQconninfoOption>?) -> [String: String] {
+        guard let options else { return [:] }
+        defer { PQconninfoFree(options) }
+        var values: [String: String] = [:]
+        var next = options
+        while let keyword = next.pointee.keyword {
+            if let value = next.pointee.val { values[String(cString: keyword)] = String(cString: value) }
+            next += 1
+        }
+        return values
+    }
+}

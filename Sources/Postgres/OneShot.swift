@@ -1,0 +1,54 @@
+import Synchronization
+
+/// A value that one party delivers, at most once, and one party awaits.
+///
+/// Whoever resolves first wins, so a result, a deadline and a cancellation may race for it freely.
+final class OneShot<Value: Sendable>: Sendable {
+    private enum State {
+        /// Leaves for `waiting` or `resolved`.
+        case empty
+        /// Leaves for `resolved`.
+        case waiting(CheckedContinuation<Value, Never>)
+        /// Final.
+        case resolved(Value)
+    }
+
+    private let state = Mutex(State.empty)
+
+    /// Delivers the value; false when another was delivered before.
+    @discardableResult
+    func resolve(_ value: Value) -> Bool {
+        let (won, continuation) = state.withLock { state -> (Bool, CheckedContinuation<Value, Never>?) in
+            switch state {
+            case .empty:
+                state = .resolved(value)
+                return (true, nil)
+            case .waiting(let continuation):
+                state = .resolved(value)
+                return (true, continuation)
+            case .resolved:
+                return (false, nil)
+            }
+        }
+        continuation?.resume(returning: value)
+        return won
+    }
+
+    /// Awaits the value. Does not react to cancellation: who wants that resolves from a cancellation handler.
+    func wait() async -> Value {
+        await withCheckedContinuation { continuation in
+            let ready = state.withLock { state -> Value? in
+                switch state {
+                case .empty:
+                    state = .waiting(continuation)
+                    return nil
+                case .waiting:
+                    preconditionFailure("a one-shot has one waiter")
+                case .resolved(let value):
+                    return value
+                }
+            }
+            if let ready { continuation.resume(returning: ready) }
+        }
+    }
+}

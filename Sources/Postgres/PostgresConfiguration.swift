@@ -1,0 +1,61 @@
+/// How to reach the server, and how much of it to use.
+package struct PostgresConfiguration: Sendable {
+    /// A URI or `keyword=value` list as libpq takes it, multi-host lists included; nil leaves all to libpq's `PG*` variables.
+    package var connectionString: String?
+    /// What `pg_stat_activity` shows, unless the connection string or `PGAPPNAME` says otherwise.
+    package var applicationName: String
+    /// The time to reach a usable server, over all hosts. A positive `connect_timeout` in the connection string wins.
+    package var connectTimeout: Duration
+    /// The longest a statement may run; nil sets no limit. The server enforces it where session state is allowed, this client always.
+    package var statementTimeout: Duration?
+    /// The most connections a pool opens; at least 1.
+    package var maxConnections: Int
+    /// The most tasks that may wait for a connection; the next one fails at once.
+    package var maxWaiters: Int
+    /// The longest a task waits for a connection.
+    package var acquireTimeout: Duration
+    /// Whether sessions keep state. False behind a transaction pooler: no named statements, no start-up options.
+    package var sessionState: Bool
+    /// Server settings for each session, by name; sent at start-up, and only with `sessionState`.
+    package var sessionSettings: [String: String]
+
+    /// Creates a configuration; the defaults suit a small service.
+    package init(
+        connectionString: String?,
+        applicationName: String = "entitlement-sync",
+        connectTimeout: Duration = .seconds(10),
+        statementTimeout: Duration? = .seconds(30),
+        maxConnections: Int = 10,
+        maxWaiters: Int = 1000,
+        acquireTimeout: Duration = .seconds(10),
+        sessionState: Bool = true,
+        sessionSettings: [String: String] = [:]
+    ) {
+        self.connectionString = connectionString
+        self.applicationName = applicationName
+        self.connectTimeout = connectTimeout
+        self.statementTimeout = statementTimeout
+        self.maxConnections = maxConnections
+        self.maxWaiters = maxWaiters
+        self.acquireTimeout = acquireTimeout
+        self.sessionState = sessionState
+        self.sessionSettings = sessionSettings
+    }
+}
+
+/// The connection string holds a password, so nothing that prints a configuration shows it.
+extension PostgresConfiguration: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+    package var description: String {
+        "PostgresConfiguration(\(applicationName), at most \(maxConnections) connections)"
+    }
+    package var debugDescription: String { description }
+    package var customMirror: Mirror { Mirror(self, children: []) }
+}
+
+extension Duration {
+    /// Whole milliseconds, rounded up; at least 1, since 0 switches the server's limits off.
+    var serverMilliseconds: Int64 {
+        let (seconds, attoseconds) = components
+        return max(1, seconds * 1000 + (attoseconds + 999_999_999_999_999) / 1_000_000_000_000_000)
+    }
+}

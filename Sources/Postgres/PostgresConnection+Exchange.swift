@@ -1,0 +1,190 @@
+import CLibPQ
+
+extension PostgresConnection {
+    /// When and how to stop waiting for the server.
+    private struct Patience {
+        var deadline: ContinuousClock.Instant?
+        var isCancellable: Bool
+        /// Why the statement was asked to stop, once it was.
+        var interruption: PostgresError.Code?
+    }
+
+    /// Sends one request and reads everything until the server is ready for the next.
+    ///
+    /// - Parameters:
+    ///   - limit: how long to wait before the statement is stopped; nil takes the configuration's.
+    ///   - shielded: whether to go on although the task is cancelled.
+    ///   - expendable: whether to close the connection when time is up, without asking the server to stop.
+    ///   - send: puts the request into libpq's buffer; returns 0 when it refuses.
+    /// - Returns: the last result.
+    @discardableResult
+    func exchange(
+        within limit: Duration? = nil,
+        shielded: Bool = false,
+        expendable: Bool = false,
+        _ send: (OpaquePointer) -> Int32
+    ) async throws(PostgresError) -> PostgresRows {
+        guard let raw = handle.raw else { throw PostgresError(.closed, message: "the connection is closed") }
+        let commitsItself = transactionStatus == PQTRANS_IDLE
+        guard send(raw) == 1 else {
+            let error = PostgresError(lost: raw)
+            guard PQstatus(raw) != CONNECTION_OK else {
+                // libpq refused the request itself, such as one with more than 65535 parameters.
+                throw PostgresError(.misuse, message: error.message)
+            }
+            handle.close()
+            throw error
+        }
+        var patience = Patience(
+            deadline: deadline(limit),
+            isCancellable: !shielded,
+            interruption: expendable ? .timeout : nil
+        )
+        do throws(PostgresError) {
+            return try await collect(&patience)
+        } catch {
+            var error = error
+            error.isOutcomeUnknown = commitsItself && handle.raw == nil
+            note(error)
+            throw error
+        }
+    }
+
+    private func deadline(_ limit: Duration?) -> ContinuousClock.Instant? {
+        if let limit { return .now + limit }
+        guard let limit = configuration.statementTimeout else { return nil }
+        // Where the server has the limit too it should be the one to say so: its error leaves a clean session.
+        return .now + limit + (configuration.sessionState ? Self.backstop : .zero)
+    }
+
+    private func collect(_ patience: inout Patience) async throws(PostgresError) -> PostgresRows {
+        var last: ResultStorage?
+        var failure: PostgresError?
+        while true {
+            do throws(PostgresError) {
+                try await awaitResult(&patience)
+            } catch {
+                // A server that ends the session says why before it hangs up; that is the better news.
+                guard var failure, error.code == .connectionLost else { throw error }
+                failure.code = .connectionLost
+                throw failure
+            }
+            guard let raw = handle.raw, let result = PQgetResult(raw) else { break }
+            switch PQresultStatus(result) {
+            case PGRES_TUPLES_OK, PGRES_COMMAND_OK, PGRES_EMPTY_QUERY:
+                last = ResultStorage(owning: result)
+            case PGRES_FATAL_ERROR, PGRES_BAD_RESPONSE:
+                failure = failure ?? PostgresError(result: result)
+                PQclear(result)
+            default:
+                // COPY, which would have us send or read data for ever.
+                PQclear(result)
+                handle.close()
+                throw PostgresError(
+                    .protocolViolation,
+                    message: "the statement needs a protocol that is not spoken here"
+                )
+            }
+        }
+        guard let raw = handle.raw else { throw PostgresError(.closed, message: "the connection was closed") }
+        let isLost = PQstatus(raw) != CONNECTION_OK
+        if isLost { handle.close() }
+        if var failure {
+            if isLost {
+                failure.code = .connectionLost
+            } else if failure.sqlState == SQLState.queryCanceled {
+                failure.code = patience.interruption ?? .timeout
+            }
+            throw failure
+        }
+        guard let last, !isLost else { throw PostgresError(.connectionLost, message: "the server sent no result") }
+        return PostgresRows(last)
+    }
+
+    /// Sends what is buffered and reads until `PQgetResult` does not block.
+    private func awaitResult(_ patience: inout Patience) async throws(PostgresError) {
+        while let raw = handle.raw {
+            let flushed = PQflush(raw)
+            // While the server does not take more, it may be because it waits for us to read.
+            if flushed == 1 {
+                let ready = try await awaitSocket([.read, .write], &patience)
+                if ready.contains(.read) { try consume() }
+                continue
+            }
+            // A failed flush is not the last word: what the server said before is still to be read.
+            guard PQisBusy(raw) == 1 else { return }
+            if try consumeWhatIsThere() { return }
+            _ = try await awaitSocket(.read, &patience)
+        }
+        throw PostgresError(.closed, message: "the connection was closed")
+    }
+
+    /// Reads without waiting, which often spares a trip through the reactor; returns whether a result is complete.
+    ///
+    /// Under TLS, bytes may sit decrypted in memory while the socket has nothing more to say. One record never takes more than three
+    /// reads.
+    private func consumeWhatIsThere() throws(PostgresError) -> Bool {
+        let reads = handle.raw.map { PQsslInUse($0) } == 1 ? 3 : 1
+        for _ in 0..<reads {
+            try consume()
+            if handle.raw.map({ PQisBusy($0) }) == 0 { return true }
+        }
+        return false
+    }
+
+    private func consume() throws(PostgresError) {
+        guard let raw = handle.raw else { throw PostgresError(.closed, message: "the connection was closed") }
+        guard PQconsumeInput(raw) == 0 else { return }
+        let error = PostgresError(lost: raw)
+        handle.close()
+        throw error
+    }
+
+    private func awaitSocket(
+        _ interest: Interest,
+        _ patience: inout Patience
+    ) async throws(PostgresError) -> Interest {
+        while let raw = handle.raw {
+            let readiness = await Reactor.shared.wait(
+                PQsocket(raw),
+                for: interest,
+                until: patience.deadline,
+                cancellable: patience.isCancellable
+            )
+            switch readiness {
+            case .ready(let ready): return ready
+            case .closed: break
+            case .cancelled: try await interrupt(.cancelled, &patience)
+            case .timedOut: try await interrupt(.timeout, &patience)
+            }
+            if readiness == .closed { break }
+        }
+        handle.close()
+        throw PostgresError(.closed, message: "the connection was closed")
+    }
+
+    /// Asks the server to stop the statement; the second time gives up.
+    ///
+    /// The request travels on a connection of its own. Waiting for it to be taken matters: one that arrived late would stop the
+    /// next statement.
+    private func interrupt(_ reason: PostgresError.Code, _ patience: inout Patience) async throws(PostgresError) {
+        let settled = ContinuousClock.now + Self.settleLimit
+        guard patience.interruption == nil, let raw = handle.raw, let cancel = CancelHandle(raw) else {
+            handle.close()
+            throw PostgresError(
+                patience.interruption ?? reason,
+                message: "the server did not stop the statement in time"
+            )
+        }
+        patience.interruption = reason
+        patience.isCancellable = false
+        patience.deadline = settled
+        let taken: Bool? = await BlockingWork.run(until: settled, cancellable: false) {
+            cancel.send()
+            return true
+        }
+        guard taken == nil else { return }
+        handle.close()
+        throw PostgresError(reason, message: "the server did not take the request to stop the statement")
+    }
+}

@@ -1,0 +1,113 @@
+import CLibPQ
+
+extension PostgresConnection {
+    /// Connects to the first server of the configuration that will have us.
+    ///
+    /// Hosts are tried in order, each with its share of the time that is left, so that a dead one does not eat it all.
+    ///
+    /// - Throws: `PostgresError` with `.connectionFailed` (the last attempt's reason), `.configuration` or `.cancelled`.
+    package func open() async throws(PostgresError) {
+        let parameters = try ConnectParameters(configuration)
+        let limit = parameters.effective("connect_timeout").flatMap { Int64($0) }.flatMap { $0 > 0 ? $0 : nil }
+        let deadline = ContinuousClock.now + (limit.map { Duration.seconds($0) } ?? configuration.connectTimeout)
+
+        // libpq looks for a standby first and then takes any server; with one host an attempt, those are two rounds.
+        let prefersStandby = parameters.effective("target_session_attrs") == "prefer-standby"
+        let rounds: [String?] = prefersStandby ? ["standby", "any"] : [nil]
+        var failure: PostgresError?
+        for (round, attributes) in rounds.enumerated() {
+            let wanted = attributes.map { parameters.replacing(["target_session_attrs": $0]) } ?? parameters
+            let roundEnd = Self.share(of: deadline, among: rounds.count - round)
+            do throws(PostgresError) {
+                adopt(try await Self.connect(wanted, until: roundEnd))
+                return
+            } catch {
+                guard error.code == .connectionFailed else { throw error }
+                failure = error
+            }
+        }
+        throw failure ?? PostgresError(.configuration, message: "there is no host to connect to")
+    }
+
+    private static func connect(
+        _ parameters: ConnectParameters,
+        until deadline: ContinuousClock.Instant
+    ) async throws(PostgresError) -> ConnectionHandle {
+        // A service file may name hosts of its own, which only libpq reads.
+        if parameters.effective("service") != nil { return try await attempt(parameters.values, until: deadline) }
+        let servers = try ServerAddress.list(parameters)
+        var failure = PostgresError(.connectionFailed, message: "no server was reached")
+        for (index, server) in servers.enumerated() {
+            let serverEnd = share(of: deadline, among: servers.count - index)
+            let addresses = try await look(up: server, until: serverEnd)
+            if addresses.isEmpty {
+                failure = PostgresError(
+                    .connectionFailed,
+                    message: "the host name \(server.printableHost ?? "") is unknown"
+                )
+            }
+            for (index, address) in addresses.enumerated() {
+                let single = parameters.replacing([
+                    "host": address.host, "hostaddr": address.hostAddress, "port": address.port,
+                ])
+                do throws(PostgresError) {
+                    return try await attempt(single.values, until: share(of: serverEnd, among: addresses.count - index))
+                } catch {
+                    // A server that answered and refuses is the answer, as in libpq; one that is just starting is not.
+                    guard error.code == .connectionFailed, [nil, SQLState.cannotConnectNow].contains(error.sqlState)
+                    else {
+                        throw error
+                    }
+                    failure = error
+                }
+            }
+        }
+        throw failure
+    }
+
+    private static func look(
+        up server: ServerAddress,
+        until deadline: ContinuousClock.Instant
+    ) async throws(PostgresError) -> [ServerAddress] {
+        guard server.needsLookup else { return [server] }
+        let found = await BlockingWork.run(until: deadline, cancellable: true) { server.resolved() }
+        if let found { return found }
+        guard !Task.isCancelled else { throw PostgresError(.cancelled, message: "the task is cancelled") }
+        return []
+    }
+
+    /// One attempt on one address.
+    private static func attempt(
+        _ values: [String: String],
+        until deadline: ContinuousClock.Instant
+    ) async throws(PostgresError) -> ConnectionHandle {
+        let handle = ConnectionHandle(connectingWith: values)
+        guard let raw = handle.raw else { throw PostgresError(.connectionFailed, message: "out of memory") }
+        guard PQstatus(raw) != CONNECTION_BAD else { throw refusal(raw) }
+        // Makes the server's SQLSTATE part of the message, the only place where libpq shows it while connecting.
+        PQsetErrorVerbosity(raw, PQERRORS_VERBOSE)
+        var polling = PGRES_POLLING_WRITING
+        while polling != PGRES_POLLING_OK {
+            let interest: Interest = polling == PGRES_POLLING_READING ? .read : .write
+            // The socket is asked for each time: libpq opens another when it goes on without encryption.
+            switch await Reactor.shared.wait(PQsocket(raw), for: interest, until: deadline, cancellable: true) {
+            case .ready: polling = PQconnectPoll(raw)
+            case .cancelled: throw PostgresError(.cancelled, message: "the task is cancelled")
+            case .timedOut: throw PostgresError(.connectionFailed, message: "the server did not answer in time")
+            case .closed: throw PostgresError(.connectionFailed, message: "the socket cannot be watched")
+            }
+            if polling == PGRES_POLLING_FAILED { throw refusal(raw) }
+        }
+        PQsetErrorVerbosity(raw, PQERRORS_DEFAULT)
+        guard PQsetnonblocking(raw, 1) == 0 else { throw PostgresError(lost: raw) }
+        return handle
+    }
+
+    private static func refusal(_ raw: OpaquePointer) -> PostgresError { PostgresError(connecting: raw) }
+
+    /// The end of one attempt's share of the time left.
+    private static func share(of deadline: ContinuousClock.Instant, among attempts: Int) -> ContinuousClock.Instant {
+        let now = ContinuousClock.now
+        return now + (deadline - now) / max(attempts, 1)
+    }
+}

@@ -1,0 +1,118 @@
+import CLibPQ
+
+/// How much a transaction sees of others; the server's levels.
+package enum PostgresIsolation: String, Sendable, CaseIterable {
+    case readCommitted = "READ COMMITTED"
+    case repeatableRead = "REPEATABLE READ"
+    case serializable = "SERIALIZABLE"
+}
+
+extension PostgresConnection {
+    /// Runs a closure in a transaction: commits when it returns, rolls back when it throws.
+    ///
+    /// The commit goes on although the task is cancelled. When its answer is lost the error says `.commitUnknown`.
+    ///
+    /// - Parameters:
+    ///   - isolation: the transaction's isolation level.
+    ///   - body: the work; gets this connection.
+    /// - Throws: what the closure throws, or `PostgresError`: `.misuse` inside another transaction; 25P02 when the closure swallowed an
+    ///   error that had spoiled the transaction, which then is rolled back.
+    @discardableResult
+    nonisolated package func withTransaction<Result>(
+        _ isolation: PostgresIsolation = .readCommitted,
+        _ body: (PostgresConnection) async throws -> Result
+    ) async throws -> Result {
+        try await begin(isolation)
+        let result: Result
+        do {
+            result = try await body(self)
+        } catch {
+            await rollback()
+            throw error
+        }
+        try await commit()
+        return result
+    }
+
+    /// Runs a closure inside a transaction so that its failure undoes only itself.
+    ///
+    /// - Throws: what the closure throws, after rolling back to the savepoint; or `PostgresError`.
+    @discardableResult
+    nonisolated package func withSavepoint<Result>(
+        _ body: (PostgresConnection) async throws -> Result
+    ) async throws -> Result {
+        let name = await nextSavepoint()
+        try await control("SAVEPOINT \(name)", shielded: false)
+        let result: Result
+        do {
+            result = try await body(self)
+        } catch {
+            do {
+                try await control("ROLLBACK TO \(name); RELEASE \(name)", shielded: true)
+            } catch let second {
+                // Without the savepoint the transaction cannot go on, which matters more than why it was needed only if the
+                // session lives; a dead one is told best by the first error.
+                guard await isOpen else { throw error }
+                throw second
+            }
+            throw error
+        }
+        try await control("RELEASE \(name)", shielded: false)
+        return result
+    }
+
+    private func begin(_ isolation: PostgresIsolation) async throws(PostgresError) {
+        guard !isInTransaction else { throw PostgresError(.misuse, message: "a transaction is open already") }
+        try await control("BEGIN ISOLATION LEVEL \(isolation.rawValue)", shielded: false)
+    }
+
+    private func commit() async throws(PostgresError) {
+        guard transactionStatus != PQTRANS_INERROR else {
+            await rollback()
+            throw PostgresError(
+                .serverError,
+                sqlState: SQLState.inFailedTransaction,
+                message: "an earlier error has spoiled the transaction"
+            )
+        }
+        guard transactionStatus != PQTRANS_IDLE else {
+            throw PostgresError(.misuse, message: "the transaction was ended by its own statements")
+        }
+        // A session known to be dead never got to hear COMMIT.
+        guard isInTransaction, readsWithoutEnd() else {
+            close()
+            throw PostgresError(.connectionLost, message: "the connection broke before the commit")
+        }
+        do throws(PostgresError) {
+            try enter()
+            defer { leave() }
+            try await command("COMMIT", shielded: true)
+        } catch {
+            // An error on a session that lives on is the server's answer: the transaction is rolled back.
+            guard !isOpen else { throw error }
+            var unknown = error
+            unknown.code = .commitUnknown
+            unknown.isOutcomeUnknown = true
+            throw unknown
+        }
+    }
+
+    /// Rolls back, also when the task is cancelled.
+    private func rollback() async {
+        guard isInTransaction else { return }
+        do throws(PostgresError) {
+            try await control("ROLLBACK", shielded: true)
+        } catch {
+            // The session is in a state nobody knows. Closing it rolls back as well, and the pool replaces it; the caller is told
+            // the error that led here.
+            close()
+        }
+    }
+
+    private func control(_ sql: String, shielded: Bool) async throws(PostgresError) {
+        try enter()
+        defer { leave() }
+        guard shielded || !Task.isCancelled else { throw PostgresError(.cancelled, message: "the task is cancelled") }
+        try await command(sql, shielded: shielded)
+    }
+}

@@ -1,0 +1,129 @@
+/// Why PostgreSQL gave no usable answer.
+///
+/// `description` is short, bounded and free of bind values, so it may go to logs and labels. DETAIL, which quotes rows, is in
+/// `debugDescription` alone.
+package struct PostgresError: Error, Sendable {
+    /// The kind of failure; callers branch on it.
+    package enum Code: String, Sendable, CaseIterable {
+        /// No connection came about: refused, unknown host, wrong password, too slow.
+        case connectionFailed
+        /// The connection broke. What a transaction did is undone; for a statement on its own see `isOutcomeUnknown`.
+        case connectionLost
+        /// The connection broke while COMMIT was under way: the transaction may have happened or not. Look it up.
+        case commitUnknown
+        /// No connection became free in time, or too many tasks were waiting for one.
+        case poolExhausted
+        /// The connection or the pool was closed by this process.
+        case closed
+        /// The statement ran longer than allowed and was stopped. The connection is still good, unless it did not answer.
+        case timeout
+        /// The task was cancelled; the statement was stopped, its effects are undone.
+        case cancelled
+        /// The server refused the statement; `sqlState` says why.
+        case serverError
+        /// A prepared statement no longer fits the schema. It has been forgotten: the next attempt prepares it anew.
+        case staleStatement
+        /// A value has another type or range than the caller asked for.
+        case decoding
+        /// The conversation with the server is out of step, or a statement was used that this client does not speak (COPY).
+        case protocolViolation
+        /// The connection string or another setting is wrong.
+        case configuration
+        /// The caller broke a rule of this library: two statements at once on a connection, or a transaction in another.
+        case misuse
+    }
+
+    /// The kind of failure.
+    package var code: Code
+    /// The server's five-character SQLSTATE, when a server spoke; see `SQLState`.
+    package var sqlState: String?
+    /// The server's primary message, or ours. May quote bind values for data exceptions; `description` leaves those out.
+    package var message: String
+    /// The constraint that was violated, if the server named it.
+    package var constraint: String?
+    /// The table the error is about, if the server named it.
+    package var table: String?
+    /// The column the error is about, if the server named it.
+    package var column: String?
+    /// The server's advice, if it gave any.
+    package var hint: String?
+    /// The 1-based character of the statement where the server found the fault.
+    package var position: Int?
+    /// Whether the work may have been committed although no answer came: true for `.commitUnknown`, and for a statement outside a
+    /// transaction whose connection ended before its answer.
+    package var isOutcomeUnknown = false
+    /// DETAIL and context; quotes rows, so it never reaches `description`.
+    package var detail: String?
+
+    /// Creates an error of our own or of the server.
+    package init(_ code: Code, sqlState: String? = nil, message: String) {
+        self.code = code
+        self.sqlState = sqlState
+        self.message = message
+    }
+}
+
+extension PostgresError {
+    /// Whether the whole unit of work may be run again as it is and then succeed.
+    ///
+    /// A statement that ran outside a transaction must be idempotent for this, see `isOutcomeUnknown`. False for `.commitUnknown`,
+    /// whose work may already be done, and for `.cancelled` and `.closed`, which were asked for.
+    package var isRetryable: Bool {
+        switch code {
+        case .connectionLost, .poolExhausted, .timeout, .staleStatement: true
+        case .connectionFailed, .serverError: sqlState.map(SQLState.isTransient) ?? (code == .connectionFailed)
+        case .commitUnknown, .closed, .cancelled, .decoding, .protocolViolation, .configuration, .misuse: false
+        }
+    }
+
+    /// Whether a transaction failed only because of others running beside it, or because of a schema change.
+    package var isTransactionConflict: Bool {
+        switch code {
+        case .staleStatement: true
+        case .serverError: sqlState == SQLState.serializationFailure || sqlState == SQLState.deadlockDetected
+        default: false
+        }
+    }
+
+    /// Whether the fault lies with the way to the server, or with the server being another than expected, not with the statement.
+    package var isConnectionFailure: Bool {
+        switch code {
+        case .connectionFailed, .connectionLost, .commitUnknown: true
+        default: sqlState.map { SQLState.endsSession($0) || $0 == SQLState.tooManyConnections } ?? false
+        }
+    }
+}
+
+extension PostgresError: CustomStringConvertible, CustomDebugStringConvertible {
+    package var description: String {
+        var text = code.rawValue
+        if let sqlState { text += " \(sqlState)" }
+        if isMessageSafe { text += ": \(Self.bounded(message))" }
+        if let constraint { text += " (constraint \(Self.bounded(constraint)))" }
+        return text
+    }
+
+    package var debugDescription: String {
+        var text = code.rawValue
+        if let sqlState { text += " \(sqlState)" }
+        text += ": \(message)"
+        let extras = [
+            ("detail", detail), ("hint", hint), ("table", table), ("column", column), ("constraint", constraint),
+            ("position", position.map(String.init)),
+        ]
+        for case (let name, let value?) in extras { text += "\n  \(name): \(value)" }
+        return text
+    }
+
+    /// Data exceptions and PL/pgSQL's default RAISE quote values in their primary message.
+    private var isMessageSafe: Bool {
+        guard let sqlState else { return true }
+        return !sqlState.hasPrefix("22") && sqlState != "P0001"
+    }
+
+    /// One line of at most 200 characters.
+    private static func bounded(_ text: String) -> String {
+        let line = text.prefix(200).map { $0.isNewline || $0 == "\t" ? " " : $0 }
+        return String(line) + (text.count > 200 ? "…" : "")
+    }
+}

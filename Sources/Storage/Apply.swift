@@ -1,0 +1,273 @@
+import Entitlements
+import FoundationEssentials
+import Jobs
+package import Logging
+package import Postgres
+
+/// Makes verdicts true: the one transaction that locks, decides and writes a batch of jobs.
+///
+/// Nothing is decided before the locks are held, so no verdict rests on a state that somebody changed meanwhile. Users,
+/// jobs and assets that somebody else holds are skipped, never waited for.
+package struct Apply: Sendable {
+    private let pool: PostgresPool
+    private let settings: ApplySettings
+    private let logger: Logger
+    private let numbers = PurchaseNumbers()
+
+    package init(pool: PostgresPool, settings: ApplySettings, logger: Logger) {
+        self.pool = pool
+        self.settings = settings
+        self.logger = logger
+    }
+
+    /// Applies a batch.
+    ///
+    /// - Parameters:
+    ///   - batch: jobs of different users, leased under `epoch`.
+    ///   - epoch: this process's lease; nothing is written once it has ended.
+    /// - Returns: what became of each.
+    /// - Throws: `PostgresError`; whether the transaction took place is then told by the jobs' rows alone.
+    package func callAsFunction(_ batch: [ReadJob], epoch: Int32) async throws -> ApplyReport {
+        var tries = 0
+        while true {
+            do {
+                return try await pool.withTransaction { connection in
+                    try await attempt(batch, epoch: epoch, on: connection)
+                }
+            } catch is LedgerRace where tries < 5 {
+                tries += 1
+            } catch let error as PostgresError where error.isTransactionConflict && tries < 5 {
+                tries += 1
+            }
+        }
+    }
+
+    private func attempt(_ batch: [ReadJob], epoch: Int32, on connection: PostgresConnection) async throws -> ApplyReport {
+        var report = ApplyReport()
+        let gate = try await LedgerReads.gate(epoch: epoch, on: connection)
+        guard gate.isAlive else {
+            report.halted = .leaseLost
+            return report
+        }
+        // Observing writes neither users nor assets, so a pause of those writes does not concern it.
+        guard !gate.isPaused || settings.decision.mode == .observe else {
+            report.halted = .paused
+            return report
+        }
+        let plan = try await plan(batch, gate: gate, epoch: epoch, report: &report, on: connection)
+        try await write(plan, report: &report, on: connection)
+        return report
+    }
+
+    // MARK: - Lock, load, decide
+
+    private func plan(
+        _ batch: [ReadJob],
+        gate: Gate,
+        epoch: Int32,
+        report: inout ApplyReport,
+        on connection: PostgresConnection
+    ) async throws -> ApplyPlan {
+        let ids = batch.compactMap(\.job.userID).sorted()
+        let users = try await LedgerReads.lockUsers(ids, on: connection)
+        let unlocked = ids.filter { users[$0] == nil }
+        let held = try await LedgerReads.existing(unlocked, on: connection)
+        let candidates = batch.filter { item in
+            guard let id = item.job.userID, held.contains(id) else { return true }
+            report.postponed.append(item)
+            return false
+        }
+        let keys = candidates.map(\.job.userKey).sorted()
+        let facts = try await LedgerReads.facts(keys, on: connection)
+        let locked = try await JobEnds.lock(keys, epoch: epoch, on: connection)
+        let ours = candidates.filter { locked[$0.job.userKey] != nil }
+        report.lost += candidates.count - ours.count
+        let catalog = try await LedgerReads.catalog(on: connection)
+        var identifiers: Set<PurchaseIdentifier> = []
+        for item in ours {
+            for observation in item.reading.observations { identifiers.formUnion(observation.identifiers) }
+            for found in item.reading.claims.found { identifiers.insert(found.identifier) }
+        }
+        let holders = try await LedgerReads.holders(identifiers.sorted(), on: connection)
+        let ledger = try await LedgerReads.ledger(ours.map(\.job.userKey), on: connection)
+        var decision = settings.decision
+        decision.demotionsPaused = gate.demotionsPaused
+        var plan = ApplyPlan(settings: settings, decision: decision, catalog: catalog)
+        for (key, purchase) in holders { plan.knownIdentifiers[purchase.id, default: []].insert(key) }
+        for item in ours {
+            let key = item.job.userKey
+            plan.add(
+                item,
+                user: item.job.userID.flatMap { users[$0] },
+                facts: facts[key],
+                canceled: locked[key] ?? false,
+                holders: holders,
+                ledger: ledger[key] ?? []
+            )
+        }
+        report.postponed += plan.postponed
+        if settings.decision.mode != .observe, plan.effects.contains(where: { $0.verdict.action == .demote }) {
+            let allowance = try await BrakeStore.allowance(settings.brake, on: connection)
+            BrakeStore.hold(&plan.effects, beyond: allowance)
+        }
+        return plan
+    }
+
+    // MARK: - Write
+
+    private func write(
+        _ planned: ApplyPlan,
+        report: inout ApplyReport,
+        on connection: PostgresConnection
+    ) async throws {
+        var plan = planned
+        let isObserving = settings.decision.mode == .observe
+        let fresh = plan.observed.indices.filter { plan.observed[$0].attribution == .new }
+        let newIDs = try await numbers.take(fresh.count, on: connection)
+        for (index, id) in zip(fresh, newIDs) { plan.observed[index].purchaseID = id }
+        try await LedgerWrites.insertPurchases(fresh.map { plan.observed[$0] }, on: connection)
+        try await LedgerWrites.merge(plan.merges, on: connection)
+        let names = fresh.flatMap { index -> [(PurchaseIdentifier, Int64)] in
+            guard let id = plan.observed[index].purchaseID else { return [] }
+            return (plan.observed[index].observation?.identifiers ?? []).map { ($0, id) }
+        }
+        try await LedgerWrites.insertIdentifiers(names + plan.newIdentifiers, on: connection)
+        try await LedgerWrites.updatePurchases(
+            plan.observed.filter { $0.before != nil && ($0.attribution?.counts ?? false) },
+            on: connection
+        )
+        try await LedgerWrites.insertObservations(plan.observed, on: connection)
+        if !isObserving {
+            try await EffectWrites.setTypes(plan.effects, on: connection)
+            try await changeAssets(&plan.effects, on: connection)
+        } else {
+            try await foreseeAssets(&plan.effects, on: connection)
+        }
+        try await EffectWrites.updateUsers(isObserving ? plan.effects.map(withoutTypeChange) : plan.effects, on: connection)
+        if !isObserving {
+            let wanted = plan.effects.flatMap { effect in
+                effect.verdict.tickets.map {
+                    TicketWrites.Wanted(claimantKey: effect.job.userKey, jobID: effect.job.id, request: $0)
+                }
+            }
+            let visible = try await TicketWrites.open(wanted, on: connection)
+            for index in plan.effects.indices where !plan.effects[index].verdict.tickets.isEmpty {
+                plan.effects[index].ticketID = visible[plan.effects[index].job.userKey]
+            }
+        }
+        let decisions = try await EffectWrites.insertDecisions(plan.effects, mode: settings.decision.mode, on: connection)
+        try await startRuns(plan.effects, decisions: decisions, report: &report, on: connection)
+        try await EffectWrites.raise(plan.alarms, on: connection)
+        let ends = plan.ends + plan.effects.map(end)
+        try await JobEnds.finish(ends, on: connection)
+        try await JobEnds.retry(plan.retries, on: connection)
+        try await JobEnds.enqueueReconciles(for: plan.reconciles, lane: .event, on: connection)
+        report.enqueued = !plan.reconciles.isEmpty
+        report.retried = plan.retries.count
+        report.ended = ends.map { .init(id: $0.id, kind: $0.kind, state: $0.state, outcome: $0.outcome) }
+    }
+
+    private func withoutTypeChange(_ effect: Effect) -> Effect {
+        var same = effect
+        same.verdict.action = .none
+        return same
+    }
+
+    private func end(_ effect: Effect) -> JobEnd {
+        JobEnd(
+            id: effect.job.id,
+            userKey: effect.job.userKey,
+            kind: effect.job.kind,
+            state: .done,
+            outcome: effect.verdict.outcome,
+            messageKey: effect.verdict.messageKey,
+            ticketID: effect.ticketID,
+            attempt: effect.job.attempt
+        )
+    }
+
+    /// Changes the assets of everybody whose access is there or has just gone.
+    ///
+    /// A host's trigger or constraint may refuse one asset: then types stand, and all assets of the batch go into runs,
+    /// which find the asset that fails and leave it aside.
+    private func changeAssets(_ effects: inout [Effect], on connection: PostgresConnection) async throws {
+        for direction in [AssetDirection.unfreeze, .freeze] {
+            let indices = effects.indices.filter { direction == self.direction(of: effects[$0]) }
+            let ids = indices.compactMap { effects[$0].user?.id }
+            guard !ids.isEmpty else { continue }
+            do {
+                let progress = try await connection.withSavepoint { connection in
+                    try await EffectWrites.changeAssets(
+                        direction,
+                        of: ids,
+                        after: ids.map { _ in nil },
+                        batch: settings.assetBatch,
+                        on: connection
+                    )
+                }
+                for index in indices {
+                    guard let done = effects[index].user.flatMap({ progress[$0.id] }) else { continue }
+                    effects[index].noteAssets(done, direction)
+                }
+            } catch let error as PostgresError where error.code == .serverError && !error.isRetryable {
+                logger.warning(
+                    "assets refused in a batch, continuing one by one",
+                    metadata: ["error.sqlstate": "\(error.sqlState ?? "")", "assets.users": "\(ids.count)"]
+                )
+                for index in indices {
+                    effects[index].noteAssets(AssetProgress(changed: 0, cursor: nil, more: true), direction)
+                }
+            }
+        }
+    }
+
+    private func direction(of effect: Effect) -> AssetDirection? {
+        switch effect.verdict.action {
+        case .grant: .unfreeze
+        case .demote: .freeze
+        case .none: nil
+        }
+    }
+
+    /// What the assets would have changed, for decisions that are only observed.
+    private func foreseeAssets(_ effects: inout [Effect], on connection: PostgresConnection) async throws {
+        let ids = effects.filter { $0.verdict.action != .none }.compactMap(\.user?.id)
+        guard !ids.isEmpty else { return }
+        let rows = try await connection.query(
+            "SELECT a.user_id, a.lapsed, a.others FROM entitlement_sync_host.count_assets(\(ids)) AS a"
+        )
+        var counts: [String: (lapsed: Int64, others: Int64)] = [:]
+        for row in rows {
+            let (id, lapsed, others) = try row.decode(String.self, Int64.self, Int64.self)
+            counts[id] = (lapsed, others)
+        }
+        for index in effects.indices {
+            guard let direction = direction(of: effects[index]), let id = effects[index].user?.id, let count = counts[id]
+            else { continue }
+            let changed = direction == .unfreeze ? count.lapsed : count.others
+            effects[index].noteAssets(AssetProgress(changed: Int(changed), cursor: nil, more: false), direction)
+        }
+    }
+
+    private func startRuns(
+        _ effects: [Effect],
+        decisions: [Int64: Int64],
+        report: inout ApplyReport,
+        on connection: PostgresConnection
+    ) async throws {
+        guard settings.decision.mode != .observe else { return }
+        let runs = effects.compactMap { effect -> NewAssetRun? in
+            guard effect.assetsPending, let direction = direction(of: effect), let id = decisions[effect.job.userKey]
+            else { return nil }
+            return NewAssetRun(
+                userKey: effect.job.userKey,
+                decisionID: id,
+                direction: direction,
+                cursor: effect.assetCursor,
+                changed: effect.assetsChanged
+            )
+        }
+        try await EffectWrites.replaceRuns(runs, on: connection)
+        report.startedRuns = !runs.isEmpty
+    }
+}

@@ -1,0 +1,244 @@
+import Entitlements
+import Jobs
+
+/// What a batch comes to, before it is written: pure once everything is loaded.
+struct ApplyPlan {
+    private let settings: ApplySettings
+    private let decision: DecisionSettings
+    private let catalog: ProductCatalog
+    /// What earlier jobs of this batch touch: two jobs of one batch never write the same purchase.
+    private var touchedPurchases: Set<Int64> = []
+    private var touchedIdentifiers: Set<PurchaseIdentifierKey> = []
+
+    var effects: [Effect] = []
+    var observed: [ObservedRow] = []
+    var newIdentifiers: [(PurchaseIdentifier, Int64)] = []
+    var merges: [(from: Int64, into: Int64)] = []
+    var ends: [JobEnd] = []
+    var retries: [JobRetry] = []
+    var reconciles: [Int64] = []
+    var postponed: [ReadJob] = []
+    var alarms: [String: String] = [:]
+
+    init(settings: ApplySettings, decision: DecisionSettings, catalog: ProductCatalog) {
+        self.settings = settings
+        self.decision = decision
+        self.catalog = catalog
+    }
+
+    /// Adds one job, decided.
+    mutating func add(
+        _ item: ReadJob,
+        user: User?,
+        facts: UserFacts?,
+        canceled: Bool,
+        holders: [PurchaseIdentifierKey: Purchase],
+        ledger: [Purchase]
+    ) {
+        guard !canceled else {
+            ends.append(end(item, .canceled, outcome: nil, attempt: item.job.attempt))
+            return
+        }
+        // An older read than the one applied last says nothing new, and its silence says something wrong.
+        if let readAt = facts?.readAt, readAt > item.reading.askedAt, item.reading.coverage != .none {
+            retries.append(retry(item, after: .zero, attempt: item.job.attempt, error: "overtaken"))
+            return
+        }
+        let keys = Set(item.reading.observations.flatMap { $0.identifiers.map(\.key) })
+        let rows = item.reading.observations.map { observation in
+            Array(Set(observation.identifiers.compactMap { holders[$0.key] }))
+        }
+        let ids = Set(rows.joined().map(\.id))
+        guard touchedIdentifiers.isDisjoint(with: keys), touchedPurchases.isDisjoint(with: ids) else {
+            postponed.append(item)
+            return
+        }
+        touchedIdentifiers.formUnion(keys)
+        touchedPurchases.formUnion(ids)
+        let attributions = zip(item.reading.observations, rows).map { observation, holding in
+            attribute(
+                observation,
+                holders: holding,
+                userKey: item.job.userKey,
+                eligible: user?.status.isEligible ?? false,
+                askedAt: item.reading.askedAt
+            )
+        }
+        decide(item, user: user, facts: facts, rows: rows, attributions: attributions, holders: holders, ledger: ledger)
+    }
+
+    private mutating func decide(
+        _ item: ReadJob,
+        user: User?,
+        facts: UserFacts?,
+        rows: [[Purchase]],
+        attributions: [Attribution],
+        holders: [PurchaseIdentifierKey: Purchase],
+        ledger: [Purchase]
+    ) {
+        let targets = zip(rows, attributions).map { holding, attribution -> Purchase? in
+            switch attribution {
+            case .own(let id, _), .followed(let id, _): holding.first { $0.id == id }
+            case .new, .disagree, .collision, .otherUser, .anonymous: nil
+            }
+        }
+        let sawOwn = zip(item.reading.observations, attributions).contains {
+            $1.counts && (!$0.isSandbox || facts?.sandbox != .some(.none))
+        }
+        let situation = Situation(
+            kind: item.job.kind,
+            user: user,
+            userKey: item.job.userKey,
+            reading: item.reading,
+            attributions: attributions,
+            rows: targets,
+            ledger: ledger,
+            grants: facts?.grants ?? .none,
+            sandbox: facts?.sandbox ?? .none,
+            everObserved: (facts?.everObserved ?? false) || sawOwn,
+            absentSince: facts?.absentSince,
+            catalog: catalog,
+            settings: decision,
+            claimed: claimed(item, holders: holders)
+        )
+        switch Entitlements.decide(situation) {
+        case .retry(let failure):
+            tryAgain(item, after: failure)
+        case .verdict(let verdict):
+            if item.reading.coverage != .none, user != nil {
+                observe(item, attributions: attributions, targets: targets)
+            }
+            effects.append(
+                Effect(
+                    job: item.job,
+                    user: user,
+                    facts: facts,
+                    askedAt: item.reading.askedAt,
+                    coverage: item.reading.coverage,
+                    observed: sawOwn || situation.grants != .none,
+                    verdict: verdict
+                )
+            )
+            if verdict.enqueuesReconcile { reconciles.append(item.job.userKey) }
+            if verdict.rule == .clientAppNotRegistered {
+                alarms["app_not_registered"] = "The app is not registered at its store: check the store's console."
+            }
+        }
+    }
+
+    private mutating func observe(_ item: ReadJob, attributions: [Attribution], targets: [Purchase?]) {
+        if item.reading.observations.isEmpty {
+            observed.append(
+                ObservedRow(
+                    userKey: item.job.userKey,
+                    jobID: item.job.id,
+                    askedAt: item.reading.askedAt,
+                    coverage: item.reading.coverage,
+                    ownerRule: "none"
+                )
+            )
+        }
+        // Two items of one reading may name one purchase: the later one in the list stands in the ledger.
+        for (index, observation) in item.reading.observations.enumerated() {
+            let attribution = attributions[index]
+            if case .own(let into, let merged) = attribution {
+                merges += merged.map { ($0, into) }
+            }
+            if case .followed(_, let owner) = attribution {
+                reconciles += [owner, item.job.userKey]
+            }
+            if let target = targets[index] {
+                addIdentifiers(of: observation, to: target)
+            }
+            observed.append(
+                ObservedRow(
+                    userKey: item.job.userKey,
+                    jobID: item.job.id,
+                    askedAt: item.reading.askedAt,
+                    coverage: item.reading.coverage,
+                    observation: observation,
+                    attribution: attribution,
+                    purchaseID: targets[index]?.id,
+                    before: targets[index],
+                    ownerRule: attribution.name == "new" ? "named_by_revenuecat" : attribution.name
+                )
+            )
+        }
+    }
+
+    private mutating func addIdentifiers(of observation: Observation, to purchase: Purchase) {
+        let known = knownIdentifiers[purchase.id] ?? []
+        newIdentifiers += observation.identifiers.filter { !known.contains($0.key) }.map { ($0, purchase.id) }
+    }
+
+    /// The identifiers under which each locked purchase was found; what is missing is added.
+    var knownIdentifiers: [Int64: Set<PurchaseIdentifierKey>] = [:]
+
+    private func claimed(_ item: ReadJob, holders: [PurchaseIdentifierKey: Purchase]) -> [ClaimedPurchase] {
+        item.reading.claims.found.compactMap { found in
+            guard found.customerID != item.job.userID else { return nil }
+            let held = holders[found.identifier.key]
+            guard held?.ownerKey != item.job.userKey else { return nil }
+            return ClaimedPurchase(
+                found: found,
+                purchase: held?.id,
+                ownerKey: held?.ownerKey,
+                ownerID: found.isAnonymous ? nil : found.customerID
+            )
+        }
+    }
+
+    private mutating func tryAgain(_ item: ReadJob, after failure: ReadFailure) {
+        switch failure.code {
+        case .unauthorized:
+            alarms["credentials"] = "RevenueCat refuses our key: check REVENUECAT_API_KEY and its permissions."
+        case .unmapped:
+            alarms["product_unmapped"] = "An entitlement that gives access has no row in entitlement_sync.product."
+        case .rejected:
+            alarms["request_rejected"] = "RevenueCat calls our request wrong: report this with the worker's log."
+        default: break
+        }
+        let next = settings.retry.next(
+            after: failure,
+            attempt: item.job.attempt,
+            age: item.job.age,
+            jitter: Double.random(in: 0...1)
+        )
+        switch next {
+        case .again(let wait, let attempt):
+            retries.append(retry(item, after: wait, attempt: attempt, error: failure.code.rawValue))
+        case .dead(let attempt):
+            var dead = end(item, .dead, outcome: .storeUnavailable, attempt: attempt)
+            dead.messageKey = item.job.kind == .restore ? .unavailable : nil
+            dead.lastError = failure.code.rawValue
+            ends.append(dead)
+        }
+    }
+
+    private func retry(_ item: ReadJob, after wait: Duration, attempt: Int, error: String) -> JobRetry {
+        JobRetry(userKey: item.job.userKey, kind: item.job.kind, after: wait, attempt: attempt, error: error)
+    }
+
+    private func end(_ item: ReadJob, _ state: JobEnd.State, outcome: Outcome?, attempt: Int) -> JobEnd {
+        JobEnd(
+            id: item.job.id,
+            userKey: item.job.userKey,
+            kind: item.job.kind,
+            state: state,
+            outcome: outcome,
+            attempt: attempt
+        )
+    }
+}
+
+extension Effect {
+    /// Takes over what the assets did, and refines the outcome by it.
+    mutating func noteAssets(_ progress: AssetProgress, _ direction: AssetDirection) {
+        assetsChanged = progress.changed
+        assetsPending = progress.more
+        assetCursor = progress.cursor
+        guard direction == .unfreeze, job.kind == .restore else { return }
+        if progress.changed > 0 || progress.more { verdict.outcome = .restored }
+        if verdict.outcome == .restored { verdict.messageKey = progress.more ? .restoredAssetsPending : .restored }
+    }
+}

@@ -1,0 +1,59 @@
+package import Entitlements
+package import FoundationEssentials
+package import Jobs
+
+/// A claimed job whose stores have been asked.
+package struct ReadJob: Sendable {
+    package var job: ClaimedJob
+    package var reading: Reading
+
+    package init(job: ClaimedJob, reading: Reading) {
+        self.job = job
+        self.reading = reading
+    }
+}
+
+/// What applying goes by.
+package struct ApplySettings: Sendable {
+    package var decision: DecisionSettings
+    package var brake: DemotionBrake
+    package var retry: RetryPolicy
+    /// Assets of one user that are changed beside the type; the rest goes on in runs.
+    package var assetBatch: Int
+
+    package init(decision: DecisionSettings, brake: DemotionBrake, retry: RetryPolicy, assetBatch: Int = 1000) {
+        self.decision = decision
+        self.brake = brake
+        self.retry = retry
+        self.assetBatch = assetBatch
+    }
+}
+
+/// What became of a batch.
+package struct ApplyReport: Sendable {
+    package struct Ended: Sendable {
+        package var id: UUID
+        package var kind: JobKind
+        package var state: JobEnd.State
+        package var outcome: Outcome?
+    }
+
+    /// Jobs that ended, in no order.
+    package var ended: [Ended] = []
+    package var retried = 0
+    /// Jobs that are still ours: a row was held by somebody else, or another job of the batch touched the same purchase.
+    package var postponed: [ReadJob] = []
+    /// Jobs that are not ours any more.
+    package var lost = 0
+    /// Everything is paused, or the lease has ended: nothing was written.
+    package var halted: Halt?
+    /// Assets went on into runs.
+    package var startedRuns = false
+    /// Reconciles were queued.
+    package var enqueued = false
+
+    package enum Halt: String, Sendable { case paused, leaseLost = "lease_lost" }
+}
+
+/// The same identifiers were written by somebody else in the same moment: the whole transaction starts again.
+struct LedgerRace: Error {}

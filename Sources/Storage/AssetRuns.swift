@@ -1,0 +1,206 @@
+package import Entitlements
+package import Logging
+package import Postgres
+
+/// Carries big asset sets on in batches, under the epoch of the user's last change of type.
+///
+/// Each batch is a transaction of its own: the user is locked, the epoch compared, and a run of an older epoch ends
+/// without touching anything, so that a lapse in the middle of an unfreeze wins.
+package struct AssetRuns: Sendable {
+    private let pool: PostgresPool
+    private let mode: Mode
+    private let logger: Logger
+
+    package init(pool: PostgresPool, mode: Mode, logger: Logger) {
+        self.pool = pool
+        self.mode = mode
+        self.logger = logger
+    }
+
+    private struct Run {
+        var userKey: Int64
+        var userID: String
+        var epoch: Int64
+        var decisionID: Int64
+        var direction: AssetDirection
+        var cursor: String?
+        var batch: Int
+        var attempt: Int
+        var hasFailed: Bool
+    }
+
+    /// Does one batch of one due run.
+    ///
+    /// - Returns: whether there was anything to do; call again at once then.
+    package func step() async throws -> Bool {
+        guard mode != .observe else { return false }
+        var failure: (run: Run, error: PostgresError)?
+        let worked = try await pool.withTransaction { connection -> Bool in
+            guard let run = try await take(on: connection) else { return false }
+            let locked = try await LedgerReads.lockUsers([run.userID], on: connection)
+            guard let user = locked[run.userID] else {
+                let exists = try await LedgerReads.existing([run.userID], on: connection).contains(run.userID)
+                if exists { try await delay(run, on: connection) } else { try await end(run, on: connection) }
+                return true
+            }
+            let epoch = try await connection.query(
+                "SELECT u.epoch FROM entitlement_sync.user_sync AS u WHERE u.user_key = \(run.userKey) FOR NO KEY UPDATE"
+            ).first?.decode(Int64.self, at: 0)
+            let stillHolds =
+                switch run.direction {
+                case .unfreeze: user.type == .subscriber && user.status.isEligible
+                case .freeze: user.type == .free
+                }
+            guard epoch == run.epoch, stillHolds else {
+                try await end(run, on: connection)
+                return true
+            }
+            do {
+                try await connection.withSavepoint { connection in try await change(run, on: connection) }
+            } catch let error as PostgresError where error.code == .serverError && !error.isRetryable {
+                failure = (run, error)
+                try await narrow(run, after: error, on: connection)
+            }
+            return true
+        }
+        if let failure {
+            logger.warning(
+                "an asset was refused by the host's database",
+                metadata: [
+                    "error.sqlstate": "\(failure.error.sqlState ?? "")", "assets.batch": "\(failure.run.batch)",
+                    "decision.id": "\(failure.run.decisionID)",
+                ]
+            )
+        }
+        return worked
+    }
+
+    private func take(on connection: PostgresConnection) async throws -> Run? {
+        let rows = try await connection.query(
+            """
+            SELECT r.user_key, u.user_id, r.epoch, r.decision_id, r.direction, r.cursor, r.batch, r.attempt,
+                   r.last_error IS NOT NULL
+              FROM entitlement_sync.asset_run AS r
+              JOIN entitlement_sync.user_sync AS u ON u.user_key = r.user_key
+             WHERE r.due <= now()
+               AND NOT EXISTS (SELECT 1 FROM entitlement_sync.control AS c WHERE c.name = 'all' AND c.paused)
+             ORDER BY r.due
+             LIMIT 1
+               FOR UPDATE OF r SKIP LOCKED
+            """
+        )
+        guard let row = rows.first else { return nil }
+        let (userKey, userID, epoch, decision, direction, cursor, batch, attempt, failed) = try row.decode(
+            Int64.self,
+            String?.self,
+            Int64.self,
+            Int64.self,
+            String.self,
+            String?.self,
+            Int32.self,
+            Int32.self,
+            Bool.self
+        )
+        return Run(
+            userKey: userKey,
+            userID: userID ?? "",
+            epoch: epoch,
+            decisionID: decision,
+            direction: AssetDirection(rawValue: direction) ?? .unfreeze,
+            cursor: cursor,
+            batch: Int(batch),
+            attempt: Int(attempt),
+            hasFailed: failed
+        )
+    }
+
+    private func change(_ run: Run, on connection: PostgresConnection) async throws {
+        let progress = try await EffectWrites.changeAssets(
+            run.direction,
+            of: [run.userID],
+            after: [run.cursor],
+            batch: run.batch,
+            on: connection
+        )[run.userID]
+        if let progress, progress.changed > 0 {
+            try await connection.query(
+                """
+                INSERT INTO entitlement_sync.asset_batch (decision_id, changed)
+                VALUES (\(run.decisionID), \(Int32(clamping: progress.changed)))
+                """
+            )
+        }
+        guard let progress, progress.more else {
+            try await end(run, on: connection)
+            return
+        }
+        // Nothing changed although something is left: somebody holds the rest, or the host refused it before.
+        let isStuck = progress.changed == 0
+        guard !isStuck || !run.hasFailed || run.attempt < Self.passesOverRefused else {
+            try await end(run, on: connection)
+            return
+        }
+        let cursor = isStuck ? nil : progress.cursor
+        try await connection.query(
+            """
+            UPDATE entitlement_sync.asset_run AS r
+               SET cursor = \(cursor), changed = r.changed + \(Int64(progress.changed)),
+                   batch = least(1000, greatest(r.batch, 1) * 2),
+                   attempt = CASE WHEN \(isStuck) THEN r.attempt + 1 ELSE r.attempt END,
+                   due = clock_timestamp() + CASE WHEN \(isStuck)
+                             THEN least(5, 0.1 * power(2, least(r.attempt, 10))) * interval '1 second'
+                             ELSE interval '0' END
+             WHERE r.user_key = \(run.userKey)
+            """
+        )
+    }
+
+    /// How often what the host refuses is tried again before a run ends with the failure on record.
+    private static let passesOverRefused = 6
+
+    /// Halves the batch until one asset is left, then steps over it and says so.
+    private func narrow(_ run: Run, after error: PostgresError, on connection: PostgresConnection) async throws {
+        if run.batch > 1 {
+            try await connection.query(
+                """
+                UPDATE entitlement_sync.asset_run AS r
+                   SET batch = greatest(1, r.batch / 2), last_error = \(error.sqlState)
+                 WHERE r.user_key = \(run.userKey)
+                """
+            )
+            return
+        }
+        try await connection.query(
+            """
+            INSERT INTO entitlement_sync.asset_batch (decision_id, changed, failed)
+            VALUES (\(run.decisionID), 0, \(error.sqlState ?? "error"))
+            """
+        )
+        try await EffectWrites.raise(
+            ["asset_refused": "The host's database refuses to change an asset: see asset_batch.failed, and mend it."],
+            on: connection
+        )
+        try await connection.query(
+            """
+            UPDATE entitlement_sync.asset_run AS r
+               SET last_error = \(error.sqlState), batch = 2,
+                   cursor = coalesce(entitlement_sync_host.next_asset(\(run.userID), r.cursor,
+                                                                      \(run.direction == .unfreeze)), r.cursor)
+             WHERE r.user_key = \(run.userKey)
+            """
+        )
+    }
+
+    private func delay(_ run: Run, on connection: PostgresConnection) async throws {
+        try await connection.query(
+            """
+            UPDATE entitlement_sync.asset_run AS r SET due = clock_timestamp() + interval '100 milliseconds'
+             WHERE r.user_key = \(run.userKey)
+            """
+        )
+    }
+
+    private func end(_ run: Run, on connection: PostgresConnection) async throws {
+        try await connection.query("DELETE FROM entitlement_sync.asset_run AS r WHERE r.user_key = \(run.userKey)")
+    }
+}

@@ -1,0 +1,137 @@
+import FoundationEssentials
+package import Postgres
+
+/// Switches, grants and allow-lists: what our own people set by hand.
+package struct Controls: Sendable {
+    private let pool: PostgresPool
+
+    package init(pool: PostgresPool) { self.pool = pool }
+
+    /// Sets a switch (`demotions`, `transfers`, `all`); holds for every worker from its next batch.
+    package func set(_ name: String, paused: Bool) async throws {
+        try await pool.query(
+            """
+            UPDATE entitlement_sync.control AS c SET paused = \(paused), since = now(), by = session_user
+             WHERE c.name = \(name)
+            """
+        )
+    }
+
+    /// Whether everything is paused.
+    package func isPaused() async throws -> Bool {
+        let rows = try await pool.query("SELECT c.paused FROM entitlement_sync.control AS c WHERE c.name = 'all'")
+        return try rows.first?.decode(Bool.self, at: 0) ?? false
+    }
+
+    package struct GrantRow: Sendable, Codable {
+        package var id: Int64
+        package var userID: String
+        package var until: String
+        package var reason: String
+        package var grantedBy: String
+        package var isActive: Bool
+
+        enum CodingKeys: String, CodingKey {
+            case id, until, reason
+            case userID = "user_id"
+            case grantedBy = "granted_by"
+            case isActive = "active"
+        }
+    }
+
+    /// Gives access until an instant, and has the user looked at.
+    ///
+    /// - Throws: `PostgresError` with SQLSTATE `ES001` for an unknown user.
+    /// - Returns: the grant's id.
+    package func grant(_ userID: String, until: PostgresTimestamp, reason: String) async throws -> Int64 {
+        try await pool.withTransaction { connection in
+            let rows = try await connection.query(
+                """
+                INSERT INTO entitlement_sync."grant" (user_key, until, reason)
+                VALUES (entitlement_sync.user_key_of(\(userID)), \(until), \(reason)) RETURNING id
+                """
+            )
+            try await connection.query("SELECT entitlement_sync.request_reconcile(\(userID), 'grant added')")
+            guard let row = rows.first else { throw PostgresError(.protocolViolation, message: "no grant id") }
+            return try row.decode(Int64.self, at: 0)
+        }
+    }
+
+    /// Ends a grant, and has the user looked at; `false` when there is no such grant in force.
+    package func revoke(_ id: Int64) async throws -> Bool {
+        try await pool.withTransaction { connection in
+            let rows = try await connection.query(
+                """
+                UPDATE entitlement_sync."grant" AS g SET revoked_at = now()
+                 WHERE g.id = \(id) AND g.revoked_at IS NULL
+                RETURNING (SELECT u.user_id FROM entitlement_sync.user_sync AS u WHERE u.user_key = g.user_key)
+                """
+            )
+            guard let row = rows.first else { return false }
+            if let userID = try row.decode(String?.self, at: 0) {
+                try await connection.query("SELECT entitlement_sync.request_reconcile(\(userID), 'grant revoked')")
+            }
+            return true
+        }
+    }
+
+    /// All grants, newest first, at most 1,000.
+    package func grants() async throws -> [GrantRow] {
+        let rows = try await pool.query(
+            """
+            SELECT g.id, coalesce(u.user_id, ''), to_char(g.until AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
+                   g.reason, g.granted_by, g.revoked_at IS NULL AND g.until > now()
+              FROM entitlement_sync."grant" AS g
+              JOIN entitlement_sync.user_sync AS u ON u.user_key = g.user_key
+             ORDER BY g.id DESC LIMIT 1000
+            """
+        )
+        return try rows.map { row in
+            let (id, user, until, reason, by, active) = try row.decode(
+                Int64.self,
+                String.self,
+                String.self,
+                String.self,
+                String.self,
+                Bool.self
+            )
+            return GrantRow(id: id, userID: user, until: until, reason: reason, grantedBy: by, isActive: active)
+        }
+    }
+
+    /// Lets a user's sandbox purchases count until an instant, and has the user looked at.
+    package func allowSandbox(_ userID: String, until: PostgresTimestamp) async throws {
+        try await pool.withTransaction { connection in
+            try await connection.query("SELECT entitlement_sync.user_key_of(\(userID))")
+            try await connection.query(
+                """
+                INSERT INTO entitlement_sync.sandbox_user (user_id, until) VALUES (\(userID), \(until))
+                ON CONFLICT (user_id) DO UPDATE SET until = excluded.until
+                """
+            )
+            try await connection.query("SELECT entitlement_sync.request_reconcile(\(userID), 'sandbox allowed')")
+        }
+    }
+
+    /// Adopts a baseline: each user becomes explained by a grant that names its source.
+    ///
+    /// - Returns: how many grants were added; users who have an active grant with the same reason are left as they are.
+    package func adopt(_ rows: [(userID: String, until: PostgresTimestamp, reason: String)]) async throws -> Int {
+        try await pool.withTransaction { connection in
+            var added = 0
+            for row in rows {
+                added += try await connection.query(
+                    """
+                    INSERT INTO entitlement_sync."grant" (user_key, until, reason)
+                    SELECT k.key, \(row.until), \(row.reason)
+                      FROM (SELECT entitlement_sync.user_key_of(\(row.userID)) AS key) AS k
+                     WHERE NOT EXISTS (SELECT 1 FROM entitlement_sync."grant" AS g
+                                        WHERE g.user_key = k.key AND g.reason = \(row.reason) AND g.revoked_at IS NULL
+                                          AND g.until >= \(row.until))
+                    """
+                ).affected
+            }
+            return added
+        }
+    }
+}

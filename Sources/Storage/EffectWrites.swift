@@ -1,0 +1,195 @@
+import Entitlements
+import FoundationEssentials
+import Jobs
+import Postgres
+
+/// A verdict on its way into the records.
+struct Effect {
+    var job: ClaimedJob
+    var user: User?
+    var facts: UserFacts?
+    var askedAt: Instant
+    var coverage: Coverage
+    var observed: Bool
+    var verdict: Verdict
+    var assetsChanged = 0
+    var assetsPending = false
+    /// Where the next batch of assets begins.
+    var assetCursor: String?
+    var ticketID: Int64?
+
+    /// Whether the type changes, and to what.
+    var newType: UserType? {
+        guard let user else { return nil }
+        switch verdict.action {
+        case .grant: return user.type == .subscriber ? nil : .subscriber
+        case .demote: return user.type == .free ? nil : .free
+        case .none: return nil
+        }
+    }
+}
+
+/// The set-based writes of verdicts.
+enum EffectWrites {
+    /// Sets the types of locked users.
+    static func setTypes(_ effects: [Effect], on connection: PostgresConnection) async throws {
+        for type in UserType.allCases {
+            let ids = effects.filter { $0.newType == type }.compactMap(\.user?.id)
+            guard !ids.isEmpty else { continue }
+            let changed = try await connection.query(
+                "SELECT t FROM entitlement_sync_host.set_type(\(ids), \(type.rawValue)) AS t"
+            )
+            guard changed.count == ids.count else {
+                throw PostgresError(.protocolViolation, message: "the host adapter did not set every type")
+            }
+        }
+    }
+
+    /// Changes the first batch of assets of each user, in the order of the user's effect.
+    ///
+    /// - Returns: by user id, how many changed, where the next batch begins, and whether there is one.
+    static func changeAssets(
+        _ direction: AssetDirection,
+        of userIDs: [String],
+        after cursors: [String?],
+        batch: Int,
+        on connection: PostgresConnection
+    ) async throws -> [String: AssetProgress] {
+        guard !userIDs.isEmpty else { return [:] }
+        let rows = try await connection.query(
+            """
+            SELECT a.user_id, a.changed, a.cursor, a.more
+              FROM entitlement_sync_host.\(rawSQL: direction.function)(\(userIDs), \(cursors), \(Int32(batch))) AS a
+            """
+        )
+        var progress: [String: AssetProgress] = [:]
+        for row in rows {
+            let (userID, changed, cursor, more) = try row.decode(String.self, Int64.self, String?.self, Bool.self)
+            progress[userID] = AssetProgress(changed: Int(changed), cursor: cursor, more: more)
+        }
+        return progress
+    }
+
+    /// Brings our own rows of the users up to date.
+    static func updateUsers(_ effects: [Effect], on connection: PostgresConnection) async throws {
+        guard !effects.isEmpty else { return }
+        try await connection.query(
+            """
+            UPDATE entitlement_sync.user_sync AS u
+               SET epoch = u.epoch + n.changes,
+                   read_at = CASE WHEN n.coverage = 'none' THEN u.read_at ELSE greatest(u.read_at, n.asked_at) END,
+                   full_read_at = CASE WHEN n.coverage = 'full' THEN greatest(u.full_read_at, n.asked_at)
+                                       ELSE u.full_read_at END,
+                   absent_since = CASE n.absence WHEN 'clear' THEN NULL WHEN 'begin' THEN n.asked_at
+                                                 ELSE u.absent_since END,
+                   ever_observed = u.ever_observed OR n.observed
+              FROM unnest(\(effects.map(\.job.userKey)), \(effects.map { Int64($0.newType == nil ? 0 : 1) }),
+                          \(effects.map(\.coverage.rawValue)), \(effects.map(\.askedAt.timestamp)),
+                          \(effects.map { name(of: $0.verdict.absence) }), \(effects.map(\.observed)))
+                   AS n(user_key, changes, coverage, asked_at, absence, observed)
+             WHERE u.user_key = n.user_key
+            """
+        )
+    }
+
+    private static func name(of note: AbsenceNote) -> String {
+        switch note {
+        case .keep: "keep"
+        case .clear: "clear"
+        case .begin: "begin"
+        }
+    }
+
+    /// Records the decisions.
+    ///
+    /// - Returns: the decision's id by user key.
+    static func insertDecisions(
+        _ effects: [Effect],
+        mode: Mode,
+        on connection: PostgresConnection
+    ) async throws -> [Int64: Int64] {
+        guard !effects.isEmpty else { return [:] }
+        let braked = effects.map { mode != .observe && $0.verdict.action == .demote && !$0.verdict.wasAnnounced }
+        let rows = try await connection.query(
+            """
+            INSERT INTO entitlement_sync.decision
+                   (user_key, job_id, assets_changed, observed, braked, kind, rule, outcome, type_before, type_after,
+                    explanation)
+            SELECT n.* FROM unnest(\(effects.map(\.job.userKey)), \(effects.map(\.job.id)),
+                                   \(effects.map { Int32(clamping: $0.assetsChanged) }),
+                                   \(effects.map { _ in mode == .observe }), \(braked),
+                                   \(effects.map(\.job.kind.rawValue)), \(effects.map(\.verdict.rule.rawValue)),
+                                   \(effects.map(\.verdict.outcome.rawValue)), \(effects.map { $0.user?.type.rawValue }),
+                                   \(effects.map { ($0.newType ?? $0.user?.type)?.rawValue }),
+                                   \(effects.map(\.verdict.explanation))) AS n
+            RETURNING user_key, id
+            """
+        )
+        var ids: [Int64: Int64] = [:]
+        ids.reserveCapacity(rows.count)
+        for row in rows {
+            let (userKey, id) = try row.decode(Int64.self, Int64.self)
+            ids[userKey] = id
+        }
+        return ids
+    }
+
+    /// Replaces the users' asset runs: a new verdict voids what an older one left unfinished.
+    static func replaceRuns(_ runs: [NewAssetRun], on connection: PostgresConnection) async throws {
+        guard !runs.isEmpty else { return }
+        try await connection.query(
+            """
+            INSERT INTO entitlement_sync.asset_run AS r (user_key, epoch, decision_id, direction, cursor, changed)
+            SELECT n.user_key, u.epoch, n.decision_id, n.direction, n.cursor, n.changed
+              FROM unnest(\(runs.map(\.userKey)), \(runs.map(\.decisionID)), \(runs.map(\.direction.rawValue)),
+                          \(runs.map(\.cursor)), \(runs.map { Int64($0.changed) }))
+                   AS n(user_key, decision_id, direction, cursor, changed)
+              JOIN entitlement_sync.user_sync AS u ON u.user_key = n.user_key
+            ON CONFLICT (user_key) DO UPDATE
+               SET epoch = excluded.epoch, decision_id = excluded.decision_id, direction = excluded.direction,
+                   cursor = excluded.cursor, changed = excluded.changed, attempt = 0, due = now(), batch = 1000,
+                   last_error = NULL
+            """
+        )
+    }
+
+    /// Notes what an operator has to know, once a name.
+    static func raise(_ alarms: [String: String], on connection: PostgresConnection) async throws {
+        for (name, detail) in alarms.sorted(by: { $0.key < $1.key }) {
+            try await connection.query(
+                """
+                INSERT INTO entitlement_sync.alarm AS a (name, detail) VALUES (\(name), \(detail))
+                ON CONFLICT (name) DO UPDATE SET detail = excluded.detail, last_at = now(), count = a.count + 1
+                """
+            )
+        }
+    }
+}
+
+/// Which way assets go.
+enum AssetDirection: String, Sendable {
+    case freeze
+    case unfreeze
+
+    /// The adapter's function.
+    var function: String {
+        switch self {
+        case .freeze: "freeze_assets"
+        case .unfreeze: "unfreeze_assets"
+        }
+    }
+}
+
+struct AssetProgress {
+    var changed: Int
+    var cursor: String?
+    var more: Bool
+}
+
+struct NewAssetRun {
+    var userKey: Int64
+    var decisionID: Int64
+    var direction: AssetDirection
+    var cursor: String?
+    var changed: Int
+}

@@ -1,0 +1,229 @@
+import Entitlements
+import Jobs
+import Postgres
+
+/// The user-level facts a verdict rests on.
+struct UserFacts {
+    var epoch: Int64
+    var readAt: Instant?
+    var absentSince: Instant?
+    var everObserved: Bool
+    var grants: GrantState
+    var sandbox: SandboxState
+}
+
+/// The switches in force.
+struct Gate {
+    var isAlive: Bool
+    var isPaused: Bool
+    var demotionsPaused: Bool
+}
+
+/// The reads of the apply transaction. Locks are taken in one order everywhere: users, their rows of ours, jobs, ledger.
+enum LedgerReads {
+    /// Whether this process may write at all. The key-share lock keeps its lease alive until the commit.
+    static func gate(epoch: Int32, on connection: PostgresConnection) async throws -> Gate {
+        let rows = try await connection.query(
+            """
+            WITH alive AS MATERIALIZED (
+                SELECT w.epoch FROM entitlement_sync.worker AS w
+                 WHERE w.epoch = \(epoch) AND w.expires_at > clock_timestamp() FOR KEY SHARE
+            )
+            SELECT EXISTS (SELECT 1 FROM alive),
+                   coalesce(bool_or(c.paused) FILTER (WHERE c.name = 'all'), false),
+                   coalesce(bool_or(c.paused) FILTER (WHERE c.name = 'demotions'), false)
+              FROM entitlement_sync.control AS c
+            """
+        )
+        guard let row = rows.first else { throw PostgresError(.protocolViolation, message: "no gate row") }
+        let (alive, paused, demotions) = try row.decode(Bool.self, Bool.self, Bool.self)
+        return Gate(isAlive: alive, isPaused: paused, demotionsPaused: demotions)
+    }
+
+    /// The host's users, locked; whoever is held elsewhere or gone is left out.
+    static func lockUsers(_ ids: [String], on connection: PostgresConnection) async throws -> [String: User] {
+        let rows = try await connection.query(
+            "SELECT u.id, u.type, u.status FROM entitlement_sync_host.lock_users(\(ids)) AS u"
+        )
+        var users: [String: User] = [:]
+        users.reserveCapacity(rows.count)
+        for row in rows {
+            let (id, type, status) = try row.decode(String.self, String.self, String.self)
+            users[id] = try user(id, type, status)
+        }
+        return users
+    }
+
+    /// Which of these users exist, locked or not.
+    static func existing(_ ids: [String], on connection: PostgresConnection) async throws -> Set<String> {
+        guard !ids.isEmpty else { return [] }
+        let rows = try await connection.query("SELECT u.id FROM entitlement_sync_host.read_users(\(ids)) AS u")
+        var found: Set<String> = []
+        for row in rows { found.insert(try row.decode(String.self, at: 0)) }
+        return found
+    }
+
+    private static func user(_ id: String, _ type: String, _ status: String) throws -> User {
+        guard let known = UserType(rawValue: type) else {
+            throw PostgresError(.decoding, message: "the host adapter gave an unknown user type")
+        }
+        guard let state = UserStatus(rawValue: status) else {
+            throw PostgresError(.decoding, message: "the host adapter gave an unknown user status")
+        }
+        return User(id: id, type: known, status: state)
+    }
+
+    /// Our rows of the users, locked. Rows held by a transaction that moves a purchase are waited for: those are short.
+    static func facts(_ userKeys: [Int64], on connection: PostgresConnection) async throws -> [Int64: UserFacts] {
+        let rows = try await connection.query(
+            """
+            SELECT s.user_key, s.epoch, s.read_at, s.absent_since, s.ever_observed,
+                   g.active, g.past, x.allowed, x.past
+              FROM (SELECT u.* FROM entitlement_sync.user_sync AS u
+                     WHERE u.user_key = ANY (\(userKeys)) ORDER BY u.user_key FOR NO KEY UPDATE) AS s
+             CROSS JOIN LATERAL (
+                   SELECT coalesce(bool_or(r.revoked_at IS NULL AND r.until > now()), false) AS active,
+                          count(*) > 0 AS past
+                     FROM entitlement_sync."grant" AS r WHERE r.user_key = s.user_key) AS g
+             CROSS JOIN LATERAL (
+                   SELECT coalesce(bool_or(a.until > now()), false) AS allowed, count(*) > 0 AS past
+                     FROM entitlement_sync.sandbox_user AS a WHERE a.user_id = s.user_id) AS x
+            """
+        )
+        var facts: [Int64: UserFacts] = [:]
+        facts.reserveCapacity(rows.count)
+        for row in rows {
+            let (key, epoch, readAt, absent, ever, granted, everGranted, allowed, everAllowed) = try row.decode(
+                Int64.self,
+                Int64.self,
+                PostgresTimestamp?.self,
+                PostgresTimestamp?.self,
+                Bool.self,
+                Bool.self,
+                Bool.self,
+                Bool.self,
+                Bool.self
+            )
+            facts[key] = UserFacts(
+                epoch: epoch,
+                readAt: readAt.map(Instant.init),
+                absentSince: absent.map(Instant.init),
+                everObserved: ever,
+                grants: granted ? .active : everGranted ? .past : .none,
+                sandbox: allowed ? .allowed : everAllowed ? .past : .none
+            )
+        }
+        return facts
+    }
+
+    /// Which entitlements mean access, by RevenueCat's lookup keys.
+    static func catalog(on connection: PostgresConnection) async throws -> ProductCatalog {
+        let rows = try await connection.query(
+            """
+            SELECT p.product_id, bool_or(p.grants_access)
+              FROM entitlement_sync.product AS p WHERE p.store = 'revenuecat' GROUP BY p.product_id
+            """
+        )
+        var grants: [String: Bool] = [:]
+        for row in rows {
+            let (key, grantsAccess) = try row.decode(String.self, Bool.self)
+            grants[key] = grantsAccess
+        }
+        return ProductCatalog(grants)
+    }
+
+    private static let columns = """
+        p.id, p.owner_key, p.kind, p.store, p.environment, p.status, p.gives_access,
+        array_to_string(p.entitlements, E'\\x1f'), p.period_ends_at, p.end_announced,
+        p.ownership = 'family_shared', p.observed_at, p.first_seen_at, p.owner_since, p.transferred_at
+        """
+
+    /// The purchases that the users own.
+    static func ledger(_ userKeys: [Int64], on connection: PostgresConnection) async throws -> [Int64: [Purchase]] {
+        let rows = try await connection.query(
+            """
+            SELECT \(rawSQL: columns)
+              FROM entitlement_sync.purchase AS p
+             WHERE p.owner_key = ANY (\(userKeys)) AND p.merged_into IS NULL
+            """
+        )
+        var ledger: [Int64: [Purchase]] = [:]
+        for row in rows {
+            let purchase = try decodePurchase(row)
+            if let owner = purchase.ownerKey { ledger[owner, default: []].append(purchase) }
+        }
+        return ledger
+    }
+
+    /// The purchases under identifiers, locked, whoever owns them.
+    static func holders(
+        _ identifiers: [PurchaseIdentifier],
+        on connection: PostgresConnection
+    ) async throws -> [PurchaseIdentifierKey: Purchase] {
+        guard !identifiers.isEmpty else { return [:] }
+        let rows = try await connection.query(
+            """
+            SELECT i.value, i.store, i.environment, i.purchase_id
+              FROM unnest(\(identifiers.map(\.value)), \(identifiers.map(\.store)), \(identifiers.map(\.environment)))
+                   AS w(value, store, environment)
+             CROSS JOIN LATERAL (
+                   SELECT x.* FROM entitlement_sync.purchase_identifier AS x
+                    WHERE x.value = w.value AND x.store = w.store AND x.environment = w.environment) AS i
+            """
+        )
+        guard !rows.isEmpty else { return [:] }
+        var ids: [PurchaseIdentifierKey: Int64] = [:]
+        for row in rows {
+            let (value, store, environment, id) = try row.decode(String.self, String.self, String.self, Int64.self)
+            ids[PurchaseIdentifierKey(value: value, store: store, environment: environment)] = id
+        }
+        let held = try await connection.query(
+            """
+            SELECT \(rawSQL: columns)
+              FROM entitlement_sync.purchase AS p
+             WHERE p.id = ANY (\(Set(ids.values).sorted()))
+             ORDER BY p.id
+               FOR NO KEY UPDATE
+            """
+        )
+        var purchases: [Int64: Purchase] = [:]
+        for row in held {
+            let purchase = try decodePurchase(row)
+            purchases[purchase.id] = purchase
+        }
+        return ids.compactMapValues { purchases[$0] }
+    }
+
+    private static func decodePurchase(_ row: PostgresRow) throws -> Purchase {
+        let (id, owner, kind, store, environment, status, gives, entitlements, ends, announced, family) = try row.decode(
+            Int64.self,
+            Int64?.self,
+            String.self,
+            String.self,
+            String.self,
+            String.self,
+            Bool?.self,
+            String.self,
+            PostgresTimestamp?.self,
+            Bool.self,
+            Bool.self
+        )
+        return Purchase(
+            id: id,
+            ownerKey: owner,
+            kind: Observation.Kind(rawValue: kind) ?? .subscription,
+            store: store,
+            environment: environment,
+            status: StoreStatus(status),
+            givesAccess: gives,
+            entitlements: entitlements.isEmpty ? [] : entitlements.split(separator: "\u{1f}").map(String.init),
+            periodEndsAt: ends.map(Instant.init),
+            endAnnounced: announced,
+            isFamilyShared: family,
+            observedAt: Instant(try row.decode(PostgresTimestamp.self, at: 11)),
+            firstSeenAt: Instant(try row.decode(PostgresTimestamp.self, at: 12)),
+            ownerSince: Instant(try row.decode(PostgresTimestamp.self, at: 13)),
+            transferredAt: try row.decode(PostgresTimestamp?.self, at: 14).map(Instant.init)
+        )
+    }
+}

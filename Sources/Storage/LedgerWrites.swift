@@ -1,0 +1,158 @@
+import Entitlements
+import FoundationEssentials
+import Jobs
+import Postgres
+
+/// An observation on its way into the ledger.
+struct ObservedRow {
+    var userKey: Int64
+    var jobID: UUID
+    var askedAt: Instant
+    var coverage: Coverage
+    var observation: Observation?
+    var attribution: Attribution?
+    var purchaseID: Int64?
+    /// The ledger row before; `nil` for a new one.
+    var before: Purchase?
+    var ownerRule: String
+}
+
+/// The set-based writes of the ledger.
+enum LedgerWrites {
+    private static func joined(_ texts: [String]) -> String { texts.joined(separator: "\u{1f}") }
+
+    /// Inserts new purchases with their identifiers.
+    ///
+    /// - Throws: `LedgerRace` when an identifier was taken in the same moment.
+    static func insertPurchases(_ rows: [ObservedRow], on connection: PostgresConnection) async throws {
+        var ids: [Int64] = []
+        var items: [Observation] = []
+        var new: [ObservedRow] = []
+        for row in rows {
+            guard let id = row.purchaseID, let item = row.observation else { continue }
+            ids.append(id)
+            items.append(item)
+            new.append(row)
+        }
+        guard !new.isEmpty else { return }
+        try await connection.query(
+            """
+            INSERT INTO entitlement_sync.purchase
+                   (id, owner_key, observed_at, period_ends_at, gives_access, end_announced, source, store, environment,
+                    kind, status, ownership, renewal, product_id, owner_rule, entitlements)
+            SELECT n.id, n.owner_key, n.observed_at, n.period_ends_at, n.gives_access, n.end_announced, 'revenuecat',
+                   n.store, n.environment, n.kind, n.status, n.ownership, n.renewal, n.product_id, n.owner_rule,
+                   coalesce(string_to_array(nullif(n.entitlements, ''), E'\\x1f'), '{}')
+              FROM unnest(\(ids), \(new.map(\.userKey)), \(new.map(\.askedAt.timestamp)),
+                          \(items.map { $0.periodEndsAt?.timestamp }), \(items.map(\.givesAccess)),
+                          \(zip(items, new).map { Evidence.announces($0, at: $1.askedAt) }),
+                          \(items.map(\.store)), \(items.map(\.environment)), \(items.map(\.kind.rawValue)),
+                          \(items.map(\.status.raw)), \(items.map(\.ownership)), \(items.map(\.renewal)),
+                          \(items.map(\.productID)), \(new.map(\.ownerRule)), \(items.map { joined($0.entitlements) }))
+                   AS n(id, owner_key, observed_at, period_ends_at, gives_access, end_announced, store, environment,
+                        kind, status, ownership, renewal, product_id, owner_rule, entitlements)
+            """
+        )
+    }
+
+    /// Adds identifiers in sorted order, so that two writers meet in the same order; the key decides who is first.
+    ///
+    /// - Throws: `LedgerRace` when one was taken in the same moment.
+    static func insertIdentifiers(
+        _ identifiers: [(PurchaseIdentifier, Int64)],
+        on connection: PostgresConnection
+    ) async throws {
+        guard !identifiers.isEmpty else { return }
+        // One reading may list a purchase twice; the first row keeps the name, a later reading merges the second into it.
+        var seen: Set<PurchaseIdentifierKey> = []
+        let sorted = identifiers.sorted { ($0.0, $0.1) < ($1.0, $1.1) }.filter { seen.insert($0.0.key).inserted }
+        let written = try await connection.query(
+            """
+            INSERT INTO entitlement_sync.purchase_identifier (value, store, environment, kind, purchase_id)
+            SELECT n.* FROM unnest(\(sorted.map(\.0.value)), \(sorted.map(\.0.store)), \(sorted.map(\.0.environment)),
+                                   \(sorted.map(\.0.kind)), \(sorted.map(\.1))) AS n
+            ON CONFLICT DO NOTHING
+            """
+        )
+        guard written.affected == sorted.count else { throw LedgerRace() }
+    }
+
+    /// Brings purchases up to a newer observation; what is older than the row changes nothing.
+    static func updatePurchases(_ rows: [ObservedRow], on connection: PostgresConnection) async throws {
+        var ids: [Int64] = []
+        var items: [Observation] = []
+        var known: [ObservedRow] = []
+        var seen: Set<Int64> = []
+        // Of two items that name one purchase the later one stands.
+        for row in rows.reversed() {
+            guard let id = row.purchaseID, let item = row.observation, seen.insert(id).inserted else { continue }
+            ids.append(id)
+            items.append(item)
+            known.append(row)
+        }
+        guard !known.isEmpty else { return }
+        try await connection.query(
+            """
+            UPDATE entitlement_sync.purchase AS p
+               SET owner_key = n.owner_key,
+                   owner_since = CASE WHEN p.owner_key IS DISTINCT FROM n.owner_key THEN now() ELSE p.owner_since END,
+                   owner_rule = CASE WHEN p.owner_key IS DISTINCT FROM n.owner_key THEN n.owner_rule ELSE p.owner_rule END,
+                   observed_at = n.observed_at, period_ends_at = n.period_ends_at, gives_access = n.gives_access,
+                   end_announced = n.announced OR (p.end_announced AND p.period_ends_at IS NOT DISTINCT FROM n.period_ends_at),
+                   store = n.store, kind = n.kind, status = n.status, ownership = n.ownership, renewal = n.renewal,
+                   product_id = n.product_id,
+                   entitlements = coalesce(string_to_array(nullif(n.entitlements, ''), E'\\x1f'), '{}')
+              FROM unnest(\(ids), \(known.map(\.userKey)), \(known.map(\.askedAt.timestamp)),
+                          \(items.map { $0.periodEndsAt?.timestamp }), \(items.map(\.givesAccess)),
+                          \(zip(items, known).map { Evidence.announces($0, at: $1.askedAt) }),
+                          \(items.map(\.store)), \(items.map(\.kind.rawValue)), \(items.map(\.status.raw)),
+                          \(items.map(\.ownership)), \(items.map(\.renewal)), \(items.map(\.productID)),
+                          \(known.map(\.ownerRule)), \(items.map { joined($0.entitlements) }))
+                   AS n(id, owner_key, observed_at, period_ends_at, gives_access, announced, store, kind, status,
+                        ownership, renewal, product_id, owner_rule, entitlements)
+             WHERE p.id = n.id AND p.observed_at <= n.observed_at
+            """
+        )
+    }
+
+    /// Merges rows of one owner into the oldest: identifiers move, the merged row stays as a pointer.
+    static func merge(_ merged: [(from: Int64, into: Int64)], on connection: PostgresConnection) async throws {
+        for (from, into) in merged {
+            try await connection.query(
+                "UPDATE entitlement_sync.purchase_identifier AS i SET purchase_id = \(into) WHERE i.purchase_id = \(from)"
+            )
+            try await connection.query(
+                "UPDATE entitlement_sync.purchase AS p SET merged_into = \(into) WHERE p.id = \(from)"
+            )
+        }
+    }
+
+    /// Records what was read; one row an item, or one for a read that found nothing.
+    static func insertObservations(_ rows: [ObservedRow], on connection: PostgresConnection) async throws {
+        guard !rows.isEmpty else { return }
+        let items = rows.map(\.observation)
+        try await connection.query(
+            """
+            INSERT INTO entitlement_sync.observation
+                   (user_key, job_id, purchase_id, asked_at, period_starts_at, period_ends_at, gives_access, source,
+                    coverage, store, environment, kind, status, ownership, renewal, product_id, attribution,
+                    entitlements, payload_hash)
+            SELECT n.user_key, n.job_id, n.purchase_id, n.asked_at, n.period_starts_at, n.period_ends_at,
+                   n.gives_access, 'revenuecat', n.coverage, n.store, n.environment, n.kind, n.status, n.ownership,
+                   n.renewal, n.product_id, n.attribution, string_to_array(nullif(n.entitlements, ''), E'\\x1f'),
+                   n.payload_hash
+              FROM unnest(\(rows.map(\.userKey)), \(rows.map(\.jobID)), \(rows.map(\.purchaseID)),
+                          \(rows.map(\.askedAt.timestamp)), \(items.map { $0?.periodStartsAt?.timestamp }),
+                          \(items.map { $0?.periodEndsAt?.timestamp }), \(items.map { $0?.givesAccess }),
+                          \(rows.map(\.coverage.rawValue)), \(items.map { $0?.store }), \(items.map { $0?.environment }),
+                          \(items.map { $0?.kind.rawValue }), \(items.map { $0?.status.raw }),
+                          \(items.map { $0?.ownership }), \(items.map { $0?.renewal }), \(items.map { $0?.productID }),
+                          \(rows.map { $0.attribution?.name }), \(items.map { $0.map { joined($0.entitlements) } }),
+                          \(items.map { $0.map { PostgresBytes($0.payloadHash) } }))
+                   AS n(user_key, job_id, purchase_id, asked_at, period_starts_at, period_ends_at, gives_access,
+                        coverage, store, environment, kind, status, ownership, renewal, product_id, attribution,
+                        entitlements, payload_hash)
+            """
+        )
+    }
+}

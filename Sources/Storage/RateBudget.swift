@@ -1,0 +1,127 @@
+package import Postgres
+
+/// The token bucket of one credential, shared by all workers through one row.
+///
+/// A worker takes tokens in chunks. Sweeps leave the reserved share alone, restores leave support's: under load the
+/// bucket hovers at the share's edge, and whoever may use the share still finds tokens there.
+package struct RateBudget: Sendable {
+    private let pool: PostgresPool
+    private let credential: String
+    /// Requests a minute; 0: unlimited.
+    package let perMinute: Int
+    private let restoreReserve: Double
+    private let supportReserve: Double
+
+    package init(
+        pool: PostgresPool,
+        credential: String,
+        perMinute: Int,
+        restoreReservePercent: Double,
+        supportReservePercent: Double
+    ) {
+        self.pool = pool
+        self.credential = credential
+        self.perMinute = perMinute
+        restoreReserve = restoreReservePercent / 100
+        supportReserve = supportReservePercent / 100
+    }
+
+    /// Who asks.
+    package enum Share: Sendable, CaseIterable { case sweep, restore, support }
+
+    /// What was given.
+    package struct Grant: Sendable {
+        package var tokens: Int
+        /// When it makes sense to ask again, where nothing was given.
+        package var wait: Duration
+        /// The store asked everybody to wait.
+        package var isBlocked: Bool
+    }
+
+    /// The bucket holds an eighth of a minute's requests, and refills so that no sixty seconds exceed the limit.
+    private static let burstShare = 0.125
+
+    /// Takes up to `wanted` tokens.
+    package func take(_ wanted: Int, for share: Share) async throws -> Grant {
+        let reserve =
+            switch share {
+            case .sweep: restoreReserve + supportReserve
+            case .restore: supportReserve
+            case .support: 0.0
+            }
+        let rows = try await pool.query(
+            """
+            INSERT INTO entitlement_sync.rate_budget AS b (credential, tokens, per_minute)
+            VALUES (\(credential), \(Double(perMinute) * Self.burstShare), \(Int32(perMinute)))
+            ON CONFLICT (credential) DO UPDATE SET per_minute = excluded.per_minute
+            WHERE b.per_minute <> excluded.per_minute
+            """
+        )
+        _ = rows
+        let answer = try await pool.query(
+            """
+            WITH bucket AS MATERIALIZED (
+                SELECT b.credential, b.blocked_until, n.rate,
+                       least(n.size, b.tokens + n.rate * extract(epoch FROM clock_timestamp() - b.refilled_at)) AS level,
+                       n.size
+                  FROM entitlement_sync.rate_budget AS b
+                 CROSS JOIN LATERAL (
+                       SELECT l.cap * \(Self.burstShare) AS size, l.cap * (1 - \(Self.burstShare)) / 60 AS rate
+                         FROM (SELECT least(b.per_minute, coalesce(b.seen_limit, b.per_minute))::double precision AS cap) AS l
+                       ) AS n
+                 WHERE b.credential = \(credential)
+                   FOR UPDATE OF b
+            ), given AS (
+                SELECT k.credential, k.level, k.rate, k.blocked_until > clock_timestamp() AS blocked,
+                       CASE WHEN k.blocked_until > clock_timestamp() THEN 0
+                            ELSE greatest(0, least(\(Double(wanted)), floor(k.level - k.size * \(reserve)))) END AS tokens,
+                       greatest(extract(epoch FROM k.blocked_until - clock_timestamp()),
+                                (k.size * \(reserve) + 1 - k.level) / nullif(k.rate, 0), 0) AS wait
+                  FROM bucket AS k
+            ), spent AS (
+                UPDATE entitlement_sync.rate_budget AS b
+                   SET tokens = g.level - g.tokens, refilled_at = clock_timestamp()
+                  FROM given AS g WHERE b.credential = g.credential
+            )
+            SELECT g.tokens::integer, coalesce(g.wait, 0)::double precision, coalesce(g.blocked, false) FROM given AS g
+            """
+        )
+        guard let row = answer.first else { return Grant(tokens: 0, wait: .milliseconds(200), isBlocked: false) }
+        let (tokens, wait, blocked) = try row.decode(Int32.self, Double.self, Bool.self)
+        return Grant(tokens: Int(tokens), wait: .seconds(min(max(wait, 0.01), 300)), isBlocked: blocked)
+    }
+
+    /// How long the store asked everybody to wait; `nil` when it did not.
+    package func blockedFor() async throws -> Duration? {
+        let rows = try await pool.query(
+            """
+            SELECT extract(epoch FROM b.blocked_until - clock_timestamp())::double precision
+              FROM entitlement_sync.rate_budget AS b
+             WHERE b.credential = \(credential) AND b.blocked_until > clock_timestamp()
+            """
+        )
+        return try rows.first.map { .seconds(try $0.decode(Double.self, at: 0)) }
+    }
+
+    /// Writes down what the store's answers said of its limits.
+    ///
+    /// - Parameters:
+    ///   - limit: the limit of its header; lowers ours, unless ours is unlimited.
+    ///   - usage: the usage of its header.
+    ///   - wait: its wish after a 429, obeyed by everybody; at most 5 minutes.
+    package func note(limit: Int?, usage: Int?, wait: Duration?) async throws {
+        let seconds = wait.map { Double(min($0, .seconds(300)).components.seconds) + 0.001 * Double($0.components.attoseconds / 1_000_000_000_000_000) }
+        try await pool.query(
+            """
+            INSERT INTO entitlement_sync.rate_budget AS b
+                   (credential, tokens, per_minute, seen_limit, seen_usage, seen_at, blocked_until)
+            VALUES (\(credential), 0, \(Int32(perMinute)), \(limit.map { Int32(clamping: $0) }),
+                    \(usage.map { Int32(clamping: $0) }), now(), clock_timestamp() + \(seconds) * interval '1 second')
+            ON CONFLICT (credential) DO UPDATE
+               SET seen_limit = coalesce(excluded.seen_limit, b.seen_limit),
+                   seen_usage = coalesce(excluded.seen_usage, b.seen_usage), seen_at = now(),
+                   blocked_until = greatest(b.blocked_until, excluded.blocked_until)
+            """
+        )
+    }
+}

@@ -1,0 +1,136 @@
+package import FoundationEssentials
+package import Postgres
+
+/// A row of `job_status`.
+package struct JobStatus: Sendable, Codable {
+    package var id: UUID
+    package var reference: String
+    package var kind: String
+    package var userID: String?
+    package var state: String
+    package var outcome: String?
+    package var messageKey: String?
+    package var ticketID: Int64?
+    package var attempt: Int32
+    package var createdAt: String
+    package var finishedAt: String?
+    package var lastError: String?
+
+    enum CodingKeys: String, CodingKey {
+        case id, reference, kind, state, outcome, attempt
+        case userID = "user_id"
+        case messageKey = "message_key"
+        case ticketID = "ticket_id"
+        case createdAt = "created_at"
+        case finishedAt = "finished_at"
+        case lastError = "last_error"
+    }
+
+    /// Whether the job will not change any more by itself.
+    package var hasEnded: Bool { state == "done" || state == "dead" || state == "canceled" }
+}
+
+/// Requests through the same functions that other languages call.
+package struct Requests: Sendable {
+    private let pool: PostgresPool
+
+    package init(pool: PostgresPool) { self.pool = pool }
+
+    /// Asks for a restore.
+    ///
+    /// - Parameter proofs: JSON text as `request_restore` takes it.
+    /// - Throws: `PostgresError` with SQLSTATE `ES001` to `ES005`.
+    package func restore(_ userID: String, proofs: String, clientError: String?) async throws(PostgresError) -> UUID {
+        let rows = try await pool.query(
+            "SELECT entitlement_sync.request_restore(\(userID), \(PostgresJSON(proofs)), \(clientError))"
+        )
+        return try id(in: rows)
+    }
+
+    /// Asks for a reconcile.
+    package func reconcile(_ userID: String, reason: String) async throws(PostgresError) -> UUID {
+        try id(in: await pool.query("SELECT entitlement_sync.request_reconcile(\(userID), \(reason))"))
+    }
+
+    private func id(in rows: PostgresRows) throws(PostgresError) -> UUID {
+        guard let row = rows.first else { throw PostgresError(.protocolViolation, message: "no job id") }
+        return try row.decode(UUID.self, at: 0)
+    }
+
+    /// Reads jobs, in the order of `ids`; unknown ids are left out.
+    package func status(_ ids: [UUID]) async throws(PostgresError) -> [JobStatus] {
+        let rows = try await pool.query(
+            """
+            SELECT s.id, s.reference, s.kind, s.user_id, s.state, s.outcome, s.message_key, s.ticket_id, s.attempt,
+                   to_char(s.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
+                   to_char(s.finished_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'), s.last_error
+              FROM unnest(\(ids)) WITH ORDINALITY AS w(id, place)
+              JOIN entitlement_sync.job_status AS s ON s.id = w.id
+             ORDER BY w.place
+            """
+        )
+        return try rows.map { row throws(PostgresError) in try decodeStatus(row) }
+    }
+
+    /// Dead jobs, newest first.
+    package func dead(limit: Int32) async throws(PostgresError) -> [JobStatus] {
+        let rows = try await pool.query(
+            """
+            SELECT s.id, s.reference, s.kind, s.user_id, s.state, s.outcome, s.message_key, s.ticket_id, s.attempt,
+                   to_char(s.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
+                   to_char(s.finished_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'), s.last_error
+              FROM entitlement_sync.job_status AS s
+             WHERE s.state = 'dead'
+             ORDER BY s.finished_at DESC
+             LIMIT \(limit)
+            """
+        )
+        return try rows.map { row throws(PostgresError) in try decodeStatus(row) }
+    }
+
+    private func decodeStatus(_ row: PostgresRow) throws(PostgresError) -> JobStatus {
+        let (id, reference, kind, userID, state, outcome, key, ticket, attempt, created, finished, error) = try row.decode(
+            UUID.self,
+            String.self,
+            String.self,
+            String?.self,
+            String.self,
+            String?.self,
+            String?.self,
+            Int64?.self,
+            Int32.self,
+            String.self,
+            String?.self,
+            String?.self
+        )
+        return JobStatus(
+            id: id,
+            reference: reference,
+            kind: kind,
+            userID: userID,
+            state: state,
+            outcome: outcome,
+            messageKey: key,
+            ticketID: ticket,
+            attempt: attempt,
+            createdAt: created,
+            finishedAt: finished,
+            lastError: error
+        )
+    }
+
+    /// The decision of each done job: its rule and explanation.
+    package func decisions(_ ids: [UUID]) async throws(PostgresError) -> [UUID: (rule: String, explanation: String)] {
+        let rows = try await pool.query(
+            """
+            SELECT d.job_id, d.rule, d.explanation FROM entitlement_sync.decision_log AS d WHERE d.job_id = ANY (\(ids))
+            """
+        )
+        var decisions: [UUID: (rule: String, explanation: String)] = [:]
+        for row in rows {
+            let (id, rule, explanation) = try row.decode(UUID.self, String.self, String.self)
+            decisions[id] = (rule, explanation)
+        }
+        return decisions
+    }
+}

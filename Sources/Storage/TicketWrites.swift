@@ -1,0 +1,65 @@
+import Entitlements
+import FoundationEssentials
+import Jobs
+import Postgres
+
+/// Opens and touches tickets in the transaction of their verdict.
+enum TicketWrites {
+    /// A ticket that one job asks for.
+    struct Wanted {
+        var claimantKey: Int64
+        var jobID: UUID
+        var request: TicketRequest
+    }
+
+    /// Opens each ticket, or touches the open one of the same claimant and purchase: the unique index decides.
+    ///
+    /// - Returns: the id of the most telling ticket that the claimant may see, by claimant.
+    static func open(_ wanted: [Wanted], on connection: PostgresConnection) async throws -> [Int64: Int64] {
+        var seen: Set<[Int64]> = []
+        let tickets = wanted.filter { seen.insert([$0.claimantKey, $0.request.purchase ?? 0]).inserted }
+            .sorted { ($0.claimantKey, $0.request.purchase ?? 0) < ($1.claimantKey, $1.request.purchase ?? 0) }
+        guard !tickets.isEmpty else { return [:] }
+        let requests = tickets.map(\.request)
+        let rows = try await connection.query(
+            """
+            WITH wanted AS (
+                SELECT n.*, coalesce(n.owner, (SELECT u.user_key FROM entitlement_sync.user_sync AS u
+                                                WHERE u.user_id = n.owner_id)) AS owner_key
+                  FROM unnest(\(tickets.map(\.claimantKey)), \(tickets.map(\.jobID)), \(requests.map(\.ownerKey)),
+                              \(requests.map(\.ownerID)), \(requests.map(\.purchase)), \(requests.map(\.kind.rawValue)),
+                              \(requests.map(\.store)), \(requests.map(\.originalID)), \(requests.map(\.isVisible)),
+                              \(requests.map(\.priority)))
+                       AS n(claimant_key, job_id, owner, owner_id, purchase_id, kind, store, original_id, visible, priority)
+            ), opened AS (
+                INSERT INTO entitlement_sync.ticket AS t
+                       (claimant_key, owner_key, purchase_id, kind, store, original_id, visible, priority)
+                SELECT w.claimant_key, w.owner_key, w.purchase_id, w.kind, w.store, w.original_id, w.visible, w.priority
+                  FROM wanted AS w
+                ON CONFLICT (claimant_key, coalesce(purchase_id, 0))
+                      WHERE state NOT IN ('transferred', 'refused', 'expired', 'auto_resolved', 'duplicate')
+                DO UPDATE SET touches = t.touches + 1,
+                              owner_key = coalesce(t.owner_key, excluded.owner_key),
+                              store = coalesce(t.store, excluded.store),
+                              original_id = coalesce(t.original_id, excluded.original_id),
+                              kind = CASE WHEN excluded.visible AND NOT t.visible THEN excluded.kind ELSE t.kind END,
+                              visible = t.visible OR excluded.visible,
+                              priority = least(t.priority, excluded.priority)
+                RETURNING t.id, t.claimant_key, coalesce(t.purchase_id, 0) AS purchase_id, t.visible, t.touches, t.priority
+            ), noted AS (
+                INSERT INTO entitlement_sync.ticket_event (ticket_id, kind, job_id)
+                SELECT o.id, CASE o.touches WHEN 0 THEN 'opened' ELSE 'touched' END, w.job_id
+                  FROM opened AS o
+                  JOIN wanted AS w ON w.claimant_key = o.claimant_key AND coalesce(w.purchase_id, 0) = o.purchase_id
+            )
+            SELECT o.claimant_key, o.id FROM opened AS o WHERE o.visible ORDER BY o.priority DESC, o.id DESC
+            """
+        )
+        var visible: [Int64: Int64] = [:]
+        for row in rows {
+            let (claimant, id) = try row.decode(Int64.self, Int64.self)
+            visible[claimant] = id
+        }
+        return visible
+    }
+}

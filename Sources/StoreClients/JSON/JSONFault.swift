@@ -1,0 +1,21 @@
+/// Why a JSON text, or a value in it, was refused; without any text of the body.
+enum JSONFault: String, Error, Sendable, CaseIterable {
+    /// The body is larger than `JSONReader.maximumBytes`.
+    case tooLarge
+    /// Containers nest deeper than `JSONReader.maximumDepth`.
+    case tooDeep
+    /// The text ends inside a value, or is empty.
+    case truncated
+    /// A byte that JSON does not allow at its place.
+    case syntax
+    /// A string that is not valid UTF-8, or has a broken escape.
+    case badString
+    /// The value is well formed but not of the type asked for.
+    case wrongType
+    /// The value has the right type but is out of range: too long a string, a NUL in it, too large a number.
+    case outOfRange
+    /// A member that we read occurs twice, so that it is unclear which one counts.
+    case duplicate
+    /// A member that must be there is not.
+    case missing
+}

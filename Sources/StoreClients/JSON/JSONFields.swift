@@ -1,0 +1,35 @@
+/// The members of an object that a decoder reads, ready to be compared with raw key bytes.
+///
+/// `Field`'s raw values are the member names as they stand in the JSON text. At most 64 of them.
+struct JSONFields<Field: Sendable>: Sendable {
+    private struct Entry: Sendable {
+        var start: Int
+        var count: Int
+        var field: Field
+    }
+
+    private var entries: [Entry] = []
+    /// All names behind one another: one buffer to compare with, whatever the number of fields.
+    private var names: [UInt8] = []
+
+    init() where Field: CaseIterable & RawRepresentable, Field.RawValue == String {
+        for field in Field.allCases {
+            let name = Array(field.rawValue.utf8)
+            entries.append(Entry(start: names.count, count: name.count, field: field))
+            names += name
+        }
+        precondition(entries.count <= 64, "JSONReader keeps the fields it has seen in 64 bits")
+    }
+
+    /// Finds the field named by `key`, which lies within `bytes`.
+    ///
+    /// - Returns: the field and its position among the fields; `nil` where nobody reads such a member.
+    func find(_ bytes: [UInt8], _ key: Range<Int>) -> (index: Int, field: Field)? {
+        for (index, entry) in entries.enumerated() where entry.count == key.count {
+            var offset = 0
+            while offset < entry.count, bytes[key.lowerBound + offset] == names[entry.start + offset] { offset += 1 }
+            if offset == entry.count { return (index, entry.field) }
+        }
+        return nil
+    }
+}

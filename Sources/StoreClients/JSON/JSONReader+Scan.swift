@@ -1,0 +1,126 @@
+extension JSONReader {
+    /// Skips white space and returns the next byte without consuming it.
+    mutating func token() throws(JSONFault) -> UInt8 {
+        skipWhitespace()
+        guard position < bytes.count else { throw .truncated }
+        return bytes[position]
+    }
+
+    mutating func skipWhitespace() {
+        while position < bytes.count {
+            switch bytes[position] {
+            case 0x20, 0x0A, 0x0D, 0x09: position += 1
+            default: return
+            }
+        }
+    }
+
+    /// Checks and passes over one value of any kind.
+    mutating func skipValue() throws(JSONFault) {
+        // One bit a level, set for objects: the limit on depth is far below 64.
+        var objects: UInt64 = 0
+        var level = 0
+        repeat {
+            switch try token() {
+            case UInt8(ascii: "{"):
+                try push(&level)
+                objects |= 1 << UInt64(level)
+                if try token() != UInt8(ascii: "}") {
+                    _ = try scanKey()
+                    continue
+                }
+                position += 1
+                level -= 1
+            case UInt8(ascii: "["):
+                try push(&level)
+                objects &= ~(1 << UInt64(level))
+                if try token() != UInt8(ascii: "]") { continue }
+                position += 1
+                level -= 1
+            case UInt8(ascii: "\""): _ = try scanString()
+            case UInt8(ascii: "t"): try scanLiteral("true")
+            case UInt8(ascii: "f"): try scanLiteral("false")
+            case UInt8(ascii: "n"): try scanLiteral("null")
+            default: _ = try scanNumber()
+            }
+            try closeOrStep(&level, objects)
+        } while level > 0
+    }
+
+    private mutating func push(_ level: inout Int) throws(JSONFault) {
+        guard depth + level < Self.maximumDepth else { throw .tooDeep }
+        level += 1
+        position += 1
+    }
+
+    /// After a value: leaves every container that ends here, then steps over a comma (and a key) to the next value.
+    private mutating func closeOrStep(_ level: inout Int, _ objects: UInt64) throws(JSONFault) {
+        while level > 0 {
+            let isObject = objects & (1 << UInt64(level)) != 0
+            switch try token() {
+            case UInt8(ascii: ","):
+                position += 1
+                if isObject { _ = try scanKey() }
+                return
+            case UInt8(ascii: "}") where isObject, UInt8(ascii: "]") where !isObject:
+                position += 1
+                level -= 1
+            default:
+                throw .syntax
+            }
+        }
+    }
+
+    /// Passes over a member's name and its colon.
+    mutating func scanKey() throws(JSONFault) -> (range: Range<Int>, isEscaped: Bool) {
+        guard try token() == UInt8(ascii: "\"") else { throw .syntax }
+        let key = try scanString()
+        guard try token() == UInt8(ascii: ":") else { throw .syntax }
+        position += 1
+        return key
+    }
+
+    mutating func scanLiteral(_ literal: StaticString) throws(JSONFault) {
+        let count = literal.utf8CodeUnitCount
+        guard position + count <= bytes.count else { throw .truncated }
+        for offset in 0..<count where bytes[position + offset] != literal.utf8Start[offset] { throw .syntax }
+        position += count
+    }
+
+    /// Passes over a number.
+    ///
+    /// - Returns: where it stands, and whether it has neither fraction nor exponent.
+    mutating func scanNumber() throws(JSONFault) -> (range: Range<Int>, isInteger: Bool) {
+        let start = position
+        if try peek() == UInt8(ascii: "-") { position += 1 }
+        // No leading zeros: after a zero the whole part is over.
+        if try peek() == UInt8(ascii: "0") { position += 1 } else { try scanDigits() }
+        var isInteger = true
+        if position < bytes.count, bytes[position] == UInt8(ascii: ".") {
+            isInteger = false
+            position += 1
+            try scanDigits()
+        }
+        if position < bytes.count, bytes[position] | 0x20 == UInt8(ascii: "e") {
+            isInteger = false
+            position += 1
+            let sign = try peek()
+            if sign == UInt8(ascii: "+") || sign == UInt8(ascii: "-") { position += 1 }
+            try scanDigits()
+        }
+        return (start..<position, isInteger)
+    }
+
+    func isDigit(_ byte: UInt8) -> Bool { byte &- UInt8(ascii: "0") < 10 }
+
+    /// Passes over one digit or more.
+    private mutating func scanDigits() throws(JSONFault) {
+        guard isDigit(try peek()) else { throw .syntax }
+        while position < bytes.count, isDigit(bytes[position]) { position += 1 }
+    }
+
+    private func peek() throws(JSONFault) -> UInt8 {
+        guard position < bytes.count else { throw .truncated }
+        return bytes[position]
+    }
+}

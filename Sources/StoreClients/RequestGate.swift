@@ -1,0 +1,75 @@
+package import Entitlements
+
+/// On whose behalf a request is sent; each lane has a slice of the store's budget.
+package enum Lane: Int16, Sendable, CaseIterable {
+    /// A person waits.
+    case restore = 0
+    /// A store said that something changed.
+    case event = 1
+    /// Nobody waits.
+    case sweep = 2
+    /// The support desk looks something up.
+    case support = 3
+}
+
+/// What one request taught us about the store, for its budget, its breaker and its health.
+package struct StoreAnswer: Hashable, Sendable {
+    /// The HTTP status; `nil` when no answer came.
+    package var status: Int?
+    /// What went wrong; `nil` for a usable answer, such as that there is no such customer.
+    ///
+    /// Also `nil` for whatever goes wrong with a lookup of an id that a client typed, save throttling, which concerns
+    /// the budget.
+    package var failure: ReadFailure.Code?
+    /// Requests a minute that the store allows, by its own header.
+    package var limit: Int?
+    /// Requests it counted in the current minute, this one included.
+    package var usage: Int?
+    /// How long the store wants to be left alone; uncapped.
+    package var retryAfter: Duration?
+    /// The store's clock (its `Date` header, whole seconds) minus ours, in seconds; far from zero, ours is wrong.
+    package var dateSkewSeconds: Int64?
+    /// Whether the breaker counts the answer as a failure of the store.
+    ///
+    /// `false` for good answers, for failures that say nothing about the store's health (throttling, a locked
+    /// customer, a refused request, one item that does not decode, our own cancellation), and for every lookup of an
+    /// id that a client typed.
+    package var countsForBreaker: Bool
+
+    package init(
+        status: Int? = nil,
+        failure: ReadFailure.Code? = nil,
+        limit: Int? = nil,
+        usage: Int? = nil,
+        retryAfter: Duration? = nil,
+        dateSkewSeconds: Int64? = nil,
+        countsForBreaker: Bool = false
+    ) {
+        self.status = status
+        self.failure = failure
+        self.limit = limit
+        self.usage = usage
+        self.retryAfter = retryAfter
+        self.dateSkewSeconds = dateSkewSeconds
+        self.countsForBreaker = countsForBreaker
+    }
+}
+
+/// Asks for leave to send one request, and hears what came of it.
+package struct RequestGate: Sendable {
+    /// Waits for leave, or throws `breakerOpen`, `budgetExhausted` or `interrupted`.
+    package var admit: @Sendable (Lane) async throws(ReadFailure) -> Void
+    /// Hears of every admitted request once, also of a cancelled one.
+    package var report: @Sendable (StoreAnswer) -> Void
+
+    package init(
+        admit: @escaping @Sendable (Lane) async throws(ReadFailure) -> Void,
+        report: @escaping @Sendable (StoreAnswer) -> Void
+    ) {
+        self.admit = admit
+        self.report = report
+    }
+
+    /// Lets everything through and forgets it: for tools and tests.
+    package static let open = RequestGate(admit: { _ in }, report: { _ in })
+}

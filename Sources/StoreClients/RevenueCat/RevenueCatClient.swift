@@ -1,0 +1,155 @@
+package import Entitlements
+import Foundation
+package import Logging
+
+/// Reads customers and looks purchases up in RevenueCat's REST API v2, and changes nothing there.
+///
+/// - SeeAlso: https://www.revenuecat.com/docs/api-v2
+package struct RevenueCatClient: Sendable {
+    private let requester: RevenueCatRequester
+
+    /// Makes a client; metrics go to the system that is bootstrapped by now.
+    ///
+    /// - Parameters:
+    ///   - configuration: where and with which key.
+    ///   - http: carries the requests, with its own timeouts and size cap.
+    ///   - gate: is asked before each request and told of each answer.
+    ///   - logger: hears of failures; of no ids, keys and bodies.
+    ///   - systemSeconds: the system's clock, in seconds since 1970, to be compared with the store's.
+    package init(
+        configuration: RevenueCatConfiguration,
+        http: StoreHTTP,
+        gate: RequestGate,
+        logger: Logger,
+        systemSeconds: @escaping @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970) }
+    ) {
+        requester = RevenueCatRequester(
+            configuration,
+            http: http,
+            gate: gate,
+            logger: logger,
+            systemSeconds: systemSeconds
+        )
+    }
+
+    /// Reads everything RevenueCat holds for a user that could matter.
+    ///
+    /// Subscriptions come first; one-time purchases only where no subscription of the user's own may give access.
+    /// Aliases are read only for items that name another customer. A customer RevenueCat does not know is a full and
+    /// empty reading after one request. A failure never passes for an absence: what was read before it stays, as
+    /// evidence for access alone.
+    package func read(_ query: CustomerQuery) async -> CustomerReading {
+        guard let customer = PathSegment(query.userID) else {
+            // No such id can be asked for, now or later.
+            return CustomerReading(coverage: .none, failure: ReadFailure(.rejected), requests: 0)
+        }
+        var session = RevenueCatSession(requester, query, customer: customer)
+        let reading = await read(&session)
+        if reading.requests > 0 { requester.metrics.recordRead(requests: reading.requests) }
+        return reading
+    }
+
+    private func read(_ session: inout RevenueCatSession) async -> CustomerReading {
+        let subscriptions = await session.list(
+            .customerSubscriptions(session.customer),
+            id: \.id,
+            item: WireItem.subscription
+        )
+        if subscriptions.isMissing {
+            // Unknown on the first page is an absence; on a later one the customer vanished under our hands.
+            guard session.requests > 1 else {
+                return CustomerReading(coverage: .full, requests: session.requests, purchasesListed: true)
+            }
+            session.note(ReadFailure(.unavailable))
+        }
+        var observations = await session.observe(subscriptions.items)
+        let query = session.query
+        let mayHaveAccess = observations.contains { item in
+            item.owner == .askedUser && item.givesAccess == true && query.mayGrant(item.entitlements)
+                && (!item.isSandbox || query.sandboxCounts)
+        }
+        // Even where a subscription was refused, a purchase may speak for the user.
+        guard subscriptions.isComplete, session.isStoreWell, !mayHaveAccess else {
+            return session.reading(observations, anyListComplete: subscriptions.isComplete, purchasesListed: false)
+        }
+        let purchases = await session.list(.customerPurchases(session.customer), id: \.id, item: WireItem.oneTime)
+        // The customer existed one request ago.
+        if purchases.isMissing { session.note(ReadFailure(.unavailable)) }
+        observations += await session.observe(purchases.items)
+        return session.reading(observations, anyListComplete: true, purchasesListed: purchases.isComplete)
+    }
+
+    /// Looks up whose purchases lie behind ids that a client typed.
+    ///
+    /// Both kinds of purchase are always asked for, so that the number of requests does not tell whether an id exists.
+    /// Failures find nothing, count for no breaker and alarm nobody.
+    ///
+    /// - Parameters:
+    ///   - ids: the first five that can be looked up are; of the kinds `transaction_id` and `order_id`, 1 to 255
+    ///     visible ASCII characters, not of a store that RevenueCat does not know.
+    ///   - lane: on whose behalf.
+    /// - Returns: what was found, in the order of the ids, without repeats; empty where nothing was.
+    package func find(_ ids: [TypedID], lane: Lane) async -> [FoundPurchase] {
+        var values: [String] = []
+        for id in ids where id.canBeLookedUp && !values.contains(id.value) { values.append(id.value) }
+        let asked = values.prefix(Self.maximumLookups)
+        let answers = await withTaskGroup(of: (Int, [FoundPurchase]).self) { group in
+            for (index, value) in asked.enumerated() {
+                group.addTask {
+                    let subscriptions = await lookUp(.findSubscriptions(storeID: value), lane, WireItem.subscription)
+                    let purchases = await lookUp(.findPurchases(storeID: value), lane, WireItem.oneTime)
+                    return (index, subscriptions + purchases)
+                }
+            }
+            return await group.reduce(into: Array(repeating: [FoundPurchase](), count: asked.count)) { $0[$1.0] = $1.1 }
+        }
+        var seen: Set<FoundPurchase> = []
+        return answers.joined().filter { seen.insert($0).inserted }
+    }
+
+    private static let maximumLookups = 5
+
+    private func lookUp(
+        _ endpoint: RevenueCatEndpoint,
+        _ lane: Lane,
+        _ item: (inout JSONReader) throws(JSONFault) -> WireItem
+    ) async -> [FoundPurchase] {
+        var requests = 0
+        do throws(ReadFailure) {
+            let page = try await requester.page(
+                endpoint,
+                lane: lane,
+                purpose: .lookup,
+                requests: &requests,
+                item: item
+            )
+            return page?.items.map(FoundPurchase.init) ?? []
+        } catch {
+            // The requester has told whom it concerns; a claim that was not looked up is a claim without a find.
+            return []
+        }
+    }
+}
+
+extension FoundPurchase {
+    /// Names the purchase by RevenueCat's id: the typed one may be of any of its renewals.
+    fileprivate init(_ item: WireItem) {
+        self.init(
+            identifier: PurchaseIdentifier(
+                value: item.id,
+                store: "revenuecat",
+                environment: item.environment,
+                kind: "revenuecat_id"
+            ),
+            store: item.store,
+            customerID: item.customerID
+        )
+    }
+}
+
+extension TypedID {
+    fileprivate var canBeLookedUp: Bool {
+        (kind == "transaction_id" || kind == "order_id") && store != "onside" && (1...255).contains(value.utf8.count)
+            && value.utf8.allSatisfy { (0x21...0x7E).contains($0) }
+    }
+}

@@ -1,0 +1,74 @@
+/// A text that may stand as one segment of a path, percent-encoded.
+struct PathSegment: Hashable, Sendable {
+    let encoded: String
+
+    /// - Parameter text: 1 to 1,500 bytes, as RevenueCat's ids have. `nil` for others, and for `.` and `..`: servers
+    ///   and proxies take those, encoded or not, for steps through the path.
+    init?(_ text: String) {
+        guard (1...1_500).contains(text.utf8.count), text != ".", text != ".." else { return nil }
+        encoded = PercentCoding.encode(text)
+    }
+}
+
+/// What we ask RevenueCat for: lists, all of them paged but the two searches.
+enum RevenueCatEndpoint: Hashable, Sendable {
+    case customerSubscriptions(PathSegment)
+    case customerPurchases(PathSegment)
+    case customerAliases(PathSegment)
+    case subscriptionEntitlements(PathSegment)
+    case purchaseEntitlements(PathSegment)
+    case findSubscriptions(storeID: String)
+    case findPurchases(storeID: String)
+
+    /// The route templates, for labels; `index` points into them.
+    static let templates = [
+        "/projects/{project}/customers/{customer}/subscriptions",
+        "/projects/{project}/customers/{customer}/purchases",
+        "/projects/{project}/customers/{customer}/aliases",
+        "/projects/{project}/subscriptions/{subscription}/entitlements",
+        "/projects/{project}/purchases/{purchase}/entitlements",
+        "/projects/{project}/subscriptions",
+        "/projects/{project}/purchases",
+    ]
+
+    var index: Int {
+        switch self {
+        case .customerSubscriptions: 0
+        case .customerPurchases: 1
+        case .customerAliases: 2
+        case .subscriptionEntitlements: 3
+        case .purchaseEntitlements: 4
+        case .findSubscriptions: 5
+        case .findPurchases: 6
+        }
+    }
+
+    var template: String { Self.templates[index] }
+
+    /// The path and query below `/projects/{project}`.
+    ///
+    /// - Parameter cursor: the id of the last item of the page before.
+    /// - Returns: text that needs no further encoding.
+    func target(after cursor: String?) -> String {
+        let path =
+            switch self {
+            case .customerSubscriptions(let customer): "/customers/\(customer.encoded)/subscriptions"
+            case .customerPurchases(let customer): "/customers/\(customer.encoded)/purchases"
+            case .customerAliases(let customer): "/customers/\(customer.encoded)/aliases"
+            case .subscriptionEntitlements(let subscription): "/subscriptions/\(subscription.encoded)/entitlements"
+            case .purchaseEntitlements(let purchase): "/purchases/\(purchase.encoded)/entitlements"
+            // No paging is documented for the searches, so they carry no `limit`.
+            case .findSubscriptions(let id):
+                "/subscriptions?store_subscription_identifier=\(PercentCoding.encode(id))"
+            case .findPurchases(let id):
+                "/purchases?store_purchase_identifier=\(PercentCoding.encode(id))"
+            }
+        switch self {
+        case .findSubscriptions, .findPurchases: return path
+        default: break
+        }
+        // The largest page the API serves: fewer requests for customers with long histories.
+        guard let cursor else { return path + "?limit=100" }
+        return path + "?limit=100&starting_after=\(PercentCoding.encode(cursor))"
+    }
+}

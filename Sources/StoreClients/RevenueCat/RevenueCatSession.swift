@@ -1,0 +1,239 @@
+import Entitlements
+
+/// One reading of one customer: what was read so far, and what went wrong.
+struct RevenueCatSession {
+    let requester: RevenueCatRequester
+    let query: CustomerQuery
+    /// The asked user's id, ready for paths.
+    let customer: PathSegment
+    private(set) var requests = 0
+    /// The last failure.
+    private(set) var failure: ReadFailure?
+    /// Whose the items of a returned customer id are; `nil` where that could not be told.
+    private var owners: [String: NamedOwner?] = [:]
+
+    init(_ requester: RevenueCatRequester, _ query: CustomerQuery, customer: PathSegment) {
+        self.requester = requester
+        self.query = query
+        self.customer = customer
+    }
+
+    /// Records a failure; the last one counts, but a malformed answer never hides a store that wants to be left alone.
+    mutating func note(_ new: ReadFailure) {
+        guard let old = failure, new.code == .malformed, old.code != .malformed else {
+            failure = new
+            return
+        }
+    }
+
+    /// Whether further requests make sense: odd items are no reason to stop, a store in trouble is.
+    var isStoreWell: Bool { failure == nil || failure?.code == .malformed }
+
+    /// Sums the session up.
+    func reading(_ observations: [Observation], anyListComplete: Bool, purchasesListed: Bool) -> CustomerReading {
+        let isNothing = observations.isEmpty && !anyListComplete
+        return CustomerReading(
+            coverage: failure == nil ? .full : isNothing ? .none : .partial,
+            observations: observations,
+            failure: failure,
+            requests: requests,
+            purchasesListed: purchasesListed
+        )
+    }
+
+    /// The items of a list, as far as it could be read.
+    struct List<Item: Sendable>: Sendable {
+        var items: [Item] = []
+        /// Every page was read; items may have been refused all the same.
+        var isComplete = false
+        /// RevenueCat does not know what was asked for.
+        var isMissing = false
+        /// Items that were refused.
+        var badItems = 0
+    }
+
+    /// Reads a list from its first page, or from behind `cursor`, to its last; failures are recorded.
+    ///
+    /// - Parameters:
+    ///   - endpoint: the list.
+    ///   - cursor: the id of the last item that is known already.
+    ///   - id: what no two items of the list share, where there is such a thing.
+    ///   - item: reads one element.
+    /// - Returns: what was read, however little.
+    mutating func list<Item: Sendable>(
+        _ endpoint: RevenueCatEndpoint,
+        after cursor: String? = nil,
+        id: (Item) -> String?,
+        item: (inout JSONReader) throws(JSONFault) -> Item
+    ) async -> List<Item> {
+        var list = List<Item>()
+        var cursor = cursor
+        var cursors: Set<String> = cursor.map { [$0] } ?? []
+        var ids: Set<String> = []
+        var pages = 0
+        guard isStoreWell else { return list }
+        while pages < requester.maxPages, requests < maxRequests {
+            let page: WirePage<Item>?
+            do throws(ReadFailure) {
+                page = try await requester.page(
+                    endpoint,
+                    after: cursor,
+                    lane: query.lane,
+                    requests: &requests,
+                    item: item
+                )
+            } catch {
+                note(error)
+                return list
+            }
+            guard let page else {
+                list.isMissing = true
+                return list
+            }
+            pages += 1
+            list.badItems += page.badItems
+            if page.badItems > 0 { note(ReadFailure(.malformed)) }
+            for item in page.items {
+                // A list that repeats itself moved while we read it, and may have moved past something.
+                if let id = id(item), !ids.insert(id).inserted {
+                    note(ReadFailure(.malformed))
+                    return list
+                }
+                list.items.append(item)
+            }
+            switch page.next {
+            case .end:
+                list.isComplete = true
+                return list
+            case .after(let next) where cursors.insert(next).inserted:
+                cursor = next
+            case .after, .unusable:
+                note(ReadFailure(.malformed))
+                return list
+            }
+        }
+        // More pages than any customer has: a reading that never ends is no reading.
+        note(ReadFailure(.malformed))
+        return list
+    }
+
+    /// The most requests of one reading: two long lists, and the lists inside and beside them.
+    private var maxRequests: Int { 4 * requester.maxPages }
+
+    /// Makes observations of items, completing their entitlements and telling their owners.
+    ///
+    /// - Returns: one for each item whose owner is clear.
+    mutating func observe(_ items: [WireItem]) async -> [Observation] {
+        var observations: [Observation] = []
+        for item in items {
+            guard let owner = await owner(ofItemsHeldBy: item.customerID) else { continue }
+            let entitlements = await entitlements(of: item)
+            observations.append(Observation(item, entitlements: entitlements, owner: owner))
+        }
+        return observations
+    }
+
+    /// Reads an item's entitlements to the end; what could not be read leaves a failure.
+    private mutating func entitlements(of item: WireItem) async -> [String] {
+        guard case .after(let cursor) = item.nextEntitlements else {
+            if item.nextEntitlements == .unusable { note(ReadFailure(.malformed)) }
+            return item.entitlements
+        }
+        guard let segment = PathSegment(item.id) else {
+            note(ReadFailure(.malformed))
+            return item.entitlements
+        }
+        let endpoint: RevenueCatEndpoint =
+            item.kind == .subscription ? .subscriptionEntitlements(segment) : .purchaseEntitlements(segment)
+        let rest = await list(endpoint, after: cursor, id: { _ in nil }, item: readEntitlement)
+        // The item is listed, so its entitlements exist: an answer that denies it is no answer.
+        if rest.isMissing { note(ReadFailure(.unavailable)) }
+        return item.entitlements + rest.items
+    }
+
+    /// Tells whose the items of a returned customer id are; asks once for each id.
+    ///
+    /// - Returns: `nil` where it cannot be told; the failure is recorded.
+    private mutating func owner(ofItemsHeldBy returned: String) async -> NamedOwner? {
+        guard !isSame(returned, query.userID) else { return .askedUser }
+        if let known = owners[returned] { return known }
+        let owner = await resolveOwner(ofItemsHeldBy: returned)
+        owners[returned] = .some(owner)
+        return owner
+    }
+
+    private mutating func resolveOwner(ofItemsHeldBy returned: String) async -> NamedOwner? {
+        guard let aliases = await aliases(of: returned) else { return nil }
+        var candidates = aliases.ids.filter { !isSame($0, query.userID) && !isAnonymous($0) }
+        if !isAnonymous(returned), !candidates.contains(where: { isSame($0, returned) }) {
+            candidates.append(returned)
+        }
+        let others: Set<String>
+        do {
+            others = candidates.isEmpty ? [] : try await query.isOtherUser(candidates)
+        } catch let error as ReadFailure {
+            note(error)
+            return nil
+        } catch {
+            note(ReadFailure(error is CancellationError ? .interrupted : .unavailable))
+            return nil
+        }
+        let naming = NamedOwner(
+            of: returned,
+            isSameCustomer: aliases.holdAskedUser,
+            otherUsers: candidates.filter(others.contains)
+        )
+        if naming == nil { note(ReadFailure(.malformed)) }
+        return naming
+    }
+
+    /// Reads the ids of the customer who holds an item.
+    ///
+    /// - Returns: the ids, and whether the asked user is this customer; `nil` where they could not be read.
+    private mutating func aliases(of returned: String) async -> (ids: [String], holdAskedUser: Bool)? {
+        guard let segment = PathSegment(returned) else {
+            note(ReadFailure(.malformed))
+            return nil
+        }
+        let list = await list(.customerAliases(segment), id: { $0 }, item: readAlias)
+        if list.isMissing {
+            // Which of a customer's ids the API takes in a path is not documented: ask from the other side.
+            let own = await self.list(.customerAliases(customer), id: { $0 }, item: readAlias)
+            if own.isMissing { return ([], false) }
+            guard own.isComplete, own.badItems == 0 else { return nil }
+            return own.items.contains { isSame($0, returned) } ? (own.items, true) : ([], false)
+        }
+        // A list with a gap could hide the very user whose purchase this is.
+        guard list.isComplete, list.badItems == 0 else { return nil }
+        return (list.items, list.items.contains { isSame($0, query.userID) })
+    }
+}
+
+extension NamedOwner {
+    /// The table of owners of an item that was listed for one customer id and names another.
+    ///
+    /// There is none for an identified customer who has nothing to do with the asked one: the store answered a
+    /// question that nobody asked.
+    ///
+    /// - Parameters:
+    ///   - returned: the customer id in the item.
+    ///   - isSameCustomer: the store's alias list holds both ids.
+    ///   - otherUsers: users of the host, other than the asked one, among the aliases or named by `returned`.
+    init?(of returned: String, isSameCustomer: Bool, otherUsers: [String]) {
+        // The smallest, so that every reading names the same one.
+        let other = otherUsers.min()
+        switch (isSameCustomer, isAnonymous(returned), otherUsers.count) {
+        case (true, false, _) where otherUsers.contains { isSame($0, returned) }: self = .otherUser(id: returned)
+        case (true, true, 1...): self = .otherUser(id: other ?? returned)
+        case (true, _, _): self = .askedUser
+        case (false, true, 1): self = .otherUser(id: other ?? returned)
+        case (false, true, _): self = .anonymous
+        case (false, false, _): return nil
+        }
+    }
+}
+
+/// Whether two customer ids are one: RevenueCat compares bytes, while Swift's `==` equates Unicode's variants.
+private func isSame(_ left: String, _ right: String) -> Bool { left.utf8.elementsEqual(right.utf8) }
+
+private func isAnonymous(_ id: String) -> Bool { id.utf8.starts(with: "$RCAnonymousID:".utf8) }

@@ -1,0 +1,46 @@
+package import HTTPTypes
+
+/// One HTTP answer, whatever carried it.
+package struct StoreHTTPResponse: Sendable {
+    /// The status code, 100 to 599 from a store that keeps to the standard.
+    package var status: Int
+    package var headers: HTTPFields
+    package var body: [UInt8]
+
+    package init(status: Int, headers: HTTPFields = [:], body: [UInt8] = []) {
+        self.status = status
+        self.headers = headers
+        self.body = body
+    }
+}
+
+/// Why no HTTP answer came.
+package struct StoreHTTPFailure: Error, Hashable, Sendable, CustomStringConvertible {
+    package enum Code: String, Sendable, CaseIterable {
+        /// The connection or the answer took too long.
+        case timeout
+        /// No name, no connection, no trust, or the connection was lost before the answer was complete.
+        case unavailable
+        /// The answer is larger than we take.
+        case tooLarge = "too_large"
+        /// Our own side gave up.
+        case cancelled
+    }
+
+    package var code: Code
+
+    package init(_ code: Code) { self.code = code }
+
+    /// The code alone, fit for logs and labels.
+    package var description: String { code.rawValue }
+}
+
+/// How a client reaches its store: a value, so that tests replace it.
+package struct StoreHTTP: Sendable {
+    /// Sends one request without a body and waits for the whole answer, which may have any status.
+    package var send: @Sendable (HTTPRequest) async throws(StoreHTTPFailure) -> StoreHTTPResponse
+
+    package init(send: @escaping @Sendable (HTTPRequest) async throws(StoreHTTPFailure) -> StoreHTTPResponse) {
+        self.send = send
+    }
+}

@@ -1,0 +1,53 @@
+import Metrics
+
+/// The metrics of the store clients, by name.
+///
+/// Labels come from enums and route templates, never from ids.
+enum StoreMetricNames {
+    /// Requests sent, by store, status class and endpoint template.
+    static let requests = "entitlement_sync_store_requests_total"
+    /// Requests one reading of a customer took, by store.
+    static let requestsPerRead = "entitlement_sync_requests_per_read"
+}
+
+/// The class of an HTTP status, for labels.
+enum StatusClass: Int, Sendable, CaseIterable {
+    case none, informational, success, redirection, clientError, serverError
+
+    /// - Parameter status: the HTTP status; `nil`, or one outside 100 to 599, has the class `none`.
+    init(_ status: Int?) {
+        self = status.flatMap { StatusClass(rawValue: (100..<600).contains($0) ? $0 / 100 : 0) } ?? .none
+    }
+
+    /// The label: `2xx` and the like, or `none`.
+    var label: String { self == .none ? "none" : "\(rawValue)xx" }
+}
+
+/// The metrics of one store, made once: to find a handler by its labels costs more than to count.
+struct StoreMetrics: Sendable {
+    private let requests: [[Counter]]
+    private let perRead: Recorder
+
+    /// Makes the handlers.
+    ///
+    /// - Parameters:
+    ///   - store: the label of the store.
+    ///   - endpoints: the store's route templates; a request names one by its index.
+    init(store: String, endpoints: [String]) {
+        requests = endpoints.map { endpoint in
+            StatusClass.allCases.map { status in
+                Counter(
+                    label: StoreMetricNames.requests,
+                    dimensions: [("store", store), ("status", status.label), ("endpoint", endpoint)]
+                )
+            }
+        }
+        perRead = Recorder(label: StoreMetricNames.requestsPerRead, dimensions: [("store", store)])
+    }
+
+    func countRequest(endpoint: Int, status: Int?) {
+        requests[endpoint][StatusClass(status).rawValue].increment()
+    }
+
+    func recordRead(requests: Int) { perRead.record(requests) }
+}

@@ -1,0 +1,187 @@
+/// All customers of the simulated project: those held one by one, those that are only a pattern, and the unlisted.
+struct CustomerBook: Sendable {
+    private(set) var catalogue = EntitlementCatalogue()
+    private var records: [Int: CustomerRecord] = [:]
+    private var nextKey = 0
+    private var keys: [String: Int] = [:]
+    /// Store and RevenueCat identifiers of items held one by one.
+    private var holders: [String: Int] = [:]
+    private var generators: [CustomerGenerator] = []
+    /// What an id that nobody listed answers, but for the identifiers.
+    private var unlisted: CustomerRecord?
+    /// Ids that a pattern or the default would answer, had they not been deleted.
+    private var deleted: Set<String> = []
+
+    /// Whose item a look-up found.
+    struct Holding: Sendable {
+        var customer: CustomerRecord
+        /// Position in the customer's subscriptions or purchases.
+        var index: Int
+    }
+
+    /// Why a customer cannot be stored.
+    struct Conflict: Error {
+        /// The id in question.
+        var id: String
+        /// The customer that has it already.
+        var owner: String
+    }
+
+    /// Fills the book from a scenario.
+    init(_ scenario: Scenario, nowMs: Int64) throws {
+        var builder = RecordBuilder(nowMs: nowMs, catalogue: EntitlementCatalogue())
+        // `premium` always exists, so that grants work in an empty project.
+        _ = builder.catalogue.position(of: "premium")
+        for entitlement in scenario.entitlements { builder.catalogue.declare(entitlement) }
+        generators = scenario.generate.enumerated().compactMap { index, block in
+            CustomerGenerator(block, block: index, builder: &builder)
+        }
+        let customers = scenario.customers.map { builder.customer($0) }
+        unlisted = scenario.defaultCustomer.map { builder.customer($0) }
+        catalogue = builder.catalogue
+        for customer in customers { try store(customer) }
+    }
+
+    // MARK: Reading
+
+    /// The customer that an id or alias reaches.
+    func customer(_ id: String) -> CustomerRecord? {
+        if let key = keys[id] { return records[key] }
+        guard !deleted.contains(id) else { return nil }
+        for generator in generators {
+            if let number = generator.number(of: id) { return generator.customer(number) }
+        }
+        return unlistedCustomer(id)
+    }
+
+    private func unlistedCustomer(_ id: String) -> CustomerRecord? {
+        guard var customer = unlisted else { return nil }
+        customer.id = id
+        for index in customer.subscriptions.indices {
+            let seed = "\(id)/s\(index)"
+            let store = customer.subscriptions[index].store
+            customer.subscriptions[index].id = "sub" + Identifiers.hex(seed)
+            customer.subscriptions[index].storeIdentifier = Identifiers.transaction(
+                store: store,
+                digits: Identifiers.digits(seed)
+            )
+        }
+        for index in customer.purchases.indices {
+            let seed = "\(id)/p\(index)"
+            let store = customer.purchases[index].store
+            customer.purchases[index].id = "purch" + Identifiers.hex(seed)
+            customer.purchases[index].storeIdentifier = Identifiers.transaction(
+                store: store,
+                digits: Identifiers.digits(seed)
+            )
+        }
+        return customer
+    }
+
+    /// The subscription with a RevenueCat id, or with a present or past store identifier.
+    func subscription(_ identifier: String) -> Holding? {
+        // Play renewals carry a suffix: GPA.1234-5678-9012-34567..0 belongs to the order without it.
+        let parts = identifier.split(separator: "..", maxSplits: 1)
+        let order = identifier.hasPrefix("GPA.") && parts.count == 2 ? String(parts[0]) : identifier
+        return holding(of: order) { customer in
+            customer.subscriptions.firstIndex {
+                $0.storeIdentifier == order || $0.id == order || $0.pastIdentifiers.contains(order)
+                    || $0.storeIdentifier == identifier || $0.pastIdentifiers.contains(identifier)
+            }
+        }
+    }
+
+    /// The purchase with a RevenueCat id or a store identifier.
+    func purchase(_ identifier: String) -> Holding? {
+        holding(of: identifier) { customer in
+            customer.purchases.firstIndex { $0.storeIdentifier == identifier || $0.id == identifier }
+        }
+    }
+
+    /// Customers held one by one, by primary id; those that are only a pattern are not listed.
+    var heldCustomers: [CustomerRecord] {
+        records.values.sorted { $0.id < $1.id }
+    }
+
+    private func holding(of identifier: String, index: (CustomerRecord) -> Int?) -> Holding? {
+        if let key = holders[identifier], let customer = records[key], let index = index(customer) {
+            return Holding(customer: customer, index: index)
+        }
+        for generator in generators {
+            guard let number = generator.number(inIdentifier: identifier) else { continue }
+            let customer = generator.customer(number)
+            // Once somebody changed or deleted the customer, the pattern no longer speaks for it.
+            guard keys[customer.id] == nil, !deleted.contains(customer.id) else { continue }
+            if let index = index(customer) { return Holding(customer: customer, index: index) }
+        }
+        return nil
+    }
+
+    // MARK: Changing
+
+    /// Stores a customer as a scenario describes it, in place of the one with the same id.
+    ///
+    /// - Throws: `Conflict` when an id or alias belongs to another customer.
+    mutating func put(_ scenario: CustomerScenario, nowMs: Int64) throws -> CustomerRecord {
+        var builder = RecordBuilder(nowMs: nowMs, catalogue: catalogue)
+        let record = builder.customer(scenario)
+        try store(record)
+        catalogue = builder.catalogue
+        return record
+    }
+
+    /// Stores a customer in place of the one with the same primary id.
+    ///
+    /// - Throws: `Conflict` when an id or alias belongs to another customer.
+    mutating func store(_ record: CustomerRecord) throws {
+        for id in record.ids {
+            if let key = keys[id], let owner = records[key], owner.id != record.id {
+                throw Conflict(id: id, owner: owner.id)
+            }
+        }
+        forget(record.id)
+        let key = nextKey
+        nextKey += 1
+        records[key] = record
+        for id in record.ids {
+            keys[id] = key
+            deleted.remove(id)
+        }
+        for item in record.subscriptions {
+            for identifier in [item.id, item.storeIdentifier] + item.pastIdentifiers { holders[identifier] = key }
+            if let order = item.storeIdentifier.split(separator: "..").first { holders[String(order)] = key }
+        }
+        for item in record.purchases {
+            holders[item.id] = key
+            holders[item.storeIdentifier] = key
+        }
+    }
+
+    /// Deletes a customer by any of its ids.
+    ///
+    /// - Returns: the deleted customer, or nil where there was none.
+    @discardableResult
+    mutating func delete(_ id: String) -> CustomerRecord? {
+        guard let record = customer(id) else { return nil }
+        forget(record.id)
+        if !generators.isEmpty || unlisted != nil { deleted.formUnion(record.ids) }
+        return record
+    }
+
+    private mutating func forget(_ primary: String) {
+        guard let key = keys[primary], let old = records.removeValue(forKey: key) else { return }
+        for id in old.ids where keys[id] == key { keys[id] = nil }
+        for item in old.subscriptions {
+            let order = item.storeIdentifier.split(separator: "..").first.map(String.init) ?? ""
+            for identifier in [item.id, item.storeIdentifier, order] + item.pastIdentifiers
+            where holders[identifier] == key {
+                holders[identifier] = nil
+            }
+        }
+        for item in old.purchases {
+            for identifier in [item.id, item.storeIdentifier] where holders[identifier] == key {
+                holders[identifier] = nil
+            }
+        }
+    }
+}

@@ -1,0 +1,133 @@
+/// A fault that requests run into.
+///
+/// A rule applies to requests that match `customer`, `endpoint` and `method` (absent: any). Of all rules that match,
+/// each field is taken from the first rule that sets it, so that a global latency and a failing customer add up.
+package struct FaultRule: Sendable, Codable, Hashable {
+    /// Any id of the customer.
+    package var customer: String?
+    /// The endpoint's short name, such as `subscriptions`.
+    package var endpoint: RevenueCatEndpoint?
+    /// `GET`, `POST` or `DELETE`.
+    package var method: String?
+    /// How many matching requests pass unharmed before the fault begins.
+    package var skip: Int
+    /// How many matching requests it then hits; absent: all.
+    package var times: Int?
+    /// Every how manyeth matching request is hit; 1 is each.
+    package var every: Int
+    /// Delay before the answer; with `latencyMax`, drawn evenly between the two.
+    package var latency: Span?
+    /// Upper end of the delay's range.
+    package var latencyMax: Span?
+    /// HTTP status instead of the true answer; the request is not carried out unless `processed`.
+    package var status: Int?
+    /// The error object's `type`; the usual one of the status by default.
+    package var errorType: String?
+    /// The error object's `retryable`; the usual one of the status by default.
+    package var retryable: Bool?
+    /// Wait asked for with 423 and 429.
+    package var backoff: Span?
+    /// Whether a request answered by `status` is carried out all the same.
+    package var processed: Bool
+    /// What becomes of the body.
+    package var body: BodyFault?
+    /// Bytes of a `huge` body (default 50 MiB) or levels of a `deep` one (default 100000).
+    package var size: Int?
+    /// What becomes of the connection.
+    package var connection: ConnectionFault?
+    /// Bytes sent at a time, for a slowly dripping body.
+    package var dripBytes: Int?
+    /// Pause between two drips; 50 ms by default.
+    package var dripEvery: Span?
+    /// Whether `next_page` always names the same cursor.
+    package var repeatCursor: Bool
+    /// Added to the `Date` header; negative is slow.
+    package var dateSkew: Moment?
+
+    /// What becomes of the answer's body.
+    package enum BodyFault: String, Sendable, CaseIterable, ScenarioWord {
+        /// A web page, with the answer's status.
+        case html
+        /// No bytes.
+        case empty
+        /// The first half of the true JSON, with a matching length.
+        case truncated
+        /// Arrays within arrays, `size` levels.
+        case deep
+        /// Valid JSON of `size` bytes.
+        case huge
+    }
+
+    /// What becomes of the connection.
+    package enum ConnectionFault: String, Sendable, CaseIterable, ScenarioWord {
+        /// Closed without an answer; the request is not carried out.
+        case dropBefore = "drop_before"
+        /// Closed in the middle of the body.
+        case dropMidway = "drop_midway"
+        /// Reset after the request was carried out, without an answer.
+        case resetAfter = "reset_after"
+    }
+
+    /// Makes a rule without any fault.
+    package init(customer: String? = nil, endpoint: RevenueCatEndpoint? = nil, times: Int? = nil) {
+        self.customer = customer
+        self.endpoint = endpoint
+        self.times = times
+        skip = 0
+        every = 1
+        processed = false
+        repeatCursor = false
+    }
+
+    package enum CodingKeys: String, CodingKey, CaseIterable {
+        case customer, endpoint, method, skip, times, every, latency, status, retryable, backoff, processed, body, size
+        case connection
+        case latencyMax = "latency_max"
+        case errorType = "error_type"
+        case dripBytes = "drip_bytes"
+        case dripEvery = "drip_every"
+        case repeatCursor = "repeat_cursor"
+        case dateSkew = "date_skew"
+    }
+
+    package init(from decoder: any Decoder) throws {
+        let fields = try StrictFields<CodingKeys>(decoder)
+        self.init(
+            customer: try fields.optional(.customer),
+            endpoint: try fields.optional(.endpoint),
+            times: try fields.integer(.times, in: 1...1_000_000_000)
+        )
+        method = try fields.optional(.method)
+        skip = try fields.integer(.skip, in: 0...1_000_000_000) ?? 0
+        every = try fields.integer(.every, in: 1...1_000_000_000) ?? 1
+        latency = try fields.optional(.latency)
+        latencyMax = try fields.optional(.latencyMax)
+        status = try fields.integer(.status, in: 200...599)
+        errorType = try fields.optional(.errorType)
+        retryable = try fields.optional(.retryable)
+        backoff = try fields.optional(.backoff)
+        processed = try fields.optional(.processed) ?? false
+        body = try fields.optional(.body)
+        size = try fields.integer(.size, in: 1...1_073_741_824)
+        connection = try fields.optional(.connection)
+        dripBytes = try fields.integer(.dripBytes, in: 1...1_048_576)
+        dripEvery = try fields.optional(.dripEvery)
+        repeatCursor = try fields.optional(.repeatCursor) ?? false
+        dateSkew = try fields.optional(.dateSkew)
+        if let latencyMax, latencyMax.milliseconds < (latency?.milliseconds ?? 0) {
+            throw fields.fault(.latencyMax, "is below `latency`; raise it")
+        }
+        let harmless =
+            latency == nil && latencyMax == nil && status == nil && body == nil && connection == nil
+            && dripBytes == nil && !repeatCursor && dateSkew == nil
+        if harmless {
+            throw DecodingError.dataCorrupted(
+                .init(
+                    codingPath: decoder.codingPath,
+                    debugDescription: "does nothing; add latency, status, body, connection, drip_bytes, "
+                        + "repeat_cursor or date_skew"
+                )
+            )
+        }
+    }
+}

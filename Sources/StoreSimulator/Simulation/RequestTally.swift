@@ -1,0 +1,45 @@
+/// Counts of what the simulated stores were asked.
+struct RequestTally: Sendable {
+    private(set) var total = 0
+    /// Requests by `METHOD /path/{template}`.
+    private(set) var byPath: [String: Int] = [:]
+    private var byEndpoint: [RevenueCatEndpoint: Int] = [:]
+    /// Answers by status; 0 counts connections that were closed instead.
+    private(set) var byStatus: [Int: Int] = [:]
+    /// Requests by the customer id in the path.
+    private(set) var byCustomer: [String: Int] = [:]
+    /// Requests whose customer was not counted, because there were too many different ones.
+    private(set) var uncountedCustomers = 0
+
+    /// How many customers are counted one by one; a bench with millions must not fill the memory.
+    private static let customerLimit = 10_000
+
+    /// Counts a request that reached an endpoint.
+    mutating func count(_ endpoint: RevenueCatEndpoint, customer: String?) {
+        total += 1
+        byEndpoint[endpoint, default: 0] += 1
+        guard let customer else { return }
+        if byCustomer.count < Self.customerLimit || byCustomer[customer] != nil {
+            byCustomer[customer, default: 0] += 1
+        } else {
+            uncountedCustomers += 1
+        }
+    }
+
+    /// Counts a request that reached no endpoint.
+    mutating func countUnknown() {
+        total += 1
+        byPath["unknown", default: 0] += 1
+    }
+
+    /// Counts an answer.
+    mutating func count(_ reply: Reply) {
+        let isAnswered = reply.delivery != .drop && reply.delivery != .reset
+        byStatus[isAnswered ? reply.status : 0, default: 0] += 1
+    }
+
+    /// Requests by path template, those of known endpoints included.
+    var paths: [String: Int] {
+        byEndpoint.reduce(into: byPath) { paths, entry in paths[entry.key.template] = entry.value }
+    }
+}

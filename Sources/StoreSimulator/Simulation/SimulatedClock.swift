@@ -1,0 +1,44 @@
+internal import Glibc
+
+/// The time the simulated stores believe it is: the machine's, shifted, or standing still.
+struct SimulatedClock: Sendable {
+    private let wall: @Sendable () -> Int64
+    private(set) var shiftMs: Int64 = 0
+    private(set) var frozenAtMs: Int64?
+
+    /// A clock over a source of Unix milliseconds.
+    init(wall: @escaping @Sendable () -> Int64) {
+        self.wall = wall
+    }
+
+    /// Unix milliseconds of the machine's clock.
+    @Sendable static func machine() -> Int64 {
+        var time = timespec()
+        clock_gettime(CLOCK_REALTIME, &time)
+        return Int64(time.tv_sec) * 1000 + Int64(time.tv_nsec) / 1_000_000
+    }
+
+    /// Simulated Unix milliseconds.
+    var nowMs: Int64 { frozenAtMs ?? wall() + shiftMs }
+
+    /// Moves the time, also where it stands still.
+    mutating func shift(by milliseconds: Int64) {
+        shiftMs += milliseconds
+        frozenAtMs? += milliseconds
+    }
+
+    /// Sets the time.
+    mutating func set(_ milliseconds: Int64) {
+        shift(by: milliseconds - nowMs)
+    }
+
+    /// Stops the time, or lets it go on from where it stands.
+    mutating func setFrozen(_ frozen: Bool) {
+        if frozen {
+            frozenAtMs = nowMs
+        } else if let stopped = frozenAtMs {
+            frozenAtMs = nil
+            shiftMs = stopped - wall()
+        }
+    }
+}

@@ -1,0 +1,126 @@
+internal import NIOCore
+internal import Synchronization
+
+/// The stores as one state behind one lock: a request is answered by a pure step that never waits.
+final class Simulation: Sendable {
+    struct State: Sendable {
+        var scenario: Scenario
+        var clock: SimulatedClock
+        var revenueCat: RevenueCatStore
+        var faults: FaultBook
+        var tally = RequestTally()
+        var draws = SplitMix64(seed: 1)
+        var requestNumber: UInt64 = 0
+    }
+
+    private let state: Mutex<State>
+    private let inFlight = Atomic<Int>(0)
+    private let peakInFlight = Atomic<Int>(0)
+
+    /// Sets a scenario up.
+    ///
+    /// - Parameter wall: source of Unix milliseconds.
+    /// - Throws: `ScenarioError` when two customers share an id.
+    init(_ scenario: Scenario, wall: @escaping @Sendable () -> Int64 = SimulatedClock.machine) throws {
+        state = Mutex(try Self.state(for: scenario, clock: SimulatedClock(wall: wall)))
+    }
+
+    /// Reads or changes the state.
+    func withState<Result: Sendable, Failure: Error>(
+        _ body: (inout State) throws(Failure) -> Result
+    ) throws(Failure) -> Result {
+        try state.withLock { state throws(Failure) in try body(&state) }
+    }
+
+    /// Starts over with a scenario; the clock returns to the machine's time.
+    ///
+    /// - Throws: `ScenarioError` when two customers share an id.
+    func load(_ scenario: Scenario) throws {
+        // A million customers take a while to set up, and requests go on meanwhile.
+        let clock = state.withLock { $0.clock.restarted }
+        let fresh = try Self.state(for: scenario, clock: clock)
+        state.withLock { $0 = fresh }
+        peakInFlight.store(inFlight.load(ordering: .relaxed), ordering: .relaxed)
+    }
+
+    private static func state(for scenario: Scenario, clock: SimulatedClock) throws -> State {
+        do {
+            return State(
+                scenario: scenario,
+                clock: clock,
+                revenueCat: try RevenueCatStore(scenario, nowMs: clock.nowMs),
+                faults: FaultBook(scenario.faults)
+            )
+        } catch let conflict as CustomerBook.Conflict {
+            throw ScenarioError(
+                keyPath: "customers",
+                message: "use the id \"\(conflict.id)\" twice (\(conflict.owner)); give each id to one customer"
+            )
+        }
+    }
+
+    // MARK: Requests
+
+    /// Answers a request and counts it.
+    func answer(_ request: StoreRequest) -> Reply {
+        if request.isForStore {
+            return state.withLock { $0.answerRevenueCat(request) }
+        }
+        return ControlEndpoint(simulation: self).answer(request)
+    }
+
+    /// Notes that a request arrived; `ended` follows once its answer is sent or its connection gone.
+    func began(_ request: StoreRequest) {
+        guard request.isForStore else { return }
+        let count = inFlight.add(1, ordering: .relaxed).newValue
+        peakInFlight.max(count, ordering: .relaxed)
+    }
+
+    /// Notes that a request is over.
+    func ended(_ request: StoreRequest) {
+        guard request.isForStore else { return }
+        inFlight.subtract(1, ordering: .relaxed)
+    }
+
+    /// Requests being answered now, and the most there ever were since the last reset.
+    var concurrency: (now: Int, peak: Int) {
+        (inFlight.load(ordering: .relaxed), peakInFlight.load(ordering: .relaxed))
+    }
+
+    /// Forgets the counts.
+    func resetTally() {
+        state.withLock { $0.tally = RequestTally() }
+        peakInFlight.store(inFlight.load(ordering: .relaxed), ordering: .relaxed)
+    }
+}
+
+extension SimulatedClock {
+    /// The same source of time, neither shifted nor stopped.
+    var restarted: SimulatedClock {
+        var clock = self
+        clock.setFrozen(false)
+        clock.shift(by: -clock.shiftMs)
+        return clock
+    }
+}
+
+/// A small, reproducible source of random numbers (Steele, Lea and Flood 2014).
+struct SplitMix64: RandomNumberGenerator, Sendable {
+    private var state: UInt64
+
+    init(seed: UInt64) {
+        state = seed
+    }
+
+    mutating func next() -> UInt64 {
+        state &+= 0x9e37_79b9_7f4a_7c15
+        return Self.mix(state)
+    }
+
+    /// Spreads a number over all 64 bits.
+    static func mix(_ number: UInt64) -> UInt64 {
+        var value = (number ^ (number >> 30)) &* 0xbf58_476d_1ce4_e5b9
+        value = (value ^ (value >> 27)) &* 0x94d0_49bb_1331_11eb
+        return value ^ (value >> 31)
+    }
+}

@@ -1,0 +1,43 @@
+/// Where and how a simulator listens.
+package struct SimulatorConfiguration: Sendable {
+    /// Address to bind; loopback by default, for the keys and customers are nobody's secret.
+    package var host: String
+    /// TCP port; 0 lets the system choose one, which `onListening` then tells.
+    package var port: Int
+    /// Event-loop threads; nil: those of the process.
+    package var threads: Int?
+
+    /// Makes a configuration.
+    package init(host: String = "127.0.0.1", port: Int = 0, threads: Int? = nil) {
+        self.host = host
+        self.port = port
+        self.threads = threads
+    }
+}
+
+/// Why a simulator cannot run.
+package struct SimulatorError: Error, Sendable, CustomStringConvertible {
+    /// What failed.
+    package enum Code: String, Sendable, CaseIterable {
+        /// Somebody listens on the port already.
+        case addressInUse
+        /// The address is not of this machine, or the port needs privileges.
+        case cannotListen
+    }
+
+    /// What failed.
+    package var code: Code
+    /// Address and port that were asked for.
+    package var address: String
+    /// The system's own error.
+    package var underlying: (any Error)?
+
+    package var description: String {
+        switch code {
+        case .addressInUse:
+            "store simulator: \(address) is in use; stop the other program or choose another port (0: any free one)"
+        case .cannotListen:
+            "store simulator: cannot listen on \(address); check the address and whether the port needs privileges"
+        }
+    }
+}

@@ -1,0 +1,84 @@
+internal import Glibc
+internal import Hummingbird
+internal import HummingbirdCore
+package import Logging
+internal import NIOCore
+internal import NIOPosix
+
+/// An HTTP double of the stores: same paths, fields, errors, paging and limits, and every fault on request.
+///
+/// RevenueCat's REST API v2 answers below `/v2`, so a client's base URL is `http://127.0.0.1:PORT/v2`. The control
+/// endpoint answers below `/control`; `GET /` prints `guide`, which describes both.
+package struct StoreSimulator: Sendable {
+    let simulation: Simulation
+    private let configuration: SimulatorConfiguration
+    private let logger: Logger
+
+    /// Sets a scenario up, without listening yet.
+    ///
+    /// - Throws: `ScenarioError` when two customers share an id.
+    package init(
+        scenario: Scenario,
+        configuration: SimulatorConfiguration = SimulatorConfiguration(),
+        logger: Logger
+    ) throws {
+        simulation = try Simulation(scenario)
+        self.configuration = configuration
+        self.logger = logger
+    }
+
+    /// Serves until the task is cancelled or a surrounding service group shuts down, then returns.
+    ///
+    /// Running answers are finished; answers that a fault delays are dropped.
+    ///
+    /// - Parameter onListening: called once, with the port, when connections are accepted.
+    /// - Throws: `SimulatorError` when the address cannot be had.
+    package func run(onListening: @escaping @Sendable (Int) async -> Void = { _ in }) async throws {
+        let own = configuration.threads.map { MultiThreadedEventLoopGroup(numberOfThreads: $0) }
+        let result: Result<Void, any Error>
+        do {
+            try await application(group: own ?? .singleton, onListening: onListening).run()
+            result = .success(())
+        } catch is CancellationError {
+            result = .success(())
+        } catch {
+            result = .failure(Self.explain(error, configuration: configuration))
+        }
+        try await own?.shutdownGracefully()
+        try result.get()
+    }
+
+    /// The server as a Hummingbird application, which tests also run without a socket.
+    func application(
+        group: MultiThreadedEventLoopGroup = .singleton,
+        onListening: @escaping @Sendable (Int) async -> Void = { _ in }
+    ) -> Application<SimulatorResponder> {
+        // The framework tells of every start and stop; here only trouble is worth a line.
+        var quiet = logger
+        quiet.logLevel = max(logger.logLevel, .warning)
+        let channel = SimulatorChannel(simulation: simulation)
+        return Application(
+            responder: SimulatorResponder(simulation: simulation),
+            server: HTTPServerBuilder { _ in channel },
+            configuration: ApplicationConfiguration(
+                address: .hostname(configuration.host, port: configuration.port),
+                serverName: nil,
+                backlog: 1024
+            ),
+            onServerRunning: { [logger] channel in
+                let port = channel.localAddress?.port ?? configuration.port
+                logger.info("store simulator is listening", metadata: ["port": .stringConvertible(port)])
+                await onListening(port)
+            },
+            eventLoopGroupProvider: .shared(group),
+            logger: quiet
+        )
+    }
+
+    private static func explain(_ error: any Error, configuration: SimulatorConfiguration) -> any Error {
+        guard let system = error as? IOError else { return error }
+        let address = "\(configuration.host):\(configuration.port)"
+        let code: SimulatorError.Code = system.errnoCode == EADDRINUSE ? .addressInUse : .cannotListen
+        return SimulatorError(code: code, address: address, underlying: error)
+    }
+}

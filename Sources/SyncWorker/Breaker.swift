@@ -1,0 +1,52 @@
+import Synchronization
+
+/// Stops asking a store that fails: opens after many failures in a row, lets a few probes through, closes on success.
+package final class Breaker: Sendable {
+    private struct State {
+        var failures = 0
+        var openedTimes = 0
+        var opensUntil: ContinuousClock.Instant?
+        var probes = 0
+    }
+
+    /// Failures in a row that open it.
+    private let threshold: Int
+    /// Requests that may go out together once the pause is over.
+    private let probeLimit: Int
+    private let state = Mutex(State())
+
+    package init(threshold: Int = 50, probeLimit: Int = 32) {
+        self.threshold = threshold
+        self.probeLimit = probeLimit
+    }
+
+    /// Leave to send; `nil` means yes, else how long to wait.
+    package func waitBeforeSending(at now: ContinuousClock.Instant) -> Duration? {
+        state.withLock { state in
+            guard let until = state.opensUntil else { return nil }
+            guard now >= until else { return until - now }
+            guard state.probes < probeLimit else { return .milliseconds(250) }
+            state.probes += 1
+            return nil
+        }
+    }
+
+    /// Learns how a request ended; errors on ids that clients supplied are not told here.
+    package func note(succeeded: Bool, at now: ContinuousClock.Instant) {
+        state.withLock { state in
+            if succeeded {
+                state = State()
+                return
+            }
+            state.failures += 1
+            guard state.failures >= threshold else { return }
+            if let until = state.opensUntil, now < until { return }
+            state.openedTimes += 1
+            let pause = min(Duration.milliseconds(500) * (1 << min(state.openedTimes - 1, 5)), .seconds(15))
+            state.opensUntil = now + pause
+            state.probes = 0
+        }
+    }
+
+    package var isOpen: Bool { state.withLock { $0.opensUntil != nil } }
+}

@@ -1,0 +1,79 @@
+import Jobs
+import Storage
+import Synchronization
+
+/// The jobs this process holds: claimed and being read, read and waiting to be applied, put off for a moment.
+final class Flight: Sendable {
+    /// A read job with the lease under which it was claimed.
+    struct Item: Sendable {
+        var read: ReadJob
+        var epoch: Int32
+        var notBefore: ContinuousClock.Instant?
+        var postponements = 0
+    }
+
+    private struct State {
+        var reading: [Int64: ClaimedJob] = [:]
+        var waiting: [Item] = []
+        var applying = 0
+    }
+
+    private let state = Mutex(State())
+    /// Raised when something can be applied.
+    let readyToApply = Signal()
+    /// Raised when there is room for new claims.
+    let room = Signal()
+
+    /// Everything that is claimed and has not ended.
+    var count: Int { state.withLock { $0.reading.count + $0.waiting.count + $0.applying } }
+
+    func beginReading(_ jobs: [ClaimedJob]) {
+        state.withLock { state in
+            for job in jobs { state.reading[job.userKey] = job }
+        }
+    }
+
+    func endReading(_ read: ReadJob, epoch: Int32) {
+        state.withLock { state in
+            state.reading[read.job.userKey] = nil
+            state.waiting.append(Item(read: read, epoch: epoch))
+        }
+        readyToApply.raise()
+    }
+
+    /// Takes what can be applied now, at most `limit`, all of one lease and of different users.
+    func take(upTo limit: Int, at now: ContinuousClock.Instant) -> [Item] {
+        state.withLock { state in
+            guard let epoch = state.waiting.first(where: { ($0.notBefore ?? now) <= now })?.epoch else { return [] }
+            var taken: [Item] = []
+            var left: [Item] = []
+            for item in state.waiting {
+                if taken.count < limit, item.epoch == epoch, (item.notBefore ?? now) <= now {
+                    taken.append(item)
+                } else {
+                    left.append(item)
+                }
+            }
+            state.waiting = left
+            state.applying += taken.count
+            return taken
+        }
+    }
+
+    /// Gives back what could not be applied; the rest of `taken` has ended.
+    func settle(_ taken: Int, putBack: [Item]) {
+        state.withLock { state in
+            state.applying -= taken
+            state.waiting += putBack
+        }
+        room.raise()
+        if !putBack.isEmpty { readyToApply.raise() }
+    }
+
+    /// Held jobs that nobody waits for.
+    var sweeps: Int {
+        state.withLock { state in
+            state.reading.values.count { $0.lane != .restore } + state.waiting.count { $0.read.job.lane != .restore }
+        }
+    }
+}

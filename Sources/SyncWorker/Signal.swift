@@ -1,0 +1,55 @@
+import Synchronization
+
+/// A wake-up that is remembered until somebody waits: signals coalesce, and none is lost.
+final class Signal: Sendable {
+    private struct State {
+        var isRaised = false
+        var nextID = 0
+        var waiting: [Int: CheckedContinuation<Void, Never>] = [:]
+    }
+
+    private let state = Mutex(State())
+
+    /// Wakes every waiter, or the next one to come.
+    func raise() {
+        let waiting = state.withLock { state in
+            let waiting = state.waiting
+            state.waiting = [:]
+            state.isRaised = waiting.isEmpty
+            return waiting
+        }
+        for continuation in waiting.values { continuation.resume() }
+    }
+
+    /// Waits for a signal, for the time to pass, or for the task's cancellation, whichever comes first.
+    func wait(upTo limit: Duration) async {
+        await withTaskGroup(of: Void.self) { group in
+            group.addTask { await self.wait() }
+            group.addTask { try? await Task.sleep(for: limit) }
+            await group.next()
+            group.cancelAll()
+        }
+    }
+
+    private func wait() async {
+        let id = state.withLock { state in
+            state.nextID += 1
+            return state.nextID
+        }
+        await withTaskCancellationHandler {
+            await withCheckedContinuation { continuation in
+                let goesOn = state.withLock { state in
+                    if state.isRaised || Task.isCancelled {
+                        state.isRaised = false
+                        return true
+                    }
+                    state.waiting[id] = continuation
+                    return false
+                }
+                if goesOn { continuation.resume() }
+            }
+        } onCancel: {
+            state.withLock { $0.waiting.removeValue(forKey: id) }?.resume()
+        }
+    }
+}

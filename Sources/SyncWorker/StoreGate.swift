@@ -1,0 +1,156 @@
+import Entitlements
+package import Logging
+package import Storage
+package import StoreClients
+import Synchronization
+
+/// Decides for every request whether it may go out: the shared budget, the store's own waits, and the breaker.
+package final class StoreGate: Sendable {
+    private struct State {
+        var tokens: [RateBudget.Share: Int] = [:]
+        var isRefilling = false
+        var blockedUntil: ContinuousClock.Instant?
+        var limit: Int?
+        var usage: Int?
+        var wait: Duration?
+        var skew: Double?
+        var answeredAt: ContinuousClock.Instant?
+        var lastError: String?
+        var isDirty = false
+    }
+
+    private let budget: RateBudget
+    private let breaker: Breaker
+    private let logger: Logger
+    private let state = Mutex(State())
+    /// Waits beyond this are left to the queue.
+    private let patience: Duration
+
+    package init(budget: RateBudget, breaker: Breaker = Breaker(), patience: Duration = .seconds(20), logger: Logger) {
+        self.budget = budget
+        self.breaker = breaker
+        self.patience = patience
+        self.logger = logger
+    }
+
+    /// The gate as the store clients take it.
+    package var gate: RequestGate {
+        RequestGate(
+            admit: { [self] lane throws(ReadFailure) in try await admit(lane) },
+            report: { [self] answer in report(answer) }
+        )
+    }
+
+    private static func share(of lane: Lane) -> RateBudget.Share {
+        switch lane {
+        case .restore: .restore
+        case .event, .sweep: .sweep
+        case .support: .support
+        }
+    }
+
+    private func admit(_ lane: Lane) async throws(ReadFailure) {
+        let clock = ContinuousClock()
+        let deadline = clock.now + patience
+        if let wait = breaker.waitBeforeSending(at: clock.now) { throw ReadFailure(.breakerOpen, retryAfter: wait) }
+        while true {
+            if let blocked = state.withLock({ $0.blockedUntil }), blocked > clock.now {
+                guard blocked < deadline else { throw ReadFailure(.budgetExhausted, retryAfter: blocked - clock.now) }
+                try await pause(blocked - clock.now)
+                continue
+            }
+            guard budget.perMinute > 0 else { return }
+            let share = Self.share(of: lane)
+            let step = state.withLock { state -> Step in
+                if let left = state.tokens[share], left > 0 {
+                    state.tokens[share] = left - 1
+                    return .go
+                }
+                guard !state.isRefilling else { return .wait }
+                state.isRefilling = true
+                return .refill
+            }
+            switch step {
+            case .go: return
+            case .wait: try await pause(.milliseconds(20))
+            case .refill:
+                let wait = await refill(share)
+                guard clock.now + wait < deadline else { throw ReadFailure(.budgetExhausted, retryAfter: wait) }
+                if wait > .zero { try await pause(min(wait, .seconds(1))) }
+            }
+            guard clock.now < deadline else { throw ReadFailure(.budgetExhausted, retryAfter: .seconds(1)) }
+        }
+    }
+
+    private enum Step { case go, wait, refill }
+
+    private func pause(_ duration: Duration) async throws(ReadFailure) {
+        do { try await Task.sleep(for: duration) } catch { throw ReadFailure(.interrupted) }
+    }
+
+    /// Takes a chunk for one share; small, so that a worker never sits on tokens that another needs.
+    private func refill(_ share: RateBudget.Share) async -> Duration {
+        do {
+            let grant = try await budget.take(max(1, min(20, budget.perMinute / 60)), for: share)
+            state.withLock { state in
+                state.tokens[share, default: 0] += grant.tokens
+                state.isRefilling = false
+                if grant.isBlocked { state.blockedUntil = ContinuousClock.now + grant.wait }
+            }
+            return grant.tokens > 0 ? .zero : grant.wait
+        } catch {
+            state.withLock { $0.isRefilling = false }
+            logger.warning("the rate budget could not be read", metadata: ["error.code": "\(type(of: error))"])
+            return .milliseconds(500)
+        }
+    }
+
+    private func report(_ answer: StoreAnswer) {
+        let now = ContinuousClock.now
+        if answer.countsForBreaker {
+            breaker.note(succeeded: answer.failure == nil, at: now)
+        }
+        state.withLock { state in
+            if let limit = answer.limit, budget.perMinute > 0 { state.limit = limit }
+            if let usage = answer.usage { state.usage = usage }
+            if let skew = answer.dateSkewSeconds { state.skew = Double(skew) }
+            if answer.failure == nil { state.answeredAt = now } else { state.lastError = answer.failure?.rawValue }
+            // Only a store that counts for the breaker throttles everybody: an id typed by a client can't.
+            if answer.status == 429 {
+                let wait = min(answer.retryAfter ?? .seconds(1), .seconds(300))
+                state.blockedUntil = max(state.blockedUntil ?? now, now + wait)
+                state.wait = wait
+            }
+            state.isDirty = true
+        }
+    }
+
+    /// Writes down what was learned, and learns what other workers wrote; called about once a second.
+    package func exchange(with health: StoreHealth) async {
+        let news = state.withLock { state -> State? in
+            guard state.isDirty else { return nil }
+            let copy = state
+            state.isDirty = false
+            state.wait = nil
+            state.lastError = nil
+            state.answeredAt = nil
+            return copy
+        }
+        do {
+            if let news {
+                try await budget.note(limit: news.limit, usage: news.usage, wait: news.wait)
+                try await health.note(
+                    "revenuecat",
+                    answered: news.answeredAt != nil,
+                    error: news.lastError,
+                    skewSeconds: news.skew
+                )
+            }
+            if let blocked = try await budget.blockedFor() {
+                state.withLock { $0.blockedUntil = max($0.blockedUntil ?? .now, .now + blocked) }
+            }
+        } catch {
+            logger.warning("the store's health could not be written", metadata: ["error.code": "\(type(of: error))"])
+        }
+    }
+}

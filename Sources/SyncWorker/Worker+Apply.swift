@@ -1,0 +1,125 @@
+import Entitlements
+import FoundationEssentials
+import Jobs
+import Logging
+import Metrics
+import Postgres
+import Storage
+
+extension Worker {
+    /// Applies whatever has been read while the last batch was written: batches grow with the load by themselves.
+    func applyDuty() async {
+        let clock = ContinuousClock()
+        while !Task.isCancelled {
+            let items = shared.flight.take(upTo: settings.batch, at: clock.now)
+            guard !items.isEmpty else {
+                if shared.readersAreDone, shared.flight.count == 0 { return }
+                // Short, because what was put off becomes due without a signal.
+                await shared.flight.readyToApply.wait(upTo: .milliseconds(50))
+                continue
+            }
+            let putBack = await settle(items, at: clock)
+            shared.flight.settle(items.count, putBack: putBack)
+            shared.wake.raise()
+        }
+    }
+
+    /// Applies a batch, and halves it where the data of one job spoils it.
+    private func settle(_ items: [Flight.Item], at clock: ContinuousClock) async -> [Flight.Item] {
+        guard let epoch = items.first?.epoch else { return [] }
+        let started = clock.now
+        do {
+            let report = try await apply(items.map(\.read), epoch: epoch)
+            WorkerMetrics.batchSize.record(items.count)
+            WorkerMetrics.commitSeconds.record(seconds(clock.now - started))
+            switch report.halted {
+            case .leaseLost:
+                logger.warning("the lease has ended: its jobs are left to others", metadata: ["jobs": "\(items.count)"])
+                if shared.epoch == epoch { shared.epoch = nil }
+                WorkerMetrics.leasesLost.increment()
+                return []
+            case .paused:
+                try await queue.release(items.map(\.read.job.userKey), for: epoch)
+                try? await Task.sleep(for: .milliseconds(500))
+                return []
+            case nil:
+                break
+            }
+            await answer(report)
+            return postponed(report, among: items, at: clock.now)
+        } catch let error as PostgresError where error.spoilsBatch {
+            return await isolate(items, error, at: clock)
+        } catch {
+            logger.warning("a batch could not be written; trying again", metadata: describe(error))
+            try? await Task.sleep(for: .milliseconds(300))
+            return items
+        }
+    }
+
+    /// Finds the job whose data the database refuses, by halves, and sends it back with the error.
+    private func isolate(_ items: [Flight.Item], _ error: PostgresError, at clock: ContinuousClock) async -> [Flight.Item] {
+        guard items.count > 1 else {
+            guard let item = items.first else { return [] }
+            logger.error(
+                "a job's data is refused by the database",
+                metadata: describe(error).merging(["job.id": "\(item.read.job.id)"]) { _, new in new }
+            )
+            var failed = item
+            guard failed.read.reading.failure?.code != .refused else {
+                try? await Task.sleep(for: .seconds(1))
+                return [failed]
+            }
+            failed.read.reading = Reading(
+                coverage: .none,
+                askedAt: item.read.reading.askedAt,
+                failure: ReadFailure(.refused)
+            )
+            return [failed]
+        }
+        let middle = items.count / 2
+        let first = await settle(Array(items[..<middle]), at: clock)
+        let second = await settle(Array(items[middle...]), at: clock)
+        return first + second
+    }
+
+    private func postponed(_ report: ApplyReport, among items: [Flight.Item], at now: ContinuousClock.Instant) -> [Flight.Item] {
+        guard !report.postponed.isEmpty else { return [] }
+        let keys = Set(report.postponed.map(\.job.userKey))
+        return items.filter { keys.contains($0.read.job.userKey) }.map { item in
+            var later = item
+            later.postponements += 1
+            let wait = min(Duration.milliseconds(20) * (1 << min(item.postponements, 6)), .seconds(1))
+            later.notBefore = now + wait
+            return later
+        }
+    }
+
+    /// Tells whoever waits; a lost hint is found by polling.
+    private func answer(_ report: ApplyReport) async {
+        if report.startedRuns { shared.assetsWaiting.raise() }
+        for ended in report.ended {
+            WorkerMetrics.ended(ended.kind, ended.outcome?.rawValue ?? ended.state.rawValue)
+        }
+        WorkerMetrics.retried.increment(by: report.retried)
+        let payloads = report.ended.map {
+            "{\"job\":\"\($0.id.uuidString.lowercased())\",\"outcome\":\($0.outcome.map { "\"\($0.rawValue)\"" } ?? "null")}"
+        }
+        do {
+            try await housekeeping.announce(payloads)
+        } catch {
+            logger.info("outcomes could not be announced", metadata: describe(error))
+        }
+    }
+
+    private func seconds(_ duration: Duration) -> Double {
+        Double(duration.components.seconds) + Double(duration.components.attoseconds) / 1e18
+    }
+}
+
+extension PostgresError {
+    /// Whether the data of one job makes the whole batch fail: integrity and data errors do.
+    fileprivate var spoilsBatch: Bool {
+        guard code == .serverError, let sqlState else { return code == .decoding }
+        return sqlState.hasPrefix("22") || sqlState.hasPrefix("23") || sqlState == "P0001"
+    }
+}

@@ -1,0 +1,91 @@
+import Entitlements
+import Jobs
+import Logging
+import Metrics
+import Storage
+
+extension Worker {
+    /// Fills free places with due jobs and starts their reads.
+    func claimDuty(_ readers: inout DiscardingTaskGroup) async {
+        let clock = ContinuousClock()
+        var round = 0
+        var pause = Duration.milliseconds(50)
+        var nextQuarantine = clock.now
+        while !shared.isStopping, !Task.isCancelled {
+            guard let epoch = shared.epoch else {
+                await shared.wake.wait(upTo: .milliseconds(100))
+                continue
+            }
+            let held = shared.flight.count
+            let free = settings.concurrency - held
+            if free < max(1, settings.concurrency / 4), held > 0 {
+                await shared.flight.room.wait(upTo: .milliseconds(100))
+                continue
+            }
+            do {
+                if clock.now >= nextQuarantine {
+                    nextQuarantine = clock.now + .seconds(2)
+                    try await quarantine(epoch)
+                }
+                let limit = min(free, settings.batch)
+                let jobs = try await queue.claim(wishes(limit, round: round), upTo: limit, for: epoch)
+                round += 1
+                WorkerMetrics.claimed.increment(by: jobs.count)
+                guard !jobs.isEmpty else {
+                    if settings.untilIdle, shared.flight.count == 0, try await queue.isIdle() {
+                        shared.stop()
+                        return
+                    }
+                    await shared.wake.wait(upTo: pause)
+                    // A quiet queue is asked less often; a notification ends the pause at once.
+                    pause = min(pause * 2, settings.untilIdle ? .milliseconds(100) : .seconds(1))
+                    continue
+                }
+                pause = .milliseconds(50)
+                shared.flight.beginReading(jobs)
+                for job in jobs {
+                    readers.addTask {
+                        let reading = await reader.read(job)
+                        shared.flight.endReading(ReadJob(job: job, reading: reading), epoch: epoch)
+                    }
+                }
+            } catch {
+                logger.warning("jobs could not be claimed; trying again", metadata: describe(error))
+                try? await Task.sleep(for: .milliseconds(250))
+            }
+        }
+    }
+
+    /// Restores first; sweeps leave a quarter of the places free, and every eighth round goes the other way round so
+    /// that nothing starves.
+    private func wishes(_ limit: Int, round: Int) -> [JobQueue.Wish] {
+        let rest = min(limit, max(1, settings.concurrency * 3 / 4) - shared.flight.sweeps)
+        guard rest > 0 else { return [.init(lane: .restore, limit: limit)] }
+        let wishes: [JobQueue.Wish] = [
+            .init(lane: .restore, limit: limit), .init(lane: .event, limit: rest), .init(lane: .sweep, limit: rest),
+        ]
+        return round % 8 == 7 ? wishes.reversed() : wishes
+    }
+
+    /// Runs jobs whose workers kept dying one at a time, with nothing beside them that could die with them.
+    private func quarantine(_ epoch: Int32) async throws {
+        guard try await queue.hasQuarantined() else { return }
+        while shared.flight.count > 0, !shared.isStopping, !Task.isCancelled {
+            await shared.flight.room.wait(upTo: .milliseconds(100))
+        }
+        guard !shared.isStopping else { return }
+        guard let job = try await queue.claim([.init(lane: .quarantine, limit: 1)], upTo: 1, for: epoch).first else { return }
+        shared.flight.beginReading([job])
+        let reading =
+            job.crashes >= Self.crashLimit
+            ? Reading(coverage: .none, askedAt: job.claimedAt, failure: ReadFailure(.crashed))
+            : await reader.read(job)
+        shared.flight.endReading(ReadJob(job: job, reading: reading), epoch: epoch)
+        while shared.flight.count > 0, !Task.isCancelled {
+            await shared.flight.room.wait(upTo: .milliseconds(100))
+        }
+    }
+
+    /// Three crashes among others and ten alone.
+    private static let crashLimit = 13
+}

@@ -1,0 +1,99 @@
+import Jobs
+import Logging
+import Metrics
+import Postgres
+import Storage
+
+extension Worker {
+    /// Keeps the lease, and takes a new one when it was lost.
+    func heartbeatDuty() async {
+        let interval = max(settings.lease / 5, .milliseconds(200))
+        while !Task.isCancelled {
+            do {
+                if let epoch = shared.epoch {
+                    if try await !leases.heartbeat(epoch) {
+                        logger.warning("the lease has ended; registering again", metadata: ["worker.epoch": "\(epoch)"])
+                        WorkerMetrics.leasesLost.increment()
+                        shared.epoch = nil
+                        continue
+                    }
+                } else {
+                    let epoch = try await leases.register(host: settings.host, pid: settings.pid, version: settings.version)
+                    shared.epoch = epoch
+                    shared.wake.raise()
+                    logger.info("working", metadata: ["worker.epoch": "\(epoch)"])
+                }
+                try? await Task.sleep(for: interval)
+            } catch {
+                logger.warning("the lease could not be prolonged; trying again", metadata: describe(error))
+                try? await Task.sleep(for: min(interval, .milliseconds(500)))
+            }
+        }
+    }
+
+    /// Frees what dead processes held.
+    func rescueDuty() async {
+        while !Task.isCancelled {
+            do {
+                let freed = try await leases.rescue()
+                if freed > 0 {
+                    logger.warning("jobs of a dead worker were freed", metadata: ["jobs": "\(freed)"])
+                    shared.wake.raise()
+                }
+            } catch {
+                logger.info("dead workers could not be looked for", metadata: describe(error))
+            }
+            try? await Task.sleep(for: min(settings.lease / 4, .seconds(2)))
+        }
+    }
+
+    /// Partitions and forgotten keys, about once an hour.
+    func housekeepingDuty() async {
+        while !Task.isCancelled {
+            do {
+                try await housekeeping.run()
+            } catch {
+                logger.warning("housekeeping failed; trying again in a while", metadata: describe(error))
+            }
+            try? await Task.sleep(for: .seconds(3600))
+        }
+    }
+
+    /// Carries big asset sets on.
+    func assetDuty() async {
+        while !Task.isCancelled, !shared.isStopping {
+            do {
+                if try await assets.step() { continue }
+            } catch {
+                logger.warning("an asset batch failed; trying again", metadata: describe(error))
+                try? await Task.sleep(for: .milliseconds(500))
+            }
+            await shared.assetsWaiting.wait(upTo: .milliseconds(250))
+        }
+    }
+
+    /// Trades the stores' limits and health with other workers.
+    func exchangeDuty() async {
+        while !Task.isCancelled {
+            await exchange()
+            try? await Task.sleep(for: .seconds(1))
+        }
+    }
+
+    /// Hears of new restores. A notification is a hint; polling finds what it misses.
+    func listenDuty() async {
+        guard let listener else { return }
+        do {
+            try await listener.run(
+                channels: ["entitlement_sync_wake"],
+                onNotification: { _ in shared.wake.raise() },
+                onConnected: { shared.wake.raise() }
+            )
+        } catch is CancellationError {
+            return
+        } catch {
+            guard !Task.isCancelled else { return }
+            logger.warning("notifications are not heard; restores are found by polling", metadata: describe(error))
+        }
+    }
+}

@@ -1,0 +1,111 @@
+import Jobs
+package import Logging
+package import Postgres
+import ServiceLifecycle
+package import Storage
+
+/// One worker process: claim, read, decide, apply, answer, until it is told to stop.
+///
+/// Each duty is a child task. A shutdown stops claiming, lets what is in flight end for a bounded time, and gives back
+/// the rest.
+package struct Worker: Service {
+    let queue: JobQueue
+    let leases: Leases
+    let reader: StoreReader
+    let apply: Apply
+    let assets: AssetRuns
+    let housekeeping: Housekeeping
+    let listener: PostgresListener?
+    let exchange: @Sendable () async -> Void
+    let settings: WorkerSettings
+    let logger: Logger
+    let shared = WorkerShared()
+
+    /// Creates a worker.
+    ///
+    /// - Parameters:
+    ///   - exchange: called about once a second to trade the stores' limits and health with other workers.
+    ///   - listener: hears of new restores at once; without one they are found by polling.
+    package init(
+        pool: PostgresPool,
+        reader: StoreReader,
+        apply: Apply,
+        assets: AssetRuns,
+        listener: PostgresListener?,
+        exchange: @escaping @Sendable () async -> Void,
+        settings: WorkerSettings,
+        ignoresPause: Bool = false,
+        logger: Logger
+    ) {
+        queue = JobQueue(pool: pool, ignoresPause: ignoresPause)
+        leases = Leases(pool: pool, duration: settings.lease)
+        self.reader = reader
+        self.apply = apply
+        self.assets = assets
+        housekeeping = Housekeeping(pool: pool)
+        self.listener = listener
+        self.exchange = exchange
+        self.settings = settings
+        self.logger = logger
+    }
+
+    /// Works until a graceful shutdown, or until idle where the settings say so.
+    package func run() async throws {
+        await withGracefulShutdownHandler {
+            await work()
+        } onGracefulShutdown: {
+            shared.stop()
+        }
+    }
+
+    private func work() async {
+        await withTaskGroup(of: Void.self) { duties in
+            duties.addTask { await heartbeatDuty() }
+            duties.addTask { await rescueDuty() }
+            duties.addTask { await housekeepingDuty() }
+            duties.addTask { await assetDuty() }
+            duties.addTask { await exchangeDuty() }
+            duties.addTask { await listenDuty() }
+            await pipelineWithin(drain: settings.drain)
+            shared.stop()
+            duties.cancelAll()
+        }
+        guard let epoch = shared.epoch else { return }
+        do {
+            try await leases.end(epoch)
+        } catch {
+            logger.error("leases could not be returned; they end by themselves", metadata: describe(error))
+        }
+    }
+
+    /// Runs the pipeline; once a shutdown was asked for it has `drain` to end by itself, then it is cancelled.
+    private func pipelineWithin(drain: Duration) async {
+        await withTaskGroup(of: Void.self) { group in
+            group.addTask { await pipeline() }
+            group.addTask {
+                await shared.untilStopped()
+                try? await Task.sleep(for: drain)
+            }
+            await group.next()
+            group.cancelAll()
+        }
+    }
+
+    private func pipeline() async {
+        await withTaskGroup(of: Void.self) { stages in
+            for _ in 0..<2 { stages.addTask { await applyDuty() } }
+            stages.addTask {
+                await withDiscardingTaskGroup { readers in await claimDuty(&readers) }
+                shared.endReading()
+            }
+        }
+    }
+
+    /// An error for the log: its kind, never its payload.
+    func describe(_ error: any Error) -> Logger.Metadata {
+        if let error = error as? PostgresError {
+            return ["error.code": "\(error.code.rawValue)", "error.sqlstate": "\(error.sqlState ?? "")", "error.message": "\(error)"]
+        }
+        return ["error.code": "\(type(of: error))"]
+    }
+}

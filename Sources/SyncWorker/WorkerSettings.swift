@@ -1,0 +1,35 @@
+/// How a worker process works.
+package struct WorkerSettings: Sendable {
+    /// Jobs that are claimed and not yet applied, at most.
+    package var concurrency: Int
+    /// Jobs in one apply transaction, at most.
+    package var batch: Int
+    package var lease: Duration
+    /// How long in-flight work may go on after a shutdown was asked for.
+    package var drain: Duration
+    /// End as soon as nothing is queued, running or unfinished.
+    package var untilIdle: Bool
+    package var host: String
+    package var pid: Int32
+    package var version: String
+
+    package init(
+        concurrency: Int,
+        batch: Int,
+        lease: Duration,
+        drain: Duration = .seconds(6),
+        untilIdle: Bool = false,
+        host: String,
+        pid: Int32,
+        version: String
+    ) {
+        self.concurrency = concurrency
+        self.batch = batch
+        self.lease = lease
+        self.drain = drain
+        self.untilIdle = untilIdle
+        self.host = host
+        self.pid = pid
+        self.version = version
+    }
+}

@@ -1,0 +1,49 @@
+import Synchronization
+
+/// What the duties of one worker share.
+final class WorkerShared: Sendable {
+    private struct State {
+        var isStopping = false
+        var readersAreDone = false
+        var epoch: Int32?
+        var runsWaiting = false
+    }
+
+    let flight = Flight()
+    /// Raised by notifications, ended jobs and a shutdown: look for due jobs.
+    let wake = Signal()
+    /// Raised when asset runs begin.
+    let assetsWaiting = Signal()
+    private let stopping = Signal()
+    private let state = Mutex(State())
+
+    var isStopping: Bool { state.withLock { $0.isStopping } }
+    var readersAreDone: Bool { state.withLock { $0.readersAreDone } }
+
+    /// This process's lease; `nil` before the first registration and after one was lost.
+    var epoch: Int32? {
+        get { state.withLock { $0.epoch } }
+        set { state.withLock { $0.epoch = newValue } }
+    }
+
+    /// Stops claiming; what is in flight goes on.
+    func stop() {
+        state.withLock { $0.isStopping = true }
+        stopping.raise()
+        wake.raise()
+        flight.room.raise()
+        flight.readyToApply.raise()
+        assetsWaiting.raise()
+    }
+
+    /// Says that no more reads will come.
+    func endReading() {
+        state.withLock { $0.readersAreDone = true }
+        flight.readyToApply.raise()
+    }
+
+    /// Waits until a shutdown is asked for.
+    func untilStopped() async {
+        while !isStopping, !Task.isCancelled { await stopping.wait(upTo: .seconds(1)) }
+    }
+}

@@ -1,0 +1,143 @@
+package import HTTPTypes
+package import Logging
+package import Metrics
+import Synchronization
+
+/// Sends HTTP requests through libcurl, on one thread of its own.
+///
+/// Connections are kept alive and shared; HTTP/2 is spoken where the server offers it over TLS. Redirects are returned,
+/// never followed, so credentials go to the host they were meant for and nowhere else. Cookies, `.netrc` and proxy
+/// variables of the environment play no part. TLS is always verified.
+///
+/// Call ``shutdown()`` before the process exits.
+package final class HTTPTransport: Sendable {
+    private let mailbox: Mailbox
+    private let thread: CurlThread
+    private let metrics: TransportMetrics
+    private let logger: Logger
+
+    /// Starts a transport and its thread.
+    ///
+    /// - Parameters:
+    ///   - configuration: limits and trust; traps on counts that make no sense.
+    ///   - logger: hears of failed requests at debug level, by code only, and of libcurl's own failures as errors.
+    ///   - metricsFactory: where requests are counted and timed.
+    package init(
+        configuration: HTTPTransportConfiguration = .init(),
+        logger: Logger,
+        metricsFactory: any MetricsFactory = MetricsSystem.factory
+    ) {
+        configuration.preconditionValid()
+        precondition(CurlLibrary.isReady, "libcurl cannot be initialised")
+        let mailbox = Mailbox(capacity: configuration.maxInFlight + configuration.maxQueued)
+        self.mailbox = mailbox
+        self.metrics = TransportMetrics(factory: metricsFactory)
+        self.logger = logger
+        self.thread = CurlThread {
+            TransferLoop(mailbox: mailbox, configuration: configuration, logger: logger).run()
+        }
+    }
+
+    deinit {
+        mailbox.abandon()
+    }
+
+    /// Sends a request and collects the whole response.
+    ///
+    /// The path goes out as it is, dot segments and all. Fields that frame the message (`Host`, `Content-Length`,
+    /// `Transfer-Encoding`, `Connection` and the like) belong to the transport and are refused. A request that is not
+    /// idempotent is never sent twice, not even when a kept-alive connection turns out to be dead.
+    ///
+    /// - Parameters:
+    ///   - request: absolute, with scheme and authority; plain http goes to loopback hosts only.
+    ///   - body: sent with its length; without a `Content-Type` of the caller's it has none.
+    ///   - timeout: time for everything from this call to the last byte, waiting for a place included.
+    ///   - maxResponseBytes: cap on the response's body.
+    ///   - metricsLabel: who is asked, from a small fixed set such as the stores' names.
+    /// - Returns: the response, whatever its status.
+    /// - Throws: `TransportError`; `.cancelled` where the task is.
+    package func send(
+        _ request: HTTPRequest,
+        body: [UInt8]? = nil,
+        timeout: Duration,
+        maxResponseBytes: Int = 4 << 20,
+        metricsLabel: String? = nil
+    ) async throws(TransportError) -> HTTPExchange {
+        let started = ContinuousClock.now
+        let outcome = await exchange(request, body, started, timeout, maxResponseBytes)
+        let elapsed = started.duration(to: .now)
+        switch outcome {
+        case .success(var exchange):
+            exchange.elapsed = elapsed
+            let status = TransportMetrics.outcome(status: exchange.response.status.code)
+            metrics.record(target: metricsLabel, outcome: status, elapsed: elapsed)
+            return exchange
+        case .failure(let error):
+            metrics.record(target: metricsLabel, outcome: error.code.rawValue, elapsed: elapsed)
+            logger.debug(
+                "HTTP request failed",
+                metadata: ["error.code": "\(error.code.rawValue)", "http.target": "\(metricsLabel ?? "other")"]
+            )
+            throw error
+        }
+    }
+
+    /// Requests taken on and not yet answered, those that wait included.
+    package var unfinishedRequests: Int { mailbox.admitted }
+
+    /// Stops the transport: whatever is unfinished fails with `.closed`, connections close, the thread ends.
+    ///
+    /// May be called any number of times; every call returns after the thread let go of all it held.
+    package func shutdown() async {
+        await mailbox.close()
+        // The thread has done all its work by now and is on its way out, so this waits for microseconds.
+        thread.join()
+    }
+
+    private func exchange(
+        _ request: HTTPRequest,
+        _ body: [UInt8]?,
+        _ started: ContinuousClock.Instant,
+        _ timeout: Duration,
+        _ maxResponseBytes: Int
+    ) async -> Result<HTTPExchange, TransportError> {
+        do throws(TransportError) {
+            let plan = try RequestPlan(request, body: body)
+            if Task.isCancelled { throw TransportError(.cancelled, "the calling task was cancelled") }
+            let answer = try await answer(to: plan, before: started + timeout, maxResponseBytes).get()
+            return .success(
+                HTTPExchange(
+                    response: try ResponseHead.parse(status: answer.status, block: answer.head),
+                    body: answer.body,
+                    httpVersion: answer.version,
+                    connectionReused: answer.connectionReused
+                )
+            )
+        } catch {
+            return .failure(error)
+        }
+    }
+
+    private func answer(
+        to plan: RequestPlan,
+        before deadline: ContinuousClock.Instant,
+        _ maxResponseBytes: Int
+    ) async -> Submission.Outcome {
+        let ticket = Ticket()
+        return await withTaskCancellationHandler {
+            await withCheckedContinuation { continuation in
+                mailbox.submit(
+                    Submission(
+                        plan: plan,
+                        deadline: deadline,
+                        maxResponseBytes: maxResponseBytes,
+                        ticket: ticket,
+                        continuation: continuation
+                    )
+                )
+            }
+        } onCancel: {
+            mailbox.cancel(ticket)
+        }
+    }
+}

@@ -1,0 +1,64 @@
+import Metrics
+import Synchronization
+
+/// Counts and times requests by the caller's label and by outcome.
+final class TransportMetrics: Sendable {
+    /// Requests ended, by `target` and `outcome`.
+    static let requests = "entitlement_sync_http_client_requests"
+
+    /// Time from the call of `send` to the end, by `target` and `outcome`.
+    static let duration = "entitlement_sync_http_client_request_duration"
+
+    private struct Key: Hashable {
+        var target: String
+        var outcome: String
+    }
+
+    private struct Instruments {
+        var requests: Counter
+        var duration: Timer
+    }
+
+    private let factory: any MetricsFactory
+    private let instruments = Mutex<[Key: Instruments]>([:])
+
+    init(factory: any MetricsFactory) {
+        self.factory = factory
+    }
+
+    /// Records the end of one request.
+    ///
+    /// - Parameters:
+    ///   - target: the caller's label, from a small fixed set; `other` where it gave none.
+    ///   - outcome: the status class of a response, such as `2xx`, or an error's code.
+    ///   - elapsed: time from the call of `send`.
+    func record(target: String?, outcome: String, elapsed: Duration) {
+        let key = Key(target: target ?? "other", outcome: outcome)
+        // Making an instrument takes the backend's lock and allocates, so each is made once.
+        let found = instruments.withLock { instruments in
+            if let found = instruments[key] { return found }
+            let dimensions = [("target", key.target), ("outcome", key.outcome)]
+            let made = Instruments(
+                requests: Counter(label: Self.requests, dimensions: dimensions, factory: factory),
+                duration: Timer(label: Self.duration, dimensions: dimensions, factory: factory)
+            )
+            instruments[key] = made
+            return made
+        }
+        found.requests.increment()
+        let (seconds, attoseconds) = elapsed.components
+        found.duration.recordNanoseconds(seconds * 1_000_000_000 + attoseconds / 1_000_000_000)
+    }
+
+    /// The status class as a label, without building a string.
+    static func outcome(status: Int) -> String {
+        switch status {
+        case 100..<200: "1xx"
+        case 200..<300: "2xx"
+        case 300..<400: "3xx"
+        case 400..<500: "4xx"
+        case 500..<600: "5xx"
+        default: "other"
+        }
+    }
+}

@@ -1,0 +1,157 @@
+import Entitlements
+import Logging
+import Telemetry
+import Testing
+
+@testable import Configuring
+
+@Suite struct ConfigTests {
+    @Test func `An empty environment gives the documented defaults`() throws {
+        let config = try Config.load(environment: [:])
+        #expect(config.database.url == nil)
+        #expect(!config.database.isPooled)
+        #expect(config.decision == DecisionSettings())
+        #expect(config.brake == DemotionBrake(percent: 0.5, minimum: 100))
+        let retry = RetryPolicy(
+            maxAttempts: 8,
+            backoffBase: .seconds(1),
+            backoffCap: .seconds(300),
+            maxAge: .seconds(86_400)
+        )
+        #expect(config.retry == retry)
+        #expect(config.worker == Config.Worker(concurrency: 256, batch: 500, lease: .seconds(10)))
+        #expect(config.reserves == Config.Reserves(restorePercent: 25, supportPercent: 5))
+        #expect(config.revenueCat == nil)
+        #expect(config.http == Config.ListenAddress(host: "127.0.0.1", port: 8080))
+        #expect(!config.admin.isSet)
+        #expect(config.supportContactURL == nil)
+        #expect(config.log == Config.Log(level: .info, format: .text))
+        #expect(config.sqlDirectory == nil)
+    }
+
+    @Test func `Every variable reaches its field, with its unit`() throws {
+        let config = try Config.load(environment: [
+            "DATABASE_URL": "postgresql://worker:hush@pooler:6432/app", "DATABASE_DIRECT_URL": "host=db dbname=app",
+            "MODE": "promote_only", "REVENUECAT_API_KEY": "sk_abc", "REVENUECAT_PROJECT_ID": "proj1a2b",
+            "REVENUECAT_BASE_URL": "http://127.0.0.1:8090/v2/", "REVENUECAT_REQUESTS_PER_MINUTE": "0",
+            "RESTORE_RESERVE_PERCENT": "90", "SUPPORT_RESERVE_PERCENT": "5", "JOB_MAX_ATTEMPTS": "4",
+            "JOB_BACKOFF_BASE_MS": "50", "JOB_BACKOFF_CAP_MS": "500", "JOB_MAX_AGE_SECONDS": "60",
+            "JOB_LEASE_SECONDS": "2", "ABSENCE_MARGIN_SECONDS": "0", "ABSENCE_MARGIN_GOOGLE_PLAY_SECONDS": "7",
+            "DEMOTION_BRAKE_PERCENT": "1.25", "DEMOTION_BRAKE_MINIMUM": "0", "WORKER_CONCURRENCY": "1",
+            "WORKER_BATCH": "2000", "HTTP_HOST": "0.0.0.0", "HTTP_PORT": "80", "ADMIN_HOST": "[::1]",
+            "ADMIN_PORT": "0", "SUPPORT_CONTACT_URL": "mailto:help@example.com", "LOG_LEVEL": "DEBUG",
+            "LOG_FORMAT": "json", "ENTITLEMENT_SYNC_SQL_DIR": "/usr/share/entitlement-sync/sql",
+        ])
+        #expect(config.database.url?.reveal() == "postgresql://worker:hush@pooler:6432/app")
+        #expect(config.database.sessionURL?.reveal() == "host=db dbname=app")
+        #expect(config.database.isPooled)
+        let decision = DecisionSettings(
+            mode: .promoteOnly,
+            absenceMargin: .zero,
+            absenceMarginGooglePlay: .seconds(7)
+        )
+        #expect(config.decision == decision)
+        let revenueCat = try #require(config.revenueCat)
+        #expect(revenueCat.apiKey.reveal() == "sk_abc")
+        #expect(revenueCat.projectID == "proj1a2b")
+        #expect(revenueCat.baseURL == "http://127.0.0.1:8090/v2")
+        #expect(revenueCat.requestsPerMinute == 0)
+        #expect(config.reserves == Config.Reserves(restorePercent: 90, supportPercent: 5))
+        let retry = RetryPolicy(
+            maxAttempts: 4,
+            backoffBase: .milliseconds(50),
+            backoffCap: .milliseconds(500),
+            maxAge: .seconds(60)
+        )
+        #expect(config.retry == retry)
+        #expect(config.brake == DemotionBrake(percent: 1.25, minimum: 0))
+        #expect(config.worker == Config.Worker(concurrency: 1, batch: 2000, lease: .seconds(2)))
+        #expect(config.http == Config.ListenAddress(host: "0.0.0.0", port: 80))
+        #expect(config.admin == Config.Admin(address: Config.ListenAddress(host: "::1", port: 0), isSet: true))
+        #expect(config.supportContactURL == "mailto:help@example.com")
+        #expect(config.log == Config.Log(level: .debug, format: .json))
+        #expect(config.sqlDirectory == "/usr/share/entitlement-sync/sql")
+    }
+
+    @Test func `Empty variables count as not set, and unknown ones are ignored`() throws {
+        var environment = Dictionary(uniqueKeysWithValues: Variable.allCases.map { ($0.rawValue, "") })
+        for variable in Variable.allCases { environment[variable.fileVariable] = "" }
+        environment["APP_STORE_KEY_ID"] = "x"
+        environment["ONSIDE_BASE_URL"] = "ftp://nowhere"
+        environment["REVENUECAT_API_KEI"] = "misspelt"
+        environment["JOB_MAX_ATEMPTS"] = "many"
+        let config = try Config.load(environment: environment)
+        #expect(config.retry.maxAttempts == 8)
+        #expect(config.revenueCat == nil)
+    }
+
+    @Test(arguments: [
+        ("MODE", "Full"), ("MODE", "off"), ("LOG_LEVEL", "loud"), ("LOG_FORMAT", "xml"),
+        ("REVENUECAT_REQUESTS_PER_MINUTE", "-1"), ("REVENUECAT_REQUESTS_PER_MINUTE", "100001"),
+        ("REVENUECAT_REQUESTS_PER_MINUTE", "480 "), ("REVENUECAT_REQUESTS_PER_MINUTE", "4e2"),
+        ("REVENUECAT_REQUESTS_PER_MINUTE", "99999999999999999999"), ("REVENUECAT_REQUESTS_PER_MINUTE", "४८०"),
+        ("RESTORE_RESERVE_PERCENT", "91"), ("RESTORE_RESERVE_PERCENT", "2.5"), ("SUPPORT_RESERVE_PERCENT", "51"),
+        ("JOB_MAX_ATTEMPTS", "0"), ("JOB_MAX_ATTEMPTS", "101"), ("JOB_MAX_ATTEMPTS", "eight"),
+        ("JOB_BACKOFF_BASE_MS", "0"), ("JOB_BACKOFF_CAP_MS", "+5"), ("JOB_MAX_AGE_SECONDS", "0"),
+        ("JOB_LEASE_SECONDS", "1"), ("JOB_LEASE_SECONDS", "3601"), ("ABSENCE_MARGIN_SECONDS", "-1"),
+        ("ABSENCE_MARGIN_GOOGLE_PLAY_SECONDS", "1d"), ("DEMOTION_BRAKE_PERCENT", "100.1"),
+        ("DEMOTION_BRAKE_PERCENT", "nan"), ("DEMOTION_BRAKE_PERCENT", "0x1"), ("DEMOTION_BRAKE_PERCENT", "."),
+        ("DEMOTION_BRAKE_PERCENT", "0,5"), ("DEMOTION_BRAKE_MINIMUM", "-1"), ("WORKER_CONCURRENCY", "0"),
+        ("WORKER_CONCURRENCY", "4097"), ("WORKER_BATCH", "0"), ("WORKER_BATCH", "2001"), ("HTTP_PORT", "65536"),
+        ("ADMIN_PORT", "http"), ("HTTP_HOST", "localhost:80"), ("ADMIN_HOST", "a b"), ("ADMIN_HOST", "[]"),
+        ("HTTP_HOST", "http://localhost"), ("DATABASE_URL", "mysql://host/db"), ("DATABASE_DIRECT_URL", "app"),
+        ("DATABASE_URL", "host=db\ndbname=app"), ("SUPPORT_CONTACT_URL", "javascript:alert(1)"),
+        ("SUPPORT_CONTACT_URL", "mailto:nobody"), ("SUPPORT_CONTACT_URL", "http://example.com"),
+        ("ENTITLEMENT_SYNC_SQL_DIR", "/a\u{0}b"), ("REVENUECAT_BASE_URL", "http://api.revenuecat.com/v2"),
+    ])
+    func `A wrong value is a fault of its variable`(name: String, value: String) throws {
+        let faults = try faults(of: [name: value])
+        #expect(faults.map(\.variable) == [name])
+        let fault = try #require(faults.first)
+        #expect(!fault.problem.isEmpty && !fault.fix.isEmpty)
+    }
+
+    @Test func `All faults are told at once, in a fixed order, each with its fix`() throws {
+        let environment = [
+            "WORKER_BATCH": "0", "MODE": "off", "JOB_BACKOFF_BASE_MS": "2000", "JOB_BACKOFF_CAP_MS": "1000",
+            "RESTORE_RESERVE_PERCENT": "60", "SUPPORT_RESERVE_PERCENT": "40", "REVENUECAT_API_KEY": "sk_abc",
+            "HTTP_PORT": "9090",
+        ]
+        let error = try #require(throws: ConfigurationFaults.self) { try Config.load(environment: environment) }
+        let names = [
+            "MODE", "REVENUECAT_PROJECT_ID", "SUPPORT_RESERVE_PERCENT", "JOB_BACKOFF_CAP_MS", "WORKER_BATCH",
+            "ADMIN_PORT",
+        ]
+        #expect(error.faults.map(\.variable) == names)
+        let lines = error.description.split(separator: "\n")
+        #expect(lines.count == 7)
+        #expect(lines[0] == "The configuration has 6 faults:")
+        #expect(
+            lines[1] == "  MODE: \"off\" is not known. Set one of full, promote_only, observe; the default is full."
+        )
+        #expect(
+            lines[5] == "  WORKER_BATCH: \"0\" is out of range. Set a whole number from 1 to 2000; the default is 500."
+        )
+    }
+
+    @Test(arguments: [
+        (["REVENUECAT_API_KEY": "sk_abc"], "REVENUECAT_PROJECT_ID"),
+        (["REVENUECAT_PROJECT_ID": "proj1"], "REVENUECAT_API_KEY"),
+        (["REVENUECAT_API_KEY": "sk_abc", "REVENUECAT_PROJECT_ID": "../x"], "REVENUECAT_PROJECT_ID"),
+        (["REVENUECAT_API_KEY": "sk abc", "REVENUECAT_PROJECT_ID": "proj1"], "REVENUECAT_API_KEY"),
+        (["REVENUECAT_API_KEY_FILE": "/nowhere/key", "REVENUECAT_PROJECT_ID": "proj1"], "REVENUECAT_API_KEY_FILE"),
+    ])
+    func `RevenueCat with one of its two credentials is one fault`(environment: [String: String], name: String) throws {
+        #expect(try faults(of: environment).map(\.variable) == [name])
+    }
+
+    @Test func `A fault shows no more than the start of a long value`() throws {
+        let fault = try #require(try faults(of: ["WORKER_BATCH": String(repeating: "9", count: 500)]).first)
+        #expect(fault.description.count < 200)
+    }
+}
+
+/// The faults of an environment; fails the test when there are none.
+func faults(of environment: [String: String]) throws -> [ConfigurationFault] {
+    try #require(throws: ConfigurationFaults.self) { try Config.load(environment: environment) }.faults
+}

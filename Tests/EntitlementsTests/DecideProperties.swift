@@ -1,0 +1,129 @@
+import Entitlements
+import Testing
+
+/// One law, checked on one made-up case.
+struct Law: Sendable, CustomTestStringConvertible {
+    var name: String
+    /// What is wrong with the case; `nil` where the law holds.
+    var violation: @Sendable (Scene, Situation, Resolution) -> String?
+
+    var testDescription: String { name }
+}
+
+@Suite struct DecideProperties {
+    /// Walks every seed; each of the first failures names its seed, which runs it alone.
+    @Test(arguments: laws)
+    func `A law holds in every made-up case`(law: Law) {
+        var failures: [String] = []
+        for seed in Cases.seeds {
+            let scene = Scene.random(seed: seed)
+            let situation = scene.situation
+            guard let text = law.violation(scene, situation, decide(situation)) else { continue }
+            failures.append("ENTITLEMENT_SYNC_TEST_SEED=\(seed): \(text)")
+            if failures.count == 5 { break }
+        }
+        #expect(failures.isEmpty, "\(failures.joined(separator: "\n"))")
+    }
+
+    /// Without this, a law could hold because its case never came up.
+    @Test(.enabled(if: Cases.isWholeProfile))
+    func `Every interesting situation occurs among the made-up cases`() {
+        var rules: Set<Rule> = []
+        var outcomes: Set<Outcome> = []
+        var keys: Set<MessageKey> = []
+        var attributions: [String: Int] = [:]
+        var interesting: [String: Int] = [:]
+        for seed in Cases.seeds {
+            let scene = Scene.random(seed: seed)
+            let situation = scene.situation
+            for attribution in situation.attributions { attributions[attribution.name, default: 0] += 1 }
+            switch decide(situation) {
+            case .retry(let failure): interesting["retry \(failure.code)", default: 0] += 1
+            case .verdict(let verdict):
+                rules.insert(verdict.rule)
+                outcomes.insert(verdict.outcome)
+                if let key = verdict.messageKey { keys.insert(key) }
+                for (name, holds) in Self.interesting(scene, situation, verdict) where holds {
+                    interesting[name, default: 0] += 1
+                }
+            }
+        }
+        // A random user always exists, and the brake is applied after the verdict.
+        #expect(Set(Rule.allCases).subtracting(rules) == [.accountGone, .brake])
+        #expect(Set(Outcome.allCases).subtracting(outcomes).isEmpty)
+        #expect(Set(MessageKey.allCases).subtracting(keys) == [.accountGone, .restoredAssetsPending, .stillChecking])
+        #expect(attributions.count == 7, "\(attributions)")
+        let expected = [
+            "retry unmapped", "retry malformed", "retry throttled", "access in a partial reading",
+            "access by a newer row", "announced demotion", "unannounced demotion", "restore where a reconcile demotes",
+            "two tickets", "access beside a contradiction", "ineligible with access",
+        ]
+        for name in expected { #expect(interesting[name, default: 0] > 0, "never occurred: \(name)") }
+    }
+
+    private static func interesting(_ scene: Scene, _ situation: Situation, _ verdict: Verdict) -> [(String, Bool)] {
+        let access = Oracle.hasAccess(situation)
+        return [
+            ("access in a partial reading", verdict.action == .grant && scene.coverage == .partial),
+            ("access by a newer row", access && !Oracle.hasAccess(scene.with { $0.unlisted = [] }.situation)),
+            ("announced demotion", verdict.action == .demote && verdict.wasAnnounced),
+            ("unannounced demotion", verdict.action == .demote && !verdict.wasAnnounced),
+            ("restore where a reconcile demotes", verdict.messageKey == .nothingEnded),
+            ("two tickets", verdict.tickets.count > 1),
+            ("access beside a contradiction", access && situation.attributions.contains { !$0.counts }),
+            ("ineligible with access", access && !scene.status.isEligible),
+        ]
+    }
+}
+
+/// Access by the laws' own words, written a second time and without the product's tables.
+enum Oracle {
+    /// Whether a grant, or an item of the user's own that nothing newer replaces, gives access.
+    static func hasAccess(_ situation: Situation) -> Bool {
+        if situation.grants == .active { return true }
+        let asked = situation.reading.askedAt
+        var replaced: Set<Int64> = []
+        for (index, item) in situation.reading.observations.enumerated() {
+            var held: [Purchase] = []
+            switch situation.attributions[index] {
+            case .disagree, .collision, .otherUser, .anonymous: continue
+            case .new: break
+            case .own(let id, let merged):
+                held = situation.ledger.filter { $0.id == id || merged.contains($0.id) }
+                replaced.formUnion([id] + merged)
+                if let row = situation.rows[index], !held.contains(row) { held.append(row) }
+            case .followed(let id, _): replaced.insert(id)
+            }
+            if let newest = held.map(\.observedAt).max(), newest > asked {
+                if held.contains(where: { $0.observedAt == newest && gives($0, situation) }) { return true }
+            } else if gives(
+                item.kind,
+                item.status.raw,
+                item.givesAccess,
+                item.entitlements,
+                item.environment,
+                situation
+            ) {
+                return true
+            }
+        }
+        return situation.ledger.contains { !replaced.contains($0.id) && $0.observedAt > asked && gives($0, situation) }
+    }
+
+    private static func gives(_ row: Purchase, _ situation: Situation) -> Bool {
+        gives(row.kind, row.status.raw, row.givesAccess, row.entitlements, row.environment, situation)
+    }
+
+    private static func gives(
+        _ kind: Observation.Kind,
+        _ status: String,
+        _ access: Bool?,
+        _ entitlements: [String],
+        _ environment: String,
+        _ situation: Situation
+    ) -> Bool {
+        let says = kind == .subscription ? access == true : status == "owned"
+        return says && entitlements.contains("premium")
+            && (environment == "production" || situation.sandbox == .allowed)
+    }
+}

@@ -1,0 +1,162 @@
+import Entitlements
+import Testing
+
+/// A subscriber for whom a full reading found no access.
+@Suite struct LapseTests {
+    /// A subscriber whose one purchase is not listed any more.
+    static func absent(store: String = "app_store", since: Duration? = nil) -> Scene {
+        var scene = Scene(.reconcile, .subscriber)
+        scene.unlisted = [row(5, store: store)]
+        scene.absentSince = since.map { noon - $0 }
+        return scene
+    }
+
+    @Test func `L3: the first absence is noted, and demotes nobody`() {
+        let verdict = Self.absent().verdict
+        #expect(verdict?.rule == .firstAbsence)
+        #expect(verdict?.outcome == .deferred)
+        #expect(verdict?.absence == .begin(noon))
+    }
+
+    static let margins: [(String, Duration, Rule)] = [
+        ("app_store", .zero, .absenceMargin), ("app_store", hour * 24 - .microseconds(1), .absenceMargin),
+        ("app_store", hour * 24, .absenceConfirmed), ("play_store", hour * 24, .absenceMargin),
+        ("play_store", hour * 48 - .microseconds(1), .absenceMargin), ("play_store", hour * 48, .absenceConfirmed),
+        ("app_store", .zero - hour, .absenceMargin),
+    ]
+
+    @Test(arguments: margins)
+    func `35: the second absence demotes when the store's margin lies between`(
+        store: String,
+        since: Duration,
+        rule: Rule
+    ) {
+        let verdict = Self.absent(store: store, since: since).verdict
+        #expect(verdict?.rule == rule)
+        #expect(verdict?.action == (rule == .absenceConfirmed ? .demote : Action.none))
+        #expect(verdict?.absence == (rule == .absenceConfirmed ? .clear : .keep))
+    }
+
+    @Test func `The margin is the one in force at the verdict`() {
+        var scene = Self.absent(since: hour)
+        scene.settings.absenceMargin = hour
+        #expect(scene.verdict?.rule == .absenceConfirmed)
+        scene.settings.absenceMargin = hour * 2
+        #expect(scene.verdict?.rule == .absenceMargin)
+    }
+
+    @Test func `The widest margin among the missing purchases holds`() {
+        var scene = Self.absent(since: hour * 30)
+        scene.unlisted.append(row(6, store: "play_store"))
+        #expect(scene.verdict?.rule == .absenceMargin)
+    }
+
+    @Test func `161: a missing purchase whose product is not mapped any more keeps its margin`() {
+        var scene = Self.absent(since: hour * 30)
+        scene.unlisted = [row(6, store: "play_store", entitlements: ["gold"])]
+        #expect(scene.verdict?.rule == .absenceMargin)
+        scene.reads = [Scene.Read(item("expired", access: false))]
+        #expect(scene.verdict?.rule == .absenceMargin, "another purchase's end does not speak for it")
+    }
+
+    @Test func `A missing purchase that was over already needs no second look`() {
+        var scene = Self.absent()
+        scene.unlisted = [row(5, "expired", access: false)]
+        #expect(scene.verdict?.rule == .storeEnded)
+    }
+
+    @Test(arguments: [(hour * 24 - .microseconds(1), Rule.softWindow), (hour * 24, .firstAbsence)])
+    func `34: the soft window ends a margin after the period`(after: Duration, rule: Rule) {
+        let scene = Scene(.reconcile, .subscriber, item("active", access: false, ends: .zero - after))
+        #expect(scene.verdict?.rule == rule)
+        #expect(scene.verdict?.absence == .begin(noon))
+    }
+
+    @Test func `35: inside the soft window even a second absence keeps, and the first one's time`() {
+        var scene = Scene(.reconcile, .subscriber, item("active", access: false, ends: .zero - hour))
+        scene.absentSince = noon - day * 9
+        #expect(scene.verdict?.rule == .softWindow)
+        #expect(scene.verdict?.absence == .keep)
+    }
+
+    @Test func `192: a subscriber without any purchase is unexplained for ever`() {
+        var scene = Scene(.reconcile, .subscriber)
+        scene.absentSince = noon - day * 900
+        #expect(scene.verdict?.rule == .unexplained)
+        #expect(scene.verdict?.outcome == .deferred)
+        scene.kind = .restore
+        #expect(scene.verdict?.rule == .unexplained)
+        #expect(scene.verdict?.outcome == .alreadySubscriber)
+        scene.kind = .reconcile
+        scene.everObserved = true
+        #expect(scene.verdict?.rule == .absenceConfirmed)
+    }
+
+    static let holds: [(DecisionSettings, Rule)] = [
+        (DecisionSettings(mode: .promoteOnly), .promoteOnly),
+        (DecisionSettings(demotionsPaused: true), .demotionsPaused),
+        (DecisionSettings(mode: .promoteOnly, demotionsPaused: true), .promoteOnly),
+    ]
+
+    @Test(arguments: holds)
+    func `Where demotions are off, everybody is kept and every second look says the same`(
+        settings: DecisionSettings,
+        rule: Rule
+    ) {
+        for scene in [Scene(.reconcile, .subscriber, item("expired", access: false)), Self.absent(since: day * 3)] {
+            let held = scene.with { $0.settings = settings }
+            #expect(held.verdict?.rule == rule)
+            #expect(held.verdict?.outcome == .deferred)
+            #expect(held.verdict?.absence == .keep, "the absences that were read stay read")
+            #expect(held.with { $0.kind = .restore }.verdict?.outcome == .alreadySubscriber)
+        }
+    }
+
+    @Test(arguments: holds)
+    func `Where demotions are off, promotions go on`(settings: DecisionSettings, _: Rule) {
+        let scene = Scene(.reconcile, .free, item("active", access: true)).with { $0.settings = settings }
+        #expect(scene.verdict?.outcome == .promoted)
+    }
+
+    @Test func `Observing decides as the full mode does`() {
+        let scene = Scene(.reconcile, .subscriber, item("expired", access: false))
+        #expect(scene.with { $0.settings.mode = .observe }.resolution == scene.resolution)
+    }
+
+    @Test func `164: an end that was announced before it came is not for the brake`() {
+        let expired = item("expired", access: false, renewal: "will_not_renew", ends: .zero - hour)
+        var scene = Scene(.reconcile, .subscriber)
+        scene.reads = [Scene.Read(expired, holders: [row(5, endAnnounced: true)])]
+        #expect(scene.verdict?.wasAnnounced == true)
+        scene.reads = [Scene.Read(expired, holders: [row(5)])]
+        #expect(scene.verdict?.wasAnnounced == false)
+        scene.reads.append(
+            Scene.Read(item("expired", access: false, id: "other"), holders: [row(6, endAnnounced: true)])
+        )
+        #expect(scene.verdict?.wasAnnounced == false, "one end without notice is enough")
+    }
+
+    @Test func `164: the word that ends a period cannot announce itself`() {
+        let early = item("expired", access: false, renewal: "will_not_renew", ends: day)
+        #expect(Scene(.reconcile, .subscriber, early).verdict?.wasAnnounced == false)
+    }
+
+    @Test(arguments: [
+        ("will_not_renew", day, true), ("will_pause", day, true), ("will_renew", day, false),
+        ("will_not_renew", .zero, false), ("will_not_renew", .zero - hour, false), ("has_already_renewed", day, false),
+    ])
+    func `Only a word before the period's end announces it`(renewal: String, ends: Duration, announced: Bool) {
+        #expect(Evidence.announces(item("active", access: true, renewal: renewal, ends: ends), at: noon) == announced)
+        #expect(!Evidence.announces(item("active", access: true, renewal: renewal), at: noon))
+    }
+
+    @Test func `181: after a restore said that it has ended, the reconcile it queued demotes`() throws {
+        for scene in [Scene(.restore, .subscriber, item("expired", access: false)), Self.absent(since: day)] {
+            let restore = try #require(scene.with { $0.kind = .restore }.verdict)
+            #expect(restore.messageKey == .nothingEnded)
+            #expect(restore.enqueuesReconcile)
+            #expect(restore.absence == .keep, "the note of the first absence is the reconcile's")
+            #expect(scene.with { $0.kind = .reconcile }.verdict?.action == .demote)
+        }
+    }
+}

@@ -1,0 +1,174 @@
+import Entitlements
+
+extension DecideProperties {
+    static let laws: [Law] = [
+        accessGrants, nothingElseGrants, onlyFullReadingsDeny, restoresNeverDemote, theQueuedReconcileDemotes,
+        demotionNeedsAWord, ineligibleNeverGain, everyStateHasItsReason, orderDoesNotMatter, repetitionDoesNotMatter,
+        oneTicketAPurchase, answersFitTheJob,
+    ]
+
+    static let accessGrants = Law(name: "L2: whoever is eligible and has access is a subscriber") {
+        scene,
+        situation,
+        resolution in
+        guard scene.status.isEligible, Oracle.hasAccess(situation) else { return nil }
+        guard case .verdict(let verdict) = resolution, verdict.action == .grant else { return "denied: \(resolution)" }
+        return nil
+    }
+
+    static let nothingElseGrants = Law(name: "L4: nobody is promoted without access") { _, situation, resolution in
+        guard case .verdict(let verdict) = resolution, verdict.action == .grant else { return nil }
+        return Oracle.hasAccess(situation) ? nil : "granted by \(verdict.rule)"
+    }
+
+    static let onlyFullReadingsDeny = Law(name: "L3: a reading that is not full never demotes and never finds nothing")
+    {
+        scene,
+        _,
+        resolution in
+        guard scene.coverage != .full, scene.status.isEligible else { return nil }
+        guard case .verdict(let verdict) = resolution else { return nil }
+        return verdict.action == .grant ? nil : "\(verdict.outcome) by \(verdict.rule)"
+    }
+
+    static let restoresNeverDemote = Law(name: "A restore never demotes, and says what the reconcile would do") {
+        scene,
+        _,
+        resolution in
+        guard scene.kind == .restore, case .verdict(let verdict) = resolution else { return nil }
+        guard verdict.action != .demote else { return "demoted" }
+        let reconcile = scene.with { $0.kind = .reconcile }.verdict
+        if reconcile?.outcome == .deferred {
+            return verdict.outcome == .alreadySubscriber && verdict.rule == reconcile?.rule ? nil : "\(verdict.outcome)"
+        }
+        guard reconcile?.action == .demote else { return nil }
+        return verdict.enqueuesReconcile && verdict.outcome != .alreadySubscriber ? nil : "\(verdict.outcome)"
+    }
+
+    static let theQueuedReconcileDemotes = Law(
+        name: "181: the reconcile that a restore queued demotes on the same facts"
+    ) {
+        scene,
+        _,
+        resolution in
+        guard case .verdict(let verdict) = resolution, verdict.enqueuesReconcile else { return nil }
+        let next = after(verdict, scene).with { $0.kind = .reconcile }
+        return next.verdict?.action == .demote ? nil : "then \(next.resolution)"
+    }
+
+    static let demotionNeedsAWord = Law(
+        name: "L3: a demotion rests on a store's word or on silence twice, a margin apart"
+    ) {
+        scene,
+        situation,
+        resolution in
+        guard case .verdict(let verdict) = resolution, verdict.action == .demote else { return nil }
+        if scene.settings.mode == .promoteOnly || scene.settings.demotionsPaused { return "demotions are off" }
+        if !situation.attributions.allSatisfy({ $0.counts || $0 == .anonymous }) { return "the sources disagree" }
+        switch verdict.rule {
+        case .storeEnded:
+            let words =
+                situation.reading.observations.map(\.status)
+                + (situation.ledger + situation.rows.compactMap { $0 }).map(\.status)
+            let ends: Set<StoreStatus.Known> = [.expired, .refunded, .paused, .inBillingRetry]
+            return words.contains { ends.contains($0.known) } ? nil : "no word of an end"
+        case .absenceConfirmed:
+            guard let since = scene.absentSince else { return "no first absence" }
+            guard since + hour * 24 <= scene.askedAt else { return "within the margin" }
+            let known = scene.everObserved || !situation.ledger.isEmpty || scene.grants != .none
+            let pending = situation.reading.observations.contains { $0.status.known == .incomplete }
+            return known || pending ? nil : "unexplained"
+        case .sandboxEnded: return scene.sandbox == .past ? nil : "the allow-list still holds"
+        default: return "by \(verdict.rule)"
+        }
+    }
+
+    static let ineligibleNeverGain = Law(name: "L6: who is not eligible never gains, never loses, never waits") {
+        scene,
+        _,
+        resolution in
+        guard !scene.status.isEligible else { return nil }
+        guard case .verdict(let verdict) = resolution else { return "tried again" }
+        return verdict.action == .none && verdict.outcome == .notEligible && verdict.tickets.isEmpty
+            ? nil : "\(verdict)"
+    }
+
+    static let everyStateHasItsReason = Law(
+        name: "L2: after a full reading a subscriber has access, a deferral or a reconcile"
+    ) {
+        scene,
+        situation,
+        resolution in
+        guard scene.status.isEligible, scene.coverage == .full, case .verdict(let verdict) = resolution else {
+            return nil
+        }
+        guard after(verdict, scene).type == .subscriber else {
+            return Oracle.hasAccess(situation) ? "free with access" : nil
+        }
+        let isDeferred = verdict.outcome == .deferred || verdict.outcome == .alreadySubscriber
+        return Oracle.hasAccess(situation) || isDeferred || verdict.enqueuesReconcile ? nil : "\(verdict.outcome)"
+    }
+
+    static let orderDoesNotMatter = Law(name: "L7: the order of items, rows and claims does not matter") {
+        scene,
+        situation,
+        resolution in
+        var turned = scene
+        turned.reads.reverse()
+        turned.unlisted.reverse()
+        turned.claimed.reverse()
+        for index in turned.reads.indices { turned.reads[index].holders.reverse() }
+        guard turned.resolution == resolution else { return "\(resolution)\nbut \(turned.resolution)" }
+        var generator = SeededGenerator(seed: UInt64(situation.reading.observations.count))
+        turned.reads.shuffle(using: &generator)
+        return turned.resolution == resolution ? nil : "\(resolution)\nbut \(turned.resolution)"
+    }
+
+    static let repetitionDoesNotMatter = Law(name: "L7: the same facts a second time change nothing more") {
+        scene,
+        _,
+        resolution in
+        guard case .verdict(let verdict) = resolution else { return nil }
+        let once = after(verdict, scene)
+        guard case .verdict(let second) = once.resolution else { return "then tried again" }
+        let twice = after(second, once)
+        guard twice.type == once.type, twice.absentSince == once.absentSince else { return "then \(second)" }
+        return second.tickets == verdict.tickets ? nil : "other tickets"
+    }
+
+    static let oneTicketAPurchase = Law(name: "L8: one verdict asks for one ticket a purchase") { _, _, resolution in
+        guard case .verdict(let verdict) = resolution else { return nil }
+        return Set(verdict.tickets.map(\.purchase)).count == verdict.tickets.count ? nil : "\(verdict.tickets)"
+    }
+
+    static let answersFitTheJob = Law(name: "Outcomes and keys are those of the job's kind") { scene, _, resolution in
+        guard case .verdict(let verdict) = resolution else { return nil }
+        guard (verdict.messageKey != nil) == (scene.kind == .restore) else {
+            return "key \(String(describing: verdict.messageKey))"
+        }
+        let restores: Set<Outcome> = [
+            .notEligible, .restored, .alreadySubscriber, .storeAccountMismatch, .storeUnavailable, .nothingToRestore,
+        ]
+        let reconciles: Set<Outcome> = [.promoted, .demoted, .unchanged, .deferred, .notEligible, .storeUnavailable]
+        guard (scene.kind == .restore ? restores : reconciles).contains(verdict.outcome) else {
+            return "\(verdict.outcome)"
+        }
+        return verdict.explanation.hasSuffix(".") ? nil : "no explanation"
+    }
+
+    /// The scene as the verdict leaves it: the type and the note of absence are written.
+    private static func after(_ verdict: Verdict, _ scene: Scene) -> Scene {
+        scene.with {
+            switch verdict.action {
+            case .grant: $0.type = .subscriber
+            case .demote: $0.type = .free
+            case .none: break
+            }
+            switch verdict.absence {
+            case .keep: break
+            case .clear: $0.absentSince = nil
+            case .begin(let moment): $0.absentSince = moment
+            }
+        }
+    }
+}

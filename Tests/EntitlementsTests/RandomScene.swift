@@ -1,0 +1,186 @@
+import Entitlements
+import Foundation
+
+/// SplitMix64: small, fast, and the same on every machine, so that a seed names a case for ever.
+struct SeededGenerator: RandomNumberGenerator {
+    private var state: UInt64
+
+    init(seed: UInt64) { state = seed }
+
+    mutating func next() -> UInt64 {
+        state &+= 0x9E37_79B9_7F4A_7C15
+        var mixed = state
+        mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
+        mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
+        return mixed ^ (mixed >> 31)
+    }
+
+    /// True once in so many cases.
+    mutating func oneIn(_ count: Int) -> Bool { Int.random(in: 0..<count, using: &self) == 0 }
+
+    /// One of a few values, all equally likely; the first where the list has no more.
+    mutating func pick<Value>(_ first: Value, _ others: Value...) -> Value {
+        let index = Int.random(in: 0...others.count, using: &self)
+        return index == 0 ? first : others[index - 1]
+    }
+}
+
+/// Which seeds the property tests walk.
+enum Cases {
+    /// 50,000 seeds; 1,000,000 with `ENTITLEMENT_SYNC_TEST_PROFILE=full`; one with `ENTITLEMENT_SYNC_TEST_SEED=N`.
+    static let seeds: Range<UInt64> = {
+        let environment = ProcessInfo.processInfo.environment
+        if let seed = environment["ENTITLEMENT_SYNC_TEST_SEED"].flatMap(UInt64.init) { return seed..<seed + 1 }
+        return 0..<(environment["ENTITLEMENT_SYNC_TEST_PROFILE"] == "full" ? 1_000_000 : 50_000)
+    }()
+
+    /// Whether a whole profile runs, so that rare situations must occur.
+    static var isWholeProfile: Bool { seeds.count > 1 }
+}
+
+extension Scene {
+    /// Makes up a user, a ledger and a reading; odd combinations are as welcome as likely ones.
+    static func random(seed: UInt64) -> Scene {
+        var generator = SeededGenerator(seed: seed)
+        var scene = Scene(generator.pick(.restore, .reconcile), generator.pick(.free, .subscriber))
+        if generator.oneIn(5) { scene.status = generator.pick(.onboarding, .banned, .bannedFinal, .toBeDeleted) }
+        scene.coverage = generator.pick(.full, .full, .full, .partial, .none)
+        if scene.coverage != .full {
+            scene.failure = generator.pick(
+                nil,
+                ReadFailure(.throttled, retryAfter: .seconds(9)),
+                ReadFailure(.malformed)
+            )
+        }
+        for index in 0..<generator.pick(0, 1, 1, 1, 2, 2, 3, 5) {
+            let holders = randomHolders(index: Int64(index), &generator)
+            scene.reads.append(Read(randomItem(index: index, &generator), holders: holders))
+        }
+        for index in 0..<generator.pick(0, 0, 1, 2) {
+            scene.unlisted.append(randomRow(Int64(900 + index), owner: userKey, &generator))
+        }
+        if generator.oneIn(8) { scene.grants = generator.pick(.active, .past) }
+        scene.sandbox = generator.pick(.none, .none, .allowed, .past)
+        scene.everObserved = generator.oneIn(2)
+        if generator.oneIn(2) {
+            scene.absentSince =
+                noon - generator.pick(.zero, hour, hour * 24, hour * 47, hour * 48, day * 9, .zero - hour)
+        }
+        if generator.oneIn(4) { scene.settings.mode = generator.pick(.promoteOnly, .observe) }
+        scene.settings.demotionsPaused = generator.oneIn(9)
+        if generator.oneIn(4) {
+            scene.claims.clientError = generator.pick(
+                .receiptAlreadyInUse,
+                .loginDiscarded,
+                .appNotRegistered,
+                .cancelled,
+                .connectionError,
+                .other
+            )
+        }
+        if generator.oneIn(4) { scene.claimed.append(claimedPurchase("GPA.1", purchase: generator.pick(nil, 7, 100))) }
+        if generator.oneIn(9) {
+            scene.claimed.append(claimedPurchase("GPA.0", customer: "$RCAnonymousID:1", purchase: nil, owner: nil))
+        }
+        return scene
+    }
+
+    /// The status, kind, access and entitlements of an item or a row.
+    private struct Facts {
+        var kind: Observation.Kind
+        var status: String
+        var access: Bool?
+        var entitlements: [String]
+        var store: String
+        var environment: String
+        var ends: Duration?
+
+        init(_ generator: inout SeededGenerator) {
+            kind = generator.pick(.subscription, .subscription, .subscription, .oneTime)
+            let known = StoreStatus.Known.allCases
+            status =
+                generator.oneIn(12)
+                ? "never_met"
+                : kind == .oneTime
+                    ? generator.pick("owned", "refunded", "refunded", "incomplete")
+                    : generator.pick(
+                        "active",
+                        "expired",
+                        "expired",
+                        known[Int.random(in: known.indices, using: &generator)].rawValue
+                    )
+            let usual = status == "active" || status == "trialing" || status == "in_grace_period"
+            access = kind == .oneTime ? nil : generator.oneIn(4) ? !usual : usual
+            entitlements = generator.pick(
+                ["premium"],
+                ["premium"],
+                ["premium"],
+                ["badge"],
+                ["gold"],
+                ["badge", "gold"],
+                []
+            )
+            store = generator.pick("app_store", "play_store", "promotional")
+            environment = generator.oneIn(5) ? "sandbox" : "production"
+            ends = generator.pick(nil, .zero - day * 9, .zero - hour * 30, .zero - hour, .zero, hour, day * 20)
+        }
+    }
+
+    private static func randomItem(index: Int, _ generator: inout SeededGenerator) -> Observation {
+        let facts = Facts(&generator)
+        return item(
+            facts.status,
+            access: facts.access,
+            kind: facts.kind,
+            store: facts.store,
+            environment: facts.environment,
+            id: "lineage-\(index)",
+            entitlements: facts.entitlements,
+            renewal: generator.pick("will_renew", "will_not_renew", "will_pause", nil),
+            ends: facts.ends,
+            ownership: generator.oneIn(9) ? "family_shared" : "purchased",
+            owner: generator.oneIn(9)
+                ? generator.pick(.anonymous, .otherUser(id: "user-2"), .otherUser(id: "user-3")) : .askedUser
+        )
+    }
+
+    private static func randomHolders(index: Int64, _ generator: inout SeededGenerator) -> [Purchase] {
+        let owners: [Int64?] = generator.pick(
+            [],
+            [],
+            [1],
+            [1],
+            [1],
+            [nil],
+            [2],
+            [2],
+            [1, 1],
+            [1, nil],
+            [1, 2],
+            [2, 3],
+            [2, 2]
+        )
+        return owners.enumerated().map { randomRow(100 + index * 10 + Int64($0.offset), owner: $0.element, &generator) }
+    }
+
+    private static func randomRow(_ id: Int64, owner: Int64?, _ generator: inout SeededGenerator) -> Purchase {
+        let facts = Facts(&generator)
+        return row(
+            id,
+            owner: owner,
+            kind: facts.kind,
+            store: facts.store,
+            environment: facts.environment,
+            facts.status,
+            access: facts.access,
+            entitlements: facts.entitlements,
+            ends: facts.ends,
+            endAnnounced: generator.oneIn(2),
+            familyShared: generator.oneIn(9),
+            observed: generator.pick(.zero - day, .zero - hour, .zero, hour),
+            firstSeen: .zero - day * generator.pick(30, 31, 40),
+            ownerSince: generator.pick(.zero - day * 40, .zero - hour),
+            transferred: generator.oneIn(9) ? .zero - day : nil
+        )
+    }
+}

@@ -1,0 +1,197 @@
+import Entitlements
+
+/// The moment at which the tests' readings begin.
+let noon = Instant(microseconds: 1_800_000_000_000_000)
+
+/// The catalogue of the tests: `premium` gives access, `badge` never does, every other key is unmapped.
+let catalog = ProductCatalog(["premium": true, "badge": false])
+
+let hour = Duration.seconds(3600)
+let day = Duration.seconds(86_400)
+
+func - (moment: Instant, back: Duration) -> Instant { moment + (.zero - back) }
+
+/// An item as a store lists it; `ends` counts from noon.
+func item(
+    _ status: String,
+    access: Bool? = nil,
+    kind: Observation.Kind = .subscription,
+    store: String = "app_store",
+    environment: String = "production",
+    id: String = "lineage-1",
+    entitlements: [String] = ["premium"],
+    renewal: String? = nil,
+    ends: Duration? = nil,
+    ownership: String = "purchased",
+    owner: NamedOwner = .askedUser
+) -> Observation {
+    Observation(
+        kind: kind,
+        store: store,
+        environment: environment,
+        identifiers: [
+            PurchaseIdentifier(value: id, store: store, environment: environment, kind: "store_id"),
+            PurchaseIdentifier(value: "rc-" + id, store: store, environment: environment, kind: "revenuecat_id"),
+        ],
+        productID: "monthly",
+        entitlements: entitlements,
+        status: StoreStatus(status),
+        givesAccess: access,
+        renewal: renewal,
+        periodEndsAt: ends.map { noon + $0 },
+        ownership: ownership,
+        owner: owner
+    )
+}
+
+/// A ledger row, by default the tested user's own, last seen with access an hour before noon.
+func row(
+    _ id: Int64,
+    owner: Int64? = Scene.userKey,
+    kind: Observation.Kind = .subscription,
+    store: String = "app_store",
+    environment: String = "production",
+    _ status: String = "active",
+    access: Bool? = true,
+    entitlements: [String] = ["premium"],
+    ends: Duration? = nil,
+    endAnnounced: Bool = false,
+    familyShared: Bool = false,
+    observed: Duration = .zero - hour,
+    firstSeen: Duration = .zero - day * 30,
+    ownerSince: Duration = .zero - day * 30,
+    transferred: Duration? = nil
+) -> Purchase {
+    Purchase(
+        id: id,
+        ownerKey: owner,
+        kind: kind,
+        store: store,
+        environment: environment,
+        status: StoreStatus(status),
+        givesAccess: access,
+        entitlements: entitlements,
+        periodEndsAt: ends.map { noon + $0 },
+        endAnnounced: endAnnounced,
+        isFamilyShared: familyShared,
+        observedAt: noon + observed,
+        firstSeenAt: noon + firstSeen,
+        ownerSince: noon + ownerSince,
+        transferredAt: transferred.map { noon + $0 }
+    )
+}
+
+/// One user, what the stores answered, and what was known before: everything a verdict rests on.
+struct Scene {
+    static let userKey: Int64 = 1
+
+    /// An item with the ledger rows that stand under its identifiers.
+    struct Read {
+        var item: Observation
+        var holders: [Purchase]
+
+        init(_ item: Observation, holders: [Purchase] = []) {
+            self.item = item
+            self.holders = holders
+        }
+    }
+
+    var kind: JobKind
+    var type: UserType
+    var status: UserStatus = .active
+    var askedAt = noon
+    var reads: [Read] = []
+    /// Rows of the user that no item of the reading leads to.
+    var unlisted: [Purchase] = []
+    var coverage = Coverage.full
+    var failure: ReadFailure?
+    var claims = ClaimFindings()
+    var claimed: [ClaimedPurchase] = []
+    var grants = GrantState.none
+    var sandbox = SandboxState.none
+    var everObserved = false
+    var absentSince: Instant?
+    var settings = DecisionSettings()
+
+    init(_ kind: JobKind, _ type: UserType, _ items: Observation...) {
+        self.kind = kind
+        self.type = type
+        reads = items.map { Read($0) }
+    }
+
+    /// The situation, with each item attributed as the product does it.
+    var situation: Situation {
+        let attributions = reads.map {
+            attribute(
+                $0.item,
+                holders: $0.holders,
+                userKey: Self.userKey,
+                eligible: status.isEligible,
+                askedAt: askedAt
+            )
+        }
+        let rows: [Purchase?] = zip(reads, attributions).map { read, attribution in
+            switch attribution {
+            case .own(let id, _), .followed(let id, _): read.holders.first { $0.id == id }
+            default: nil
+            }
+        }
+        var ledger = unlisted
+        for holder in reads.flatMap(\.holders) where holder.ownerKey == Self.userKey && !ledger.contains(holder) {
+            ledger.append(holder)
+        }
+        return Situation(
+            kind: kind,
+            user: User(id: "user-1", type: type, status: status),
+            userKey: Self.userKey,
+            reading: Reading(
+                coverage: coverage,
+                askedAt: askedAt,
+                observations: reads.map(\.item),
+                failure: failure,
+                claims: claims
+            ),
+            attributions: attributions,
+            rows: rows,
+            ledger: ledger,
+            grants: grants,
+            sandbox: sandbox,
+            everObserved: everObserved || !ledger.isEmpty,
+            absentSince: absentSince,
+            catalog: catalog,
+            settings: settings,
+            claimed: claimed
+        )
+    }
+
+    var resolution: Resolution { decide(situation) }
+
+    /// The verdict; `nil` where the job is tried again.
+    var verdict: Verdict? {
+        guard case .verdict(let verdict) = resolution else { return nil }
+        return verdict
+    }
+
+    /// A copy with changes, for scenes that differ in one thing.
+    func with(_ change: (inout Scene) -> Void) -> Scene {
+        var copy = self
+        change(&copy)
+        return copy
+    }
+}
+
+/// A purchase that a typed id led to.
+func claimedPurchase(_ id: String, customer: String = "user-2", purchase: Int64? = 7, owner: Int64? = 2)
+    -> ClaimedPurchase
+{
+    ClaimedPurchase(
+        found: FoundPurchase(
+            identifier: PurchaseIdentifier(value: id, store: "app_store", environment: "production", kind: "store_id"),
+            store: "app_store",
+            customerID: customer
+        ),
+        purchase: purchase,
+        ownerKey: owner,
+        ownerID: owner == nil ? nil : customer
+    )
+}

@@ -1,0 +1,277 @@
+#!/usr/bin/env bash
+# Shows entitlement-sync at work: a private PostgreSQL, a simulated store, 1,000 users of every kind, one restore each.
+#
+#   deploy/quickstart.sh [--keep]
+#
+#   --keep   leaves the database and the simulator running, and says how to talk to them
+#
+# ENTITLEMENT_SYNC_BINARY=PATH runs that program instead of building one.
+# Nothing outside a temporary folder and .build is touched; the system's own PostgreSQL is left alone.
+
+# shellcheck source-path=SCRIPTDIR source=lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+keep=
+while (($#)); do
+    case $1 in
+        --keep) keep=yes ;;
+        -h | --help)
+            usage
+            exit 0
+            ;;
+        *) fail "unknown argument $1; see $0 --help" 64 ;;
+    esac
+    shift
+done
+
+# What the store's customers are like. Ids are those of the users, `kind-001` and on; the store knows no others.
+write_scenario() {
+    local n
+    cat <<'YAML'
+project: proj_demo
+rate_limit_per_minute: 0
+generate:
+  - {id: "active-{n:3}", count: 999, state: active, spread: 30d}
+  - {id: "onboarding-{n:3}", count: 999, state: active}
+  - {id: "subscribed-{n:3}", count: 999, state: active, spread: 30d}
+  - {id: "still-frozen-{n:3}", count: 999, state: active}
+  - {id: "trial-{n:3}", count: 999, state: trial}
+  - {id: "cancelled-{n:3}", count: 999, state: cancelled}
+  - {id: "grace-{n:3}", count: 999, state: grace}
+  - {id: "lifetime-{n:3}", count: 999, state: lifetime}
+  - {id: "promotional-{n:3}", count: 999, state: promotional}
+  - {id: "family-{n:3}", count: 999, state: family_shared}
+  - {id: "$RCAnonymousID:{n:32}", aliases: ["anonymous-{n:3}"], count: 999, state: active}
+  - {id: "new-status-{n:3}", count: 999, state: unknown}
+  - {id: "slow-{n:3}", count: 999, state: active}
+  - {id: "shaky-{n:3}", count: 999, state: active}
+  - {id: "lapsed-{n:3}", count: 999, state: expired}
+  - {id: "expired-{n:3}", count: 999, state: expired}
+  - {id: "billing-retry-{n:3}", count: 999, state: billing_retry}
+  - {id: "paused-{n:3}", count: 999, state: paused}
+  - {id: "refunded-{n:3}", count: 999, state: lifetime_refunded}
+  - {id: "pending-{n:3}", count: 999, state: incomplete}
+  - {id: "sandbox-{n:3}", count: 999, state: sandbox}
+  - {id: "tips-only-{n:3}", count: 999, state: consumable}
+  - {id: "unmapped-{n:3}", count: 999, state: unmapped}
+  - {id: "broken-{n:3}", count: 999, state: active}
+  - {id: "banned-{n:3}", count: 999, state: active}
+  - {id: "banned-final-{n:3}", count: 999, state: active}
+  - {id: "leaving-{n:3}", count: 999, state: active}
+  - {id: "gone-{n:3}", count: 999, state: active}
+YAML
+    # A hundred and twenty ended subscriptions before the one that counts.
+    printf '  - {id: "many-pages-{n:3}", count: 999, subscriptions: ['
+    for ((n = 0; n < 120; n++)); do printf 'expired, '; done
+    printf 'active]}\n'
+    printf 'customers:\n'
+    # Purchases that others claim: ten by a transaction id, five by having two of our users as one customer.
+    for n in {01..20}; do
+        printf '  - id: owner-0%s\n' "$n"
+        ((10#$n > 5)) || printf '    aliases: [second-login-0%s]\n' "$n"
+        printf '    subscriptions: [{state: active, store_subscription_identifier: "20000007000000%s"}]\n' "$n"
+    done
+    printf 'faults:\n'
+    for n in {01..10}; do printf '  - {customer: slow-0%s, latency: 600ms, latency_max: 1200ms}\n' "$n"; done
+    for n in {01..15}; do printf '  - {customer: shaky-0%s, status: 503, times: 2}\n' "$n"; done
+    for n in {16..20}; do printf '  - {customer: shaky-0%s, status: 429, backoff: 200ms, times: 1}\n' "$n"; done
+    for n in {01..05}; do printf '  - {customer: broken-0%s, body: html}\n' "$n"; done
+}
+
+# sql [ARGUMENT]...: psql on the sample database, over the private socket.
+sql() {
+    PGHOST=$run_folder/postgres PGPORT=$postgres_port PGUSER=demo PGDATABASE=demo \
+        "$postgres_bin/psql" --no-psqlrc --quiet --no-password -P pager=off -P footer=off -v ON_ERROR_STOP=1 "$@"
+}
+
+# The environment of the program: nothing of the user's own configuration may leak in.
+# product [ARGUMENT]...
+product() { env -i "${product_environment[@]}" "$binary" "$@"; }
+
+seconds_since() { awk -v from="$1" -v to="$EPOCHREALTIME" 'BEGIN { printf "%.1f", to - from }'; }
+
+# ---- Prepare --------------------------------------------------------------------------------------------------------
+
+binary=${ENTITLEMENT_SYNC_BINARY:-}
+if [[ -z $binary ]]; then
+    require_swift
+    install_missing pkg-config libpq libcurl postgres
+    say "building (the first time takes some minutes)"
+    run swift build -c release --product entitlement-sync || fail "the build failed"
+    binary=$(swift build -c release --show-bin-path)/entitlement-sync
+else
+    install_missing postgres
+fi
+[[ -x $binary ]] || fail "no program at $binary"
+binary=$(realpath "$binary")
+
+[[ -z $keep ]] || death_signal=clear
+make_run_folder
+started=$EPOCHREALTIME
+start_postgres "$run_folder/postgres"
+PGHOST=$run_folder/postgres PGPORT=$postgres_port PGUSER=postgres "$postgres_bin/psql" --no-psqlrc --quiet \
+    -v ON_ERROR_STOP=1 \
+    -c "CREATE ROLE demo LOGIN CREATEROLE PASSWORD '$postgres_password'" -c 'CREATE DATABASE demo OWNER demo'
+say "PostgreSQL $("$postgres_bin/postgres" --version | awk '{ print $3 }') of its own on 127.0.0.1:$postgres_port"
+
+settings=(
+    "DATABASE_URL=postgresql://demo:$postgres_password@127.0.0.1:$postgres_port/demo"
+    "ENTITLEMENT_SYNC_SQL_DIR=$PWD/sql"
+    REVENUECAT_API_KEY=sk_demo
+    REVENUECAT_PROJECT_ID=proj_demo
+    REVENUECAT_REQUESTS_PER_MINUTE=0
+    JOB_MAX_ATTEMPTS=4
+    JOB_BACKOFF_BASE_MS=50
+    JOB_BACKOFF_CAP_MS=500
+)
+product_environment=("PATH=$PATH" "HOME=$run_folder" "ENTITLEMENT_SYNC_RUN=$ENTITLEMENT_SYNC_RUN" "${settings[@]}")
+[[ -z ${LD_LIBRARY_PATH:-} ]] || product_environment+=("LD_LIBRARY_PATH=$LD_LIBRARY_PATH")
+
+write_scenario >"$run_folder/scenario.yaml"
+for attempt in 1 2 3; do
+    simulator_port=$(free_port)
+    spawn "$run_folder/simulator.log" env -i "${product_environment[@]}" LOG_LEVEL=warning \
+        "$binary" simulate --port "$simulator_port" --scenario "$run_folder/scenario.yaml"
+    simulator_pid=$spawned_pid
+    at_exit stop_group "$simulator_pid" 5 TERM
+    for ((left = 200; left > 0; left--)); do
+        ! is_listening "$simulator_port" || break 2
+        is_alive "$simulator_pid" || break
+        sleep 0.05
+    done
+    if ((attempt == 3)); then
+        tail -n 15 "$run_folder/simulator.log" >&2
+        fail "the store simulator did not start"
+    fi
+done
+settings+=("REVENUECAT_BASE_URL=http://127.0.0.1:$simulator_port/v2")
+product_environment+=("REVENUECAT_BASE_URL=http://127.0.0.1:$simulator_port/v2")
+say "a simulated RevenueCat on 127.0.0.1:$simulator_port"
+
+sql -f sql/host/schema.sql
+product migrate >"$run_folder/migrate.log" 2>&1 || { cat "$run_folder/migrate.log" >&2; fail "the migration failed"; }
+sql -1 -f deploy/quickstart.sql
+say "$(sql -Atc "SELECT format('%s users with %s assets', (SELECT count(*) FROM users), count(*)) FROM assets"),"\
+    "ready after $(seconds_since "$started") s"
+
+# ---- Work -----------------------------------------------------------------------------------------------------------
+
+# One restore a user; some say more. This is all that an app's backend has to do.
+sql -Atc "
+    SELECT count(entitlement_sync.request_restore(
+               user_id      => u.id,
+               proofs       => CASE WHEN k.kind IN ('claimant', 'typed-id') THEN jsonb_build_array(jsonb_build_object(
+                                   'store', 'app_store', 'kind', 'transaction_id',
+                                   'value', '20000007000000' || (right(u.id, 2)::integer % 10 + 11)))
+                                ELSE '[]' END,
+               client_error => k.client_error))
+      FROM users AS u JOIN demo.kind AS k ON k.kind = demo.kind_of(u.id)" >/dev/null
+# Five accounts are deleted before anybody looks at their restores.
+sql -1 -c "DELETE FROM assets WHERE user_id LIKE 'gone-%'" -c "DELETE FROM users WHERE id LIKE 'gone-%'"
+
+say "running entitlement-sync worker --until-idle"
+started=$EPOCHREALTIME
+if ! run env -i "${product_environment[@]}" LOG_LEVEL=warning "$binary" worker --until-idle \
+    >"$run_folder/worker.log" 2>&1; then
+    tail -n 15 "$run_folder/worker.log" >&2
+    fail "the worker failed"
+fi
+took=$(seconds_since "$started")
+
+# ---- Tell -----------------------------------------------------------------------------------------------------------
+
+say
+sql -c "
+    SELECT k.kind AS customer, count(*) AS users, coalesce(j.outcome, j.state) AS outcome,
+           j.message_key, d.rule, coalesce(u.type, 'deleted') AS type_now,
+           CASE WHEN bool_and((j.outcome, j.message_key, coalesce(u.type, 'deleted'))
+                              IS NOT DISTINCT FROM (k.outcome, k.message_key, k.type_after))
+                THEN '' ELSE 'expected ' || k.outcome || ', ' || k.message_key || ', ' || k.type_after END AS remark
+      FROM entitlement_sync.job_status AS j
+      JOIN demo.kind AS k ON k.kind = demo.kind_of(j.user_id)
+      LEFT JOIN users AS u ON u.id = j.user_id
+      LEFT JOIN entitlement_sync.decision_log AS d ON d.job_id = j.id
+     WHERE j.kind = 'restore'
+     GROUP BY k.place, k.kind, 3, j.message_key, d.rule, 6, k.outcome, k.message_key, k.type_after
+     ORDER BY k.place, 2 DESC"
+sql -c "
+    SELECT CASE WHEN frozen THEN coalesce(nullif(array_to_string(reasons, ' + '), ''), 'no recorded reason')
+                ELSE 'not frozen' END AS \"assets frozen for\",
+           count(*) FILTER (WHERE NOT is_now) AS before, count(*) FILTER (WHERE is_now) AS after
+      FROM (SELECT false AS is_now, frozen_reasons AS reasons, frozen_at IS NOT NULL AS frozen FROM demo.asset_before
+             WHERE user_id NOT LIKE 'gone-%'
+             UNION ALL
+            SELECT true, frozen_reasons, frozen_at IS NOT NULL FROM assets) AS a
+     GROUP BY 1 ORDER BY 2 DESC"
+sql -c "
+    SELECT kind AS \"ticket for support\", count(*) AS tickets
+      FROM entitlement_sync.ticket_status GROUP BY 1 ORDER BY 1"
+for user in active-001 lapsed-001 claimant-001; do
+    say "\$ entitlement-sync explain $user"
+    product explain "$user" 2>>"$run_folder/worker.log" || fail "explain $user failed"
+    say
+done
+
+sql -At -v seconds="$took" <<'SQL'
+SELECT format('%s jobs in %s s: %s jobs/s, start, slow customers and retries included; nine in ten ended within %s s.',
+              count(*), :'seconds', round(count(*) / greatest(:seconds, 0.1)),
+              round((:seconds - extract(epoch FROM max(finished_at)
+                    - percentile_disc(0.9) WITHIN GROUP (ORDER BY finished_at)))::numeric, 1))
+  FROM entitlement_sync.job_status;
+SQL
+wrong=$(sql -At <<'SQL'
+SELECT count(*)
+  FROM demo.kind AS k
+ CROSS JOIN LATERAL generate_series(1, k.users) AS n
+  LEFT JOIN entitlement_sync.job_status AS j ON j.kind = 'restore' AND j.user_id = k.kind || '-' || to_char(n, 'FM000')
+  LEFT JOIN users AS u ON u.id = j.user_id
+ WHERE (j.outcome, j.message_key, coalesce(u.type, 'deleted'))
+       IS DISTINCT FROM (k.outcome, k.message_key, k.type_after);
+SQL
+)
+if ((wrong == 0)); then
+    say "All 1,000 restores ended as they should."
+else
+    warn "$wrong of 1,000 restores ended otherwise than they should: see the remarks above"
+fi
+
+# ---- Leave ----------------------------------------------------------------------------------------------------------
+
+if [[ -n $keep ]]; then
+    (umask 077 && printf 'export %q\n' "${settings[@]}" >"$run_folder/environment")
+    cat >"$run_folder/stop" <<SCRIPT
+#!/usr/bin/env bash
+# Stops the sample database and the simulator, and removes their folder.
+source $(printf %q "$PWD/deploy/lib.sh")
+[[ -O \$0 ]] || fail 'only the user who started them may stop them'
+at_exit rm -rf $(printf %q "$run_folder")
+ENTITLEMENT_SYNC_RUN=$ENTITLEMENT_SYNC_RUN
+# SIGINT first: it ends the sessions of PostgreSQL, and the simulator heeds it too.
+stop_strays INT TERM
+SCRIPT
+    chmod 700 "$run_folder/stop"
+    cat <<TEXT
+
+Both keep running. To talk to them:
+
+  source $run_folder/environment
+
+$(sed 's/^/    /' "$run_folder/environment")
+
+  psql "\$DATABASE_URL"
+  psql "\$DATABASE_URL" -c "SELECT entitlement_sync.request_restore('expired-001')"
+  $binary restore expired-001
+  $binary worker --until-idle
+  $binary explain expired-001
+  curl -X PUT http://127.0.0.1:$simulator_port/control/customers/expired-001 -d '{"state": "active"}'
+  curl http://127.0.0.1:$simulator_port/control/requests
+
+To stop them and remove everything:
+
+  $run_folder/stop
+TEXT
+    # From here on they belong to whoever runs the stop script.
+    exit_steps=()
+fi
+((wrong == 0))

@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# Builds everything, runs every test, checks the format. The tests start a PostgreSQL of their own.
+#
+#   deploy/test.sh [--full] [swift test arguments]
+#
+#   --full   the long profile: more seeds, more users, more kills
+#
+# Ends with the status of the first step that failed.
+
+# shellcheck source-path=SCRIPTDIR source=lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+build_arguments=()
+test_arguments=()
+while (($#)); do
+    case $1 in
+        --full) export ENTITLEMENT_SYNC_TEST_PROFILE=full ;;
+        -h | --help)
+            usage
+            exit 0
+            ;;
+        # What changes the products has to be said to the build as well.
+        -c | --configuration | -j | --jobs | --sanitize | --scratch-path | -Xswiftc | -Xcc | -Xlinker)
+            build_arguments+=("$1" "${2:?a value has to follow $1}")
+            test_arguments+=("$1" "$2")
+            shift
+            ;;
+        --configuration=* | --jobs=* | --sanitize=* | --scratch-path=* | --enable-code-coverage)
+            build_arguments+=("$1")
+            test_arguments+=("$1")
+            ;;
+        *) test_arguments+=("$1") ;;
+    esac
+    shift
+done
+
+require_swift
+install_missing pkg-config libpq libcurl postgres openssl
+# Steps run last to first: what runs is stopped, and then what it left behind.
+at_exit stop_strays 0 TERM INT
+at_exit stop_running
+
+worst=0
+# step NAME COMMAND [ARGUMENT]...
+step() {
+    local name=$1 status=0
+    shift
+    say "== $name"
+    run "$@" || status=$?
+    ((status == 0)) || warn "$name failed with status $status"
+    ((worst)) || worst=$status
+    return "$status"
+}
+
+if step build swift build --build-tests --explicit-target-dependency-import-check error "${build_arguments[@]}"; then
+    step test swift test --skip-build --disable-xctest "${test_arguments[@]}" || true
+fi
+step format swift format lint --strict --recursive Sources Tests Package.swift || true
+exit "$worst"

@@ -1,0 +1,164 @@
+-- The host adapter: the only way in which entitlement-sync touches the application's own tables.
+-- A team with other tables copies this file, changes the bodies, and runs `entitlement-sync migrate --adapter FILE`.
+--
+-- Rules for every adapter:
+--   * keep names, argument types and result columns;
+--   * lock users with FOR NO KEY UPDATE SKIP LOCKED and leave out what is locked: it is tried again apart;
+--   * in assets touch the reason 'subscription_lapsed' alone, skip locked rows, and at most `batch` rows a user a call;
+--   * a cursor is any text that orders a user's assets; it is handed back as it was given out.
+
+CREATE SCHEMA IF NOT EXISTS entitlement_sync_host;
+
+-- Users by id; unknown ids are left out.
+CREATE OR REPLACE FUNCTION entitlement_sync_host.read_users(ids text[])
+RETURNS TABLE (id text, type text, status text, created_at timestamptz)
+LANGUAGE sql STABLE AS $$
+    SELECT u.id, u.type, u.status, u.created_at
+      FROM unnest(ids) AS wanted(id)
+     CROSS JOIN LATERAL (SELECT * FROM public.users AS x WHERE x.id = wanted.id OFFSET 0) AS u
+$$;
+
+-- Users by id, locked until the transaction ends; users whom somebody else holds are left out, as are unknown ids.
+CREATE OR REPLACE FUNCTION entitlement_sync_host.lock_users(ids text[])
+RETURNS TABLE (id text, type text, status text)
+LANGUAGE sql VOLATILE AS $$
+    SELECT u.id, u.type, u.status
+      FROM public.users AS u
+     WHERE u.id = ANY (ids)
+       FOR NO KEY UPDATE SKIP LOCKED
+$$;
+
+-- Sets the type of users that the caller holds locked; returns the ids that changed.
+CREATE OR REPLACE FUNCTION entitlement_sync_host.set_type(ids text[], new_type text)
+RETURNS SETOF text
+LANGUAGE sql VOLATILE AS $$
+    UPDATE public.users AS u
+       SET type = new_type, updated_at = now()
+     WHERE u.id = ANY (ids)
+       AND u.type IS DISTINCT FROM new_type
+ RETURNING u.id
+$$;
+
+-- Adds the reason to assets after each user's cursor (null: from the first). `more` says that rows were left,
+-- be it beyond the batch or because somebody holds them; users with nothing to do are left out.
+CREATE OR REPLACE FUNCTION entitlement_sync_host.freeze_assets(ids text[], after text[], batch integer)
+RETURNS TABLE (user_id text, changed bigint, cursor text, more boolean)
+LANGUAGE sql VOLATILE AS $$
+    WITH picked AS MATERIALIZED (
+        SELECT a.id, a.user_id
+          FROM unnest(ids, after) AS wanted(user_id, after)
+         CROSS JOIN LATERAL (
+               SELECT x.id, x.user_id
+                 FROM public.assets AS x
+                WHERE x.user_id = wanted.user_id
+                  AND x.id > coalesce(wanted.after::bigint, 0)
+                  AND NOT x.frozen_reasons @> '{subscription_lapsed}'
+                ORDER BY x.user_id, x.id
+                LIMIT batch
+                  FOR NO KEY UPDATE SKIP LOCKED) AS a
+    ), written AS (
+        UPDATE public.assets AS a
+           SET frozen_reasons = a.frozen_reasons || '{subscription_lapsed}',
+               frozen_at = coalesce(a.frozen_at, now())
+         WHERE a.id = ANY (ARRAY(SELECT p.id FROM picked AS p))
+        RETURNING a.user_id, a.id
+    )
+    SELECT wanted.user_id, done.changed, done.last_id::text, rest.candidates > done.changed
+      FROM unnest(ids, after) AS wanted(user_id, after)
+     CROSS JOIN LATERAL (
+           SELECT count(*) AS changed, max(w.id) AS last_id
+             FROM written AS w
+            WHERE w.user_id = wanted.user_id) AS done
+     CROSS JOIN LATERAL (
+           SELECT count(*) AS candidates
+             FROM (SELECT 1
+                     FROM public.assets AS x
+                    WHERE x.user_id = wanted.user_id
+                      AND NOT x.frozen_reasons @> '{subscription_lapsed}'
+                    LIMIT batch + 1) AS seen) AS rest
+     WHERE rest.candidates > 0
+$$;
+
+-- Takes the reason away from assets after each user's cursor (null: from the first); answers as freeze_assets does.
+CREATE OR REPLACE FUNCTION entitlement_sync_host.unfreeze_assets(ids text[], after text[], batch integer)
+RETURNS TABLE (user_id text, changed bigint, cursor text, more boolean)
+LANGUAGE sql VOLATILE AS $$
+    WITH picked AS MATERIALIZED (
+        SELECT a.id, a.user_id
+          FROM unnest(ids, after) AS wanted(user_id, after)
+         CROSS JOIN LATERAL (
+               SELECT x.id, x.user_id
+                 FROM public.assets AS x
+                WHERE x.user_id = wanted.user_id
+                  AND x.id > coalesce(wanted.after::bigint, 0)
+                  AND x.frozen_reasons @> '{subscription_lapsed}'
+                ORDER BY x.user_id, x.id
+                LIMIT batch
+                  FOR NO KEY UPDATE SKIP LOCKED) AS a
+    ), written AS (
+        UPDATE public.assets AS a
+           SET frozen_reasons = array_remove(a.frozen_reasons, 'subscription_lapsed'),
+               frozen_at = CASE WHEN array_remove(a.frozen_reasons, 'subscription_lapsed') = '{}'
+                                THEN NULL ELSE a.frozen_at END
+         WHERE a.id = ANY (ARRAY(SELECT p.id FROM picked AS p))
+        RETURNING a.user_id, a.id
+    )
+    SELECT wanted.user_id, done.changed, done.last_id::text, rest.candidates > done.changed
+      FROM unnest(ids, after) AS wanted(user_id, after)
+     CROSS JOIN LATERAL (
+           SELECT count(*) AS changed, max(w.id) AS last_id
+             FROM written AS w
+            WHERE w.user_id = wanted.user_id) AS done
+     CROSS JOIN LATERAL (
+           SELECT count(*) AS candidates
+             FROM (SELECT 1
+                     FROM public.assets AS x
+                    WHERE x.user_id = wanted.user_id
+                      AND x.frozen_reasons @> '{subscription_lapsed}'
+                    LIMIT batch + 1) AS seen) AS rest
+     WHERE rest.candidates > 0
+$$;
+
+-- The cursor of the user's first asset after `after` that carries the reason (or does not); null when there is none.
+-- With it an asset that the host's own triggers refuse is stepped over.
+CREATE OR REPLACE FUNCTION entitlement_sync_host.next_asset(owner text, after text, lapsed boolean)
+RETURNS text
+LANGUAGE sql STABLE AS $$
+    SELECT x.id::text
+      FROM public.assets AS x
+     WHERE x.user_id = owner
+       AND x.id > coalesce(after::bigint, 0)
+       AND x.frozen_reasons @> '{subscription_lapsed}' = lapsed
+     ORDER BY x.user_id, x.id
+     LIMIT 1
+$$;
+
+-- How many assets of each user carry the reason, and how many do not; users without assets are left out.
+CREATE OR REPLACE FUNCTION entitlement_sync_host.count_assets(ids text[])
+RETURNS TABLE (user_id text, lapsed bigint, others bigint)
+LANGUAGE sql STABLE AS $$
+    SELECT a.user_id,
+           count(*) FILTER (WHERE a.frozen_reasons @> '{subscription_lapsed}'),
+           count(*) FILTER (WHERE NOT a.frozen_reasons @> '{subscription_lapsed}')
+      FROM public.assets AS a
+     WHERE a.user_id = ANY (ids)
+     GROUP BY a.user_id
+$$;
+
+-- Users in the order of their ids, after a given one (null: from the first).
+CREATE OR REPLACE FUNCTION entitlement_sync_host.page_users(after text, batch integer)
+RETURNS TABLE (id text, type text, status text, created_at timestamptz)
+LANGUAGE sql STABLE AS $$
+    SELECT u.id, u.type, u.status, u.created_at
+      FROM public.users AS u
+     WHERE after IS NULL OR u.id > after
+     ORDER BY u.id
+     LIMIT batch
+$$;
+
+-- How many users are subscribers; asked for a few times an hour, for the demotion brake.
+CREATE OR REPLACE FUNCTION entitlement_sync_host.count_subscribers()
+RETURNS bigint
+LANGUAGE sql STABLE AS $$
+    SELECT count(*) FROM public.users AS u WHERE u.type = 'subscriber' AND u.status IN ('active', 'onboarding')
+$$;
