@@ -82,8 +82,9 @@ run() {
 }
 
 running_pid=
+# SIGINT first, as from a terminal: `swift test` hands it on to the tests, which SIGTERM would leave behind.
 stop_running() {
-    [[ -z $running_pid ]] || stop_group "$running_pid" 10 TERM
+    [[ -z $running_pid ]] || stop_group "$running_pid" 10 INT TERM
 }
 at_exit stop_running
 
@@ -113,17 +114,17 @@ stop_process() {
 stop_group() { stop_process "-$1" "${@:2}"; }
 
 # stop_strays SIGNAL...: ends whatever was started under this mark and still runs, whoever its parent is now; each
-# signal has ten seconds to work. 0 harms nobody: it gives those that tidy up after themselves two seconds to do so.
+# signal has five seconds to work. 0 harms nobody: it gives those that tidy up after themselves two seconds to do so.
 stop_strays() {
     local signal left
     local -a strays
     for signal in "$@" KILL; do
-        for ((left = 200; left > 0; left--)); do
+        for ((left = 100; left > 0; left--)); do
             mapfile -t strays < <(grep -lsz "^ENTITLEMENT_SYNC_RUN=$ENTITLEMENT_SYNC_RUN\$" /proc/[0-9]*/environ)
             ((${#strays[@]})) || return 0
             strays=("${strays[@]#/proc/}")
-            ((left < 200)) || kill -s "$signal" "${strays[@]%/environ}" 2>/dev/null || true
-            [[ $signal != 0 ]] || ((left > 160)) || break
+            ((left < 100)) || kill -s "$signal" "${strays[@]%/environ}" 2>/dev/null || true
+            [[ $signal != 0 ]] || ((left > 60)) || break
             sleep 0.05
         done
     done

@@ -38,7 +38,7 @@ done
 require_swift
 install_missing pkg-config libpq libcurl postgres openssl
 # Steps run last to first: what runs is stopped, and then what it left behind.
-at_exit stop_strays 0 TERM INT
+at_exit stop_strays 0 INT TERM
 at_exit stop_running
 
 worst=0

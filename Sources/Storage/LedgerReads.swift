@@ -195,7 +195,10 @@ enum LedgerReads {
     }
 
     private static func decodePurchase(_ row: PostgresRow) throws -> Purchase {
-        let (id, owner, kind, store, environment, status, gives, entitlements, ends, announced, family) = try row.decode(
+        let (
+            id, owner, kind, store, environment, status, gives, entitlements, ends, announced, family, observedAt,
+            firstSeenAt, ownerSince, transferredAt
+        ) = try row.decode(
             Int64.self,
             Int64?.self,
             String.self,
@@ -206,7 +209,11 @@ enum LedgerReads {
             String.self,
             PostgresTimestamp?.self,
             Bool.self,
-            Bool.self
+            Bool.self,
+            PostgresTimestamp.self,
+            PostgresTimestamp.self,
+            PostgresTimestamp.self,
+            PostgresTimestamp?.self
         )
         return Purchase(
             id: id,
@@ -220,10 +227,10 @@ enum LedgerReads {
             periodEndsAt: ends.map(Instant.init),
             endAnnounced: announced,
             isFamilyShared: family,
-            observedAt: Instant(try row.decode(PostgresTimestamp.self, at: 11)),
-            firstSeenAt: Instant(try row.decode(PostgresTimestamp.self, at: 12)),
-            ownerSince: Instant(try row.decode(PostgresTimestamp.self, at: 13)),
-            transferredAt: try row.decode(PostgresTimestamp?.self, at: 14).map(Instant.init)
+            observedAt: Instant(observedAt),
+            firstSeenAt: Instant(firstSeenAt),
+            ownerSince: Instant(ownerSince),
+            transferredAt: transferredAt.map(Instant.init)
         )
     }
 }

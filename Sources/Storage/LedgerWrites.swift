@@ -98,7 +98,10 @@ enum LedgerWrites {
                    owner_since = CASE WHEN p.owner_key IS DISTINCT FROM n.owner_key THEN now() ELSE p.owner_since END,
                    owner_rule = CASE WHEN p.owner_key IS DISTINCT FROM n.owner_key THEN n.owner_rule ELSE p.owner_rule END,
                    observed_at = n.observed_at, period_ends_at = n.period_ends_at, gives_access = n.gives_access,
-                   end_announced = n.announced OR (p.end_announced AND p.period_ends_at IS NOT DISTINCT FROM n.period_ends_at),
+                   -- Before the period's end each word stands for itself; after it only what was said before counts.
+                   end_announced = CASE WHEN n.observed_at < n.period_ends_at THEN n.announced
+                                        ELSE p.end_announced
+                                             AND p.period_ends_at IS NOT DISTINCT FROM n.period_ends_at END,
                    store = n.store, kind = n.kind, status = n.status, ownership = n.ownership, renewal = n.renewal,
                    product_id = n.product_id,
                    entitlements = coalesce(string_to_array(nullif(n.entitlements, ''), E'\\x1f'), '{}')

@@ -90,6 +90,7 @@ extension JSONReader {
     /// Passes over a number.
     ///
     /// - Returns: where it stands, and whether it has neither fraction nor exponent.
+    /// - Throws: `outOfRange` for numbers that might be beyond a double, so that no reader of the text disagrees.
     mutating func scanNumber() throws(JSONFault) -> (range: Range<Int>, isInteger: Bool) {
         let start = position
         if try peek() == UInt8(ascii: "-") { position += 1 }
@@ -101,13 +102,18 @@ extension JSONReader {
             position += 1
             try scanDigits()
         }
+        var magnitude = position - start
         if position < bytes.count, bytes[position] | 0x20 == UInt8(ascii: "e") {
             isInteger = false
             position += 1
             let sign = try peek()
             if sign == UInt8(ascii: "+") || sign == UInt8(ascii: "-") { position += 1 }
+            let digits = position
             try scanDigits()
+            let exponent = bytes[digits..<position].reduce(0) { min($0 * 10 + Int($1 - UInt8(ascii: "0")), 1_000) }
+            magnitude += exponent
         }
+        guard magnitude <= Self.maximumMagnitude else { throw .outOfRange }
         return (start..<position, isInteger)
     }
 

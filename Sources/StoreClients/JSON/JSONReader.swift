@@ -12,6 +12,8 @@ struct JSONReader {
     ///
     /// What we keep goes into indexes of PostgreSQL, whose entries hold up to 2,704 bytes.
     static let maximumStringBytes = 2_000
+    /// The most digits and powers of ten of a number, together; a double holds a little more.
+    static let maximumMagnitude = 300
 
     let bytes: [UInt8]
     var position = 0

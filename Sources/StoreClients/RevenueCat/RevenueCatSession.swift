@@ -9,8 +9,8 @@ struct RevenueCatSession {
     private(set) var requests = 0
     /// The last failure.
     private(set) var failure: ReadFailure?
-    /// Whose the items of a returned customer id are; `nil` where that could not be told.
-    private var owners: [String: NamedOwner?] = [:]
+    /// Whose the items of a returned customer id are, by its bytes; `nil` where that could not be told.
+    private var owners: [[UInt8]: NamedOwner?] = [:]
 
     init(_ requester: RevenueCatRequester, _ query: CustomerQuery, customer: PathSegment) {
         self.requester = requester
@@ -156,9 +156,10 @@ struct RevenueCatSession {
     /// - Returns: `nil` where it cannot be told; the failure is recorded.
     private mutating func owner(ofItemsHeldBy returned: String) async -> NamedOwner? {
         guard !isSame(returned, query.userID) else { return .askedUser }
-        if let known = owners[returned] { return known }
+        let key = Array(returned.utf8)
+        if let known = owners[key] { return known }
         let owner = await resolveOwner(ofItemsHeldBy: returned)
-        owners[returned] = .some(owner)
+        owners[key] = .some(owner)
         return owner
     }
 

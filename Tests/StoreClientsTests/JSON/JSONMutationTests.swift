@@ -1,0 +1,95 @@
+import Foundation
+import Testing
+
+@testable import StoreClients
+
+/// Mutated answers: nothing crashes or hangs, and we take no text for JSON that Foundation refuses.
+@Suite struct JSONMutationTests {
+    /// SplitMix64: the same inputs on every run of a seed.
+    private struct Generator: RandomNumberGenerator {
+        var state: UInt64
+        mutating func next() -> UInt64 {
+            state &+= 0x9E37_79B9_7F4A_7C15
+            var value = state
+            value = (value ^ (value >> 30)) &* 0xBF58_476D_1CE4_E5B9
+            value = (value ^ (value >> 27)) &* 0x94D0_49BB_1331_11EB
+            return value ^ (value >> 31)
+        }
+    }
+
+    private static let interesting: [UInt8] =
+        Array("{}[]\",:\\u0123456789-+.eEtfn \n\0\u{1F}".utf8) + [0x80, 0xC2, 0xED, 0xF4, 0xFF]
+
+    private static func mutate(_ seed: [UInt8], _ generator: inout Generator) -> [UInt8] {
+        var body = seed
+        for _ in 0..<Int.random(in: 1...4, using: &generator) where !body.isEmpty {
+            let index = Int.random(in: 0..<body.count, using: &generator)
+            switch Int.random(in: 0..<6, using: &generator) {
+            case 0: body[index] = interesting.randomElement(using: &generator) ?? 0
+            case 1: body.insert(interesting.randomElement(using: &generator) ?? 0, at: index)
+            case 2: body.remove(at: index)
+            case 3: body.removeSubrange(index...)
+            case 4: body[index] ^= 1 << UInt8.random(in: 0..<8, using: &generator)
+            default:
+                let end = Int.random(in: index...min(body.count, index + 40), using: &generator)
+                body.insert(contentsOf: body[index..<end], at: Int.random(in: 0...body.count, using: &generator))
+            }
+        }
+        return body
+    }
+
+    private static let seeds: [[UInt8]] = [
+        Array(#"{"object":"list","items":[{"id":"sub1","n":-1.5e2,"t":true,"x":null}],"next_page":null}"#.utf8),
+        Array(#"["é漢😀","\u00e9\ud83d\ude00\n",[[[{"a":{}}]]],0,10,1788678400000,false]"#.utf8),
+        Array(Fixture.page([Fixture.subscription()]).utf8),
+    ]
+
+    @Test("100: no mutated text is taken for JSON that Foundation refuses", arguments: 0..<4 as Range<UInt64>)
+    func acceptsNoMore(_ seed: UInt64) {
+        var generator = Generator(state: seed)
+        var accepted = 0
+        for round in 0..<25_000 {
+            let body = Self.mutate(Self.seeds[round % Self.seeds.count], &generator)
+            _ = try? decodePage(body, item: WireItem.subscription)
+            do throws(JSONFault) {
+                var reader = try JSONReader(body)
+                try reader.skipValue()
+                try reader.finish()
+            } catch { continue }
+            accepted += 1
+            let foundation = try? JSONSerialization.jsonObject(with: Data(body), options: .fragmentsAllowed)
+            #expect(foundation != nil, "accepted \(body)")
+        }
+        // Otherwise the test would prove nothing.
+        #expect(accepted > 500)
+    }
+
+    @Test("100: an answer cut off anywhere is malformed")
+    func refusesEveryPrefix() throws {
+        let whole = Array(Fixture.page([Fixture.subscription(), Fixture.subscription(id: "sub2")]).utf8)
+        #expect(try decodePage(whole, item: WireItem.subscription).items.count == 2)
+        for count in whole.indices {
+            #expect(throws: JSONFault.self) { try decodePage(Array(whole[..<count]), item: WireItem.subscription) }
+        }
+    }
+
+    /// Off unless asked for: a debug build says nothing about speed.
+    @Test(
+        "decoding reaches 150 MB/s",
+        .enabled(if: ProcessInfo.processInfo.environment["STORE_CLIENTS_MEASURE"] != nil)
+    )
+    func measuresThroughput() throws {
+        let items = (0..<100).map { Fixture.subscription(id: "sub\($0)") }
+        let body = Array(Fixture.page(items).utf8)
+        let rounds = 2_000
+        var read = 0
+        let elapsed = try ContinuousClock().measure {
+            for _ in 0..<rounds { read += try decodePage(body, item: WireItem.subscription).items.count }
+        }
+        #expect(read == rounds * 100)
+        let seconds = Double(elapsed.components.seconds) + Double(elapsed.components.attoseconds) * 1e-18
+        let rate = Double(body.count * rounds) / seconds / 1e6
+        print("decoded \(Int(rate)) MB/s, \(Int(Double(read) / seconds)) items/s")
+        #expect(rate >= 150)
+    }
+}

@@ -1,0 +1,119 @@
+import Entitlements
+import Testing
+
+@testable import StoreClients
+
+@Suite struct RevenueCatFindTests {
+    let store = FakeStore()
+
+    private func subscriptions(_ id: String) -> String {
+        "/subscriptions?store_subscription_identifier=\(PercentCoding.encode(id))"
+    }
+    private func purchases(_ id: String) -> String {
+        "/purchases?store_purchase_identifier=\(PercentCoding.encode(id))"
+    }
+
+    private func prepare(_ id: String, subscriptions: [String] = [], purchases: [String] = []) {
+        store.on(self.subscriptions(id), 200, Fixture.page(subscriptions))
+        store.on(self.purchases(id), 200, Fixture.page(purchases))
+    }
+
+    private func find(_ ids: [TypedID]) async throws -> [FoundPurchase] {
+        try await store.client().find(ids, lane: .restore)
+    }
+
+    @Test("a typed id leads to the purchase and its customer")
+    func finds() async throws {
+        prepare("480001234567890", subscriptions: [Fixture.subscription(["customer_id": #""other""#])])
+        let found = try await find([TypedID(store: "app_store", kind: "transaction_id", value: "480001234567890")])
+        #expect(
+            found == [
+                FoundPurchase(
+                    identifier: PurchaseIdentifier(
+                        value: "sub4d5e6f7a8b",
+                        store: "revenuecat",
+                        environment: "production",
+                        kind: "revenuecat_id"
+                    ),
+                    store: "app_store",
+                    customerID: "other"
+                )
+            ]
+        )
+        #expect(store.admitted == [.restore, .restore])
+    }
+
+    @Test("5, 6: the same requests are sent whether an id exists or not")
+    func asksAlike() async throws {
+        let id = "GPA.1234-5678-9012-34567..0"
+        prepare(id)
+        #expect(try await find([TypedID(store: nil, kind: "order_id", value: id)]).isEmpty)
+        #expect(store.targets == [subscriptions(id), purchases(id)])
+        let other = FakeStore()
+        other.on(subscriptions(id), 200, Fixture.page([Fixture.subscription()]))
+        other.on(purchases(id), 200, Fixture.page([]))
+        _ = try await other.client().find([TypedID(store: nil, kind: "order_id", value: id)], lane: .restore)
+        #expect(other.targets == store.targets)
+    }
+
+    @Test("found purchases come in the order of the ids, without repeats")
+    func keepsOrder() async throws {
+        prepare("1", purchases: [Fixture.purchase(id: "p1")])
+        prepare("2", subscriptions: [Fixture.subscription(id: "s2")])
+        prepare("3", subscriptions: [Fixture.subscription(id: "s2"), Fixture.subscription(id: "s3")])
+        let found = try await find(["1", "2", "3"].map { TypedID(store: nil, kind: "order_id", value: $0) })
+        #expect(found.map(\.identifier.value) == ["p1", "s2", "s3"])
+    }
+
+    @Test("five ids are looked up and no more, each once")
+    func limitsLookups() async throws {
+        let values = ["1", "1", "2", "3", "4", "5", "6", "7"]
+        for value in values { prepare(value) }
+        _ = try await find(values.map { TypedID(store: nil, kind: "transaction_id", value: $0) })
+        #expect(Set(store.targets) == Set(["1", "2", "3", "4", "5"].flatMap { [subscriptions($0), purchases($0)] }))
+        #expect(store.requests.count == 10)
+    }
+
+    @Test(
+        "what cannot be a store's id is not looked up",
+        arguments: [
+            TypedID(store: nil, kind: "order_id", value: ""), TypedID(store: nil, kind: "order_id", value: "a b"),
+            TypedID(store: nil, kind: "order_id", value: "é"), TypedID(store: nil, kind: "order_id", value: "a\n"),
+            TypedID(store: nil, kind: "order_id", value: String(repeating: "x", count: 256)),
+            TypedID(store: nil, kind: "onside_order_id", value: "1"),
+            TypedID(store: "onside", kind: "order_id", value: "1"),
+            TypedID(store: nil, kind: "purchase_token", value: "1"),
+        ]
+    )
+    func ignores(_ id: TypedID) async throws {
+        #expect(try await find([id]).isEmpty)
+        #expect(store.requests.isEmpty)
+    }
+
+    @Test(
+        "a lookup that fails finds nothing, trips no breaker and alarms nobody",
+        arguments: [
+            (500, ""), (400, Fixture.error("parameter_error")), (401, Fixture.error("authentication_error")),
+            (404, Fixture.error("resource_missing")), (200, "<html>"), (200, Fixture.page(["{}"])),
+        ]
+    )
+    func swallowsFailures(_ status: Int, _ body: String) async throws {
+        store.on(subscriptions("1"), status, body)
+        store.on(purchases("1"), 200, Fixture.page([Fixture.purchase()]))
+        let found = try await find([TypedID(store: nil, kind: "order_id", value: "1")])
+        #expect(found.map(\.store) == ["play_store"])
+        #expect(store.reports.allSatisfy { !$0.countsForBreaker && $0.failure == nil })
+    }
+
+    @Test("a throttled lookup is told to the budget")
+    func reportsThrottling() async throws {
+        store.on(subscriptions("1"), 429, Fixture.error("rate_limit_error", backoff: "1500"))
+        store.on(purchases("1"), fails: .timeout)
+        #expect(try await find([TypedID(store: nil, kind: "order_id", value: "1")]).isEmpty)
+        #expect(
+            store.reports == [
+                StoreAnswer(status: 429, failure: .throttled, retryAfter: .milliseconds(1_500)), StoreAnswer(),
+            ]
+        )
+    }
+}
