@@ -23,6 +23,10 @@ let arguments = Target.Dependency.product(name: "ArgumentParser", package: "swif
 let configuration = Target.Dependency.product(name: "Configuration", package: "swift-configuration")
 let hummingbird = Target.Dependency.product(name: "Hummingbird", package: "hummingbird")
 let hummingbirdTesting = Target.Dependency.product(name: "HummingbirdTesting", package: "hummingbird")
+let hummingbirdCore = Target.Dependency.product(name: "HummingbirdCore", package: "hummingbird")
+let nioHTTP1 = Target.Dependency.product(name: "NIOHTTP1", package: "swift-nio")
+let nioPosix = Target.Dependency.product(name: "NIOPosix", package: "swift-nio")
+let metricsTestKit = Target.Dependency.product(name: "MetricsTestKit", package: "swift-metrics")
 let nioCore = Target.Dependency.product(name: "NIOCore", package: "swift-nio")
 
 func target(_ name: String, _ dependencies: [Target.Dependency] = []) -> Target {
@@ -63,14 +67,26 @@ let package = Package(
         target("Configuring", ["Entitlements", "Telemetry", configuration, logging]),
         target("Telemetry", [logging, metrics]),
         target("Migrations", ["Postgres", logging, crypto]),
-        target("StoreSimulator", [hummingbird, httpTypes, logging, nioCore, yams]),
+        target(
+            "StoreSimulator",
+            [hummingbird, hummingbirdCore, httpTypes, lifecycle, logging, nioCore, nioHTTP1, nioPosix, yams]
+        ),
+        target("Bench", ["Entitlements", "Jobs", "Migrations", "Postgres", "SyncWorker", logging]),
         .executableTarget(
             name: "EntitlementSync",
             dependencies: [
                 "Entitlements", "Postgres", "Transport", "StoreClients", "Jobs", "Storage", "SyncWorker", "Telemetry",
-                "Configuring", "Migrations", "StoreSimulator", arguments, httpTypes, lifecycle, logging, metrics, unixSignals,
+                "Bench", "Configuring", "Migrations", "StoreSimulator", arguments, httpTypes, lifecycle, logging, metrics, unixSignals,
             ],
             swiftSettings: settings
         ),
+        target("TestSupport", ["Postgres"]),
+        tests("EntitlementsTests", ["Entitlements"]),
+        tests("PostgresTests", ["Postgres", "TestSupport", logging]),
+        tests("TransportTests", ["CLibCurl", "Transport", httpTypes, logging, metrics, metricsTestKit]),
+        tests("StoreClientsTests", ["StoreClients", "Entitlements", httpTypes, logging, metrics, metricsTestKit]),
+        tests("StoreSimulatorTests", ["StoreSimulator", hummingbird, hummingbirdTesting, httpTypes, logging, nioCore]),
+        tests("TelemetryTests", ["Telemetry", logging, metrics]),
+        tests("ConfiguringTests", ["Configuring", "Entitlements", "Telemetry", logging]),
     ]
 )

@@ -27,7 +27,8 @@ fail() {
 
 exit_steps=()
 
-# at_exit COMMAND [ARGUMENT]...: remembers a step; steps run last to first, however the script ends.
+# at_exit COMMAND [ARGUMENT]...: remembers a step; steps run last to first, however the script ends, and after the
+# command that `run` was waiting for.
 at_exit() {
     local step
     printf -v step '%q ' "$@"
@@ -39,6 +40,7 @@ run_exit_steps() {
     # A second Ctrl-C, or a closed pipe, must not leave half of it behind; every step below is bounded in time.
     trap - EXIT
     trap '' HUP INT PIPE TERM
+    stop_running || true
     for ((index = ${#exit_steps[@]} - 1; index >= 0; index--)); do
         eval "${exit_steps[index]}" || true
     done
@@ -86,7 +88,6 @@ running_pid=
 stop_running() {
     [[ -z $running_pid ]] || stop_group "$running_pid" 10 INT TERM
 }
-at_exit stop_running
 
 is_alive() { kill -0 -- "$1" 2>/dev/null; }
 

@@ -61,11 +61,12 @@ generate:
   - {id: "leaving-{n:3}", count: 999, state: active}
   - {id: "gone-{n:3}", count: 999, state: active}
 YAML
-    # A hundred and twenty ended subscriptions before the one that counts.
-    printf '  - {id: "many-pages-{n:3}", count: 999, subscriptions: ['
-    for ((n = 0; n < 120; n++)); do printf 'expired, '; done
-    printf 'active]}\n'
     printf 'customers:\n'
+    # A hundred and twenty ended subscriptions before the one that counts.
+    printf '  - id: many-pages-001\n    subscriptions: &many ['
+    for ((n = 0; n < 120; n++)); do printf 'expired, '; done
+    printf 'active]\n'
+    for n in {2..5}; do printf '  - {id: many-pages-00%s, subscriptions: *many}\n' "$n"; done
     # Purchases that others claim: ten by a transaction id, five by having two of our users as one customer.
     for n in {01..20}; do
         printf '  - id: owner-0%s\n' "$n"
@@ -104,7 +105,7 @@ else
     install_missing postgres
 fi
 [[ -x $binary ]] || fail "no program at $binary"
-binary=$(realpath "$binary")
+binary=$(realpath -s "$binary")
 
 [[ -z $keep ]] || death_signal=clear
 make_run_folder
@@ -196,7 +197,8 @@ sql -c "
      GROUP BY k.place, k.kind, 3, j.message_key, d.rule, 6, k.outcome, k.message_key, k.type_after
      ORDER BY k.place, 2 DESC"
 sql -c "
-    SELECT CASE WHEN frozen THEN coalesce(nullif(array_to_string(reasons, ' + '), ''), 'no recorded reason')
+    SELECT CASE WHEN frozen THEN coalesce((SELECT string_agg(r, ' + ' ORDER BY r) FROM unnest(reasons) AS r),
+                                          'no recorded reason')
                 ELSE 'not frozen' END AS \"assets frozen for\",
            count(*) FILTER (WHERE NOT is_now) AS before, count(*) FILTER (WHERE is_now) AS after
       FROM (SELECT false AS is_now, frozen_reasons AS reasons, frozen_at IS NOT NULL AS frozen FROM demo.asset_before
@@ -260,12 +262,15 @@ Both keep running. To talk to them:
 $(sed 's/^/    /' "$run_folder/environment")
 
   psql "\$DATABASE_URL"
+  $binary queue stats
+  $binary doctor
+
+A user whose subscription is renewed, and who taps Restore:
+
+  curl -sS -X PUT http://127.0.0.1:$simulator_port/control/customers/expired-001 -d '{"state": "active"}'
   psql "\$DATABASE_URL" -c "SELECT entitlement_sync.request_restore('expired-001')"
-  $binary restore expired-001
   $binary worker --until-idle
   $binary explain expired-001
-  curl -X PUT http://127.0.0.1:$simulator_port/control/customers/expired-001 -d '{"state": "active"}'
-  curl http://127.0.0.1:$simulator_port/control/requests
 
 To stop them and remove everything:
 

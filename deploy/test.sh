@@ -37,9 +37,7 @@ done
 
 require_swift
 install_missing pkg-config libpq libcurl postgres openssl
-# Steps run last to first: what runs is stopped, and then what it left behind.
 at_exit stop_strays 0 INT TERM
-at_exit stop_running
 
 worst=0
 # step NAME COMMAND [ARGUMENT]...

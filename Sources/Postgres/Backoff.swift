@@ -10,6 +10,7 @@ struct Backoff: Sendable {
     /// - Parameters:
     ///   - failures: how many attempts failed in a row, from 1.
     ///   - spread: where in the upper half of the wait to land, 0..<1, so that many clients do not come back at once.
+    /// - Returns: between half of the doubled base and all of it, never above the cap.
     func delay(afterFailures failures: Int, spread: Double) -> Duration {
         let doublings = min(max(failures - 1, 0), 20)
         let full = min(base * (1 << doublings), cap)

@@ -11,6 +11,7 @@ enum BlockingWork {
     /// - Parameters:
     ///   - deadline: when to stop waiting.
     ///   - cancellable: whether to stop waiting also when the task is cancelled.
+    ///   - work: the call.
     /// - Returns: the result, or nil when the wait ended first.
     static func run<Value: Sendable>(
         until deadline: ContinuousClock.Instant,

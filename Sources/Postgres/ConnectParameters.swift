@@ -9,9 +9,11 @@ struct ConnectParameters: Sendable {
 
     /// Reads a configuration.
     ///
-    /// - Throws: `PostgresError` with `.configuration`. libpq's own words are left out: they quote the string, password and all.
+    /// - Throws: `PostgresError` with `.configuration`. libpq's own words are left out: they quote the string, password
+    ///   and all.
     init(_ configuration: PostgresConfiguration) throws(PostgresError) {
         values = try Self.parse(configuration.connectionString ?? "")
+        if let name = configuration.databaseName { values["dbname"] = name }
         defaults = Self.take(PQconndefaults())
         values["client_encoding"] = "UTF8"
         values["fallback_application_name"] = configuration.applicationName

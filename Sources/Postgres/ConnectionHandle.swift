@@ -2,7 +2,7 @@ import CLibPQ
 
 /// Owns a `PGconn` and finishes it, once.
 struct ConnectionHandle: ~Copyable {
-    /// The connection; nil once closed. Valid until the next `close`.
+    /// The connection, valid until `close`; nil afterwards.
     private(set) var raw: OpaquePointer?
 
     init() {}
@@ -59,8 +59,9 @@ struct ConnectionHandle: ~Copyable {
 
 /// What is needed to ask the server to stop a connection's statement, from any thread.
 ///
-/// Unchecked, because the pointer is not `Sendable` by itself. A `PGcancel` is a copy of the address and key that never changes;
-/// libpq's manual allows `PQcancel` from another thread than the connection's. It is freed once, when nobody holds a reference.
+/// Unchecked, because the pointer is not `Sendable` by itself. A `PGcancel` is a copy of the address and key that never
+/// changes; libpq's manual allows `PQcancel` from another thread than the connection's. It is freed once, when nobody
+/// holds a reference.
 final class CancelHandle: @unchecked Sendable {
     private let raw: OpaquePointer
 
@@ -72,7 +73,9 @@ final class CancelHandle: @unchecked Sendable {
 
     deinit { PQfreeCancel(raw) }
 
-    /// Sends the request and waits for the server to take it; blocks. Whether it had an effect, only the statement's result tells.
+    /// Sends the request and waits for the server to take it; blocks.
+    ///
+    /// Whether it had an effect, only the statement's result tells.
     func send() {
         var message = [CChar](repeating: 0, count: 256)
         PQcancel(raw, &message, Int32(message.count))

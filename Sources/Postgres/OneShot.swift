@@ -34,7 +34,9 @@ final class OneShot<Value: Sendable>: Sendable {
         return won
     }
 
-    /// Awaits the value. Does not react to cancellation: who wants that resolves from a cancellation handler.
+    /// Awaits the value.
+    ///
+    /// Does not react to cancellation: who wants that resolves from a cancellation handler.
     func wait() async -> Value {
         await withCheckedContinuation { continuation in
             let ready = state.withLock { state -> Value? in

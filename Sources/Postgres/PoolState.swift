@@ -1,7 +1,8 @@
-/// Who has which connection, who waits for one, and when the next attempt to connect may be made. Pure: no I/O, no clock.
+/// Who has which connection, who waits for one, and when the next attempt to connect may be made.
 ///
-/// A connection is *connecting* (leaves for leased, or is gone), *leased* (leaves for idle, leased by the next, or is gone) or
-/// *idle* (leaves for leased, or is gone). The task that is granted a slot to connect does the connecting itself.
+/// Pure: no I/O, no clock. A connection is *connecting* (leaves for leased, or is gone), *leased* (leaves for idle,
+/// leased by the next, or is gone) or *idle* (leaves for leased, or is gone). The task that is granted a slot to
+/// connect does the connecting itself.
 struct PoolState {
     /// Names a connection, or the slot for one.
     typealias ConnectionID = Int
@@ -107,7 +108,10 @@ struct PoolState {
 
     /// Notes that the server could not be reached, and makes the next attempt wait.
     ///
-    /// - Parameter spread: 0..<1, see `Backoff`.
+    /// - Parameters:
+    ///   - id: the slot, which is free again.
+    ///   - now: the moment of the failure.
+    ///   - spread: 0..<1, see `Backoff`.
     /// - Returns: waiters to tell of the failure: all of them when no lease is out that could serve them, else none.
     mutating func connectFailed(_ id: ConnectionID, at now: Instant, spread: Double) -> [WaiterID] {
         connecting.remove(id)
@@ -121,7 +125,9 @@ struct PoolState {
         return waiters
     }
 
-    /// Hands out what can be handed out, oldest waiter first. To be called after everything that gives back.
+    /// Hands out what can be handed out, oldest waiter first.
+    ///
+    /// To be called after everything that gives back.
     mutating func serve(at now: Instant) -> [(waiter: WaiterID, grant: Grant)] {
         var served: [(WaiterID, Grant)] = []
         while !waiters.isEmpty, let grant = nextGrant(at: now) { served.append((waiters.removeFirst(), grant)) }

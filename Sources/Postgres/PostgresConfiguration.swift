@@ -1,12 +1,19 @@
 /// How to reach the server, and how much of it to use.
 package struct PostgresConfiguration: Sendable {
-    /// A URI or `keyword=value` list as libpq takes it, multi-host lists included; nil leaves all to libpq's `PG*` variables.
+    /// A URI or `keyword=value` list as libpq takes it, multi-host lists included; nil leaves all to libpq's `PG*`
+    /// variables.
     package var connectionString: String?
+    /// Replaces the connection string's database, where set.
+    package var databaseName: String? = nil
     /// What `pg_stat_activity` shows, unless the connection string or `PGAPPNAME` says otherwise.
     package var applicationName: String
-    /// The time to reach a usable server, over all hosts. A positive `connect_timeout` in the connection string wins.
+    /// The time to reach a usable server, over all hosts.
+    ///
+    /// A positive `connect_timeout` in the connection string wins.
     package var connectTimeout: Duration
-    /// The longest a statement may run; nil sets no limit. The server enforces it where session state is allowed, this client always.
+    /// The longest a statement may run; nil sets no limit.
+    ///
+    /// The server enforces it where session state is allowed, this client always.
     package var statementTimeout: Duration?
     /// The most connections a pool opens; at least 1.
     package var maxConnections: Int
@@ -14,7 +21,9 @@ package struct PostgresConfiguration: Sendable {
     package var maxWaiters: Int
     /// The longest a task waits for a connection.
     package var acquireTimeout: Duration
-    /// Whether sessions keep state. False behind a transaction pooler: no named statements, no start-up options.
+    /// Whether sessions keep state.
+    ///
+    /// False behind a transaction pooler: no named statements, no start-up options.
     package var sessionState: Bool
     /// Server settings for each session, by name; sent at start-up, and only with `sessionState`.
     package var sessionSettings: [String: String]

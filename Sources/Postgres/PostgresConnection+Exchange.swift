@@ -17,6 +17,7 @@ extension PostgresConnection {
     ///   - expendable: whether to close the connection when time is up, without asking the server to stop.
     ///   - send: puts the request into libpq's buffer; returns 0 when it refuses.
     /// - Returns: the last result.
+    /// - Throws: the first error the server sent, or why there was no answer.
     @discardableResult
     func exchange(
         within limit: Duration? = nil,
@@ -121,8 +122,8 @@ extension PostgresConnection {
 
     /// Reads without waiting, which often spares a trip through the reactor; returns whether a result is complete.
     ///
-    /// Under TLS, bytes may sit decrypted in memory while the socket has nothing more to say. One record never takes more than three
-    /// reads.
+    /// Under TLS, bytes may sit decrypted in memory while the socket has nothing more to say. One record never takes
+    /// more than three reads.
     private func consumeWhatIsThere() throws(PostgresError) -> Bool {
         let reads = handle.raw.map { PQsslInUse($0) } == 1 ? 3 : 1
         for _ in 0..<reads {
@@ -165,8 +166,8 @@ extension PostgresConnection {
 
     /// Asks the server to stop the statement; the second time gives up.
     ///
-    /// The request travels on a connection of its own. Waiting for it to be taken matters: one that arrived late would stop the
-    /// next statement.
+    /// The request travels on a connection of its own. Waiting for it to be taken matters: one that arrived late would
+    /// stop the next statement.
     private func interrupt(_ reason: PostgresError.Code, _ patience: inout Patience) async throws(PostgresError) {
         let settled = ContinuousClock.now + Self.settleLimit
         guard patience.interruption == nil, let raw = handle.raw, let cancel = CancelHandle(raw) else {

@@ -5,7 +5,8 @@ extension PostgresConnection {
     ///
     /// Hosts are tried in order, each with its share of the time that is left, so that a dead one does not eat it all.
     ///
-    /// - Throws: `PostgresError` with `.connectionFailed` (the last attempt's reason), `.configuration` or `.cancelled`.
+    /// - Throws: `PostgresError` with `.connectionFailed` (the last attempt's reason), `.configuration` or
+    ///   `.cancelled`.
     package func open() async throws(PostgresError) {
         let parameters = try ConnectParameters(configuration)
         let limit = parameters.effective("connect_timeout").flatMap { Int64($0) }.flatMap { $0 > 0 ? $0 : nil }

@@ -15,8 +15,9 @@ extension PostgresConnection {
     /// - Parameters:
     ///   - isolation: the transaction's isolation level.
     ///   - body: the work; gets this connection.
-    /// - Throws: what the closure throws, or `PostgresError`: `.misuse` inside another transaction; 25P02 when the closure swallowed an
-    ///   error that had spoiled the transaction, which then is rolled back.
+    /// - Returns: what the closure returns.
+    /// - Throws: what the closure throws, or `PostgresError`: `.misuse` inside another transaction; 25P02 when the
+    ///   closure swallowed an error that had spoiled the transaction, which then is rolled back.
     @discardableResult
     nonisolated package func withTransaction<Result>(
         _ isolation: PostgresIsolation = .readCommitted,
@@ -50,8 +51,8 @@ extension PostgresConnection {
             do {
                 try await control("ROLLBACK TO \(name); RELEASE \(name)", shielded: true)
             } catch let second {
-                // Without the savepoint the transaction cannot go on, which matters more than why it was needed only if the
-                // session lives; a dead one is told best by the first error.
+                // Without the savepoint the transaction cannot go on, which matters more than why it was needed only if
+                // the session lives; a dead one is told best by the first error.
                 guard await isOpen else { throw error }
                 throw second
             }
@@ -103,8 +104,8 @@ extension PostgresConnection {
         do throws(PostgresError) {
             try await control("ROLLBACK", shielded: true)
         } catch {
-            // The session is in a state nobody knows. Closing it rolls back as well, and the pool replaces it; the caller is told
-            // the error that led here.
+            // The session is in a state nobody knows. Closing it rolls back as well, and the pool replaces it; the
+            // caller is told the error that led here.
             close()
         }
     }

@@ -23,7 +23,7 @@ package actor PostgresConnection {
     /// Creates a connection that is still closed; see `open()`.
     package init(configuration: PostgresConfiguration) { self.configuration = configuration }
 
-    /// Closes the session. A statement in progress fails with `.closed`.
+    /// Closes the session; a statement in progress fails with `.closed`.
     package func close() { handle.close() }
 
     /// Whether the session is open, as far as this side knows.
@@ -50,7 +50,8 @@ package actor PostgresConnection {
 
     /// Runs one statement and returns all its rows.
     ///
-    /// When the task is cancelled the statement is stopped on the server. One that had finished by then returns its rows all the same.
+    /// When the task is cancelled the statement is stopped on the server. One that had finished by then returns its
+    /// rows all the same.
     ///
     /// - Throws: `PostgresError`; `.timeout` also when an administrator cancelled the statement.
     @discardableResult
@@ -105,7 +106,9 @@ package actor PostgresConnection {
         }
     }
 
-    /// Frees statements that gave way. Never inside a transaction, which a refusal would spoil.
+    /// Frees statements that gave way.
+    ///
+    /// Never inside a transaction, which a refusal would spoil.
     private func deallocateDiscarded() async throws(PostgresError) {
         guard !statements.discarded.isEmpty, transactionStatus == PQTRANS_IDLE else { return }
         for name in statements.takeDiscarded() {
@@ -164,8 +167,9 @@ package actor PostgresConnection {
 
     /// Whether the session still works.
     ///
-    /// - Parameter roundTrip: whether to ask the server, for a peer that vanished without a word. Otherwise one look at the socket tells
-    ///   whether the server has closed it.
+    /// - Parameter roundTrip: whether to ask the server, for a peer that vanished without a word. Otherwise one look at
+    ///   the socket tells whether the server has closed it.
+    /// - Returns: false when the session must be replaced.
     func isAlive(roundTrip: Bool) async -> Bool {
         guard isOpen, !isBusy, readsWithoutEnd() else { return false }
         guard roundTrip else { return true }

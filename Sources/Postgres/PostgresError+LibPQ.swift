@@ -32,8 +32,8 @@ extension PostgresError {
 
     /// The error of a connection that did not come about.
     ///
-    /// libpq has no SQLSTATE for these, but prints it into the message at verbosity "verbose": `FATAL:  28P01: password …`. The severity
-    /// is translated, two spaces and the state are not.
+    /// libpq has no SQLSTATE for these, but prints it into the message at verbosity "verbose": `FATAL:  28P01: password
+    /// …`. The severity is translated, two spaces and the state are not.
     init(connecting connection: OpaquePointer) {
         let all = String(cString: PQerrorMessage(connection))
         var line = Self.firstLine(PQerrorMessage(connection))

@@ -1,7 +1,7 @@
 /// Why PostgreSQL gave no usable answer.
 ///
-/// `description` is short, bounded and free of bind values, so it may go to logs and labels. DETAIL, which quotes rows, is in
-/// `debugDescription` alone.
+/// `description` is short, bounded and free of bind values, so it may go to logs and labels. DETAIL, which quotes rows,
+/// is in `debugDescription` alone.
 package struct PostgresError: Error, Sendable {
     /// The kind of failure; callers branch on it.
     package enum Code: String, Sendable, CaseIterable {
@@ -15,7 +15,8 @@ package struct PostgresError: Error, Sendable {
         case poolExhausted
         /// The connection or the pool was closed by this process.
         case closed
-        /// The statement ran longer than allowed and was stopped. The connection is still good, unless it did not answer.
+        /// The statement ran longer than allowed and was stopped. The connection is still good, unless it did not
+        /// answer.
         case timeout
         /// The task was cancelled; the statement was stopped, its effects are undone.
         case cancelled
@@ -25,11 +26,13 @@ package struct PostgresError: Error, Sendable {
         case staleStatement
         /// A value has another type or range than the caller asked for.
         case decoding
-        /// The conversation with the server is out of step, or a statement was used that this client does not speak (COPY).
+        /// The conversation with the server is out of step, or a statement was used that this client does not speak
+        /// (COPY).
         case protocolViolation
         /// The connection string or another setting is wrong.
         case configuration
-        /// The caller broke a rule of this library: two statements at once on a connection, or a transaction in another.
+        /// The caller broke a rule of this library: two statements at once on a connection, or a transaction in
+        /// another.
         case misuse
     }
 
@@ -37,7 +40,9 @@ package struct PostgresError: Error, Sendable {
     package var code: Code
     /// The server's five-character SQLSTATE, when a server spoke; see `SQLState`.
     package var sqlState: String?
-    /// The server's primary message, or ours. May quote bind values for data exceptions; `description` leaves those out.
+    /// The server's primary message, or ours.
+    ///
+    /// May quote bind values for data exceptions; `description` leaves those out.
     package var message: String
     /// The constraint that was violated, if the server named it.
     package var constraint: String?
@@ -49,8 +54,8 @@ package struct PostgresError: Error, Sendable {
     package var hint: String?
     /// The 1-based character of the statement where the server found the fault.
     package var position: Int?
-    /// Whether the work may have been committed although no answer came: true for `.commitUnknown`, and for a statement outside a
-    /// transaction whose connection ended before its answer.
+    /// Whether the work may have been committed although no answer came: true for `.commitUnknown`, and for a statement
+    /// outside a transaction whose connection ended before its answer.
     package var isOutcomeUnknown = false
     /// DETAIL and context; quotes rows, so it never reaches `description`.
     package var detail: String?
@@ -66,8 +71,8 @@ package struct PostgresError: Error, Sendable {
 extension PostgresError {
     /// Whether the whole unit of work may be run again as it is and then succeed.
     ///
-    /// A statement that ran outside a transaction must be idempotent for this, see `isOutcomeUnknown`. False for `.commitUnknown`,
-    /// whose work may already be done, and for `.cancelled` and `.closed`, which were asked for.
+    /// A statement that ran outside a transaction must be idempotent for this, see `isOutcomeUnknown`. False for
+    /// `.commitUnknown`, whose work may already be done, and for `.cancelled` and `.closed`, which were asked for.
     package var isRetryable: Bool {
         switch code {
         case .connectionLost, .poolExhausted, .timeout, .staleStatement: true
@@ -85,7 +90,8 @@ extension PostgresError {
         }
     }
 
-    /// Whether the fault lies with the way to the server, or with the server being another than expected, not with the statement.
+    /// Whether the fault lies with the way to the server, or with the server being another than expected, not with the
+    /// statement.
     package var isConnectionFailure: Bool {
         switch code {
         case .connectionFailed, .connectionLost, .commitUnknown: true

@@ -13,8 +13,8 @@ package struct PostgresNotification: Hashable, Sendable {
 
 /// Listens for notifications on a connection of its own, for ever.
 ///
-/// A notification is a hint: those sent while the connection was down, or faster than they are handled, are lost. After each such gap
-/// `onConnected` is called, so that the listener can look at the truth.
+/// A notification is a hint: those sent while the connection was down, or faster than they are handled, are lost. After
+/// each such gap `onConnected` is called, so that the listener can look at the truth.
 package struct PostgresListener: Sendable {
     /// How long silence may last before the server is asked whether it is still there.
     static let silenceBeforeCheck = Duration.seconds(30)
@@ -36,7 +36,9 @@ package struct PostgresListener: Sendable {
     private let configuration: PostgresConfiguration
     private let logger: Logger?
 
-    /// Creates a listener. Its connection keeps session state whatever the configuration says, since LISTEN is nothing else.
+    /// Creates a listener.
+    ///
+    /// Its connection keeps session state whatever the configuration says, since LISTEN is nothing else.
     package init(configuration: PostgresConfiguration, logger: Logger? = nil) {
         var configuration = configuration
         configuration.sessionState = true
@@ -44,10 +46,12 @@ package struct PostgresListener: Sendable {
         self.logger = logger
     }
 
-    /// Listens until the task is cancelled, then returns. Reconnects with growing pauses, whatever goes wrong.
+    /// Listens until the task is cancelled, then returns.
     ///
-    /// Handlers are called one after the other. The connection is read all the while: a client that stopped reading would hold back
-    /// the server's notification queue and its vacuum.
+    /// Reconnects with growing pauses, whatever goes wrong.
+    ///
+    /// Handlers are called one after the other. The connection is read all the while: a client that stopped reading
+    /// would hold back the server's notification queue and its vacuum.
     ///
     /// - Parameters:
     ///   - channels: the channels' names, as written in `LISTEN "name"`.

@@ -46,16 +46,22 @@ extension Int64: PostgresEncodable, PostgresDecodable {
 
     /// Reads int8, and the smaller int4, int2 and oid, which always fit.
     package init(postgresBytes: UnsafeRawBufferPointer, type: PostgresType) throws(PostgresError) {
-        if type == .int8, let value = postgresBytes.whole(Int64.self) {
+        guard let value = Self(anyInteger: postgresBytes, type) else { throw Self.mismatch(type, postgresBytes) }
+        self = value
+    }
+
+    @inline(__always)
+    fileprivate init?(anyInteger bytes: UnsafeRawBufferPointer, _ type: PostgresType) {
+        if type == .int8, let value = bytes.whole(Int64.self) {
             self = value
-        } else if type == .int4, let value = postgresBytes.whole(Int32.self) {
+        } else if type == .int4, let value = bytes.whole(Int32.self) {
             self = Int64(value)
-        } else if type == .int2, let value = postgresBytes.whole(Int16.self) {
+        } else if type == .int2, let value = bytes.whole(Int16.self) {
             self = Int64(value)
-        } else if type == .oid, let value = postgresBytes.whole(UInt32.self) {
+        } else if type == .oid, let value = bytes.whole(UInt32.self) {
             self = Int64(value)
         } else {
-            throw Self.mismatch(type, postgresBytes)
+            return nil
         }
     }
 }
@@ -67,7 +73,8 @@ extension Int: PostgresEncodable, PostgresDecodable {
 
     /// Reads whatever `Int64` reads.
     package init(postgresBytes: UnsafeRawBufferPointer, type: PostgresType) throws(PostgresError) {
-        self = Int(try Int64(postgresBytes: postgresBytes, type: type))
+        guard let value = Int64(anyInteger: postgresBytes, type) else { throw Self.mismatch(type, postgresBytes) }
+        self = Int(value)
     }
 }
 
@@ -76,7 +83,9 @@ extension Double: PostgresEncodable, PostgresDecodable {
 
     package func encode(into bytes: inout [UInt8]) { bytes.appendBigEndian(bitPattern) }
 
-    /// Reads float8 and float4. A `numeric` is not read: cast it in the statement to what is meant.
+    /// Reads float8 and float4.
+    ///
+    /// A `numeric` is not read: cast it in the statement to what is meant.
     package init(postgresBytes: UnsafeRawBufferPointer, type: PostgresType) throws(PostgresError) {
         if type == .float8, let bits = postgresBytes.whole(UInt64.self) {
             self = Double(bitPattern: bits)

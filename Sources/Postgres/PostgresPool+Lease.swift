@@ -112,7 +112,9 @@ extension PostgresPool {
         return try result.get()
     }
 
-    /// Ends a wait that has no grant yet. With a grant it is too late: the task gets it, and gives it back when it notices.
+    /// Ends a wait that has no grant yet.
+    ///
+    /// With a grant it is too late: the task gets it, and gives it back when it notices.
     private func abandon(_ waiter: PoolState.WaiterID, _ reason: (PostgresError?) -> PostgresError) {
         let (answer, lastFailure) = shared.withLock { shared in
             shared.state.abandon(waiter)

@@ -3,8 +3,8 @@ import Synchronization
 
 /// A bounded set of connections to one server, opened when needed and leased to one task at a time.
 ///
-/// Waiting is first come, first served, and bounded in number and time. A dead connection is replaced before anything is sent on it,
-/// so the pool recovers by itself when the server was restarted or another became the primary.
+/// Waiting is first come, first served, and bounded in number and time. A dead connection is replaced before anything
+/// is sent on it, so the pool recovers by itself when the server was restarted or another became the primary.
 package final class PostgresPool: Sendable {
     /// How long a connection may rest before the server is asked whether it is still there.
     static let restBeforeCheck = Duration.seconds(30)
@@ -47,7 +47,8 @@ package final class PostgresPool: Sendable {
 
     /// Runs one statement on any connection.
     ///
-    /// - Throws: `PostgresError`, see `PostgresConnection.query`; also `.poolExhausted`, `.connectionFailed`, `.closed`.
+    /// - Throws: `PostgresError`, see `PostgresConnection.query`; also `.poolExhausted`, `.connectionFailed`,
+    ///   `.closed`.
     @discardableResult
     package func query(_ query: PostgresQuery) async throws(PostgresError) -> PostgresRows {
         let (id, connection) = try await lease()
@@ -61,7 +62,9 @@ package final class PostgresPool: Sendable {
         }
     }
 
-    /// Lends a connection to a closure, which must not keep it. A transaction left open is rolled back.
+    /// Lends a connection to a closure, which must not keep it.
+    ///
+    /// A transaction left open is rolled back.
     @discardableResult
     package func withConnection<Result>(
         _ body: (PostgresConnection) async throws -> Result
@@ -86,12 +89,15 @@ package final class PostgresPool: Sendable {
         try await withConnection { connection in try await connection.withTransaction(isolation, body) }
     }
 
-    /// Runs a closure in a transaction, again from its beginning when it lost against others (40001, 40P01) or a schema change.
+    /// Runs a closure in a transaction, again from its beginning when it lost against others (40001, 40P01) or a schema
+    /// change.
     ///
     /// - Parameters:
     ///   - attempts: how often to run it at most; the last failure is thrown.
     ///   - isolation: the transaction's isolation level.
     ///   - body: the work; must have no effects outside the transaction.
+    /// - Returns: what the closure returns.
+    /// - Throws: see `PostgresConnection.withTransaction`.
     @discardableResult
     package func retrying<Result>(
         _ attempts: Int = 5,

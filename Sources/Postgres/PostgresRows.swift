@@ -31,6 +31,7 @@ package struct PostgresRow: Sendable {
     /// Reads all columns in order.
     ///
     /// - Parameter types: one type a column; an optional where the column may be NULL.
+    /// - Returns: the values as a tuple.
     /// - Throws: `PostgresError` with `.decoding`, naming the column.
     package func decode<each Value: PostgresDecodable>(
         _ types: repeat (each Value).Type
@@ -50,6 +51,7 @@ package struct PostgresRow: Sendable {
     /// Reads the only column.
     ///
     /// - Parameter type: its type; an optional where the column may be NULL.
+    /// - Returns: the value.
     /// - Throws: `PostgresError` with `.decoding`, naming the column.
     package func decode<Value: PostgresDecodable>(_ type: Value.Type) throws(PostgresError) -> Value {
         guard result.columnCount == 1 else {
@@ -60,7 +62,10 @@ package struct PostgresRow: Sendable {
 
     /// Reads one column.
     ///
-    /// - Parameter column: its place, from 0.
+    /// - Parameters:
+    ///   - type: its type; an optional where the column may be NULL.
+    ///   - column: its place, from 0.
+    /// - Returns: the value.
     /// - Throws: `PostgresError` with `.decoding`, naming the column.
     package func decode<Value: PostgresDecodable>(_ type: Value.Type, at column: Int) throws(PostgresError) -> Value {
         guard (0..<result.columnCount).contains(column) else {
@@ -73,9 +78,9 @@ package struct PostgresRow: Sendable {
 
 /// Owns a `PGresult`.
 ///
-/// Unchecked, because the pointer is not `Sendable` by itself. libpq's manual ("Behavior in Threaded Programs") states that
-/// a `PGresult` is read-only after creation and so can be passed between threads freely; only functions that read are called
-/// here, and `PQclear` runs once, when nobody holds a reference any more.
+/// Unchecked, because the pointer is not `Sendable` by itself. libpq's manual ("Behavior in Threaded Programs") states
+/// that a `PGresult` is read-only after creation and so can be passed between threads freely; only functions that read
+/// are called here, and `PQclear` runs once, when nobody holds a reference any more.
 final class ResultStorage: @unchecked Sendable {
     private let raw: OpaquePointer
     let rowCount: Int

@@ -2,7 +2,8 @@ package import FoundationEssentials
 
 /// A moment; `timestamptz`.
 ///
-/// Reaches from 4713 BC to the year 294246. Later years, which the server knows up to 294276, do not fit and are a decoding error.
+/// Reaches from 4713 BC to the year 294246. Later years, which the server knows up to 294276, do not fit and are a
+/// decoding error.
 package struct PostgresTimestamp: Hashable, Comparable, Sendable, PostgresEncodable, PostgresDecodable {
     /// Microseconds since 1970-01-01 00:00 UTC.
     package var microsecondsSinceUnixEpoch: Int64
@@ -40,7 +41,8 @@ package struct PostgresTimestamp: Hashable, Comparable, Sendable, PostgresEncoda
             bytes.appendBigEndian(microsecondsSinceUnixEpoch)
         default:
             let (value, overflow) = microsecondsSinceUnixEpoch.subtractingReportingOverflow(Self.epochDistance)
-            // Only moments ages before 4713 BC overflow; the neighbour of -infinity makes the server refuse them by name.
+            // Only moments ages before 4713 BC overflow; the neighbour of -infinity makes the server refuse them by
+            // name.
             bytes.appendBigEndian(overflow ? Int64.min + 1 : value)
         }
     }

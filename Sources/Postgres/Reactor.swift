@@ -69,13 +69,14 @@ final class Reactor: Sendable {
 
     // MARK: Waiting
 
-    /// Waits until a descriptor is ready. One wait a descriptor at a time.
+    /// Waits until a descriptor is ready; one wait a descriptor at a time.
     ///
     /// - Parameters:
     ///   - descriptor: an open socket.
     ///   - interest: what to wait for.
     ///   - deadline: when to give up; nil waits without end.
     ///   - cancellable: whether the task's cancellation ends the wait.
+    /// - Returns: how the wait ended.
     func wait(
         _ descriptor: Int32,
         for interest: Interest,
@@ -100,7 +101,7 @@ final class Reactor: Sendable {
         }
     }
 
-    /// Stops watching a descriptor; whoever waits on it learns `.closed`. Must come before the descriptor is closed.
+    /// Stops watching a descriptor, which must still be open; whoever waits on it learns that it is closed.
     func deregister(_ descriptor: Int32) {
         let continuation = state.withLock { state -> CheckedContinuation<Readiness, Never>? in
             // Fails when it was never watched, which is as good.
@@ -120,7 +121,8 @@ final class Reactor: Sendable {
         _ continuation: CheckedContinuation<Readiness, Never>
     ) {
         let (refusal, mustWake) = state.withLock { state -> (Readiness?, Bool) in
-            // The flag is set before the cancellation handler runs: either it is seen here, or the handler finds the wait.
+            // The flag is set before the cancellation handler runs: either it is seen here, or the handler finds the
+            // wait.
             if cancellable, Task.isCancelled { return (.cancelled, false) }
             guard state.waitOnDescriptor[descriptor] == nil, watch(descriptor, interest, id) else {
                 return (.closed, false)
@@ -145,7 +147,8 @@ final class Reactor: Sendable {
         if interest.contains(.read) { events |= EPOLLIN.rawValue | EPOLLRDHUP.rawValue }
         if interest.contains(.write) { events |= EPOLLOUT.rawValue }
         var event = epoll_event(events: events, data: epoll_data_t(u64: id))
-        // Usually known already. libpq may have closed a socket and opened another under the same number, which epoll then forgot.
+        // Usually known already. libpq may have closed a socket and opened another under the same number, which epoll
+        // then forgot.
         if epoll_ctl(epoll, EPOLL_CTL_MOD, descriptor, &event) == 0 { return true }
         return errno == ENOENT && epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &event) == 0
     }

@@ -27,8 +27,8 @@ package enum SQLState {
 
     /// Whether the server closes, or has already lost, the session after this state.
     ///
-    /// 25006 belongs here too: the session was fine, but it leads to a server that is not the primary (any more), and only
-    /// a new connection finds the one that is.
+    /// 25006 belongs here too: the session was fine, but it leads to a server that is not the primary (any more), and
+    /// only a new connection finds the one that is.
     package static func endsSession(_ state: String) -> Bool {
         switch state {
         case adminShutdown, crashShutdown, cannotConnectNow, "57P04", "57P05", idleInTransactionTimeout,

@@ -11,8 +11,9 @@ struct ServerAddress: Hashable, Sendable {
 
     /// Splits the lists of hosts, addresses and ports, as libpq does.
     ///
-    /// - Throws: `PostgresError` with `.configuration` when their lengths differ or a port is no port. Ports are checked here because
-    ///   libpq's message quotes what it found, which is a piece of the password when that was not percent-encoded.
+    /// - Throws: `PostgresError` with `.configuration` when their lengths differ or a port is no port. Ports are
+    ///   checked here because libpq's message quotes what it found, which is a piece of the password when that was not
+    ///   percent-encoded.
     static func list(_ parameters: ConnectParameters) throws(PostgresError) -> [ServerAddress] {
         let hosts = split(parameters.effective("host"))
         let addresses = split(parameters.effective("hostaddr"))
@@ -68,7 +69,9 @@ struct ServerAddress: Hashable, Sendable {
         return found
     }
 
-    /// The host for a message, if it looks like one. Otherwise it may be a piece of a password that was not percent-encoded.
+    /// The host for a message, if it looks like one.
+    ///
+    /// Otherwise it may be a piece of a password that was not percent-encoded.
     var printableHost: String? {
         guard let host, host.utf8.count <= 100 else { return nil }
         let isHost = host.unicodeScalars.allSatisfy {

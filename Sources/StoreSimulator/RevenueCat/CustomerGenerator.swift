@@ -9,9 +9,7 @@ struct CustomerGenerator: Sendable {
     private let templates: [(below: Int, record: CustomerRecord)]
     private let shares: Int
 
-    /// Prepares a block.
-    ///
-    /// - Parameter block: 0 to 98; part of every identifier of the block.
+    /// Prepares a block; its number, 0 to 98, is part of every identifier of the block.
     init?(_ scenario: GeneratedCustomers, block: Int, builder: inout RecordBuilder) {
         guard let pattern = IDPattern(scenario.id) else { return nil }
         self.block = block

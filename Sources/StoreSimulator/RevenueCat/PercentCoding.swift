@@ -2,7 +2,7 @@
 enum PercentCoding {
     /// Decodes one segment; nil when an escape is malformed or the bytes are no UTF-8.
     ///
-    /// - Parameter plusIsSpace: whether `+` means a space, as it does in query values.
+    /// In query values, but not in paths, `+` means a space.
     static func decode(_ text: Substring, plusIsSpace: Bool = false) -> String? {
         var text = text
         let needsWork = text.withUTF8 { bytes in

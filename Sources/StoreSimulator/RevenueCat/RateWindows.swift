@@ -17,11 +17,7 @@ struct RateWindows: Sendable {
 
     private var windows: [String: Window] = [:]
 
-    /// Counts a request.
-    ///
-    /// - Parameters:
-    ///   - budget: key and domain.
-    ///   - limit: requests a minute, above 0.
+    /// Counts a request against a budget (key and domain) of `limit` requests a minute, above 0.
     mutating func count(_ budget: String, limit: Int, nowMs: Int64) -> Reading {
         let minute = nowMs / 60_000
         var window = windows[budget] ?? Window(minute: minute, usage: 0)

@@ -86,9 +86,7 @@ struct RevenueCatFailure: Error, Sendable {
         }
     }
 
-    /// The answer on the wire.
-    ///
-    /// - Parameter unit: unit of the `Retry-After` header, which only a 429 carries.
+    /// The answer on the wire; `unit` is that of the `Retry-After` header, which only a 429 carries.
     func reply(unit: Scenario.RetryAfterUnit) -> Reply {
         var json = JSONBytes(capacity: 256)
         json.beginObject()

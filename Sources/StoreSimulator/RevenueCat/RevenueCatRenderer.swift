@@ -74,9 +74,7 @@ struct RevenueCatRenderer: Sendable {
 
     // MARK: Customers
 
-    /// Writes a customer.
-    ///
-    /// - Parameter showsEntitlements: whether `active_entitlements` is there; only the customer's own endpoint has it.
+    /// Writes a customer; only the customer's own endpoint shows its `active_entitlements`.
     func customer(
         _ json: inout JSONBytes,
         _ customer: CustomerRecord,

@@ -27,11 +27,7 @@ struct RevenueCatStore: Sendable {
         book = try CustomerBook(scenario, nowMs: nowMs)
     }
 
-    /// Answers a request.
-    ///
-    /// - Parameters:
-    ///   - nowMs: simulated Unix milliseconds.
-    ///   - repeatsCursor: whether lists name the same cursor for ever.
+    /// Answers a request at a simulated moment; `repeatsCursor` makes lists name the same cursor for ever.
     mutating func answer(_ request: StoreRequest, route: RevenueCatRoute, nowMs: Int64, repeatsCursor: Bool) -> Reply {
         var rate: RateWindows.Reading?
         var reply: Reply
@@ -40,11 +36,11 @@ struct RevenueCatStore: Sendable {
             guard route.project == project, keys[key] ?? true || !route.endpoint.writes else {
                 throw RevenueCatFailure.forbidden
             }
-            rate = try spend(key, on: route.endpoint, nowMs: nowMs)
+            rate = spend(key, on: route.endpoint, nowMs: nowMs)
+            if let rate, rate.isExceeded { throw throttled(rate) }
             reply = try respond(to: request, route: route, nowMs: nowMs, repeatsCursor: repeatsCursor)
         } catch let failure as RevenueCatFailure {
             reply = failure.reply(unit: unit)
-            if failure.status == 429 { rate = lastReading }
         } catch {
             // Every other error type is caught where it arises; this one would be a fault of the simulator itself.
             reply = RevenueCatFailure.usual(status: 500, backoffMs: nil).reply(unit: unit)
@@ -98,21 +94,21 @@ struct RevenueCatStore: Sendable {
         return key
     }
 
-    private var lastReading: RateWindows.Reading?
-
     private mutating func spend(
         _ key: String,
         on endpoint: RevenueCatEndpoint,
         nowMs: Int64
-    ) throws -> RateWindows.Reading? {
+    ) -> RateWindows.Reading? {
         let isCatalogue = endpoint == .entitlements
         let limit = isCatalogue ? projectLimit : limit
         guard limit > 0 else { return nil }
-        let reading = windows.count(isCatalogue ? "project " + key : key, limit: limit, nowMs: nowMs)
-        guard reading.isExceeded else { return reading }
-        lastReading = reading
-        let backoffMs = unit == .seconds ? (reading.remainingMs + 999) / 1000 * 1000 : reading.remainingMs
-        throw RevenueCatFailure.throttled(backoffMs: backoffMs)
+        return windows.count(isCatalogue ? "project " + key : key, limit: limit, nowMs: nowMs)
+    }
+
+    private func throttled(_ reading: RateWindows.Reading) -> RevenueCatFailure {
+        // The body repeats the header's wait, so it is whole seconds where the header can say no less.
+        let wholeSeconds = (reading.remainingMs + 999) / 1000 * 1000
+        return .throttled(backoffMs: unit == .seconds ? wholeSeconds : reading.remainingMs)
     }
 
     // MARK: Endpoints

@@ -40,12 +40,7 @@ extension KeyedEncodingContainer {
     }
 }
 
-extension Override: Codable {
-    package init(from decoder: any Decoder) throws {
-        let container = try decoder.singleValueContainer()
-        self = container.decodeNil() ? .null : .value(try container.decode(Value.self))
-    }
-
+extension Override: Encodable {
     package func encode(to encoder: any Encoder) throws {
         var container = encoder.singleValueContainer()
         switch self {

@@ -70,8 +70,10 @@ package struct Scenario: Sendable, Codable {
     package struct Paging: Sendable, Codable, Hashable {
         /// Spelling of `url` and `next_page`.
         package var link: Link = .absolute
-        /// Host in front of absolute links. It is the true store's by default, so that a client that follows a link
-        /// from a body instead of rebuilding it is found out.
+        /// Host in front of absolute links.
+        ///
+        /// It is the true store's by default, so that a client that follows a link from a body instead of rebuilding
+        /// it is found out.
         package var base: String = "https://api.revenuecat.com"
         /// What marks the last page.
         package var end: End = .null

@@ -113,7 +113,7 @@ final class ExchangeHandler: ChannelInboundHandler {
             return
         case .whole, .drip, .cut: break
         }
-        let staysOpen = keepsAlive && !closesWhenDone
+        let staysOpen = keepsAlive && (!closesWhenDone || !waiting.isEmpty)
         var head: [UInt8] = []
         head.reserveCapacity(384)
         ResponseHead.write(reply, keepsAlive: staysOpen, to: &head)

@@ -50,9 +50,7 @@ struct FaultBook: Sendable {
         entries.append(Entry(rule: rule))
     }
 
-    /// What befalls a request.
-    ///
-    /// - Parameter ids: every id of the customer asked for.
+    /// What befalls a request; `ids` are all ids of the customer asked for.
     mutating func strike(endpoint: RevenueCatEndpoint, method: String, ids: [String]) -> Effect? {
         var candidates = general
         for id in ids { candidates += byCustomer[id] ?? [] }

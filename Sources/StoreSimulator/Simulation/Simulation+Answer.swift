@@ -80,9 +80,7 @@ extension Simulation.State {
 
 /// Bodies that no client should trust.
 enum BrokenBody {
-    /// Replaces the body of an answer.
-    ///
-    /// - Parameter size: bytes of a huge body, or levels of a deep one.
+    /// Replaces the body of an answer; `size` is the bytes of a huge body, or the levels of a deep one.
     static func apply(_ fault: FaultRule.BodyFault, size: Int?, to reply: inout Reply) {
         switch fault {
         case .html:

@@ -17,9 +17,8 @@ final class Simulation: Sendable {
     private let inFlight = Atomic<Int>(0)
     private let peakInFlight = Atomic<Int>(0)
 
-    /// Sets a scenario up.
+    /// Sets a scenario up; `wall` gives Unix milliseconds.
     ///
-    /// - Parameter wall: source of Unix milliseconds.
     /// - Throws: `ScenarioError` when two customers share an id.
     init(_ scenario: Scenario, wall: @escaping @Sendable () -> Int64 = SimulatedClock.machine) throws {
         state = Mutex(try Self.state(for: scenario, clock: SimulatedClock(wall: wall)))

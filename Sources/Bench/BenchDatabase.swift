@@ -1,0 +1,160 @@
+import Foundation
+package import Logging
+import Migrations
+package import Postgres
+
+/// A database of the bench's own on the configured server, with sample users and jobs.
+package struct BenchDatabase: Sendable {
+    package let pool: PostgresPool
+    private let admin: PostgresPool
+    private let name: String
+
+    /// Creates and fills the database.
+    ///
+    /// - Parameters:
+    ///   - configuration: how to reach the server; its user must be allowed to create databases.
+    ///   - sqlDirectory: the folder with `migrations` and `host`.
+    package init(
+        configuration: PostgresConfiguration,
+        connect: (String) -> PostgresConfiguration,
+        sqlDirectory: String,
+        logger: Logger
+    ) async throws {
+        name = "entitlement_sync_bench_\(ProcessInfo.processInfo.processIdentifier)"
+        admin = PostgresPool(configuration: configuration, logger: logger)
+        try await admin.query("CREATE DATABASE \(rawSQL: name)")
+        pool = PostgresPool(configuration: connect(name), logger: logger)
+        do {
+            let schema = try String(contentsOfFile: sqlDirectory + "/host/schema.sql", encoding: .utf8)
+            try await pool.withConnection { connection in try await connection.execute(script: schema) }
+            let files = try MigrationFile.load(directory: sqlDirectory + "/migrations")
+            _ = try await Migrator(pool: pool, files: files)
+                .run(adapterPath: sqlDirectory + "/host/adapter.sql", dryRun: false)
+            try await pool.query(
+                """
+                INSERT INTO entitlement_sync.product (store, product_id, entitlement, grants_access)
+                VALUES ('revenuecat', 'premium', 'premium', true)
+                """
+            )
+            try await pool.withConnection { connection in try await connection.execute(script: Self.plainSQL) }
+        } catch {
+            await drop()
+            throw error
+        }
+    }
+
+    /// Loads free users, each with one asset that the lapse froze, and a restore for each.
+    package func load(_ count: Int, prefix: String) async throws {
+        try await pool.withConnection { connection in
+            try await connection.query("INSERT INTO users (id) SELECT \(prefix) || n FROM generate_series(1, \(Int64(count))) AS n")
+            try await connection.query(
+                """
+                INSERT INTO assets (user_id, frozen_reasons, frozen_at)
+                SELECT \(prefix) || n, '{subscription_lapsed}', now() FROM generate_series(1, \(Int64(count))) AS n
+                """
+            )
+            try await connection.query(
+                """
+                INSERT INTO entitlement_sync.user_sync (user_id)
+                SELECT \(prefix) || n FROM generate_series(1, \(Int64(count))) AS n
+                """
+            )
+            try await connection.query(
+                """
+                INSERT INTO entitlement_sync.queue (user_key, due, lane, restore_id, restore_due)
+                SELECT u.user_key, now(), 0, entitlement_sync.new_id(), now()
+                  FROM entitlement_sync.user_sync AS u WHERE u.user_id LIKE \(prefix + "%")
+                """
+            )
+        }
+    }
+
+    /// Does the write set of every queued job in plain SQL, 500 a commit, on one connection.
+    package func drainInPlainSQL() async throws {
+        try await pool.withConnection { connection in
+            try await connection.execute(script: "SET statement_timeout = 0; CALL bench_drain(500)")
+        }
+    }
+
+    /// How many users are subscribers.
+    package func subscribers(prefix: String) async throws -> Int {
+        let rows = try await pool.query(
+            "SELECT count(*) FROM users AS u WHERE u.type = 'subscriber' AND u.id LIKE \(prefix + "%")"
+        )
+        return Int(try rows.first?.decode(Int64.self, at: 0) ?? 0)
+    }
+
+    /// Settings that matter for the figures.
+    package func settings() async throws -> String {
+        let rows = try await pool.query(
+            """
+            SELECT string_agg(s.name || '=' || s.setting || coalesce(s.unit, ''), ' ' ORDER BY s.name)
+              FROM pg_settings AS s
+             WHERE s.name IN ('server_version', 'fsync', 'full_page_writes', 'synchronous_commit', 'shared_buffers',
+                              'max_wal_size', 'autovacuum')
+            """
+        )
+        return try rows.first?.decode(String.self, at: 0) ?? ""
+    }
+
+    /// Removes the database.
+    package func drop() async {
+        await pool.close()
+        do {
+            try await admin.query("DROP DATABASE IF EXISTS \(rawSQL: name) WITH (FORCE)")
+        } catch {
+            FileHandle.standardError.write(Data("the database \(name) could not be removed; drop it by hand\n".utf8))
+        }
+        await admin.close()
+    }
+
+    private static let plainSQL = """
+        CREATE PROCEDURE bench_drain(batch integer) LANGUAGE plpgsql AS $$
+        DECLARE
+            keys bigint[];
+            ids  text[];
+            top  bigint := 1000000000;
+        BEGIN
+            LOOP
+                keys := ARRAY(SELECT q.user_key FROM entitlement_sync.queue AS q WHERE q.owner IS NULL AND q.lane = 0
+                               ORDER BY q.lane, q.due LIMIT batch FOR UPDATE SKIP LOCKED);
+                EXIT WHEN cardinality(keys) = 0;
+                UPDATE entitlement_sync.queue AS q SET owner = 0, active = 0 WHERE q.user_key = ANY (keys);
+                COMMIT;
+                ids := ARRAY(SELECT s.user_id FROM entitlement_sync.user_sync AS s WHERE s.user_key = ANY (keys));
+                UPDATE users AS u SET type = 'subscriber', updated_at = now() WHERE u.id = ANY (ids);
+                UPDATE assets AS a SET frozen_reasons = array_remove(a.frozen_reasons, 'subscription_lapsed'), frozen_at = NULL
+                 WHERE a.user_id = ANY (ids);
+                INSERT INTO entitlement_sync.purchase (id, owner_key, observed_at, period_ends_at, gives_access, source,
+                            store, environment, kind, status, ownership, renewal, product_id, owner_rule, entitlements)
+                SELECT top + k, k, now(), now() + interval '20 days', true, 'revenuecat', 'app_store', 'production',
+                       'subscription', 'active', 'purchased', 'will_renew', 'prod1', 'named_by_revenuecat', '{premium}'
+                  FROM unnest(keys) AS k;
+                INSERT INTO entitlement_sync.purchase_identifier
+                SELECT v.value || k, v.store, 'production', v.kind, top + k FROM unnest(keys) AS k,
+                       (VALUES ('sub', 'revenuecat', 'revenuecat_id'), ('48000', 'app_store', 'store_id'))
+                       AS v(value, store, kind);
+                INSERT INTO entitlement_sync.observation (user_key, job_id, purchase_id, asked_at, period_ends_at,
+                            gives_access, source, coverage, store, environment, kind, status, ownership, renewal,
+                            product_id, attribution, entitlements, payload_hash)
+                SELECT q.user_key, q.restore_id, top + q.user_key, now(), now(), true, 'revenuecat', 'partial', 'app_store',
+                       'production', 'subscription', 'active', 'purchased', 'will_renew', 'prod1', 'new', '{premium}',
+                       sha256(q.restore_id::text::bytea)
+                  FROM entitlement_sync.queue AS q WHERE q.user_key = ANY (keys);
+                UPDATE entitlement_sync.user_sync AS s SET epoch = s.epoch + 1, read_at = now(), ever_observed = true
+                 WHERE s.user_key = ANY (keys);
+                INSERT INTO entitlement_sync.decision (user_key, job_id, assets_changed, kind, rule, outcome, type_before,
+                            type_after, explanation)
+                SELECT q.user_key, q.restore_id, 1, 0, 'store_access', 'restored', 'free', 'subscriber',
+                       'A store says that a purchase of this user gives access, so the user became a subscriber.'
+                  FROM entitlement_sync.queue AS q WHERE q.user_key = ANY (keys);
+                WITH gone AS (DELETE FROM entitlement_sync.queue AS q WHERE q.user_key = ANY (keys)
+                              RETURNING q.user_key, q.restore_id)
+                INSERT INTO entitlement_sync.job_history (id, user_key, finished_at, kind, attempt, state, outcome, message_key)
+                SELECT g.restore_id, g.user_key, clock_timestamp(), 0, 0, 'done', 'restored', 'restored' FROM gone AS g;
+                COMMIT;
+            END LOOP;
+        END
+        $$;
+        """
+}

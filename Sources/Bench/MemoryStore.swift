@@ -1,0 +1,43 @@
+import Entitlements
+import Jobs
+package import SyncWorker
+
+/// A store that answers from memory: every user has one active subscription.
+package func memoryStore() -> StoreReader {
+    StoreReader { job in
+        let ends = job.claimedAt + .seconds(20 * 86_400)
+        return Reading(
+            coverage: .partial,
+            askedAt: job.claimedAt,
+            observations: [
+                Observation(
+                    kind: .subscription,
+                    store: "app_store",
+                    environment: "production",
+                    identifiers: [
+                        PurchaseIdentifier(
+                            value: "sub\(job.userKey)",
+                            store: "revenuecat",
+                            environment: "production",
+                            kind: "revenuecat_id"
+                        ),
+                        PurchaseIdentifier(
+                            value: "48000\(job.userKey)",
+                            store: "app_store",
+                            environment: "production",
+                            kind: "store_id"
+                        ),
+                    ],
+                    productID: "prod1",
+                    entitlements: ["premium"],
+                    status: StoreStatus("active"),
+                    givesAccess: true,
+                    renewal: "will_renew",
+                    periodStartsAt: job.claimedAt,
+                    periodEndsAt: ends,
+                    payloadHash: Array(repeating: 7, count: 32)
+                )
+            ]
+        )
+    }
+}

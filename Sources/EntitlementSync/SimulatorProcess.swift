@@ -1,0 +1,48 @@
+import Dispatch
+import Foundation
+
+/// The simulator as a process of its own, so that its work is not hidden in ours.
+final class SimulatorProcess {
+    private let process = Process()
+    private let output = Pipe()
+    private let scenario: URL
+
+    /// Starts a simulator whose customers all have an active subscription.
+    init(prefix: String, count: Int) throws {
+        scenario = FileManager.default.temporaryDirectory.appendingPathComponent("entitlement-sync-\(UUID().uuidString).yaml")
+        let text = """
+            project: projbench
+            rate_limit_per_minute: 0
+            generate:
+              - id: "\(prefix){n}"
+                from: 1
+                count: \(count)
+                state: active
+            """
+        try text.write(to: scenario, atomically: true, encoding: .utf8)
+        process.executableURL = URL(fileURLWithPath: "/proc/self/exe").resolvingSymlinksInPath()
+        process.arguments = ["simulate", "--port", "0", "--scenario", scenario.path]
+        process.standardOutput = output
+        try process.run()
+    }
+
+    /// The port it listens on, read from its first line, away from the cooperative pool.
+    func port() async throws -> Int {
+        let handle = output.fileHandleForReading
+        let line = await withCheckedContinuation { (continuation: CheckedContinuation<String, Never>) in
+            DispatchQueue.global().async {
+                continuation.resume(returning: String(decoding: handle.availableData, as: UTF8.self))
+            }
+        }
+        guard let port = line.split(whereSeparator: \.isWhitespace).last.flatMap({ Int($0) }) else {
+            throw CommandFailure(.software, "the simulator did not start")
+        }
+        return port
+    }
+
+    func stop() {
+        process.terminate()
+        process.waitUntilExit()
+        try? FileManager.default.removeItem(at: scenario)
+    }
+}

@@ -1,0 +1,126 @@
+import Glibc
+
+/// The files and the process of one private server; blocking, so not for the cooperative pool.
+///
+/// A value without state of its own: the data directory is the state.
+struct PostgresCluster: Sendable {
+    /// Holds data, socket and logs; removed at the end.
+    let directory: String
+    /// The loopback port; also in the socket's name.
+    let port: UInt16
+    private let binaries: String
+    private var data: String { "\(directory)/data" }
+    private var log: String { "\(directory)/server.log" }
+    private var toolLog: String { "\(directory)/tools.log" }
+
+    /// Creates a cluster that is still stopped.
+    ///
+    /// - Parameter settings: server settings beside those that make a test server fast.
+    /// - Throws: `ChildProcess.Failure`.
+    init(settings: [String: String]) throws {
+        guard let initdb = Self.findInitdb() else {
+            throw ChildProcess.Failure(description: "no PostgreSQL server is installed (initdb was not found)")
+        }
+        binaries = String(initdb.dropLast("/initdb".count))
+        directory = try Files.makeTemporaryDirectory()
+        port = freeLoopbackPort()
+        try handOver(directory)
+        try runAsServerUser([
+            initdb, "--pgdata=\(data)", "--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8",
+            "--no-sync",
+        ])
+        var all = [
+            "port": "\(port)", "listen_addresses": "'127.0.0.1'", "unix_socket_directories": "'\(directory)'",
+            "max_connections": "300", "shared_buffers": "'64MB'", "fsync": "off", "full_page_writes": "off",
+            "timezone": "'UTC'", "log_min_messages": "warning", "max_wal_size": "'4GB'",
+        ]
+        all.merge(settings) { $1 }
+        let lines = all.sorted { $0.key < $1.key }.map { "\($0.key) = \($0.value)\n" }
+        try Files.append(lines.joined(), to: "\(data)/postgresql.conf")
+        // Members of this role (made by the tests that need it) must prove their password over TCP.
+        let rules = "host all +password_required 127.0.0.1/32 scram-sha-256\n" + (try Files.read("\(data)/pg_hba.conf"))
+        Files.remove("\(data)/pg_hba.conf")
+        try Files.append(rules, to: "\(data)/pg_hba.conf")
+        try handOver("\(data)/pg_hba.conf")
+        try startWatchdog()
+    }
+
+    func start() throws {
+        do {
+            try pgctl(["start", "--log=\(log)", "--timeout=60"])
+        } catch {
+            // pg_ctl only says to look there.
+            let text = (try? Files.read(log)) ?? ""
+            throw ChildProcess.Failure(description: "\(error)\n\(text.suffix(2000))")
+        }
+    }
+
+    /// Stops the server.
+    ///
+    /// - Parameter immediately: whether to leave without a farewell, as in a crash.
+    /// - Throws: `ChildProcess.Failure`.
+    func stop(immediately: Bool) throws { try pgctl(["stop", "--mode=\(immediately ? "immediate" : "fast")"]) }
+
+    private func pgctl(_ arguments: [String]) throws {
+        try runAsServerUser(["\(binaries)/pg_ctl", "--pgdata=\(data)", "--wait", "--silent"] + arguments)
+    }
+
+    /// Starts a process that ends the server and removes its files when this process is gone, however it went.
+    ///
+    /// It waits for the end of a pipe that only this process holds open.
+    private func startWatchdog() throws {
+        var ends: [Int32] = [0, 0]
+        guard pipe(&ends) == 0 else { throw ChildProcess.Failure(description: "pipe failed: \(errno)") }
+        for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
+        let script = """
+            trap '' HUP INT TERM
+            read -r _
+            pid=$(head -n 1 '\(data)/postmaster.pid' 2>/dev/null) && kill -QUIT "$pid" 2>/dev/null
+            for _ in 1 2 3 4 5 6 7 8 9 10; do kill -0 "$pid" 2>/dev/null || break; sleep 0.1; done
+            rm -rf '\(directory)'
+            """
+        // In a session of its own, so that what kills the tests' process group spares it.
+        let session = ChildProcess.find("setsid").map { [$0] } ?? []
+        try ChildProcess.start(session + ["/bin/sh", "-c", script], input: ends[0], output: "/dev/null")
+        close(ends[0])
+        // The write end stays open until this process ends.
+    }
+
+    // MARK: The server's user
+
+    /// PostgreSQL refuses to run as root, so root lends it another user.
+    private static let serverUser: String? = {
+        guard getuid() == 0 else { return nil }
+        return ["postgres", "nobody"].first { getpwnam($0) != nil }
+    }()
+
+    private func runAsServerUser(_ arguments: [String]) throws {
+        var prefix: [String] = []
+        if let user = Self.serverUser {
+            if let setpriv = ChildProcess.find("setpriv", also: ["/usr/bin"]) {
+                prefix = [setpriv, "--reuid=\(user)", "--regid=\(Self.groupID(of: user))", "--init-groups"]
+            } else if let runuser = ChildProcess.find("runuser", also: ["/sbin", "/usr/sbin"]) {
+                prefix = [runuser, "-u", user, "--"]
+            }
+        }
+        try ChildProcess.run(prefix + arguments, log: toolLog)
+    }
+
+    /// Gives a file or directory to the server's user.
+    private func handOver(_ path: String) throws {
+        guard let user = Self.serverUser, let entry = getpwnam(user) else { return }
+        guard chown(path, entry.pointee.pw_uid, entry.pointee.pw_gid) == 0 else {
+            throw ChildProcess.Failure(description: "chown failed: \(errno)")
+        }
+        // Tools run as that user append to a log that root may have begun.
+        Files.remove(toolLog)
+    }
+
+    private static func groupID(of user: String) -> gid_t { getpwnam(user)?.pointee.pw_gid ?? 0 }
+
+    private static func findInitdb() -> String? {
+        let root = "/usr/lib/postgresql"
+        let versions = Files.list(root).sorted { (Int($0) ?? 0) > (Int($1) ?? 0) }
+        return ChildProcess.find("initdb", also: versions.map { "\(root)/\($0)/bin" })
+    }
+}

@@ -1,0 +1,143 @@
+import Dispatch
+import Postgres
+
+/// A PostgreSQL server for tests alone, on a Unix socket and on loopback, gone when the process is.
+///
+/// The shared one is started once a process, by the first test that needs it. A test that stops or restarts the server
+/// takes one of its own from `start(settings:)`.
+package final class PrivatePostgres: Sendable {
+    /// Where commands that block run; one after the other, so that the shared server is started once.
+    private static let queue = DispatchQueue(label: "test.postgres")
+    private static let sharedServer = Once<String, PrivatePostgres>()
+
+    private let cluster: PostgresCluster
+    private let templates = Once<String, String>()
+    private let databases = Counter()
+
+    private init(_ cluster: PostgresCluster) { self.cluster = cluster }
+
+    /// The server that all tests of this process share.
+    package static var shared: PrivatePostgres {
+        get async throws { try await sharedServer.value(for: "") { try await start() } }
+    }
+
+    /// Starts a server of one's own; ends with the process, or with `stop()`.
+    ///
+    /// - Parameter settings: lines for `postgresql.conf`, values quoted as there.
+    /// - Returns: the server, ready for connections.
+    /// - Throws: an error that prints the end of the server's log.
+    package static func start(settings: [String: String] = [:]) async throws -> PrivatePostgres {
+        try await blocking {
+            let cluster = try PostgresCluster(settings: settings)
+            try cluster.start()
+            return PrivatePostgres(cluster)
+        }
+    }
+
+    /// The loopback port.
+    package var port: UInt16 { cluster.port }
+
+    /// The directory with the Unix socket.
+    package var socketDirectory: String { cluster.directory }
+
+    /// How to reach a database of this server.
+    ///
+    /// - Parameters:
+    ///   - database: the database's name.
+    ///   - overTCP: whether to go over loopback instead of the Unix socket.
+    ///   - user: the role; needs no password, unless it is a member of `password_required` and comes over TCP.
+    /// - Returns: a connection string.
+    package func url(database: String, overTCP: Bool = false, user: String = "postgres") -> String {
+        let host = overTCP ? "127.0.0.1" : cluster.directory
+        return "host='\(host)' port=\(cluster.port) user='\(user)' dbname='\(database)'"
+    }
+
+    /// Stops the server.
+    package func stop(immediately: Bool = false) async throws {
+        let cluster = cluster
+        try await Self.blocking { try cluster.stop(immediately: immediately) }
+    }
+
+    /// Starts the server again after `stop()`.
+    package func start() async throws {
+        let cluster = cluster
+        try await Self.blocking { try cluster.start() }
+    }
+
+    /// Stops and starts the server.
+    ///
+    /// - Parameter immediate: whether it leaves without a farewell, as in a crash.
+    /// - Throws: an error that prints the end of the server's log.
+    package func restart(immediate: Bool = false) async throws {
+        try await stop(immediately: immediate)
+        try await start()
+    }
+
+    // MARK: Databases
+
+    /// Makes a database, cloned from a template that is prepared on its first use.
+    package func database(_ template: DatabaseTemplate = .empty) async throws -> TestDatabase {
+        let source = try await templates.value(for: template.name) {
+            let name = "template_\(template.name)"
+            try await self.administer("CREATE DATABASE \(name)")
+            try await template.prepare(self.url(database: name))
+            return name
+        }
+        let name = "test_\(databases.next())"
+        try await administer("CREATE DATABASE \(name) TEMPLATE \(source)")
+        return TestDatabase(name: name, server: self)
+    }
+
+    /// Drops a database; whoever is connected is thrown out.
+    package func drop(_ database: TestDatabase) async throws {
+        try await administer("DROP DATABASE IF EXISTS \(database.name) WITH (FORCE)")
+    }
+
+    /// Runs one statement as superuser in the database `postgres`.
+    package func administer(_ sql: String) async throws {
+        let connection = PostgresConnection(configuration: .init(connectionString: url(database: "postgres")))
+        try await connection.open()
+        try await connection.execute(script: sql)
+        await connection.close()
+    }
+
+    private static func blocking<Value: Sendable>(_ work: @escaping @Sendable () throws -> Value) async throws -> Value
+    {
+        try await withCheckedThrowingContinuation { continuation in
+            queue.async { continuation.resume(with: Result { try work() }) }
+        }
+    }
+}
+
+/// What every database of a kind of tests begins with.
+package struct DatabaseTemplate: Sendable {
+    /// Names the template among those of the process; letters, digits and underscores.
+    package var name: String
+    /// Fills the template, given how to reach it; must have closed its connections on return.
+    package var prepare: @Sendable (_ url: String) async throws -> Void
+
+    /// Describes a template.
+    package init(name: String, prepare: @escaping @Sendable (_ url: String) async throws -> Void) {
+        self.name = name
+        self.prepare = prepare
+    }
+
+    /// A database without anything in it.
+    package static let empty = DatabaseTemplate(name: "empty") { _ in }
+}
+
+/// A database of one test.
+package struct TestDatabase: Sendable {
+    /// The database of the running test, which the trait `.database` provides.
+    @TaskLocal package static var current: TestDatabase?
+
+    /// The database's name.
+    package let name: String
+    /// The server it is on.
+    package let server: PrivatePostgres
+
+    /// How to reach it over the Unix socket.
+    package var url: String { server.url(database: name) }
+    /// How to reach it over loopback.
+    package var tcpURL: String { server.url(database: name, overTCP: true) }
+}

@@ -1,0 +1,143 @@
+import Postgres
+import TestSupport
+import Testing
+
+@Suite(.database) struct ConnectTests {
+    /// Tries to connect; returns the error and how long it took.
+    private func refusal(
+        _ string: String,
+        _ change: (inout PostgresConfiguration) -> Void = { _ in }
+    ) async throws -> (PostgresError, Duration) {
+        var configuration = PostgresConfiguration(connectionString: string)
+        change(&configuration)
+        let start = ContinuousClock.now
+        let error = try await failure { try await PostgresConnection(configuration: configuration).open() }
+        return (error, ContinuousClock.now - start)
+    }
+
+    /// Connects and returns the port of the server reached.
+    private func port(_ string: String, timeout: Duration = .seconds(10)) async throws -> Int {
+        let configuration = PostgresConfiguration(connectionString: string, connectTimeout: timeout)
+        let connection = PostgresConnection(configuration: configuration)
+        try await connection.open()
+        let port = try await connection.query("SELECT current_setting('port')::int8")[0].decode(Int.self)
+        await connection.close()
+        return port
+    }
+
+    @Test func `sockets, addresses, names and URIs all lead to the server`() async throws {
+        let database = try #require(TestDatabase.current)
+        let (port, name) = (Int(database.server.port), database.name)
+        for string in [
+            database.url, database.tcpURL, "host=localhost port=\(port) user=postgres dbname=\(name)",
+            "postgresql://postgres@localhost:\(port)/\(name)?application_name=test",
+            "postgresql://postgres@/\(name)?host=\(database.server.socketDirectory)&port=\(port)",
+            "host=somewhere.invalid hostaddr=127.0.0.1 port=\(port) user=postgres dbname=\(name)",
+        ] {
+            #expect(try await self.port(string) == port)
+        }
+    }
+
+    @Test func `the application names itself`() async throws {
+        let name = try await withConnection({ $0.applicationName = "who is it" }) { connection in
+            try await connection.query("SELECT current_setting('application_name')")[0].decode(String.self)
+        }
+        #expect(name == "who is it")
+    }
+
+    @Test func `a wrong password is told at once and without the password`() async throws {
+        let database = try #require(TestDatabase.current)
+        let role = "role_\(database.name)"
+        try await database.server.administer(
+            """
+            DO $$ BEGIN CREATE ROLE password_required; EXCEPTION WHEN duplicate_object OR unique_violation THEN END $$;
+            CREATE ROLE \(role) LOGIN PASSWORD 'right-secret' IN ROLE password_required
+            """
+        )
+        let string = database.server.url(database: database.name, overTCP: true, user: role)
+        let (error, duration) = try await refusal(string + " password=wrong-secret")
+        #expect(error.code == .connectionFailed)
+        #expect(error.sqlState == "28P01")
+        #expect(error.message.contains("password authentication failed"))
+        #expect(!error.isRetryable && error.isConnectionFailure)
+        #expect(!String(reflecting: error).contains("secret"))
+        #expect(duration < .seconds(2))
+        #expect(try await port(string + " password=right-secret") == Int(database.server.port))
+        try await database.server.administer("DROP ROLE \(role)")
+    }
+
+    @Test func `an unknown database, host or port is told clearly and at once`() async throws {
+        let database = try #require(TestDatabase.current)
+        let (unknown, _) = try await refusal(database.server.url(database: "missing"))
+        #expect(unknown.sqlState == SQLState.invalidCatalogName)
+        #expect(unknown.code == .connectionFailed && !unknown.isRetryable)
+
+        let (host, _) = try await refusal("host=no-such-host.invalid user=u")
+        #expect(host.description == "connectionFailed: the host name no-such-host.invalid is unknown")
+        #expect(host.isRetryable)
+
+        let (refused, duration) = try await refusal("host=127.0.0.1 port=\(freeLoopbackPort()) user=u")
+        #expect(refused.code == .connectionFailed && refused.sqlState == nil)
+        #expect(refused.message.contains("Connection refused"))
+        #expect(refused.isRetryable)
+        #expect(duration < .seconds(2))
+
+        let (socket, _) = try await refusal("host=/no/such/directory user=u")
+        #expect(socket.message.contains("No such file"))
+    }
+
+    @Test func `a server that hangs is given up at the deadline`() async throws {
+        let silent = LoopbackListener()
+        defer { silent.close() }
+        let (error, duration) = try await refusal("host=127.0.0.1 port=\(silent.port) user=u") {
+            $0.connectTimeout = .milliseconds(200)
+        }
+        #expect(error.code == .connectionFailed)
+        #expect((.milliseconds(200)..<(.seconds(2))).contains(duration))
+    }
+
+    @Test func `connecting ends with its task`() async throws {
+        let silent = LoopbackListener()
+        defer { silent.close() }
+        let task = Task { try await refusal("host=127.0.0.1 port=\(silent.port) user=u").0.code }
+        task.cancel()
+        #expect(try await task.value == .cancelled)
+    }
+
+    @Test func `dead and hanging hosts at the front of the list are passed over`() async throws {
+        let database = try #require(TestDatabase.current)
+        let silent = LoopbackListener()
+        defer { silent.close() }
+        let good = Int(database.server.port)
+        let string = """
+            host=127.0.0.1,no-such-host.invalid,127.0.0.1,localhost port=\(freeLoopbackPort()),1,\(silent.port),\(good) \
+            user=postgres dbname=\(database.name)
+            """
+        #expect(try await port(string, timeout: .seconds(2)) == good)
+    }
+
+    @Test func `the wanted kind of server is found behind another`() async throws {
+        let database = try #require(TestDatabase.current)
+        let readOnly = try await PrivatePostgres.start(settings: ["default_transaction_read_only": "on"])
+        let ports = [Int(readOnly.port), Int(database.server.port)]
+        func string(_ attributes: String) -> String {
+            "host=127.0.0.1,127.0.0.1 port=\(ports[0]),\(ports[1]) user=postgres dbname=postgres target_session_attrs=\(attributes)"
+        }
+        #expect(try await port(string("any")) == ports[0])
+        #expect(try await port(string("read-only")) == ports[0])
+        #expect(try await port(string("read-write")) == ports[1])
+        // Both are primaries, so the preference cannot be met and the first of the list is taken.
+        #expect(try await port(string("prefer-standby")) == ports[0])
+        let (error, _) = try await refusal(string("standby"))
+        #expect(error.code == .connectionFailed && error.isRetryable)
+        try await readOnly.stop(immediately: true)
+    }
+
+    @Test func `a nonsensical connection setting is told`() async throws {
+        let database = try #require(TestDatabase.current)
+        let (mode, _) = try await refusal(database.tcpURL + " sslmode=sometimes")
+        #expect(mode.code == .connectionFailed)
+        let (option, _) = try await refusal("postgres://u:secret@h/d?unknown=1")
+        #expect(option.code == .configuration)
+    }
+}

@@ -1,0 +1,105 @@
+import Dispatch
+import Logging
+import Postgres
+import Synchronization
+import TestSupport
+import Testing
+
+/// A configuration for the running test's database, with limits that make a hanging test fail soon.
+func configuration(
+    _ change: (inout PostgresConfiguration) -> Void = { _ in }
+) throws -> PostgresConfiguration {
+    let database = try #require(TestDatabase.current)
+    var configuration = PostgresConfiguration(connectionString: database.url)
+    change(&configuration)
+    return configuration
+}
+
+/// Runs a closure on a connection to the running test's database.
+@discardableResult
+func withConnection<Result>(
+    _ change: (inout PostgresConfiguration) -> Void = { _ in },
+    _ body: (PostgresConnection) async throws -> Result
+) async throws -> Result {
+    let connection = PostgresConnection(configuration: try configuration(change))
+    try await connection.open()
+    let result: Result
+    do {
+        result = try await body(connection)
+    } catch {
+        await connection.close()
+        throw error
+    }
+    await connection.close()
+    return result
+}
+
+/// Runs a closure on a pool for a configuration.
+@discardableResult
+func withPool<Result>(
+    _ configuration: PostgresConfiguration,
+    _ body: (PostgresPool) async throws -> Result
+) async throws -> Result {
+    let pool = PostgresPool(configuration: configuration, logger: Logger(label: "tests"))
+    let result: Result
+    do {
+        result = try await body(pool)
+    } catch {
+        await pool.close()
+        throw error
+    }
+    await pool.close()
+    return result
+}
+
+/// The error that a closure throws.
+func failure(of body: () async throws -> some Any) async throws -> PostgresError {
+    do {
+        _ = try await body()
+    } catch {
+        return try #require(error as? PostgresError)
+    }
+    throw Missing()
+}
+
+/// No error was thrown where one should have been.
+struct Missing: Error {}
+
+/// Asks again until the answer is yes, for what other processes do in their own time.
+///
+/// Fails after ten seconds.
+func eventually(_ question: () async throws -> Bool) async throws {
+    let deadline = ContinuousClock.now + .seconds(10)
+    while try await !question() {
+        try #require(ContinuousClock.now < deadline, "waited too long")
+        try await Task.sleep(for: .milliseconds(2))
+    }
+}
+
+/// Waits until a statement that contains a text runs on the server.
+func statementRuns(_ text: String, seenBy observer: PostgresConnection) async throws {
+    try await eventually {
+        let rows = try await observer.query(
+            "SELECT pid FROM pg_stat_activity WHERE state = 'active' AND strpos(query, \(text)) > 0 AND pid <> pg_backend_pid()"
+        )
+        return !rows.isEmpty
+    }
+}
+
+/// What happened, in order, from any task or thread.
+final class Recorder<Value: Sendable>: Sendable {
+    private let recorded = Mutex<[Value]>([])
+
+    func record(_ value: Value) { recorded.withLock { $0.append(value) } }
+
+    var values: [Value] { recorded.withLock { $0 } }
+}
+
+/// Holds a thread, never a task, until it is opened.
+final class DispatchGate: Sendable {
+    private let semaphore = DispatchSemaphore(value: 0)
+
+    func wait() { semaphore.wait() }
+
+    func open() { semaphore.signal() }
+}

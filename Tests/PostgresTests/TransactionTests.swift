@@ -1,0 +1,186 @@
+import Postgres
+import TestSupport
+import Testing
+
+@Suite(.database) struct TransactionTests {
+    private struct Stop: Error {}
+
+    private func count(_ connection: PostgresConnection) async throws -> Int {
+        try await #require(connection.query("SELECT count(*) FROM t").first).decode(Int.self)
+    }
+
+    private func withTable(_ body: (PostgresConnection) async throws -> Void) async throws {
+        try await withConnection { connection in
+            try await connection.execute(script: "CREATE TABLE t (id int8 UNIQUE DEFERRABLE INITIALLY DEFERRED)")
+            try await body(connection)
+        }
+    }
+
+    @Test func `returning commits, throwing rolls back`() async throws {
+        try await withTable { connection in
+            let result = try await connection.withTransaction { connection in
+                try await connection.query("INSERT INTO t VALUES (1)")
+                return "done"
+            }
+            #expect(result == "done")
+            await #expect(throws: Stop.self) {
+                try await connection.withTransaction { connection in
+                    try await connection.query("INSERT INTO t VALUES (2)")
+                    throw Stop()
+                }
+            }
+            #expect(try await count(connection) == 1)
+            #expect(await !connection.isInTransaction)
+        }
+    }
+
+    @Test(arguments: PostgresIsolation.allCases)
+    func `the isolation level is the one asked for`(isolation: PostgresIsolation) async throws {
+        try await withTable { connection in
+            let level = try await connection.withTransaction(isolation) { connection in
+                try await connection.query("SELECT current_setting('transaction_isolation')").first?.decode(String.self)
+            }
+            #expect(level == isolation.rawValue.lowercased())
+        }
+    }
+
+    @Test func `a failed savepoint undoes only itself`() async throws {
+        try await withTable { connection in
+            try await connection.withTransaction { connection in
+                try await connection.query("INSERT INTO t VALUES (1)")
+                let error = try await failure {
+                    try await connection.withSavepoint { connection in
+                        try await connection.query("INSERT INTO t VALUES (2)")
+                        try await connection.withSavepoint { try await $0.query("INSERT INTO t VALUES (3)") }
+                        try await connection.query("SELECT 1 / 0")
+                    }
+                }
+                #expect(error.sqlState == "22012")
+                try await connection.withSavepoint { try await $0.query("INSERT INTO t VALUES (4)") }
+            }
+            let rows = try await connection.query("SELECT id FROM t ORDER BY id")
+            #expect(try rows.map { try $0.decode(Int.self) } == [1, 4])
+        }
+    }
+
+    @Test func `an error that the closure swallows still fails the transaction`() async throws {
+        try await withTable { connection in
+            let error = try await failure {
+                try await connection.withTransaction { connection in
+                    try await connection.query("INSERT INTO t VALUES (1)")
+                    _ = try? await connection.query("SELECT 1 / 0")
+                }
+            }
+            #expect(error.sqlState == SQLState.inFailedTransaction)
+            #expect(try await count(connection) == 0)
+        }
+    }
+
+    @Test func `a refusal at commit is the server's answer, not an unknown outcome`() async throws {
+        try await withTable { connection in
+            let error = try await failure {
+                try await connection.withTransaction { connection in
+                    try await connection.query("INSERT INTO t VALUES (1), (1)")
+                }
+            }
+            #expect(error.code == .serverError)
+            #expect(error.sqlState == SQLState.uniqueViolation)
+            #expect(try await count(connection) == 0)
+        }
+    }
+
+    @Test func `a transaction inside another is a fault of the caller and spoils nothing`() async throws {
+        try await withTable { connection in
+            try await connection.withTransaction { connection in
+                try await connection.query("INSERT INTO t VALUES (1)")
+                let error = try await failure { try await connection.withTransaction { _ in } }
+                #expect(error.code == .misuse)
+            }
+            #expect(try await count(connection) == 1)
+        }
+    }
+
+    @Test func `a connection killed while COMMIT is under way leaves an unknown outcome`() async throws {
+        try await withTable { connection in
+            // A deferred trigger makes COMMIT itself wait for a lock that the observer holds.
+            try await connection.execute(
+                script: """
+                    CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS
+                        $$ BEGIN PERFORM pg_advisory_xact_lock(7); RETURN NULL; END $$;
+                    CREATE CONSTRAINT TRIGGER waits AFTER INSERT ON t DEFERRABLE INITIALLY DEFERRED
+                        FOR EACH ROW EXECUTE FUNCTION wait();
+                    """
+            )
+            try await withConnection { observer in
+                try await observer.query("SELECT pg_advisory_lock(7)")
+                let pid = Int(await connection.backendPID)
+                async let outcome = failure {
+                    try await connection.withTransaction { try await $0.query("INSERT INTO t VALUES (1)") }
+                }
+                try await statementRuns("COMMIT", seenBy: observer)
+                try await observer.query("SELECT pg_terminate_backend(\(pid)::int)")
+                let error = try await outcome
+                #expect(error.code == .commitUnknown)
+                #expect(error.sqlState == SQLState.adminShutdown)
+                #expect(error.isOutcomeUnknown && !error.isRetryable && error.isConnectionFailure)
+            }
+        }
+    }
+
+    @Test func `a connection killed inside a transaction is lost, and nothing happened`() async throws {
+        try await withTable { connection in
+            try await withConnection { observer in
+                let pid = Int(await connection.backendPID)
+                let error = try await failure {
+                    try await connection.withTransaction { connection in
+                        try await connection.query("INSERT INTO t VALUES (1)")
+                        try await observer.query("SELECT pg_terminate_backend(\(pid)::int, 5000)")
+                    }
+                }
+                #expect(error.code == .connectionLost)
+                #expect(!error.isOutcomeUnknown && error.isRetryable)
+                #expect(try await count(observer) == 0)
+            }
+        }
+    }
+
+    @Test func `the cancelled task's commit goes on`() async throws {
+        try await withTable { connection in
+            let task = Task {
+                try await connection.withTransaction { connection in
+                    try await connection.query("INSERT INTO t VALUES (1)")
+                    withUnsafeCurrentTask { $0?.cancel() }
+                }
+            }
+            try await task.value
+            #expect(try await count(connection) == 1)
+        }
+    }
+
+    @Test func `conflicts are run again, from the beginning, a bounded number of times`() async throws {
+        try await withTable { connection in
+            try await connection.query("INSERT INTO t VALUES (1)")
+            try await withPool(try configuration()) { pool in
+                var runs = 0
+                try await pool.retrying(3, .repeatableRead) { inner in
+                    runs += 1
+                    try await inner.query("SELECT * FROM t")
+                    if runs == 1 { try await connection.query("UPDATE t SET id = id + 1") }
+                    try await inner.query("UPDATE t SET id = id + 10")
+                }
+                #expect(runs == 2)
+                #expect(try await pool.query("SELECT id FROM t").first?.decode(Int.self) == 12)
+
+                runs = 0
+                let error = try await failure {
+                    try await pool.retrying(3) { inner in
+                        runs += 1
+                        try await inner.query("DO $$ BEGIN RAISE 'x' USING ERRCODE = '40P01'; END $$")
+                    }
+                }
+                #expect(runs == 3)
+                #expect(error.sqlState == SQLState.deadlockDetected)
+            }
+        }
+    }
+}

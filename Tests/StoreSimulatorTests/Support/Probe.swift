@@ -1,0 +1,90 @@
+import HTTPTypes
+import Hummingbird
+import HummingbirdTesting
+import Logging
+import NIOCore
+
+@testable import StoreSimulator
+
+/// Asks a simulator in the same process, without a socket.
+struct Probe {
+    let simulator: StoreSimulator
+    private let client: any TestClientProtocol
+
+    struct Answer {
+        var status: Int
+        var headers: HTTPFields
+        var text: String
+
+        var json: JSON { get throws { try JSON(text) } }
+    }
+
+    /// Runs a test against a scenario written as YAML; the clock stands still.
+    static func run(_ yaml: String = "", _ body: @escaping @Sendable (Probe) async throws -> Void) async throws {
+        let simulator = try StoreSimulator(scenario: Scenario(yaml: yaml), logger: quiet)
+        simulator.simulation.withState { $0.clock.setFrozen(true) }
+        try await simulator.application().test(.router) { client in
+            try await body(Probe(simulator: simulator, client: client))
+        }
+    }
+
+    static var quiet: Logger {
+        var logger = Logger(label: "simulator-tests")
+        logger.logLevel = .critical
+        return logger
+    }
+
+    var nowMs: Int64 { simulator.simulation.withState { $0.clock.nowMs } }
+
+    /// Sends any request.
+    func send(
+        _ method: HTTPRequest.Method,
+        _ target: String,
+        authorization: String? = "Bearer sk_test",
+        contentType: String? = "application/json",
+        body: String? = nil
+    ) async throws -> Answer {
+        var headers = HTTPFields()
+        headers[.authorization] = authorization
+        headers[.contentType] = contentType
+        return try await client.execute(
+            uri: target,
+            method: method,
+            headers: headers,
+            body: body.map { ByteBuffer(string: $0) }
+        ) { response in
+            Answer(
+                status: response.status.code,
+                headers: response.headers,
+                text: String(buffer: response.body)
+            )
+        }
+    }
+
+    /// Reads below `/v2/projects/p1/`.
+    func get(_ path: String, authorization: String? = "Bearer sk_test") async throws -> Answer {
+        try await send(.get, "/v2/projects/p1/" + path, authorization: authorization)
+    }
+
+    /// Posts below `/v2/projects/p1/`.
+    func post(_ path: String, _ body: String) async throws -> Answer {
+        try await send(.post, "/v2/projects/p1/" + path, body: body)
+    }
+
+    /// Speaks to the control endpoint.
+    func control(_ method: HTTPRequest.Method, _ path: String, _ body: String? = nil) async throws -> Answer {
+        try await send(method, "/control" + path, authorization: nil, body: body)
+    }
+}
+
+extension HTTPField.Name {
+    static var usage: Self? { .init("RevenueCat-Rate-Limit-Current-Usage") }
+    static var limit: Self? { .init("RevenueCat-Rate-Limit-Current-Limit") }
+    static var requestID: Self? { .init("X-Request-Id") }
+}
+
+extension Probe.Answer {
+    func header(_ name: HTTPField.Name?) -> String? {
+        name.flatMap { headers[$0] }
+    }
+}
