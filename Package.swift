@@ -85,7 +85,7 @@ let package = Package(
         tests("PostgresTests", ["Postgres", "TestSupport", logging]),
         tests("TransportTests", ["CLibCurl", "Transport", httpTypes, logging, metrics, metricsTestKit]),
         tests("StoreClientsTests", ["StoreClients", "Entitlements", httpTypes, logging, metrics, metricsTestKit]),
-        tests("StoreSimulatorTests", ["StoreSimulator", hummingbird, hummingbirdTesting, httpTypes, logging, nioCore]),
+        tests("StoreSimulatorTests", ["StoreSimulator", hummingbird, hummingbirdTesting, httpTypes, logging, nioCore, nioPosix]),
         tests("TelemetryTests", ["Telemetry", logging, metrics]),
         tests("ConfiguringTests", ["Configuring", "Entitlements", "Telemetry", logging]),
     ]

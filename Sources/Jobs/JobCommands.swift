@@ -84,7 +84,9 @@ package struct JobCommands: Sendable {
                 """
                 WITH emptied AS (
                     UPDATE entitlement_sync.queue AS q
-                       SET restore_id = CASE \(slot) WHEN 0 THEN q.restore_next ELSE q.restore_id END,
+                       SET cancel = q.cancel AND q.owner IS NOT NULL,
+                           active = CASE WHEN q.owner IS NOT NULL THEN q.active END,
+                           restore_id = CASE \(slot) WHEN 0 THEN q.restore_next ELSE q.restore_id END,
                            restore_next = CASE WHEN \(slot) IN (0, 2) THEN NULL ELSE q.restore_next END,
                            restore_due = CASE WHEN \(slot) = 0 AND q.restore_next IS NULL THEN NULL ELSE q.restore_due END,
                            reconcile_id = CASE \(slot) WHEN 1 THEN q.reconcile_next ELSE q.reconcile_id END,

@@ -60,25 +60,54 @@ package struct JobRetry: Sendable {
 package enum JobEnds {
     /// Locks the rows of jobs that are still this process's; what is held by somebody else is left out.
     ///
-    /// - Returns: by user key, whether a cancellation was asked for.
+    /// - Returns: by user key, the job that runs there, and whether its cancellation was asked for.
     package static func lock(
         _ userKeys: [Int64],
         epoch: Int32,
         on connection: PostgresConnection
-    ) async throws(PostgresError) -> [Int64: Bool] {
-        let rows = try await connection.query(
-            """
-            SELECT q.user_key, q.cancel
-              FROM entitlement_sync.queue AS q
-             WHERE q.user_key = ANY (\(userKeys)) AND q.owner = \(epoch)
-               FOR UPDATE SKIP LOCKED
-            """
+    ) async throws(PostgresError) -> [Int64: Held] {
+        try held(
+            in: await connection.query(
+                """
+                SELECT q.user_key, q.cancel, CASE q.active WHEN 0 THEN q.restore_id ELSE q.reconcile_id END
+                  FROM entitlement_sync.queue AS q
+                 WHERE q.user_key = ANY (\(userKeys)) AND q.owner = \(epoch)
+                   FOR UPDATE SKIP LOCKED
+                """
+            )
         )
-        var found: [Int64: Bool] = [:]
+    }
+
+    /// The rows that are still this process's although somebody else holds their lock at the moment.
+    package static func busy(
+        _ userKeys: [Int64],
+        epoch: Int32,
+        on connection: PostgresConnection
+    ) async throws(PostgresError) -> [Int64: Held] {
+        guard !userKeys.isEmpty else { return [:] }
+        return try held(
+            in: await connection.query(
+                """
+                SELECT q.user_key, q.cancel, CASE q.active WHEN 0 THEN q.restore_id ELSE q.reconcile_id END
+                  FROM entitlement_sync.queue AS q
+                 WHERE q.user_key = ANY (\(userKeys)) AND q.owner = \(epoch)
+                """
+            )
+        )
+    }
+
+    /// A row that is this process's.
+    package struct Held: Sendable {
+        package var id: UUID?
+        package var cancel: Bool
+    }
+
+    private static func held(in rows: PostgresRows) throws(PostgresError) -> [Int64: Held] {
+        var found: [Int64: Held] = [:]
         found.reserveCapacity(rows.count)
         for row in rows {
-            let (userKey, cancel) = try row.decode(Int64.self, Bool.self)
-            found[userKey] = cancel
+            let (userKey, cancel, id) = try row.decode(Int64.self, Bool.self, UUID?.self)
+            found[userKey] = Held(id: id, cancel: cancel)
         }
         return found
     }

@@ -59,7 +59,8 @@ package struct JobQueue: Sendable {
             ), claimed AS (
                 UPDATE entitlement_sync.queue AS q
                    SET owner = \(epoch),
-                       active = CASE WHEN q.restore_id IS NOT NULL AND (q.restore_due <= now() OR q.reconcile_id IS NULL)
+                       active = CASE WHEN q.cancel AND q.active IS NOT NULL THEN q.active
+                                     WHEN q.restore_id IS NOT NULL AND (q.restore_due <= now() OR q.reconcile_id IS NULL)
                                      THEN 0 ELSE 1 END
                  WHERE q.ctid = ANY (ARRAY(SELECT picked.ctid FROM picked)) AND q.owner IS NULL
                 RETURNING q.user_key, q.active, q.lane, q.crashes,
@@ -124,8 +125,19 @@ package struct JobQueue: Sendable {
         try await pool.query(
             """
             UPDATE entitlement_sync.queue AS q
-               SET owner = NULL, active = NULL
+               SET owner = NULL, active = CASE WHEN q.cancel THEN q.active END
              WHERE q.user_key = ANY (\(userKeys)) AND q.owner = \(epoch)
+            """
+        )
+    }
+
+    /// Gives back every job of this process but those it knows it holds.
+    package func releaseAll(except userKeys: [Int64], for epoch: Int32) async throws(PostgresError) {
+        try await pool.query(
+            """
+            UPDATE entitlement_sync.queue AS q
+               SET owner = NULL, active = CASE WHEN q.cancel THEN q.active END
+             WHERE q.owner = \(epoch) AND q.user_key <> ALL (\(userKeys))
             """
         )
     }

@@ -44,7 +44,9 @@ package struct Leases: Sendable {
             try await connection.query("DELETE FROM entitlement_sync.worker AS w WHERE w.epoch = \(epoch)")
             try await connection.query(
                 """
-                UPDATE entitlement_sync.queue AS q SET owner = NULL, active = NULL WHERE q.owner = \(epoch)
+                UPDATE entitlement_sync.queue AS q
+                   SET owner = NULL, active = CASE WHEN q.cancel THEN q.active END
+                 WHERE q.owner = \(epoch)
                 """
             )
         }
@@ -76,7 +78,7 @@ package struct Leases: Sendable {
             return try await connection.query(
                 """
                 UPDATE entitlement_sync.queue AS q
-                   SET owner = NULL, active = NULL, crashes = q.crashes + 1,
+                   SET owner = NULL, active = CASE WHEN q.cancel THEN q.active END, crashes = q.crashes + 1,
                        lane = CASE WHEN q.crashes + 1 >= 3 THEN 9 ELSE q.lane END
                  WHERE q.owner = ANY (\(epochs))
                 """

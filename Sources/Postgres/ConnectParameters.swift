@@ -7,6 +7,12 @@ struct ConnectParameters: Sendable {
     /// libpq's defaults, from the `PG*` variables and the service file; looked at, not handed over.
     private let defaults: [String: String]
 
+    /// Lets the kernel notice within about a minute that a peer is gone: the first three while we only wait, as a listener
+    /// does, the last (milliseconds) while what we sent is not acknowledged.
+    private static let patience = [
+        "keepalives_idle": "30", "keepalives_interval": "10", "keepalives_count": "3", "tcp_user_timeout": "60000",
+    ]
+
     /// Reads a configuration.
     ///
     /// - Throws: `PostgresError` with `.configuration`. libpq's own words are left out: they quote the string, password
@@ -17,11 +23,7 @@ struct ConnectParameters: Sendable {
         defaults = Self.take(PQconndefaults())
         values["client_encoding"] = "UTF8"
         values["fallback_application_name"] = configuration.applicationName
-        // A dead peer is noticed within a minute or so also while we only wait, as a listener does.
-        for (keyword, value) in [("keepalives_idle", "30"), ("keepalives_interval", "10"), ("keepalives_count", "3")]
-        where values[keyword] == nil {
-            values[keyword] = value
-        }
+        for (keyword, value) in Self.patience where values[keyword] == nil { values[keyword] = value }
         if configuration.sessionState { values["options"] = options(for: configuration) }
     }
 

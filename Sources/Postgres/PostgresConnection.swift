@@ -157,7 +157,9 @@ package actor PostgresConnection {
         do throws(PostgresError) {
             try enter()
             defer { isBusy = false }
-            try await command("ROLLBACK", shielded: true)
+            try await exchange(within: Self.settleLimit, shielded: true, expendable: true) {
+                PQsendQuery($0, "ROLLBACK")
+            }
             return transactionStatus == PQTRANS_IDLE
         } catch {
             // The caller closes the session, which rolls back too; the cause is no news to anybody.

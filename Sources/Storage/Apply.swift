@@ -1,6 +1,6 @@
 import Entitlements
 import FoundationEssentials
-import Jobs
+package import Jobs
 package import Logging
 package import Postgres
 
@@ -42,6 +42,26 @@ package struct Apply: Sendable {
         }
     }
 
+    /// Ends a job as dead without touching its user: the last way out for data that the database refuses.
+    package func bury(_ job: ClaimedJob, epoch: Int32) async throws {
+        try await pool.withTransaction { connection in
+            guard try await LedgerReads.gate(epoch: epoch, on: connection).isAlive,
+                try await JobEnds.lock([job.userKey], epoch: epoch, on: connection)[job.userKey]?.id == job.id
+            else { return }
+            let dead = JobEnd(
+                id: job.id,
+                userKey: job.userKey,
+                kind: job.kind,
+                state: .dead,
+                outcome: .storeUnavailable,
+                messageKey: job.kind == .restore ? .unavailable : nil,
+                attempt: job.attempt,
+                lastError: ReadFailure.Code.refused.rawValue
+            )
+            try await JobEnds.finish([dead], on: connection)
+        }
+    }
+
     private func attempt(_ batch: [ReadJob], epoch: Int32, on connection: PostgresConnection) async throws -> ApplyReport {
         var report = ApplyReport()
         let gate = try await LedgerReads.gate(epoch: epoch, on: connection)
@@ -80,8 +100,13 @@ package struct Apply: Sendable {
         let keys = candidates.map(\.job.userKey).sorted()
         let facts = try await LedgerReads.facts(keys, on: connection)
         let locked = try await JobEnds.lock(keys, epoch: epoch, on: connection)
-        let ours = candidates.filter { locked[$0.job.userKey] != nil }
-        report.lost += candidates.count - ours.count
+        // The row must still run this very job: after a commit whose answer was lost it may hold the successor already.
+        let ours = candidates.filter { locked[$0.job.userKey]?.id == $0.job.id }
+        let missing = candidates.filter { locked[$0.job.userKey] == nil }
+        let busy = try await JobEnds.busy(missing.map(\.job.userKey), epoch: epoch, on: connection)
+        let waiting = missing.filter { busy[$0.job.userKey]?.id == $0.job.id }
+        report.postponed += waiting
+        report.lost += candidates.count - ours.count - waiting.count
         let catalog = try await LedgerReads.catalog(on: connection)
         var identifiers: Set<PurchaseIdentifier> = []
         for item in ours {
@@ -100,7 +125,7 @@ package struct Apply: Sendable {
                 item,
                 user: item.job.userID.flatMap { users[$0] },
                 facts: facts[key],
-                canceled: locked[key] ?? false,
+                canceled: locked[key]?.cancel ?? false,
                 holders: holders,
                 ledger: ledger[key] ?? []
             )

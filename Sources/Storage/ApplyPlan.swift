@@ -14,6 +14,8 @@ struct ApplyPlan {
     var observed: [ObservedRow] = []
     var newIdentifiers: [(PurchaseIdentifier, Int64)] = []
     var merges: [(from: Int64, into: Int64)] = []
+    /// Where merged rows of this batch went.
+    private var mergedInto: [Int64: Int64] = [:]
     var ends: [JobEnd] = []
     var retries: [JobRetry] = []
     var reconciles: [Int64] = []
@@ -142,14 +144,19 @@ struct ApplyPlan {
         for (index, observation) in item.reading.observations.enumerated() {
             let attribution = attributions[index]
             if case .own(let into, let merged) = attribution {
-                merges += merged.map { ($0, into) }
+                for from in merged where mergedInto[from] == nil {
+                    merges.append((from, into))
+                    mergedInto[from] = into
+                    // The names move with the merger and are not new to the row that stays.
+                    knownIdentifiers[into, default: []].formUnion(knownIdentifiers[from] ?? [])
+                }
             }
             if case .followed(_, let owner) = attribution {
                 reconciles += [owner, item.job.userKey]
             }
-            if let target = targets[index] {
-                addIdentifiers(of: observation, to: target)
-            }
+            var target = targets[index]
+            while let into = target.flatMap({ mergedInto[$0.id] }) { target?.id = into }
+            if let target { addIdentifiers(of: observation, to: target) }
             observed.append(
                 ObservedRow(
                     userKey: item.job.userKey,
@@ -158,8 +165,8 @@ struct ApplyPlan {
                     coverage: item.reading.coverage,
                     observation: observation,
                     attribution: attribution,
-                    purchaseID: targets[index]?.id,
-                    before: targets[index],
+                    purchaseID: target?.id,
+                    before: target,
                     ownerRule: attribution.name == "new" ? "named_by_revenuecat" : attribution.name
                 )
             )

@@ -56,4 +56,4 @@ package struct ApplyReport: Sendable {
 }
 
 /// The same identifiers were written by somebody else in the same moment: the whole transaction starts again.
-struct LedgerRace: Error {}
+package struct LedgerRace: Error {}

@@ -25,7 +25,13 @@ package final class Breaker: Sendable {
         state.withLock { state in
             guard let until = state.opensUntil else { return nil }
             guard now >= until else { return until - now }
-            guard state.probes < probeLimit else { return .milliseconds(250) }
+            guard state.probes < probeLimit else {
+                // Probes may end without a word (a wait for the budget, a cancellation): they are not spent for ever.
+                guard now >= until + .seconds(15) else { return .milliseconds(250) }
+                state.opensUntil = now
+                state.probes = 1
+                return nil
+            }
             state.probes += 1
             return nil
         }

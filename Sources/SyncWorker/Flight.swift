@@ -15,7 +15,8 @@ final class Flight: Sendable {
     private struct State {
         var reading: [Int64: ClaimedJob] = [:]
         var waiting: [Item] = []
-        var applying = 0
+        var applying: [Int64: Int] = [:]
+        var applyingCount = 0
     }
 
     private let state = Mutex(State())
@@ -25,7 +26,7 @@ final class Flight: Sendable {
     let room = Signal()
 
     /// Everything that is claimed and has not ended.
-    var count: Int { state.withLock { $0.reading.count + $0.waiting.count + $0.applying } }
+    var count: Int { state.withLock { $0.reading.count + $0.waiting.count + $0.applyingCount } }
 
     func beginReading(_ jobs: [ClaimedJob]) {
         state.withLock { state in
@@ -35,7 +36,7 @@ final class Flight: Sendable {
 
     func endReading(_ read: ReadJob, epoch: Int32) {
         state.withLock { state in
-            state.reading[read.job.userKey] = nil
+            if state.reading[read.job.userKey]?.id == read.job.id { state.reading[read.job.userKey] = nil }
             state.waiting.append(Item(read: read, epoch: epoch))
         }
         readyToApply.raise()
@@ -55,19 +56,31 @@ final class Flight: Sendable {
                 }
             }
             state.waiting = left
-            state.applying += taken.count
+            state.applyingCount += taken.count
+            for item in taken { state.applying[item.read.job.userKey, default: 0] += 1 }
             return taken
         }
     }
 
     /// Gives back what could not be applied; the rest of `taken` has ended.
-    func settle(_ taken: Int, putBack: [Item]) {
+    func settle(_ taken: [Item], putBack: [Item]) {
         state.withLock { state in
-            state.applying -= taken
+            state.applyingCount -= taken.count
+            for item in taken {
+                let left = (state.applying[item.read.job.userKey] ?? 1) - 1
+                state.applying[item.read.job.userKey] = left > 0 ? left : nil
+            }
             state.waiting += putBack
         }
         room.raise()
         if !putBack.isEmpty { readyToApply.raise() }
+    }
+
+    /// The users whose jobs this process holds.
+    var heldKeys: [Int64] {
+        state.withLock { state in
+            Array(state.reading.keys) + state.waiting.map(\.read.job.userKey) + Array(state.applying.keys)
+        }
     }
 
     /// Held jobs that nobody waits for.

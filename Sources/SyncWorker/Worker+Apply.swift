@@ -19,7 +19,7 @@ extension Worker {
                 continue
             }
             let putBack = await settle(items, at: clock)
-            shared.flight.settle(items.count, putBack: putBack)
+            shared.flight.settle(items, putBack: putBack)
             shared.wake.raise()
         }
     }
@@ -47,7 +47,7 @@ extension Worker {
             }
             await answer(report)
             return postponed(report, among: items, at: clock.now)
-        } catch let error as PostgresError where error.spoilsBatch {
+        } catch let error where spoilsBatch(error) {
             return await isolate(items, error, at: clock)
         } catch {
             logger.warning("a batch could not be written; trying again", metadata: describe(error))
@@ -57,7 +57,7 @@ extension Worker {
     }
 
     /// Finds the job whose data the database refuses, by halves, and sends it back with the error.
-    private func isolate(_ items: [Flight.Item], _ error: PostgresError, at clock: ContinuousClock) async -> [Flight.Item] {
+    private func isolate(_ items: [Flight.Item], _ error: any Error, at clock: ContinuousClock) async -> [Flight.Item] {
         guard items.count > 1 else {
             guard let item = items.first else { return [] }
             logger.error(
@@ -66,8 +66,7 @@ extension Worker {
             )
             var failed = item
             guard failed.read.reading.failure?.code != .refused else {
-                try? await Task.sleep(for: .seconds(1))
-                return [failed]
+                return await bury(failed)
             }
             failed.read.reading = Reading(
                 coverage: .none,
@@ -80,6 +79,18 @@ extension Worker {
         let first = await settle(Array(items[..<middle]), at: clock)
         let second = await settle(Array(items[middle...]), at: clock)
         return first + second
+    }
+
+    /// Ends a job that can't even be refused in the usual way, touching neither its user nor the ledger.
+    private func bury(_ item: Flight.Item) async -> [Flight.Item] {
+        do {
+            try await apply.bury(item.read.job, epoch: item.epoch)
+            return []
+        } catch {
+            logger.warning("a refused job could not be ended; trying again", metadata: describe(error))
+            try? await Task.sleep(for: .seconds(1))
+            return [item]
+        }
     }
 
     private func postponed(_ report: ApplyReport, among items: [Flight.Item], at now: ContinuousClock.Instant) -> [Flight.Item] {
@@ -116,10 +127,13 @@ extension Worker {
     }
 }
 
-extension PostgresError {
-    /// Whether the data of one job makes the whole batch fail: integrity and data errors do.
-    fileprivate var spoilsBatch: Bool {
-        guard code == .serverError, let sqlState else { return code == .decoding }
-        return sqlState.hasPrefix("22") || sqlState.hasPrefix("23") || sqlState == "P0001"
+/// Whether the data of one job makes the whole batch fail. What passes by itself (a lost connection, a deadlock, a lock
+/// that was not to be had) does not.
+private func spoilsBatch(_ error: any Error) -> Bool {
+    guard let error = error as? PostgresError else { return error is LedgerRace }
+    switch error.code {
+    case .decoding, .protocolViolation: return true
+    case .serverError: return !error.isRetryable && !error.isConnectionFailure && error.sqlState != "55P03"
+    default: return false
     }
 }

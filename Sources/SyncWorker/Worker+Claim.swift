@@ -11,6 +11,7 @@ extension Worker {
         var round = 0
         var pause = Duration.milliseconds(50)
         var nextQuarantine = clock.now
+        var hasStrays = false
         while !shared.isStopping, !Task.isCancelled {
             guard let epoch = shared.epoch else {
                 await shared.wake.wait(upTo: .milliseconds(100))
@@ -23,6 +24,10 @@ extension Worker {
                 continue
             }
             do {
+                if hasStrays {
+                    try await queue.releaseAll(except: shared.flight.heldKeys, for: epoch)
+                    hasStrays = false
+                }
                 if clock.now >= nextQuarantine {
                     nextQuarantine = clock.now + .seconds(2)
                     try await quarantine(epoch)
@@ -50,6 +55,8 @@ extension Worker {
                     }
                 }
             } catch {
+                // The claim may have been committed although its answer was lost: its jobs would be nobody's.
+                hasStrays = true
                 logger.warning("jobs could not be claimed; trying again", metadata: describe(error))
                 try? await Task.sleep(for: .milliseconds(250))
             }

@@ -71,10 +71,17 @@ package struct Worker: Service {
             duties.cancelAll()
         }
         guard let epoch = shared.epoch else { return }
-        do {
-            try await leases.end(epoch)
-        } catch {
-            logger.error("leases could not be returned; they end by themselves", metadata: describe(error))
+        await withTaskGroup(of: Void.self) { group in
+            group.addTask {
+                do {
+                    try await leases.end(epoch)
+                } catch {
+                    logger.error("leases could not be returned; they end by themselves", metadata: describe(error))
+                }
+            }
+            group.addTask { try? await Task.sleep(for: .seconds(2)) }
+            await group.next()
+            group.cancelAll()
         }
     }
 

@@ -3,8 +3,10 @@
 --
 -- Rules for every adapter:
 --   * keep names, argument types and result columns;
+--   * keep SECURITY DEFINER and name every table with its schema: the worker's role has no rights on the host's tables;
 --   * lock users with FOR NO KEY UPDATE SKIP LOCKED and leave out what is locked: it is tried again apart;
 --   * in assets touch the reason 'subscription_lapsed' alone, skip locked rows, and at most `batch` rows a user a call;
+--   * leave assets alone that are frozen without a recorded reason: nobody knows who froze them;
 --   * a cursor is any text that orders a user's assets; it is handed back as it was given out.
 
 CREATE SCHEMA IF NOT EXISTS entitlement_sync_host;
@@ -12,7 +14,7 @@ CREATE SCHEMA IF NOT EXISTS entitlement_sync_host;
 -- Users by id; unknown ids are left out.
 CREATE OR REPLACE FUNCTION entitlement_sync_host.read_users(ids text[])
 RETURNS TABLE (id text, type text, status text, created_at timestamptz)
-LANGUAGE sql STABLE AS $$
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT u.id, u.type, u.status, u.created_at
       FROM unnest(ids) AS wanted(id)
      CROSS JOIN LATERAL (SELECT * FROM public.users AS x WHERE x.id = wanted.id OFFSET 0) AS u
@@ -21,7 +23,7 @@ $$;
 -- Users by id, locked until the transaction ends; users whom somebody else holds are left out, as are unknown ids.
 CREATE OR REPLACE FUNCTION entitlement_sync_host.lock_users(ids text[])
 RETURNS TABLE (id text, type text, status text)
-LANGUAGE sql VOLATILE AS $$
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT u.id, u.type, u.status
       FROM public.users AS u
      WHERE u.id = ANY (ids)
@@ -31,7 +33,7 @@ $$;
 -- Sets the type of users that the caller holds locked; returns the ids that changed.
 CREATE OR REPLACE FUNCTION entitlement_sync_host.set_type(ids text[], new_type text)
 RETURNS SETOF text
-LANGUAGE sql VOLATILE AS $$
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     UPDATE public.users AS u
        SET type = new_type, updated_at = now()
      WHERE u.id = ANY (ids)
@@ -43,7 +45,7 @@ $$;
 -- be it beyond the batch or because somebody holds them; users with nothing to do are left out.
 CREATE OR REPLACE FUNCTION entitlement_sync_host.freeze_assets(ids text[], after text[], batch integer)
 RETURNS TABLE (user_id text, changed bigint, cursor text, more boolean)
-LANGUAGE sql VOLATILE AS $$
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     WITH picked AS MATERIALIZED (
         SELECT a.id, a.user_id
           FROM unnest(ids, after) AS wanted(user_id, after)
@@ -53,6 +55,7 @@ LANGUAGE sql VOLATILE AS $$
                 WHERE x.user_id = wanted.user_id
                   AND x.id > coalesce(wanted.after::bigint, 0)
                   AND NOT x.frozen_reasons @> '{subscription_lapsed}'
+                  AND NOT (x.frozen_at IS NOT NULL AND x.frozen_reasons = '{}')
                 ORDER BY x.user_id, x.id
                 LIMIT batch
                   FOR NO KEY UPDATE SKIP LOCKED) AS a
@@ -75,6 +78,7 @@ LANGUAGE sql VOLATILE AS $$
                      FROM public.assets AS x
                     WHERE x.user_id = wanted.user_id
                       AND NOT x.frozen_reasons @> '{subscription_lapsed}'
+                  AND NOT (x.frozen_at IS NOT NULL AND x.frozen_reasons = '{}')
                     LIMIT batch + 1) AS seen) AS rest
      WHERE rest.candidates > 0
 $$;
@@ -82,7 +86,7 @@ $$;
 -- Takes the reason away from assets after each user's cursor (null: from the first); answers as freeze_assets does.
 CREATE OR REPLACE FUNCTION entitlement_sync_host.unfreeze_assets(ids text[], after text[], batch integer)
 RETURNS TABLE (user_id text, changed bigint, cursor text, more boolean)
-LANGUAGE sql VOLATILE AS $$
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     WITH picked AS MATERIALIZED (
         SELECT a.id, a.user_id
           FROM unnest(ids, after) AS wanted(user_id, after)
@@ -123,12 +127,13 @@ $$;
 -- With it an asset that the host's own triggers refuse is stepped over.
 CREATE OR REPLACE FUNCTION entitlement_sync_host.next_asset(owner text, after text, lapsed boolean)
 RETURNS text
-LANGUAGE sql STABLE AS $$
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT x.id::text
       FROM public.assets AS x
      WHERE x.user_id = owner
        AND x.id > coalesce(after::bigint, 0)
        AND x.frozen_reasons @> '{subscription_lapsed}' = lapsed
+       AND NOT (x.frozen_at IS NOT NULL AND x.frozen_reasons = '{}')
      ORDER BY x.user_id, x.id
      LIMIT 1
 $$;
@@ -136,7 +141,7 @@ $$;
 -- How many assets of each user carry the reason, and how many do not; users without assets are left out.
 CREATE OR REPLACE FUNCTION entitlement_sync_host.count_assets(ids text[])
 RETURNS TABLE (user_id text, lapsed bigint, others bigint)
-LANGUAGE sql STABLE AS $$
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT a.user_id,
            count(*) FILTER (WHERE a.frozen_reasons @> '{subscription_lapsed}'),
            count(*) FILTER (WHERE NOT a.frozen_reasons @> '{subscription_lapsed}')
@@ -148,7 +153,7 @@ $$;
 -- Users in the order of their ids, after a given one (null: from the first).
 CREATE OR REPLACE FUNCTION entitlement_sync_host.page_users(after text, batch integer)
 RETURNS TABLE (id text, type text, status text, created_at timestamptz)
-LANGUAGE sql STABLE AS $$
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT u.id, u.type, u.status, u.created_at
       FROM public.users AS u
      WHERE after IS NULL OR u.id > after
@@ -159,6 +164,6 @@ $$;
 -- How many users are subscribers; asked for a few times an hour, for the demotion brake.
 CREATE OR REPLACE FUNCTION entitlement_sync_host.count_subscribers()
 RETURNS bigint
-LANGUAGE sql STABLE AS $$
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT count(*) FROM public.users AS u WHERE u.type = 'subscriber' AND u.status IN ('active', 'onboarding')
 $$;

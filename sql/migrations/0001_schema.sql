@@ -357,17 +357,27 @@ CREATE FUNCTION maintain_partitions(ahead integer DEFAULT 7, keep integer DEFAUL
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
     parent text;
+    part   text;
+    low    uuid;
+    high   uuid;
     day    date;
     made   integer := 0;
     old    record;
 BEGIN
+    -- One at a time: two workers would make the same table.
+    PERFORM pg_advisory_xact_lock(7309940714432065);
     FOREACH parent IN ARRAY ARRAY['job_history', 'job_request'] LOOP
         FOR day IN SELECT d::date FROM generate_series((now() AT TIME ZONE 'UTC')::date - 1,
                                                        (now() AT TIME ZONE 'UTC')::date + ahead, interval '1 day') AS d LOOP
-            IF to_regclass(format('entitlement_sync.%I', parent || to_char(day, '_YYYYMMDD'))) IS NULL THEN
-                EXECUTE format('CREATE TABLE %I PARTITION OF %I FOR VALUES FROM (%L) TO (%L)',
-                    parent || to_char(day, '_YYYYMMDD'), parent,
-                    first_id_at(day::timestamp AT TIME ZONE 'UTC'), first_id_at((day + 1)::timestamp AT TIME ZONE 'UTC'));
+            part := parent || to_char(day, '_YYYYMMDD');
+            IF to_regclass(format('entitlement_sync.%I', part)) IS NULL THEN
+                low := first_id_at(day::timestamp AT TIME ZONE 'UTC');
+                high := first_id_at((day + 1)::timestamp AT TIME ZONE 'UTC');
+                EXECUTE format('CREATE TABLE %I (LIKE %I INCLUDING DEFAULTS)', part, parent);
+                -- Rows of a day that had no partition yet wait in the default one.
+                EXECUTE format('WITH moved AS (DELETE FROM %I WHERE id >= %L AND id < %L RETURNING *)
+                                INSERT INTO %I SELECT * FROM moved', parent || '_other', low, high, part);
+                EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)', parent, part, low, high);
                 made := made + 1;
             END IF;
         END LOOP;

@@ -40,6 +40,7 @@ REVOKE ALL ON FUNCTION grant_to(text, text[]) FROM PUBLIC;
 SELECT grant_to('entitlement_sync_client', ARRAY[
     'GRANT USAGE ON SCHEMA entitlement_sync TO %I',
     'GRANT EXECUTE ON FUNCTION request_restore, request_reconcile TO %I',
+    'GRANT EXECUTE ON FUNCTION reference_of, id_time TO %I',
     'GRANT SELECT ON job_status, ticket_status, decision_log, inbox_log TO %I',
     'GRANT SELECT, INSERT, UPDATE, DELETE ON product, sandbox_user TO %I']);
 -- Append-only: nobody may change what was decided, and what happened to a ticket.
@@ -54,16 +55,23 @@ SELECT grant_to('entitlement_sync_worker', ARRAY[
 SELECT grant_to('entitlement_sync_api', ARRAY[
     'GRANT USAGE ON SCHEMA entitlement_sync TO %I',
     'GRANT EXECUTE ON FUNCTION request_restore, request_reconcile TO %I',
+    'GRANT EXECUTE ON FUNCTION reference_of, id_time TO %I',
     'GRANT SELECT ON job_status, ticket_status TO %I']);
 SELECT grant_to('entitlement_sync_support', ARRAY[
     'GRANT USAGE ON SCHEMA entitlement_sync TO %I',
     'GRANT EXECUTE ON FUNCTION request_reconcile TO %I',
     'GRANT SELECT ON ALL TABLES IN SCHEMA entitlement_sync TO %I',
+    'GRANT EXECUTE ON FUNCTION reference_of, id_time, new_id TO %I',
+    'GRANT USAGE ON SEQUENCE ticket_number TO %I',
+    -- Proofs can be replayed: nobody reads them by hand.
+    'REVOKE SELECT ON job_request, idempotency FROM %I',
     'GRANT INSERT, UPDATE ON ticket TO %I',
     'GRANT INSERT ON ticket_event TO %I']);
 SELECT grant_to('entitlement_sync_auditor', ARRAY[
     'GRANT USAGE ON SCHEMA entitlement_sync TO %I',
-    'GRANT SELECT ON ALL TABLES IN SCHEMA entitlement_sync TO %I']);
+    'GRANT SELECT ON ALL TABLES IN SCHEMA entitlement_sync TO %I',
+    'REVOKE SELECT ON job_request, idempotency FROM %I',
+    'GRANT EXECUTE ON FUNCTION reference_of, id_time TO %I']);
 
 -- Even the owner changes these rows only by first dropping this guard, which an audit sees.
 CREATE FUNCTION append_only() RETURNS trigger
@@ -75,3 +83,6 @@ END
 $$;
 CREATE TRIGGER append_only BEFORE UPDATE OR DELETE ON decision FOR EACH ROW EXECUTE FUNCTION append_only();
 CREATE TRIGGER append_only BEFORE UPDATE OR DELETE ON ticket_event FOR EACH ROW EXECUTE FUNCTION append_only();
+CREATE TRIGGER no_truncate BEFORE TRUNCATE ON decision FOR EACH STATEMENT EXECUTE FUNCTION append_only();
+CREATE TRIGGER no_truncate BEFORE TRUNCATE ON ticket_event FOR EACH STATEMENT EXECUTE FUNCTION append_only();
+REVOKE ALL ON FUNCTION append_only() FROM PUBLIC;

@@ -1,7 +1,15 @@
 extension RevenueCatRenderer {
     /// Writes a subscription as it stands now.
-    func subscription(_ json: inout JSONBytes, _ stored: SubscriptionRecord, owner: String) {
-        let item = stored.settled(at: nowMs)
+    func subscription(_ json: inout JSONBytes, _ item: SubscriptionRecord, owner: String) {
+        // Copying a record costs as much as printing half of it, so the common one is printed as stored.
+        if item.settles(at: nowMs) {
+            write(&json, item.settled(at: nowMs), owner: owner)
+        } else {
+            write(&json, item, owner: owner)
+        }
+    }
+
+    private func write(_ json: inout JSONBytes, _ item: SubscriptionRecord, owner: String) {
         json.beginObject()
         json.key("object")
         json.literal("subscription")

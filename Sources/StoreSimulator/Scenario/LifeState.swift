@@ -138,3 +138,25 @@ extension LifeState {
         return shape
     }
 }
+
+extension LifeState {
+    /// The state, where a list names it without any field; nil where a map follows.
+    static func bare(
+        _ decoder: any Decoder,
+        where suits: (LifeState) -> Bool,
+        kind: String
+    ) throws -> LifeState? {
+        guard let container = try? decoder.singleValueContainer(), (try? container.decode(String.self)) != nil else {
+            return nil
+        }
+        let state = try container.decode(LifeState.self)
+        guard suits(state) else {
+            let names = allCases.filter(suits).map(\.rawValue).joined(separator: ", ")
+            throw DecodingError.dataCorruptedError(
+                in: container,
+                debugDescription: "is \"\(state.rawValue)\", which describes no \(kind); use one of \(names)"
+            )
+        }
+        return state
+    }
+}

@@ -67,13 +67,11 @@ final class ExchangeHandler: ChannelInboundHandler {
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
         switch event {
-        case is ChannelShouldQuiesceEvent:
+        case is ChannelShouldQuiesceEvent, ChannelEvent.inputClosed:
+            // A client that closed its side while an answer is being delayed has lost patience: HTTP clients do not
+            // half-close. What is not delayed has been answered already.
             closesWhenDone = true
             if current == nil || isDelaying { context.close(promise: nil) }
-        case ChannelEvent.inputClosed:
-            // The client has sent its last request; those that wait are still answered.
-            closesWhenDone = true
-            if current == nil { context.close(promise: nil) }
         default: context.fireUserInboundEventTriggered(event)
         }
     }

@@ -1,0 +1,43 @@
+/// Identifiers that look like the store's and are the same in every run.
+enum Identifiers {
+    /// Ten hexadecimal digits of a text's FNV-1a hash.
+    static func hex(_ text: String) -> String {
+        let digits = String(hash(text) & 0xff_ffff_ffff, radix: 16)
+        return String(repeating: "0", count: 10 - digits.utf8.count) + digits
+    }
+
+    /// Thirteen decimal digits of a text's hash.
+    static func digits(_ text: String) -> String {
+        padded(Int64(hash(text) % 10_000_000_000_000))
+    }
+
+    /// A number with thirteen digits.
+    static func padded(_ number: Int64) -> String {
+        let digits = "\(number)"
+        return String(repeating: "0", count: max(0, 13 - digits.utf8.count)) + digits
+    }
+
+    /// A transaction identifier in the form of a store, around thirteen digits.
+    static func transaction(store: String, digits: String) -> String {
+        switch store {
+        case "app_store", "mac_app_store": return "48" + digits
+        case "play_store":
+            let all = Array("0000" + digits)
+            return "GPA.\(String(all[0..<4]))-\(String(all[4..<8]))-\(String(all[8..<12]))-\(String(all[12...]))"
+        case "promotional": return "rcpromo_" + digits
+        case "stripe": return "si_" + digits
+        case "amazon": return "\(digits):3:11"
+        default: return "txn_" + digits
+        }
+    }
+
+    private static func hash(_ text: String) -> UInt64 {
+        var hash: UInt64 = 0xcbf2_9ce4_8422_2325
+        for byte in text.utf8 {
+            hash = (hash ^ UInt64(byte)) &* 0x100_0000_01b3
+        }
+        // FNV leaves the upper bits of short texts poorly mixed, and both ends of the hash are used here.
+        hash = (hash ^ (hash >> 31)) &* 0x9e37_79b9_7f4a_7c15
+        return hash ^ (hash >> 29)
+    }
+}

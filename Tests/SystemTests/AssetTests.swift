@@ -1,0 +1,98 @@
+import Entitlements
+import Postgres
+import Storage
+import Testing
+
+struct AssetTests {
+    @Test func `122, 123, 124, 126: only what the lapse froze comes back, once`() async throws {
+        try await World.with(customers: ["{id: ann, state: active}"]) { world in
+            try await world.add("ann")
+            try await world.addAssets(12, of: "ann", frozenFor: ["subscription_lapsed"])
+            try await world.addAssets(2, of: "ann", frozenFor: ["moderation"])
+            try await world.addAssets(1, of: "ann", frozenFor: ["subscription_lapsed", "moderation"])
+            try await world.pool.query("INSERT INTO assets (user_id, frozen_at) VALUES ('ann', '2020-01-01')")
+            #expect(try await world.restored("ann").outcome == "restored")
+            #expect(try await world.assets(of: "ann", frozenFor: ["moderation"]) == 3)
+            let unfrozen = try await world.number(
+                "SELECT count(*) FROM assets WHERE frozen_reasons = '{}' AND frozen_at IS NULL"
+            )
+            #expect(unfrozen == 12)
+            let legacy = try await world.number("SELECT count(*) FROM assets WHERE frozen_at = '2020-01-01'")
+            #expect(legacy == 1)
+            #expect(try await world.decisions(about: "ann").first?.assetsChanged == 13)
+            #expect(try await world.restored("ann").outcome == "already_subscriber")
+            #expect(try await world.decisions(about: "ann").last?.assetsChanged == 0)
+        }
+    }
+
+    @Test func `133: a user without assets is restored`() async throws {
+        try await World.with(customers: ["{id: ann, state: active}"]) { world in
+            try await world.add("ann")
+            #expect(try await world.restored("ann").messageKey == "restored")
+            #expect(try await world.decisions(about: "ann").first?.assetsChanged == 0)
+        }
+    }
+
+    @Test func `127: many assets follow in batches; the user is promoted first`() async throws {
+        try await World.with(customers: ["{id: ann, state: active}"]) { world in
+            try await world.add("ann")
+            try await world.addAssets(2500, of: "ann", frozenFor: ["subscription_lapsed"])
+            let job = try await world.restored("ann")
+            #expect(job.outcome == "restored")
+            #expect(job.messageKey == "restored.assets_pending")
+            #expect(try await world.assets(of: "ann", frozenFor: []) == 2500)
+            #expect(try await world.decisions(about: "ann").map(\.assetsChanged) == [2500])
+            #expect(try await world.number("SELECT count(*) FROM entitlement_sync.asset_run") == 0)
+        }
+    }
+
+    @Test func `131: an asset that the host refuses holds nobody up, and is tried again`() async throws {
+        try await World.with(customers: ["{id: ann, state: active}"]) { world in
+            try await world.add("ann")
+            try await world.addAssets(20, of: "ann", frozenFor: ["subscription_lapsed"])
+            try await world.pool.query(
+                """
+                CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+                $$ BEGIN RAISE EXCEPTION 'this one stays frozen'; END $$
+                """
+            )
+            try await world.pool.query(
+                """
+                CREATE TRIGGER refuse BEFORE UPDATE ON assets FOR EACH ROW
+                WHEN (old.id = 7) EXECUTE FUNCTION refuse()
+                """
+            )
+            let job = try await world.restore("ann")
+            try await world.working {
+                try await world.until(
+                    "SELECT count(*) FROM entitlement_sync.job_status WHERE id = \(job) AND outcome = 'restored'"
+                )
+                try await world.until(
+                    "SELECT (count(*) = 19)::int::bigint FROM assets WHERE frozen_reasons = '{}'",
+                    comment: "the other assets stay frozen"
+                )
+                #expect(try await world.type(of: "ann") == "subscriber")
+                try await world.pool.query("DROP TRIGGER refuse ON assets")
+                try await world.pool.query("UPDATE entitlement_sync.asset_run SET due = now()")
+                try await world.until(
+                    "SELECT (count(*) = 20)::int::bigint FROM assets WHERE frozen_reasons = '{}'",
+                    comment: "the refused asset is not tried again"
+                )
+            }
+            #expect(try await world.decisions(about: "ann").map(\.assetsChanged) == [20])
+        }
+    }
+
+    @Test func `180: a subscriber whose assets are still frozen for the lapse is restored`() async throws {
+        try await World.with(customers: ["{id: ann, state: active}", "{id: bob, state: active}"]) { world in
+            try await world.add("ann", .subscriber)
+            try await world.add("bob")
+            for user in ["ann", "bob"] {
+                try await world.addAssets(3, of: user, frozenFor: ["subscription_lapsed"])
+                #expect(try await world.restored(user).outcome == "restored")
+                #expect(try await world.assets(of: user, frozenFor: []) == 3)
+                #expect(try await world.type(of: user) == "subscriber")
+            }
+        }
+    }
+}

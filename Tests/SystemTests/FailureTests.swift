@@ -1,0 +1,108 @@
+import Postgres
+import Jobs
+import Entitlements
+import Storage
+import Testing
+
+/// Two tries, hardly any wait between them.
+private var twoAttempts: WorkerSetup {
+    var setup = WorkerSetup()
+    setup.retry.maxAttempts = 2
+    return setup
+}
+
+struct FailureTests {
+    @Test(arguments: [
+        ("91", #""connection":"drop_before""#), ("91", #""connection":"drop_midway""#), ("92", #""status":500"#),
+        ("92", #""status":503"#), ("94", #""status":423,"backoff":"10ms""#), ("100", #""body":"html""#),
+        ("100", #""body":"empty""#), ("100", #""body":"truncated""#), ("103", #""body":"deep""#),
+        ("103", #""body":"huge""#),
+    ])
+    func `91, 92, 94, 100, 103, 112: a store that keeps failing ends dead, never as nothing, and keeps everybody`(
+        _ number: String,
+        _ fault: String
+    ) async throws {
+        try await World.with(customers: ["{id: free, state: none}", "{id: paid, state: none}"]) { world in
+            try await world.add("free")
+            try await world.add("paid", .subscriber)
+            try await world.inject("{\(fault)}")
+            let restore = try await world.restore("free")
+            let reconcile = try await world.reconcile("paid")
+            try await world.work(twoAttempts)
+            for job in [restore, reconcile] {
+                let status = try await world.status(job)
+                #expect(status.state == "dead", "\(number)")
+                #expect(status.outcome == "store_unavailable")
+                #expect(status.attempt == 2)
+                #expect(status.lastError != nil)
+            }
+            #expect(try await world.type(of: "paid") == "subscriber")
+        }
+    }
+
+    @Test(arguments: [
+        #""connection":"drop_before""#, #""status":500"#, #""status":423,"backoff":"10ms""#, #""body":"html""#,
+        #""body":"truncated""#,
+    ])
+    func `91, 92, 94, 100: one failure is retried and the restore succeeds`(_ fault: String) async throws {
+        try await World.with(customers: ["{id: ann, state: active}"]) { world in
+            try await world.add("ann")
+            try await world.inject("{\(fault),\"times\":1}")
+            let job = try await world.restored("ann")
+            #expect(job.outcome == "restored")
+            #expect(try await world.decisions(about: "ann").count == 1)
+        }
+    }
+
+    @Test func `93: a 429 is waited out, then the restore succeeds`() async throws {
+        try await World.with(customers: ["{id: ann, state: active}"]) { world in
+            try await world.add("ann")
+            try await world.inject(#"{"status":429,"backoff":"1s","times":1}"#)
+            let started = ContinuousClock.now
+            #expect(try await world.restored("ann").outcome == "restored")
+            #expect(ContinuousClock.now - started >= .milliseconds(900))
+        }
+    }
+
+    @Test(arguments: [401, 403])
+    func `98: a refused key is an alarm and answers nobody with nothing`(_ status: Int) async throws {
+        try await World.with(customers: ["{id: free, state: none}", "{id: paid, state: none}"]) { world in
+            try await world.add("free")
+            try await world.add("paid", .subscriber)
+            try await world.inject("{\"status\":\(status)}")
+            let restore = try await world.restore("free")
+            let reconcile = try await world.reconcile("paid")
+            try await world.work(twoAttempts)
+            #expect(try await world.status(restore).outcome == "store_unavailable")
+            #expect(try await world.status(reconcile).outcome == "store_unavailable")
+            #expect(try await world.alarms() == ["credentials"])
+            #expect(try await world.type(of: "paid") == "subscriber")
+        }
+    }
+
+    @Test func `112: a dead job can be retried once the store is well`() async throws {
+        try await World.with(customers: ["{id: ann, state: active}"]) { world in
+            try await world.add("ann")
+            try await world.inject(#"{"status":500}"#)
+            let dead = try await world.restored("ann", setup: twoAttempts)
+            #expect(dead.state == "dead")
+            try await world.heal()
+            #expect(try await world.commands.retry(dead.id))
+            try await world.work()
+            let status = try await world.status(dead.id)
+            #expect(status.state == "done")
+            #expect(status.outcome == "restored")
+            #expect(try await world.commands.retry(dead.id) == false)
+        }
+    }
+
+    @Test func `a positive word answers at once though another list fails`() async throws {
+        try await World.with(customers: ["{id: ann, state: active}"]) { world in
+            try await world.add("ann")
+            try await world.inject(#"{"endpoint":"purchases","status":500}"#)
+            let job = try await world.restored("ann")
+            #expect(job.outcome == "restored")
+            #expect(job.attempt == 0)
+        }
+    }
+}

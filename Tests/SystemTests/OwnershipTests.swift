@@ -1,0 +1,167 @@
+import Postgres
+import Jobs
+import Entitlements
+import Storage
+import Testing
+
+struct OwnershipTests {
+    @Test func `1: an own active subscription restores a free user, with one decision`() async throws {
+        try await World.with(customers: ["{id: ann, state: active}"]) { world in
+            try await world.add("ann")
+            let job = try await world.restored("ann")
+            #expect(job.state == "done")
+            #expect(job.outcome == "restored")
+            #expect(job.messageKey == "restored")
+            #expect(try await world.type(of: "ann") == "subscriber")
+            let decisions = try await world.decisions(about: "ann")
+            #expect(decisions.map(\.rule) == ["store_access"])
+            #expect(decisions.first?.before == "free")
+            #expect(decisions.first?.after == "subscriber")
+        }
+    }
+
+    @Test func `2: a subscriber with access is left untouched; one observation, one decision`() async throws {
+        try await World.with(customers: ["{id: ann, state: active}"]) { world in
+            try await world.add("ann", .subscriber)
+            try await world.addAssets(2, of: "ann", frozenFor: [])
+            let marks: () async throws -> Int64 = {
+                try await world.number(
+                    """
+                    SELECT ((SELECT sum(xmin::text::bigint) FROM users)
+                            + (SELECT sum(xmin::text::bigint) FROM assets))::bigint
+                    """
+                )
+            }
+            let before = try await marks()
+            let job = try await world.restored("ann")
+            #expect(job.outcome == "already_subscriber")
+            #expect(try await marks() == before)
+            #expect(try await world.decisions(about: "ann").map(\.outcome) == ["already_subscriber"])
+            #expect(try await world.number("SELECT count(*) FROM entitlement_sync.observation") == 1)
+        }
+    }
+
+    @Test func `3: no purchase anywhere is nothing to restore at the first complete read`() async throws {
+        try await World.with(customers: ["{id: known, state: none}"]) { world in
+            try await world.add("known")
+            try await world.add("unheard-of")
+            for user in ["known", "unheard-of"] {
+                let job = try await world.restored(user)
+                #expect(job.outcome == "nothing_to_restore")
+                #expect(job.messageKey == "nothing")
+                #expect(job.attempt == 0)
+                #expect(try await world.type(of: user) == "free")
+            }
+        }
+    }
+
+    @Test func `5, 6: a typed id of another user and one of nobody are answered alike`() async throws {
+        let other = "{id: owner, subscriptions: [{state: active, store_subscription_identifier: \"200000070000001\"}]}"
+        try await World.with(customers: [other, "{id: real, state: none}", "{id: made-up, state: none}"]) { world in
+            for user in ["owner", "real", "made-up"] { try await world.add(user) }
+            let proof: (String) -> String = { #"[{"store":"app_store","kind":"transaction_id","value":"\#($0)"}]"# }
+            let real = try await world.restore("real", proofs: proof("200000070000001"))
+            let madeUp = try await world.restore("made-up", proofs: proof("999999999999999"))
+            try await world.work()
+            for job in [real, madeUp] {
+                let status = try await world.status(job)
+                #expect(status.outcome == "nothing_to_restore")
+                #expect(status.messageKey == "nothing")
+                #expect(status.ticketID == nil)
+            }
+            #expect(
+                try await world.tickets(of: "real")
+                    == [TicketRow(kind: "needs_proof", owner: "owner", state: "new", touches: 0)]
+            )
+            #expect(try await world.tickets(of: "made-up").isEmpty)
+            #expect(try await world.type(of: "owner") == "free")
+        }
+    }
+
+    @Test func `7: a lineage of an anonymous customer whose alias is ours restores`() async throws {
+        let anonymous = "$RCAnonymousID:0f1e2d3c4b5a69788796a5b4c3d2e1f0"
+        try await World.with(customers: ["{id: \"\(anonymous)\", aliases: [ann], state: active}"]) { world in
+            try await world.add("ann")
+            #expect(try await world.restored("ann").outcome == "restored")
+            #expect(try await world.type(of: "ann") == "subscriber")
+        }
+    }
+
+    @Test(arguments: [["main", "second"], ["second", "main"]])
+    func `10: two of our users on one customer; the named one keeps it, the other gets a ticket`(
+        _ order: [String]
+    ) async throws {
+        try await World.with(customers: ["{id: main, aliases: [second], state: active}"]) { world in
+            for user in ["main", "second"] { try await world.add(user) }
+            var outcomes: [String: String?] = [:]
+            for user in order { outcomes[user] = try await world.restored(user).outcome }
+            #expect(outcomes["main"] == "restored")
+            #expect(outcomes["second"] == "store_account_mismatch")
+            #expect(try await world.type(of: "main") == "subscriber")
+            #expect(try await world.type(of: "second") == "free")
+            #expect(try await world.tickets(of: "second").map(\.kind) == ["identity_collision"])
+            #expect(try await world.tickets(of: "main").isEmpty)
+        }
+    }
+
+    @Test(arguments: ["receipt_already_in_use", "RECEIPT_ALREADY_IN_USE", "7", "7102"])
+    func `a receipt in use is a mismatch with a ticket, whatever a lookup finds`(_ error: String) async throws {
+        try await World.with(customers: ["{id: claimant, state: none}"]) { world in
+            try await world.add("claimant")
+            let job = try await world.restored("claimant", clientError: error)
+            #expect(job.outcome == "store_account_mismatch")
+            #expect(job.messageKey == "mismatch")
+            #expect(job.ticketID != nil)
+            #expect(
+                try await world.tickets(of: "claimant")
+                    == [TicketRow(kind: "paid_no_access", owner: nil, state: "new", touches: 0)]
+            )
+            #expect(try await world.type(of: "claimant") == "free")
+        }
+    }
+
+    @Test func `4, 135: thirty taps of one claimant are one ticket with 29 touches, and nobody's type changes`()
+        async throws
+    {
+        let other = "{id: owner, subscriptions: [{state: active, store_subscription_identifier: \"200000070000001\"}]}"
+        try await World.with(customers: [other, "{id: claimant, state: none}"]) { world in
+            for user in ["owner", "claimant"] { try await world.add(user) }
+            let proof = #"[{"store":"app_store","kind":"transaction_id","value":"200000070000001"}]"#
+            for _ in 1...30 {
+                let job = try await world.restore("claimant", proofs: proof, clientError: "7")
+                try await world.work()
+                #expect(try await world.status(job).outcome == "store_account_mismatch")
+            }
+            #expect(
+                try await world.tickets(of: "claimant")
+                    == [TicketRow(kind: "owner_mismatch", owner: "owner", state: "new", touches: 29)]
+            )
+            #expect(try await world.type(of: "claimant") == "free")
+            #expect(try await world.type(of: "owner") == "free")
+        }
+    }
+
+    @Test func `194: the ledger follows RevenueCat to another owner, with a ticket, and both are read again`()
+        async throws
+    {
+        let item = #"[{"state":"active","id":"sub_moved","store_subscription_identifier":"200000070000001"}]"#
+        try await World.with(customers: ["{id: old, state: none}", "{id: new, state: none}"]) { world in
+            for user in ["old", "new"] { try await world.add(user) }
+            try await world.change("old", #"{"subscriptions":\#(item)}"#)
+            #expect(try await world.restored("old").outcome == "restored")
+            try await world.change("old", #"{"state":"none"}"#)
+            try await world.change("new", #"{"subscriptions":\#(item)}"#)
+            #expect(try await world.restored("new").outcome == "restored")
+            #expect(try await world.decisions(about: "new").first?.rule == "owner_followed_revenuecat")
+            #expect(
+                try await world.number("SELECT count(*) FROM entitlement_sync.ticket_status WHERE kind = 'external_transfer'")
+                    == 1
+            )
+            // The former owner was looked at again without being asked for.
+            let reread = try await world.number(
+                "SELECT count(*) FROM entitlement_sync.job_status WHERE user_id = 'old' AND kind = 'reconcile'"
+            )
+            #expect(reread == 1)
+        }
+    }
+}

@@ -1,0 +1,98 @@
+import Foundation
+import Postgres
+import Storage
+import Testing
+
+struct RecoveryTests {
+    @Test func `166: what a stopped worker left is finished by the next; nothing is lost, one decision a job`()
+        async throws
+    {
+        let users = (1...40).map { "user-\($0)" }
+        try await World.with(customers: users.map { "{id: \($0), state: active}" }) { world in
+            var setup = WorkerSetup()
+            setup.lease = .seconds(2)
+            setup.drain = .milliseconds(100)
+            var jobs: [UUID] = []
+            for user in users {
+                try await world.add(user)
+                try await world.addAssets(2, of: user, frozenFor: ["subscription_lapsed"])
+                jobs.append(try await world.restore(user))
+            }
+            // Half of the store's answers are so slow that the worker is gone before they come.
+            try await world.inject(#"{"every":2,"latency":"2s"}"#)
+            try await world.working(setup) {
+                try await world.until("SELECT count(*) FROM users WHERE type = 'subscriber'")
+            }
+            #expect(try await world.number("SELECT count(*) FROM users WHERE type = 'free'") > 0)
+            try await world.heal()
+            try await world.work(setup)
+            for job in jobs { #expect(try await world.status(job).outcome == "restored") }
+            #expect(try await world.number("SELECT count(*) FROM users WHERE type = 'subscriber'") == 40)
+            #expect(try await world.number("SELECT count(*) FROM assets WHERE frozen_reasons = '{}'") == 80)
+            #expect(try await world.number("SELECT count(*) FROM entitlement_sync.decision") == 40)
+            #expect(
+                try await world.number("SELECT count(DISTINCT job_id) FROM entitlement_sync.decision") == 40
+            )
+        }
+    }
+
+    @Test func `166: jobs whose worker died are freed once its lease has ended`() async throws {
+        try await World.with(customers: ["{id: ann, state: active}"]) { world in
+            try await world.add("ann")
+            let job = try await world.restore("ann")
+            // A process that claimed the job and was killed: its lease is over, the row still names it.
+            try await world.pool.query(
+                """
+                INSERT INTO entitlement_sync.worker (epoch, host, pid, version, expires_at)
+                VALUES (100000, 'gone', 1, 'old', now() - interval '1 second')
+                """
+            )
+            try await world.pool.query("UPDATE entitlement_sync.queue SET owner = 100000, active = 0")
+            try await world.work()
+            #expect(try await world.status(job).outcome == "restored")
+            #expect(try await world.decisions(about: "ann").count == 1)
+        }
+    }
+
+    @Test func `two workers side by side decide every job once`() async throws {
+        let users = (1...60).map { "user-\($0)" }
+        try await World.with(customers: users.map { "{id: \($0), state: active}" }) { world in
+            for user in users {
+                try await world.add(user)
+                _ = try await world.restore(user)
+                _ = try await world.reconcile(user)
+            }
+            async let one: Void = world.work()
+            async let other: Void = world.work()
+            _ = try await (one, other)
+            #expect(try await world.number("SELECT count(*) FROM users WHERE type = 'subscriber'") == 60)
+            #expect(try await world.number("SELECT count(*) FROM entitlement_sync.decision") == 120)
+            let done = try await world.number(
+                "SELECT count(*) FROM entitlement_sync.job_status WHERE state = 'done'"
+            )
+            #expect(done == 120)
+        }
+    }
+
+    @Test func `a host transaction that holds one user's row stalls nobody else`() async throws {
+        try await World.with(customers: ["{id: held, state: active}", "{id: ann, state: active}"]) { world in
+            for user in ["held", "ann"] { try await world.add(user) }
+            let held = try await world.restore("held")
+            let other = try await world.restore("ann")
+            try await world.working {
+                try await world.pool.withTransaction { connection in
+                    try await connection.query("SELECT id FROM users WHERE id = 'held' FOR UPDATE")
+                    try await world.until(
+                        "SELECT count(*) FROM entitlement_sync.job_status WHERE id = \(other) AND outcome = 'restored'",
+                        comment: "the other user waits too"
+                    )
+                    #expect(try await world.status(held).hasEnded == false)
+                }
+                try await world.until(
+                    "SELECT count(*) FROM entitlement_sync.job_status WHERE id = \(held) AND outcome = 'restored'"
+                )
+            }
+            #expect(try await world.decisions(about: "held").count == 1)
+        }
+    }
+}

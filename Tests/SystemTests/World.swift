@@ -1,0 +1,309 @@
+import Entitlements
+import Foundation
+import HTTPTypes
+import Jobs
+import Logging
+import Migrations
+import Postgres
+import Storage
+import StoreSimulator
+import TestSupport
+import Testing
+import Transport
+
+/// A host application's database, a simulated RevenueCat and the people who tap: all that a worker meets.
+struct World: Sendable {
+    let database: TestDatabase
+    let pool: PostgresPool
+    let transport: HTTPTransport
+    let simulatorPort: Int
+
+    var storeURL: String { "http://127.0.0.1:\(simulatorPort)/v2" }
+    var requests: Requests { Requests(pool: pool) }
+    var controls: Controls { Controls(pool: pool) }
+    var commands: JobCommands { JobCommands(pool: pool) }
+
+    /// Builds a world, lets the test act in it, and takes it down.
+    ///
+    /// - Parameters:
+    ///   - customers: RevenueCat's customers, each one line of YAML such as `{id: user-1, state: active}`.
+    ///   - scenario: further lines of the scenario.
+    static func with(
+        customers: [String] = [],
+        scenario: String = "",
+        _ body: @Sendable (World) async throws -> Void
+    ) async throws {
+        // A few worlds at a time: each has a worker with connections of its own.
+        try await Places.shared.withPlace {
+            let server = try await PrivatePostgres.shared
+            let database = try await server.database(.migrated)
+            let pool = PostgresPool(
+                configuration: PostgresConfiguration(connectionString: database.url, maxConnections: 4),
+                logger: .quiet
+            )
+            let transport = HTTPTransport(configuration: HTTPTransportConfiguration(), logger: .quiet)
+            let list = customers.map { "  - \($0)\n" }.joined()
+            let text = "rate_limit_per_minute: 0\n" + (list.isEmpty ? "" : "customers:\n\(list)") + scenario + "\n"
+            let result: Result<Void, any Error>
+            do {
+                let simulator = try StoreSimulator(scenario: try Scenario(yaml: text), logger: .quiet)
+                let (ports, announce) = AsyncStream.makeStream(of: Int.self)
+                try await withThrowingTaskGroup(of: Void.self) { group in
+                    group.addTask { try await simulator.run { announce.yield($0) } }
+                    let port = try #require(await ports.first { _ in true })
+                    let world = World(
+                        database: database,
+                        pool: pool,
+                        transport: transport,
+                        simulatorPort: port
+                    )
+                    try await world.pool.query(
+                        """
+                        INSERT INTO entitlement_sync.product (store, product_id, entitlement, grants_access)
+                        VALUES ('revenuecat', 'premium', 'premium', true)
+                        """
+                    )
+                    try await body(world)
+                    group.cancelAll()
+                }
+                result = .success(())
+            } catch {
+                result = .failure(error)
+            }
+            await transport.shutdown()
+            await pool.close()
+            try await server.drop(database)
+            try result.get()
+        }
+    }
+
+    // MARK: The host application
+
+    /// Adds a user.
+    func add(_ id: String, _ type: UserType = .free, status: String = "active") async throws {
+        try await pool.query("INSERT INTO users (id, type, status) VALUES (\(id), \(type.rawValue), \(status))")
+    }
+
+    /// Adds assets that are frozen for the reasons given.
+    func addAssets(_ count: Int, of user: String, frozenFor reasons: [String]) async throws {
+        try await pool.query(
+            """
+            INSERT INTO assets (user_id, frozen_reasons, frozen_at)
+            SELECT \(user), \(reasons), CASE WHEN cardinality(\(reasons)) > 0 THEN now() END
+              FROM generate_series(1, \(Int32(count)))
+            """
+        )
+    }
+
+    /// The user's type; nil when there is no such user.
+    func type(of user: String) async throws -> String? {
+        try await pool.query("SELECT type FROM users WHERE id = \(user)").first?.decode(String.self)
+    }
+
+    /// How many of the user's assets are frozen for exactly these reasons.
+    func assets(of user: String, frozenFor reasons: [String]) async throws -> Int64 {
+        try await number(
+            "SELECT count(*) FROM assets WHERE user_id = \(user) AND frozen_reasons = \(reasons)"
+        )
+    }
+
+    // MARK: The person who taps
+
+    /// Asks for a restore, as an application does.
+    func restore(
+        _ user: String,
+        proofs: String = "[]",
+        clientError: String? = nil,
+        productIDs: [String]? = nil,
+        key: String? = nil
+    ) async throws -> UUID {
+        let rows = try await pool.query(
+            """
+            SELECT entitlement_sync.request_restore(
+                \(user), \(PostgresJSON(proofs)), \(clientError), \(productIDs), \(key))
+            """
+        )
+        return try #require(rows.first).decode(UUID.self)
+    }
+
+    /// Asks for a reconcile.
+    func reconcile(_ user: String) async throws -> UUID {
+        try await requests.reconcile(user, reason: "manual")
+    }
+
+    /// Where a job stands.
+    func status(_ job: UUID) async throws -> JobStatus { try #require(try await requests.status([job]).first) }
+
+    /// Asks for a restore, works until idle, and reads the answer.
+    func restored(_ user: String, clientError: String? = nil, setup: WorkerSetup = WorkerSetup()) async throws
+        -> JobStatus
+    {
+        let job = try await restore(user, clientError: clientError)
+        try await work(setup)
+        return try await status(job)
+    }
+
+    /// Asks for a reconcile, works until idle, and reads the answer.
+    func reconciled(_ user: String, setup: WorkerSetup = WorkerSetup()) async throws -> JobStatus {
+        let job = try await reconcile(user)
+        try await work(setup)
+        return try await status(job)
+    }
+
+    // MARK: The records
+
+    /// The decisions about a user, oldest first.
+    func decisions(about user: String) async throws -> [DecisionRow] {
+        let rows = try await pool.query(
+            """
+            SELECT d.rule, d.outcome, d.type_before, d.type_after, d.assets_changed, d.explanation
+              FROM entitlement_sync.decision_log AS d WHERE d.user_id = \(user) ORDER BY d.id
+            """
+        )
+        return try rows.map { row in
+            let (rule, outcome, before, after, assets, explanation) = try row.decode(
+                String.self, String.self, String?.self, String?.self, Int32.self, String.self
+            )
+            return DecisionRow(
+                rule: rule, outcome: outcome, before: before, after: after, assetsChanged: Int(assets),
+                explanation: explanation
+            )
+        }
+    }
+
+    /// The tickets of a claimant: kind, owner and touches, oldest first.
+    func tickets(of user: String) async throws -> [TicketRow] {
+        let rows = try await pool.query(
+            """
+            SELECT t.kind, t.purchase_owner_id, t.state, t.touches
+              FROM entitlement_sync.ticket_status AS t WHERE t.user_id = \(user) ORDER BY t.id
+            """
+        )
+        return try rows.map { row in
+            let (kind, owner, state, touches) = try row.decode(String.self, String?.self, String.self, Int32.self)
+            return TicketRow(kind: kind, owner: owner, state: state, touches: Int(touches))
+        }
+    }
+
+    /// One number.
+    func number(_ query: PostgresQuery) async throws -> Int64 {
+        try #require(try await pool.query(query).first).decode(Int64.self)
+    }
+
+    /// The alarms that stand, by name.
+    func alarms() async throws -> [String] {
+        try await pool.query("SELECT a.name FROM entitlement_sync.alarm AS a ORDER BY a.name").map {
+            try $0.decode(String.self)
+        }
+    }
+
+    // MARK: The store
+
+    /// Changes a customer at the store; the body is JSON as in a scenario.
+    func change(_ customer: String, _ json: String) async throws {
+        _ = try await control("PUT", "/control/customers/\(customer)", json)
+    }
+
+    /// Makes requests run into a fault; the body is JSON as in a scenario.
+    func inject(_ json: String) async throws { _ = try await control("POST", "/control/faults", json) }
+
+    /// Ends every fault.
+    func heal() async throws { _ = try await control("DELETE", "/control/faults") }
+
+    /// How many requests the store was sent for a customer.
+    func storeRequests(for customer: String) async throws -> Int {
+        struct Report: Decodable { var customer: [String: Int] }
+        let body = try await control("GET", "/control/requests?customer=\(customer)")
+        return try JSONDecoder().decode(Report.self, from: Data(body)).customer[customer] ?? 0
+    }
+
+    private func control(_ method: String, _ path: String, _ body: String? = nil) async throws -> [UInt8] {
+        let request = HTTPRequest(
+            method: try #require(HTTPRequest.Method(method)),
+            scheme: "http",
+            authority: "127.0.0.1:\(simulatorPort)",
+            path: path
+        )
+        let answer = try await transport.send(
+            request,
+            body: body.map { Array($0.utf8) },
+            timeout: .seconds(5),
+            maxResponseBytes: 1 << 20
+        )
+        try #require(answer.response.status.code == 200, "\(String(decoding: answer.body, as: UTF8.self))")
+        return answer.body
+    }
+}
+
+/// One row of `decision_log`.
+struct DecisionRow: Hashable, Sendable {
+    var rule: String
+    var outcome: String
+    var before: String?
+    var after: String?
+    var assetsChanged: Int
+    var explanation: String
+}
+
+/// One row of `ticket_status`.
+struct TicketRow: Hashable, Sendable {
+    var kind: String
+    var owner: String?
+    var state: String
+    var touches: Int
+}
+
+extension DatabaseTemplate {
+    /// The sample host tables, every migration and the sample adapter.
+    static let migrated = DatabaseTemplate(name: "migrated") { url in
+        let package = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+            .deletingLastPathComponent()
+        let sql = package.appendingPathComponent("sql").path
+        let pool = PostgresPool(
+            configuration: PostgresConfiguration(connectionString: url, maxConnections: 1),
+            logger: .quiet
+        )
+        do {
+            let host = try String(contentsOfFile: sql + "/host/schema.sql", encoding: .utf8)
+            try await pool.withConnection { try await $0.execute(script: host) }
+            let files = try MigrationFile.load(directory: sql + "/migrations")
+            _ = try await Migrator(pool: pool, files: files).run(
+                adapterPath: sql + "/host/adapter.sql",
+                dryRun: false
+            )
+            await pool.close()
+        } catch {
+            await pool.close()
+            throw error
+        }
+    }
+}
+
+extension Logger {
+    /// Says only what should never happen in a test.
+    static var quiet: Logger {
+        var logger = Logger(label: "system-tests")
+        logger.logLevel = .error
+        return logger
+    }
+}
+
+/// A few places; who finds none free waits for one.
+private actor Places {
+    static let shared = Places()
+
+    private var free = 4
+    private var waiting: [CheckedContinuation<Void, Never>] = []
+
+    func withPlace(_ body: @Sendable () async throws -> Void) async throws {
+        if free > 0 {
+            free -= 1
+        } else {
+            await withCheckedContinuation { waiting.append($0) }
+        }
+        defer {
+            if waiting.isEmpty { free += 1 } else { waiting.removeFirst().resume() }
+        }
+        try await body()
+    }
+}
