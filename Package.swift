@@ -63,7 +63,10 @@ let package = Package(
         target("StoreClients", ["Entitlements", httpTypes, logging, metrics, crypto]),
         target("Jobs", ["Entitlements", "Postgres", logging]),
         target("Storage", ["Entitlements", "Jobs", "Postgres", logging]),
-        target("SyncWorker", ["Entitlements", "Jobs", "Storage", "StoreClients", "Postgres", logging, metrics, lifecycle]),
+        target(
+            "SyncWorker",
+            ["Entitlements", "Jobs", "Storage", "StoreClients", "Postgres", logging, metrics, lifecycle]
+        ),
         target("Configuring", ["Entitlements", "Telemetry", configuration, logging]),
         target("Telemetry", [logging, metrics]),
         target("Migrations", ["Postgres", logging, crypto]),
@@ -76,7 +79,8 @@ let package = Package(
             name: "EntitlementSync",
             dependencies: [
                 "Entitlements", "Postgres", "Transport", "StoreClients", "Jobs", "Storage", "SyncWorker", "Telemetry",
-                "Bench", "Configuring", "Migrations", "StoreSimulator", arguments, httpTypes, lifecycle, logging, metrics, unixSignals,
+                "Bench", "Configuring", "Migrations", "StoreSimulator", arguments, httpTypes, lifecycle, logging,
+                metrics, unixSignals,
             ],
             swiftSettings: settings
         ),
@@ -85,7 +89,17 @@ let package = Package(
         tests("PostgresTests", ["Postgres", "TestSupport", logging]),
         tests("TransportTests", ["CLibCurl", "Transport", httpTypes, logging, metrics, metricsTestKit]),
         tests("StoreClientsTests", ["StoreClients", "Entitlements", httpTypes, logging, metrics, metricsTestKit]),
-        tests("StoreSimulatorTests", ["StoreSimulator", hummingbird, hummingbirdTesting, httpTypes, logging, nioCore, nioPosix]),
+        tests(
+            "StoreSimulatorTests",
+            ["StoreSimulator", hummingbird, hummingbirdTesting, httpTypes, logging, nioCore, nioPosix]
+        ),
+        tests(
+            "SystemTests",
+            [
+                "Entitlements", "Postgres", "Transport", "StoreClients", "Jobs", "Storage", "SyncWorker", "Migrations",
+                "StoreSimulator", "TestSupport", httpTypes, lifecycle, logging,
+            ]
+        ),
         tests("TelemetryTests", ["Telemetry", logging, metrics]),
         tests("ConfiguringTests", ["Configuring", "Entitlements", "Telemetry", logging]),
     ]

@@ -11,9 +11,8 @@ package struct BenchDatabase: Sendable {
 
     /// Creates and fills the database.
     ///
-    /// - Parameters:
-    ///   - configuration: how to reach the server; its user must be allowed to create databases.
-    ///   - sqlDirectory: the folder with `migrations` and `host`.
+    /// `configuration`: how to reach the server; its user must be allowed to create databases.
+    /// `sqlDirectory`: the folder with `migrations` and `host`.
     package init(
         configuration: PostgresConfiguration,
         connect: (String) -> PostgresConfiguration,
@@ -46,7 +45,9 @@ package struct BenchDatabase: Sendable {
     /// Loads free users, each with one asset that the lapse froze, and a restore for each.
     package func load(_ count: Int, prefix: String) async throws {
         try await pool.withConnection { connection in
-            try await connection.query("INSERT INTO users (id) SELECT \(prefix) || n FROM generate_series(1, \(Int64(count))) AS n")
+            try await connection.query(
+                "INSERT INTO users (id) SELECT \(prefix) || n FROM generate_series(1, \(Int64(count))) AS n"
+            )
             try await connection.query(
                 """
                 INSERT INTO assets (user_id, frozen_reasons, frozen_at)

@@ -66,12 +66,18 @@ struct BenchCommand: AsyncParsableCommand {
         try await database.load(jobs, prefix: "memory-")
         let promote = Double(jobs) / (try await timed { try await work(database, runtime, memoryStore()) })
         try await check(database, "memory-")
-        measurements.append(Bench.Measurement(name: "promote", value: promote, unit: "jobs/s", limit: plain, target: 0.6))
+        measurements.append(
+            Bench.Measurement(name: "promote", value: promote, unit: "jobs/s", limit: plain, target: 0.6)
+        )
 
         let simulator = try SimulatorProcess(prefix: "http-", count: jobs)
         defer { simulator.stop() }
         let transport = HTTPTransport(
-            configuration: HTTPTransportConfiguration(maxConnectionsPerHost: 64, maxTotalConnections: 64, maxInFlight: 512),
+            configuration: HTTPTransportConfiguration(
+                maxConnectionsPerHost: 64,
+                maxTotalConnections: 64,
+                maxInFlight: 512
+            ),
             logger: runtime.logger
         )
         do {
@@ -89,11 +95,17 @@ struct BenchCommand: AsyncParsableCommand {
             let reads = Double(jobs) / (try await timed { await read(jobs, client) })
             measurements.append(Bench.Measurement(name: "store_reads", value: reads, unit: "users/s"))
             try await database.load(jobs, prefix: "http-")
-            let reader = RevenueCatReader(client: client, lookups: UserLookups(pool: database.pool), logger: runtime.logger)
+            let reader = RevenueCatReader(
+                client: client,
+                lookups: UserLookups(pool: database.pool),
+                logger: runtime.logger
+            )
             let whole = Double(jobs) / (try await timed { try await work(database, runtime, reader.reader) })
             try await check(database, "http-")
             let limit = 1 / (1 / plain + 1 / reads)
-            measurements.append(Bench.Measurement(name: "end_to_end", value: whole, unit: "jobs/s", limit: limit, target: 0.5))
+            measurements.append(
+                Bench.Measurement(name: "end_to_end", value: whole, unit: "jobs/s", limit: limit, target: 0.5)
+            )
             await transport.shutdown()
         } catch {
             await transport.shutdown()
@@ -109,7 +121,12 @@ struct BenchCommand: AsyncParsableCommand {
                 group.addTask {
                     for number in stride(from: lane + 1, through: count, by: 256) {
                         _ = await client.read(
-                            CustomerQuery(userID: "http-\(number)", lane: .sweep, sandboxCounts: false, isOtherUser: { _ in [] })
+                            CustomerQuery(
+                                userID: "http-\(number)",
+                                lane: .sweep,
+                                sandboxCounts: false,
+                                isOtherUser: { _ in [] }
+                            )
                         )
                     }
                 }

@@ -30,7 +30,9 @@ struct DoctorCommand: AsyncParsableCommand {
                 }
             } catch {
                 let failure = CommandFailure(error)
-                checks.append(Check(name: "database", ok: false, detail: failure.message, fix: "Mend what the detail says."))
+                checks.append(
+                    Check(name: "database", ok: false, detail: failure.message, fix: "Mend what the detail says.")
+                )
                 try print(checks)
                 return failure.status
             }

@@ -8,7 +8,8 @@ struct EntitlementSync: AsyncParsableCommand {
         version: Build.version,
         subcommands: [
             Migrate.self, WorkerCommand.self, Restore.self, Reconcile.self, Explain.self, GrantCommand.self, Adopt.self,
-            SandboxCommand.self, Pause.self, Resume.self, QueueCommand.self, DoctorCommand.self, Simulate.self, BenchCommand.self,
+            SandboxCommand.self, Pause.self, Resume.self, QueueCommand.self, DoctorCommand.self, Simulate.self,
+            BenchCommand.self,
         ]
     )
 }

@@ -22,7 +22,10 @@ struct CommandFailure: Error {
         case let faults as ConfigurationFaults:
             self.init(.configuration, "\(faults)")
         case let error as MigrationError:
-            self.init(error.code == .locked ? .unavailable : error.code == .refused ? .notAllowed : .configuration, "\(error)")
+            self.init(
+                error.code == .locked ? .unavailable : error.code == .refused ? .notAllowed : .configuration,
+                "\(error)"
+            )
         case let error as PostgresError:
             self.init(Self.status(of: error), Self.text(of: error))
         default:

@@ -17,7 +17,9 @@ struct GrantCommand: AsyncParsableCommand {
         @Option(help: "Why.") var reason: String
 
         func validate() throws {
-            guard !reason.isEmpty, reason.count <= 500 else { throw ValidationError("--reason: give 1 to 500 characters") }
+            guard !reason.isEmpty, reason.count <= 500 else {
+                throw ValidationError("--reason: give 1 to 500 characters")
+            }
         }
 
         func run() async throws {
@@ -44,7 +46,9 @@ struct GrantCommand: AsyncParsableCommand {
                     case .text:
                         Output.table(
                             ["id", "user", "until", "active", "reason", "by"],
-                            grants.map { ["\($0.id)", $0.userID, $0.until, $0.isActive ? "yes" : "no", $0.reason, $0.grantedBy] }
+                            grants.map {
+                                ["\($0.id)", $0.userID, $0.until, $0.isActive ? "yes" : "no", $0.reason, $0.grantedBy]
+                            }
                         )
                     }
                     return .done
@@ -80,7 +84,8 @@ struct Adopt: AsyncParsableCommand {
 
     func run() async throws {
         try await reporting {
-            guard let data = FileManager.default.contents(atPath: file), let text = String(data: data, encoding: .utf8) else {
+            guard let data = FileManager.default.contents(atPath: file), let text = String(data: data, encoding: .utf8)
+            else {
                 throw CommandFailure(.data, "--file: can't be read as UTF-8 text")
             }
             let rows = try Self.parse(text)

@@ -27,7 +27,9 @@ struct Migrate: AsyncParsableCommand {
                 await pool.close()
                 for name in report.applied { Output.line("\(dryRun ? "would apply" : "applied") \(name)") }
                 Output.line(
-                    dryRun ? "would install the host adapter" : "schema at version \(report.version), host adapter installed"
+                    dryRun
+                        ? "would install the host adapter"
+                        : "schema at version \(report.version), host adapter installed"
                 )
             } catch {
                 await pool.close()

@@ -29,7 +29,9 @@ enum Output {
     static func table(_ head: [String], _ rows: [[String]]) {
         var widths = head.map(\.count)
         for row in rows {
-            for (index, cell) in row.enumerated() where index < widths.count { widths[index] = max(widths[index], cell.count) }
+            for (index, cell) in row.enumerated() where index < widths.count {
+                widths[index] = max(widths[index], cell.count)
+            }
         }
         func render(_ cells: [String]) -> String {
             zip(cells, widths).map { cell, width in cell + String(repeating: " ", count: width - cell.count) }

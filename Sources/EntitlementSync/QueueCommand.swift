@@ -56,7 +56,8 @@ struct QueueCommand: AsyncParsableCommand {
                             ["job", "reference", "kind", "user", "attempts", "error"],
                             dead.map {
                                 [
-                                    $0.id.uuidString.lowercased(), $0.reference, $0.kind, $0.userID ?? "-", "\($0.attempt)",
+                                    $0.id.uuidString.lowercased(), $0.reference, $0.kind, $0.userID ?? "-",
+                                    "\($0.attempt)",
                                     $0.lastError ?? "-",
                                 ]
                             }
@@ -76,7 +77,10 @@ struct QueueCommand: AsyncParsableCommand {
                 let job = try jobID(id)
                 return try await Runtime(level: .warning).withPool { pool in
                     guard try await JobCommands(pool: pool).retry(job) else {
-                        throw CommandFailure(.data, "no dead job has this id, or its user has such a job queued already")
+                        throw CommandFailure(
+                            .data,
+                            "no dead job has this id, or its user has such a job queued already"
+                        )
                     }
                     Output.line("queued again")
                     return .done

@@ -5,7 +5,9 @@ import Foundation
 import Storage
 
 struct Restore: AsyncParsableCommand {
-    static let configuration = CommandConfiguration(abstract: "Enqueues a restore, and waits for its outcome if asked to.")
+    static let configuration = CommandConfiguration(
+        abstract: "Enqueues a restore, and waits for its outcome if asked to."
+    )
 
     @Argument(help: "The user's id.")
     var user: String
@@ -33,7 +35,8 @@ struct Restore: AsyncParsableCommand {
                 let requests = Requests(pool: pool)
                 let id = try await requests.restore(user, proofs: proofs, clientError: clientError)
                 let waiting = Waiting(requests: requests)
-                let ended = wait == nil ? true : try await waiting.untilEnded([id], within: .seconds(wait ?? 0)) { _ in }
+                let ended =
+                    wait == nil ? true : try await waiting.untilEnded([id], within: .seconds(wait ?? 0)) { _ in }
                 guard let status = try await requests.status([id]).first else {
                     throw CommandFailure(.software, "the job can't be found")
                 }
@@ -102,7 +105,8 @@ enum ProofArgument {
             var value = String(argument[argument.index(after: equals)...])
             if value.hasPrefix("@") {
                 let path = String(value.dropFirst())
-                guard let data = FileManager.default.contents(atPath: path), let text = String(data: data, encoding: .utf8)
+                guard let data = FileManager.default.contents(atPath: path),
+                    let text = String(data: data, encoding: .utf8)
                 else { throw CommandFailure(.data, "--proof \(index + 1): the file can't be read as UTF-8 text") }
                 value = text.trimmingCharacters(in: .whitespacesAndNewlines)
             }

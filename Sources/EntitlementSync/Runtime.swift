@@ -12,7 +12,7 @@ struct Runtime {
 
     /// Reads the configuration and starts logging.
     ///
-    /// - Parameter level: for commands whose own output matters more than their log.
+    /// `level`: for commands whose own output matters more than their log.
     init(level: Logger.Level? = nil) throws {
         config = try Config.load(environment: ProcessInfo.processInfo.environment)
         LineLogHandler.bootstrap(format: config.log.format, level: level ?? config.log.level)

@@ -9,7 +9,9 @@ final class SimulatorProcess {
 
     /// Starts a simulator whose customers all have an active subscription.
     init(prefix: String, count: Int) throws {
-        scenario = FileManager.default.temporaryDirectory.appendingPathComponent("entitlement-sync-\(UUID().uuidString).yaml")
+        scenario = FileManager.default.temporaryDirectory.appendingPathComponent(
+            "entitlement-sync-\(UUID().uuidString).yaml"
+        )
         let text = """
             project: projbench
             rate_limit_per_minute: 0

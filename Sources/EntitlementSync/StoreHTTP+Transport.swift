@@ -3,7 +3,9 @@ import StoreClients
 import Transport
 
 extension StoreHTTP {
-    /// Sends through the transport. A store has 20 s to answer, and 4 MiB to say it in.
+    /// Sends through the transport.
+    ///
+    /// A store has 20 s to answer, and 4 MiB to say it in.
     init(transport: HTTPTransport) {
         self.init { request throws(StoreHTTPFailure) in
             do throws(TransportError) {

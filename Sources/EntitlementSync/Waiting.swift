@@ -7,8 +7,8 @@ struct Waiting {
 
     /// Waits until every job has ended.
     ///
-    /// - Parameter progress: hears how many have ended.
-    /// - Returns: whether all ended within the time.
+    /// `progress`: hears how many have ended.
+    /// Returns whether all ended within the time.
     func untilEnded(_ ids: [UUID], within limit: Duration?, progress: (Int) -> Void) async throws -> Bool {
         let clock = ContinuousClock()
         let deadline = limit.map { clock.now + $0 }

@@ -29,7 +29,7 @@ package struct RetryPolicy: Hashable, Sendable {
     /// - Returns: the wait, at least the store's own wish (capped), or the end.
     package func next(after failure: ReadFailure, attempt: Int, age: Duration, jitter: Double) -> Next {
         let counted = failure.treatment == .wait ? attempt : attempt + 1
-        if failure.treatment == .park || counted >= maxAttempts && failure.treatment == .retry || age >= maxAge && failure.treatment == .retry {
+        if failure.treatment == .park || counted >= maxAttempts && failure.treatment == .retry || age >= maxAge {
             return .dead(attempt: counted)
         }
         let doubled = backoffBase * Double(UInt64(1) << UInt64(min(max(counted - 1, 0), 40)))

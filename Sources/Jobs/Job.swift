@@ -1,7 +1,9 @@
 package import Entitlements
 package import FoundationEssentials
 
-/// Where a job waits. Lower numbers are taken first.
+/// Where a job waits.
+///
+/// Lower numbers are taken first.
 package enum JobLane: Int16, Sendable, CaseIterable {
     case restore = 0
     case event = 1

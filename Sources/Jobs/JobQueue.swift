@@ -2,12 +2,14 @@ import Entitlements
 import FoundationEssentials
 package import Postgres
 
-/// Takes jobs from the queue and gives them back. Every statement is one round trip and set-based.
+/// Takes jobs from the queue and gives them back.
+///
+/// Every statement is one round trip and set-based.
 package struct JobQueue: Sendable {
     private let pool: PostgresPool
     private let ignoresPause: Bool
 
-    /// - Parameter ignoresPause: true for workers that only observe: a pause of writes does not concern them.
+    /// `ignoresPause`: true for workers that only observe: a pause of writes does not concern them.
     package init(pool: PostgresPool, ignoresPause: Bool = false) {
         self.pool = pool
         self.ignoresPause = ignoresPause
@@ -29,12 +31,12 @@ package struct JobQueue: Sendable {
     /// One statement: rows are locked with `SKIP LOCKED`, so workers never wait for each other, and the lease of the
     /// process itself is held by a key-share lock, so that it can't be declared dead between its claim and the commit.
     ///
-    /// - Parameters:
-    ///   - wishes: the lanes in the order in which they are served.
-    ///   - limit: for all lanes together.
-    ///   - epoch: the process's lease.
-    /// - Returns: at most `limit` jobs; empty also when the lease has ended.
-    package func claim(_ wishes: [Wish], upTo limit: Int, for epoch: Int32) async throws(PostgresError) -> [ClaimedJob] {
+    /// `wishes`: the lanes in the order in which they are served.
+    /// `limit`: for all lanes together.
+    /// `epoch`: the process's lease.
+    /// Returns at most `limit` jobs; empty also when the lease has ended.
+    package func claim(_ wishes: [Wish], upTo limit: Int, for epoch: Int32) async throws(PostgresError) -> [ClaimedJob]
+    {
         let rows = try await pool.query(
             """
             WITH alive AS MATERIALIZED (

@@ -17,7 +17,8 @@ package struct MigrationFile: Sendable, Hashable {
     package static func load(directory: String) throws -> [MigrationFile] {
         let names: [String]
         do {
-            names = try FileManager.default.contentsOfDirectory(atPath: directory).filter { $0.hasSuffix(".sql") }.sorted()
+            names = try FileManager.default.contentsOfDirectory(atPath: directory).filter { $0.hasSuffix(".sql") }
+                .sorted()
         } catch {
             throw MigrationError(.missing, "the folder sql/migrations can't be read; set ENTITLEMENT_SYNC_SQL_DIR")
         }

@@ -23,10 +23,9 @@ package struct Migrator: Sendable {
 
     /// Applies what is missing.
     ///
-    /// - Parameters:
-    ///   - adapterPath: the host adapter's file.
-    ///   - dryRun: only says what would be done.
-    /// - Throws: `MigrationError`; `PostgresError` where the server can't be reached.
+    /// `adapterPath`: the host adapter's file.
+    /// `dryRun`: only says what would be done.
+    /// Throws `MigrationError`; `PostgresError` where the server can't be reached.
     package func run(adapterPath: String, dryRun: Bool) async throws -> Report {
         guard let adapter = try? String(contentsOfFile: adapterPath, encoding: .utf8) else {
             throw MigrationError(.adapter, "the adapter file \(adapterPath) can't be read as UTF-8 text")
@@ -49,7 +48,10 @@ package struct Migrator: Sendable {
             if try rows.first?.decode(Bool.self, at: 0) == true { return }
             try await Task.sleep(for: .milliseconds(300))
         }
-        throw MigrationError(.locked, "another migration has been running for 30 s; wait for it, or look what it waits for")
+        throw MigrationError(
+            .locked,
+            "another migration has been running for 30 s; wait for it, or look what it waits for"
+        )
     }
 
     private func migrate(

@@ -62,7 +62,9 @@ package struct Apply: Sendable {
         }
     }
 
-    private func attempt(_ batch: [ReadJob], epoch: Int32, on connection: PostgresConnection) async throws -> ApplyReport {
+    private func attempt(_ batch: [ReadJob], epoch: Int32, on connection: PostgresConnection) async throws
+        -> ApplyReport
+    {
         var report = ApplyReport()
         let gate = try await LedgerReads.gate(epoch: epoch, on: connection)
         guard gate.isAlive else {
@@ -168,7 +170,10 @@ package struct Apply: Sendable {
         } else {
             try await foreseeAssets(&plan.effects, on: connection)
         }
-        try await EffectWrites.updateUsers(isObserving ? plan.effects.map(withoutTypeChange) : plan.effects, on: connection)
+        try await EffectWrites.updateUsers(
+            isObserving ? plan.effects.map(withoutTypeChange) : plan.effects,
+            on: connection
+        )
         if !isObserving {
             let wanted = plan.effects.flatMap { effect in
                 effect.verdict.tickets.map {
@@ -180,7 +185,11 @@ package struct Apply: Sendable {
                 plan.effects[index].ticketID = visible[plan.effects[index].job.userKey]
             }
         }
-        let decisions = try await EffectWrites.insertDecisions(plan.effects, mode: settings.decision.mode, on: connection)
+        let decisions = try await EffectWrites.insertDecisions(
+            plan.effects,
+            mode: settings.decision.mode,
+            on: connection
+        )
         try await startRuns(plan.effects, decisions: decisions, report: &report, on: connection)
         try await EffectWrites.raise(plan.alarms, on: connection)
         let ends = plan.ends + plan.effects.map(end)
@@ -267,7 +276,8 @@ package struct Apply: Sendable {
             counts[id] = (lapsed, others)
         }
         for index in effects.indices {
-            guard let direction = direction(of: effects[index]), let id = effects[index].user?.id, let count = counts[id]
+            guard let direction = direction(of: effects[index]), let id = effects[index].user?.id,
+                let count = counts[id]
             else { continue }
             let changed = direction == .unfreeze ? count.lapsed : count.others
             effects[index].noteAssets(AssetProgress(changed: Int(changed), cursor: nil, more: false), direction)

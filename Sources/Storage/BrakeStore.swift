@@ -3,8 +3,9 @@ import Postgres
 
 /// The demotion brake across all workers.
 enum BrakeStore {
-    /// How many more unannounced demotions the rolling day allows. Locks the brake's row until the transaction ends,
-    /// so that two workers never spend the same allowance.
+    /// How many more unannounced demotions the rolling day allows.
+    ///
+    /// Locks the brake's row until the transaction ends, so that two workers never spend the same allowance.
     static func allowance(_ brake: DemotionBrake, on connection: PostgresConnection) async throws -> Int {
         let rows = try await connection.query(
             """

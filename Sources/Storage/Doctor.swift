@@ -47,7 +47,12 @@ package struct Doctor: Sendable {
                 )
             } catch {
                 checks.append(
-                    Check(name: count.name, ok: false, detail: "could not be checked: \(error)", fix: "Mend what the detail says.")
+                    Check(
+                        name: count.name,
+                        ok: false,
+                        detail: "could not be checked: \(error)",
+                        fix: "Mend what the detail says."
+                    )
                 )
             }
         }
@@ -55,7 +60,14 @@ package struct Doctor: Sendable {
             checks += try await alarms()
             checks += try await stores()
         } catch {
-            checks.append(Check(name: "alarms", ok: false, detail: "could not be read: \(error)", fix: "Mend what the detail says."))
+            checks.append(
+                Check(
+                    name: "alarms",
+                    ok: false,
+                    detail: "could not be read: \(error)",
+                    fix: "Mend what the detail says."
+                )
+            )
         }
         return checks
     }
@@ -110,7 +122,8 @@ package struct Doctor: Sendable {
                 """,
             fine: "all five roles exist",
             wrong: "roles are missing",
-            fix: "Run entitlement-sync migrate as a user with CREATEROLE on a fresh schema, or create the roles by hand."
+            fix:
+                "Run entitlement-sync migrate as a user with CREATEROLE on a fresh schema, or create the roles by hand."
         ),
         Count(
             name: "leases",

@@ -19,9 +19,13 @@ struct Gate {
     var demotionsPaused: Bool
 }
 
-/// The reads of the apply transaction. Locks are taken in one order everywhere: users, their rows of ours, jobs, ledger.
+/// The reads of the apply transaction.
+///
+/// Locks are taken in one order everywhere: users, their rows of ours, jobs, ledger.
 enum LedgerReads {
-    /// Whether this process may write at all. The key-share lock keeps its lease alive until the commit.
+    /// Whether this process may write at all.
+    ///
+    /// The key-share lock keeps its lease alive until the commit.
     static func gate(epoch: Int32, on connection: PostgresConnection) async throws -> Gate {
         let rows = try await connection.query(
             """
@@ -73,7 +77,9 @@ enum LedgerReads {
         return User(id: id, type: known, status: state)
     }
 
-    /// Our rows of the users, locked. Rows held by a transaction that moves a purchase are waited for: those are short.
+    /// Our rows of the users, locked.
+    ///
+    /// Rows held by a transaction that moves a purchase are waited for: those are short.
     static func facts(_ userKeys: [Int64], on connection: PostgresConnection) async throws -> [Int64: UserFacts] {
         let rows = try await connection.query(
             """

@@ -105,12 +105,14 @@ package struct RateBudget: Sendable {
 
     /// Writes down what the store's answers said of its limits.
     ///
-    /// - Parameters:
-    ///   - limit: the limit of its header; lowers ours, unless ours is unlimited.
-    ///   - usage: the usage of its header.
-    ///   - wait: its wish after a 429, obeyed by everybody; at most 5 minutes.
+    /// `limit`: the limit of its header; lowers ours, unless ours is unlimited.
+    /// `usage`: the usage of its header.
+    /// `wait`: its wish after a 429, obeyed by everybody; at most 5 minutes.
     package func note(limit: Int?, usage: Int?, wait: Duration?) async throws {
-        let seconds = wait.map { Double(min($0, .seconds(300)).components.seconds) + 0.001 * Double($0.components.attoseconds / 1_000_000_000_000_000) }
+        let seconds = wait.map {
+            Double(min($0, .seconds(300)).components.seconds) + 0.001
+                * Double($0.components.attoseconds / 1_000_000_000_000_000)
+        }
         try await pool.query(
             """
             INSERT INTO entitlement_sync.rate_budget AS b

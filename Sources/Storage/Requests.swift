@@ -38,8 +38,8 @@ package struct Requests: Sendable {
 
     /// Asks for a restore.
     ///
-    /// - Parameter proofs: JSON text as `request_restore` takes it.
-    /// - Throws: `PostgresError` with SQLSTATE `ES001` to `ES005`.
+    /// `proofs`: JSON text as `request_restore` takes it.
+    /// Throws `PostgresError` with SQLSTATE `ES001` to `ES005`.
     package func restore(_ userID: String, proofs: String, clientError: String?) async throws(PostgresError) -> UUID {
         let rows = try await pool.query(
             "SELECT entitlement_sync.request_restore(\(userID), \(PostgresJSON(proofs)), \(clientError))"
@@ -89,20 +89,21 @@ package struct Requests: Sendable {
     }
 
     private func decodeStatus(_ row: PostgresRow) throws(PostgresError) -> JobStatus {
-        let (id, reference, kind, userID, state, outcome, key, ticket, attempt, created, finished, error) = try row.decode(
-            UUID.self,
-            String.self,
-            String.self,
-            String?.self,
-            String.self,
-            String?.self,
-            String?.self,
-            Int64?.self,
-            Int32.self,
-            String.self,
-            String?.self,
-            String?.self
-        )
+        let (id, reference, kind, userID, state, outcome, key, ticket, attempt, created, finished, error) =
+            try row.decode(
+                UUID.self,
+                String.self,
+                String.self,
+                String?.self,
+                String.self,
+                String?.self,
+                String?.self,
+                Int64?.self,
+                Int32.self,
+                String.self,
+                String?.self,
+                String?.self
+            )
         return JobStatus(
             id: id,
             reference: reference,

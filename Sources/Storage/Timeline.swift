@@ -14,8 +14,8 @@ package struct Timeline: Sendable {
 
     /// Reads the timeline.
     ///
-    /// - Parameter until: leaves out what came later; an ISO 8601 instant that PostgreSQL reads.
-    /// - Returns: `nil` for a user of whom neither the host nor we know anything.
+    /// `until`: leaves out what came later; an ISO 8601 instant that PostgreSQL reads.
+    /// Returns `nil` for a user of whom neither the host nor we know anything.
     package func events(of userID: String, until: String?) async throws -> [Event]? {
         let host = try await pool.query(
             "SELECT u.type, u.status FROM entitlement_sync_host.read_users(\([userID])) AS u"
@@ -90,7 +90,9 @@ package struct Timeline: Sendable {
                 "SELECT to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"')"
             )
             let at = try now.first?.decode(String.self, at: 0) ?? ""
-            events.append(Event(at: at, kind: "now", text: "The user's type is \(type), the account's status \(status)."))
+            events.append(
+                Event(at: at, kind: "now", text: "The user's type is \(type), the account's status \(status).")
+            )
         }
         return host.isEmpty && events.isEmpty ? nil : events
     }

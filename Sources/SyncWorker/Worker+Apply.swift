@@ -93,7 +93,9 @@ extension Worker {
         }
     }
 
-    private func postponed(_ report: ApplyReport, among items: [Flight.Item], at now: ContinuousClock.Instant) -> [Flight.Item] {
+    private func postponed(_ report: ApplyReport, among items: [Flight.Item], at now: ContinuousClock.Instant)
+        -> [Flight.Item]
+    {
         guard !report.postponed.isEmpty else { return [] }
         let keys = Set(report.postponed.map(\.job.userKey))
         return items.filter { keys.contains($0.read.job.userKey) }.map { item in
@@ -127,8 +129,9 @@ extension Worker {
     }
 }
 
-/// Whether the data of one job makes the whole batch fail. What passes by itself (a lost connection, a deadlock, a lock
-/// that was not to be had) does not.
+/// Whether the data of one job makes the whole batch fail.
+///
+/// What passes by itself (a lost connection, a deadlock, a lock that was not to be had) does not.
 private func spoilsBatch(_ error: any Error) -> Bool {
     guard let error = error as? PostgresError else { return error is LedgerRace }
     switch error.code {

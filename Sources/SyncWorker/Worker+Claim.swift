@@ -81,7 +81,9 @@ extension Worker {
             await shared.flight.room.wait(upTo: .milliseconds(100))
         }
         guard !shared.isStopping else { return }
-        guard let job = try await queue.claim([.init(lane: .quarantine, limit: 1)], upTo: 1, for: epoch).first else { return }
+        guard let job = try await queue.claim([.init(lane: .quarantine, limit: 1)], upTo: 1, for: epoch).first else {
+            return
+        }
         shared.flight.beginReading([job])
         let reading =
             job.crashes >= Self.crashLimit

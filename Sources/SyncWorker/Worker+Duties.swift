@@ -18,7 +18,11 @@ extension Worker {
                         continue
                     }
                 } else {
-                    let epoch = try await leases.register(host: settings.host, pid: settings.pid, version: settings.version)
+                    let epoch = try await leases.register(
+                        host: settings.host,
+                        pid: settings.pid,
+                        version: settings.version
+                    )
                     shared.epoch = epoch
                     shared.wake.raise()
                     logger.info("working", metadata: ["worker.epoch": "\(epoch)"])
@@ -80,7 +84,9 @@ extension Worker {
         }
     }
 
-    /// Hears of new restores. A notification is a hint; polling finds what it misses.
+    /// Hears of new restores.
+    ///
+    /// A notification is a hint; polling finds what it misses.
     func listenDuty() async {
         guard let listener else { return }
         do {

@@ -23,9 +23,8 @@ package struct Worker: Service {
 
     /// Creates a worker.
     ///
-    /// - Parameters:
-    ///   - exchange: called about once a second to trade the stores' limits and health with other workers.
-    ///   - listener: hears of new restores at once; without one they are found by polling.
+    /// `exchange`: called about once a second to trade the stores' limits and health with other workers.
+    /// `listener`: hears of new restores at once; without one they are found by polling.
     package init(
         pool: PostgresPool,
         reader: StoreReader,
@@ -111,7 +110,10 @@ package struct Worker: Service {
     /// An error for the log: its kind, never its payload.
     func describe(_ error: any Error) -> Logger.Metadata {
         if let error = error as? PostgresError {
-            return ["error.code": "\(error.code.rawValue)", "error.sqlstate": "\(error.sqlState ?? "")", "error.message": "\(error)"]
+            return [
+                "error.code": "\(error.code.rawValue)", "error.sqlstate": "\(error.sqlState ?? "")",
+                "error.message": "\(error)",
+            ]
         }
         return ["error.code": "\(type(of: error))"]
     }

@@ -30,7 +30,11 @@ struct RepeatTests {
                 let second = try await world.restore("ann", proofs: proof)
                 #expect(second != first)
                 #expect(try await world.restore("ann") == second)
-                #expect(try await world.number("SELECT jsonb_array_length(proofs)::bigint FROM entitlement_sync.job_request WHERE id = \(second)") == 1)
+                #expect(
+                    try await world.number(
+                        "SELECT jsonb_array_length(proofs)::bigint FROM entitlement_sync.job_request WHERE id = \(second)"
+                    ) == 1
+                )
                 try await world.until(
                     "SELECT count(*) FROM entitlement_sync.job_status WHERE id = \(second) AND state = 'done'"
                 )

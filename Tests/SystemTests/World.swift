@@ -25,9 +25,8 @@ struct World: Sendable {
 
     /// Builds a world, lets the test act in it, and takes it down.
     ///
-    /// - Parameters:
-    ///   - customers: RevenueCat's customers, each one line of YAML such as `{id: user-1, state: active}`.
-    ///   - scenario: further lines of the scenario.
+    /// `customers`: RevenueCat's customers, each one line of YAML such as `{id: user-1, state: active}`.
+    /// `scenario`: further lines of the scenario.
     static func with(
         customers: [String] = [],
         scenario: String = "",
@@ -162,10 +161,19 @@ struct World: Sendable {
         )
         return try rows.map { row in
             let (rule, outcome, before, after, assets, explanation) = try row.decode(
-                String.self, String.self, String?.self, String?.self, Int32.self, String.self
+                String.self,
+                String.self,
+                String?.self,
+                String?.self,
+                Int32.self,
+                String.self
             )
             return DecisionRow(
-                rule: rule, outcome: outcome, before: before, after: after, assetsChanged: Int(assets),
+                rule: rule,
+                outcome: outcome,
+                before: before,
+                after: after,
+                assetsChanged: Int(assets),
                 explanation: explanation
             )
         }
