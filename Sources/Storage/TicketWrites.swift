@@ -21,6 +21,17 @@ enum TicketWrites {
             .sorted { ($0.claimantKey, $0.request.purchase ?? 0) < ($1.claimantKey, $1.request.purchase ?? 0) }
         guard !tickets.isEmpty else { return [:] }
         let requests = tickets.map(\.request)
+        let named = Set(requests.compactMap(\.ownerID)).sorted()
+        if !named.isEmpty {
+            // An owner whom only the store names may be a user of the host whom no job has met yet.
+            try await connection.query(
+                """
+                INSERT INTO entitlement_sync.user_sync (user_id)
+                SELECT u.id FROM entitlement_sync_host.read_users(\(named)) AS u ORDER BY u.id
+                ON CONFLICT (user_id) DO NOTHING
+                """
+            )
+        }
         let rows = try await connection.query(
             """
             WITH wanted AS (
