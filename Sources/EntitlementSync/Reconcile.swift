@@ -32,6 +32,15 @@ struct Reconcile: AsyncParsableCommand {
             case userID = "user_id"
             case jobID = "job_id"
         }
+
+        func encode(to encoder: any Encoder) throws {
+            var row = encoder.container(keyedBy: CodingKeys.self)
+            try row.encode(userID, forKey: .userID)
+            try row.encode(jobID, forKey: .jobID)
+            try row.encode(outcome, forKey: .outcome)
+            try row.encode(rule, forKey: .rule)
+            try row.encode(explanation, forKey: .explanation)
+        }
     }
 
     private struct Summary: Encodable { var summary: [String: Int] }

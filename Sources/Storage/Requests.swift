@@ -2,7 +2,7 @@ package import FoundationEssentials
 package import Postgres
 
 /// A row of `job_status`.
-package struct JobStatus: Sendable, Codable {
+package struct JobStatus: Sendable, Encodable {
     package var id: UUID
     package var reference: String
     package var kind: String
@@ -24,6 +24,23 @@ package struct JobStatus: Sendable, Codable {
         case createdAt = "created_at"
         case finishedAt = "finished_at"
         case lastError = "last_error"
+    }
+
+    /// Writes the row as SQL shows it: ids in lower case, and nulls where nothing is known.
+    package func encode(to encoder: any Encoder) throws {
+        var row = encoder.container(keyedBy: CodingKeys.self)
+        try row.encode(id.uuidString.lowercased(), forKey: .id)
+        try row.encode(reference, forKey: .reference)
+        try row.encode(kind, forKey: .kind)
+        try row.encode(userID, forKey: .userID)
+        try row.encode(state, forKey: .state)
+        try row.encode(outcome, forKey: .outcome)
+        try row.encode(messageKey, forKey: .messageKey)
+        try row.encode(ticketID, forKey: .ticketID)
+        try row.encode(attempt, forKey: .attempt)
+        try row.encode(createdAt, forKey: .createdAt)
+        try row.encode(finishedAt, forKey: .finishedAt)
+        try row.encode(lastError, forKey: .lastError)
     }
 
     /// Whether the job will not change any more by itself.
