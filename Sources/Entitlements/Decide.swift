@@ -11,6 +11,7 @@ package func decide(_ situation: Situation) -> Resolution {
         )
     }
     guard user.status.isEligible else { return .verdict(notEligible(user, situation)) }
+    if situation.attributions.contains(.overtaken) { return .retry(ReadFailure(.overtaken)) }
     let evidence = Evidence(situation)
     if evidence.hasAccess || situation.grants == .active {
         return .verdict(access(user, evidence, situation))

@@ -32,7 +32,7 @@ package struct Evidence: Hashable, Sendable {
             switch attribution {
             case .disagree, .collision, .otherUser: hasContradiction = true
             case .anonymous: hasAnonymous = true
-            case .new, .own, .followed: break
+            case .new, .own, .followed, .overtaken: break
             }
             guard attribution.counts else { continue }
             let row = index < situation.rows.count ? situation.rows[index] : nil

@@ -63,17 +63,7 @@ private func naturalLapse(_ evidence: Evidence, _ situation: Situation) -> Lapse
             explanation: "The store says that every purchase of the user is over (\(words))."
         )
     }
-    if evidence.hasSandboxOnly, situation.sandbox == .past {
-        return Lapse(
-            rule: .sandboxEnded,
-            demotes: true,
-            absence: .clear,
-            explanation: "Only a sandbox purchase gives access, and the user's time on the allow-list is over."
-        )
-    }
-    let observed =
-        situation.everObserved || !situation.ledger.isEmpty || situation.grants != .none || evidence.hasPending
-    guard observed else {
+    guard situation.isExplained else {
         return Lapse(
             rule: .unexplained,
             demotes: false,

@@ -4,9 +4,12 @@ package enum Attribution: Hashable, Sendable {
     case new
     /// The user's, or nobody's so far: row `purchase` is updated; further rows of the same owner are merged into it.
     case own(purchase: Int64, merging: [Int64])
-    /// RevenueCat names the user where the ledger named another: the row moves, both are read again.
-    case followed(purchase: Int64, from: Int64)
-    /// An exception of the rule above: nothing is written.
+    /// RevenueCat names the user where the ledger named another: the row moves, both are read again; further rows of
+    /// that owner are merged into it.
+    case followed(purchase: Int64, from: Int64, merging: [Int64])
+    /// The ledger learnt of another owner after this read began: the read has to be done again.
+    case overtaken
+    /// An exception of following: nothing is written.
     case disagree(purchase: Int64, owner: Int64)
     /// The identifiers lead to purchases of different owners: nothing is written.
     case collision(purchase: Int64, owner: Int64)
@@ -19,7 +22,15 @@ package enum Attribution: Hashable, Sendable {
     package var counts: Bool {
         switch self {
         case .new, .own, .followed: true
-        case .disagree, .collision, .otherUser, .anonymous: false
+        case .overtaken, .disagree, .collision, .otherUser, .anonymous: false
+        }
+    }
+
+    /// The row that stays and the rows that become part of it.
+    package var merger: (into: Int64, from: [Int64])? {
+        switch self {
+        case .own(let purchase, let rest), .followed(let purchase, _, let rest): (purchase, rest)
+        case .new, .overtaken, .disagree, .collision, .otherUser, .anonymous: nil
         }
     }
 
@@ -29,6 +40,7 @@ package enum Attribution: Hashable, Sendable {
         case .new: "new"
         case .own: "own"
         case .followed: "owner_followed_revenuecat"
+        case .overtaken: "overtaken"
         case .disagree: "sources_disagree"
         case .collision: "identity_collision"
         case .otherUser: "other_user"
@@ -36,11 +48,6 @@ package enum Attribution: Hashable, Sendable {
         }
     }
 }
-
-/// How long a purchase that followed RevenueCat to a new owner stays there, whatever another read says.
-///
-/// A store that names two owners in turn would otherwise move a purchase to and fro for ever.
-package let ownershipCooling = Duration.seconds(24 * 3600)
 
 /// Decides whose an item is.
 ///
@@ -71,16 +78,13 @@ package func attribute(
         let foreign = rows.first { $0.ownerKey != nil && $0.ownerKey != userKey } ?? oldest
         return .collision(purchase: foreign.id, owner: foreign.ownerKey ?? userKey)
     }
-    guard let owner = owners.first, owner != userKey else {
-        return .own(purchase: oldest.id, merging: rows.dropFirst().map(\.id))
-    }
-    guard rows.count == 1 else { return .collision(purchase: oldest.id, owner: owner) }
+    let rest = rows.dropFirst().map(\.id)
+    guard let owner = owners.first, owner != userKey else { return .own(purchase: oldest.id, merging: rest) }
     // A read that began before the one the ledger rests on names an owner of the past.
-    guard oldest.observedAt <= askedAt else { return .disagree(purchase: oldest.id, owner: owner) }
-    let transferred = oldest.transferredAt != nil
-    let justMoved = oldest.ownerSince > oldest.firstSeenAt && oldest.ownerSince + ownershipCooling > askedAt
-    guard eligible, !oldest.isFamilyShared, !observation.isFamilyShared, !transferred, !justMoved else {
-        return .disagree(purchase: oldest.id, owner: owner)
-    }
-    return .followed(purchase: oldest.id, from: owner)
+    guard rows.allSatisfy({ $0.observedAt <= askedAt }) else { return .overtaken }
+    let isShared = observation.isFamilyShared || rows.contains(where: \.isFamilyShared)
+    // What support moved by hand outranks what the store keeps echoing.
+    let isTransferred = rows.contains { $0.transferredAt != nil }
+    guard eligible, !isShared, !isTransferred else { return .disagree(purchase: oldest.id, owner: owner) }
+    return .followed(purchase: oldest.id, from: owner, merging: rest)
 }

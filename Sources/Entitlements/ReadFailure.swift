@@ -6,6 +6,8 @@ package struct ReadFailure: Error, Hashable, Sendable {
         case breakerOpen = "breaker_open"
         case budgetExhausted = "budget_exhausted"
         case interrupted
+        /// The records moved on while the store was asked.
+        case overtaken
         /// The database refuses the job's data.
         case refused = "data_refused"
         /// Every process that held the job died.
@@ -29,6 +31,8 @@ package struct ReadFailure: Error, Hashable, Sendable {
         case retry
         /// Waits without counting: nobody was asked.
         case wait
+        /// Counts nothing and is asked again at once.
+        case again
         /// Would fail the same way again: parked at once, with an alarm.
         case park
     }
@@ -45,6 +49,7 @@ package struct ReadFailure: Error, Hashable, Sendable {
         .breakerOpen: .wait,
         .budgetExhausted: .wait,
         .interrupted: .wait,
+        .overtaken: .again,
         .refused: .park,
         .crashed: .park,
     ]

@@ -54,6 +54,39 @@ package struct Situation: Sendable {
     }
 }
 
+extension Situation {
+    /// Whether the user's type can rest on anything that was ever seen: a grant, or a purchase of their own that gives
+    /// access or gave it before.
+    ///
+    /// Gems, sandbox trials and pending payments never made a subscriber, so they explain none.
+    package var isExplained: Bool {
+        everObserved || grants != .none
+            || zip(reading.observations, attributions).contains { item, attribution in
+                attribution.counts
+                    && canExplain(item.kind, item.status, item.givesAccess, item.entitlements, item.isSandbox)
+            }
+            || ledger.contains { row in
+                let isSandbox = row.environment != "production"
+                return canExplain(row.kind, row.status, row.givesAccess, row.entitlements, isSandbox)
+            }
+    }
+
+    private func canExplain(
+        _ kind: Observation.Kind,
+        _ status: StoreStatus,
+        _ givesAccess: Bool?,
+        _ entitlements: [String],
+        _ isSandbox: Bool
+    ) -> Bool {
+        guard !isSandbox || sandbox != .none else { return false }
+        let standing = standing(of: kind, status: status, givesAccess: givesAccess)
+        guard standing != .pending else { return false }
+        // The store may list no entitlements any more for a subscription that is over.
+        guard !entitlements.isEmpty else { return kind == .subscription && standing == .ended }
+        return catalog.mapping(of: entitlements) != .noAccess
+    }
+}
+
 /// Access given by our own people.
 package enum GrantState: String, Sendable, CaseIterable {
     case none, active, past

@@ -5,7 +5,7 @@ func contradiction(_ situation: Situation) -> Rule? {
         switch attribution {
         case .otherUser, .collision: return .identityCollision
         case .disagree: rule = .sourcesDisagree
-        case .new, .own, .followed, .anonymous: continue
+        case .new, .own, .followed, .overtaken, .anonymous: continue
         }
     }
     return rule
@@ -18,9 +18,9 @@ func ownershipTickets(_ situation: Situation) -> [TicketRequest] {
         let original = observation.identifiers.first { $0.kind == "store_id" } ?? observation.identifiers.first
         var ticket = TicketRequest(kind: .identityCollision, store: observation.store, originalID: original?.value)
         switch attribution {
-        case .new, .own, .anonymous:
+        case .new, .own, .overtaken, .anonymous:
             continue
-        case .followed(let purchase, let owner):
+        case .followed(let purchase, let owner, _):
             ticket.kind = .externalTransfer
             ticket.purchase = purchase
             ticket.ownerKey = owner

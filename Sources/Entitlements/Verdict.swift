@@ -61,7 +61,6 @@ package enum Rule: String, Sendable, CaseIterable {
     case absenceMargin = "absence_margin"
     case absenceConfirmed = "absence_confirmed"
     case storeEnded = "store_ended"
-    case sandboxEnded = "sandbox_ended"
     case promoteOnly = "promote_only"
     case demotionsPaused = "demotions_paused"
     case brake
@@ -120,8 +119,8 @@ package struct TicketRequest: Hashable, Sendable {
     /// Whether the claimant may see it.
     package var isVisible: Bool {
         switch kind {
-        case .ownerMismatch, .paidNoAccess, .identityCollision: true
-        case .needsProof, .sourcesDisagree, .externalTransfer: false
+        case .ownerMismatch, .paidNoAccess, .identityCollision, .sourcesDisagree: true
+        case .needsProof, .externalTransfer: false
         }
     }
 

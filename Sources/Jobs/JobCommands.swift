@@ -114,6 +114,7 @@ package struct JobCommands: Sendable {
                  WHERE q.user_key = \(userKey) AND q.owner IS NULL
                 """
             )
+            try await JobEnds.forgetProofs(of: [id], on: connection)
             return .canceled
         }
     }

@@ -142,6 +142,17 @@ package enum JobEnds {
         )
     }
 
+    /// Forgets the proofs of jobs that will not run again: receipts and tokens are kept no longer than they are needed.
+    package static func forgetProofs(
+        of ids: [UUID],
+        on connection: PostgresConnection
+    ) async throws(PostgresError) {
+        guard !ids.isEmpty else { return }
+        try await connection.query(
+            "UPDATE entitlement_sync.job_request AS r SET proofs = NULL WHERE r.id = ANY (\(ids)) AND r.proofs <> '[]'"
+        )
+    }
+
     private static func passOn(_ keys: [Int64], on connection: PostgresConnection) async throws(PostgresError) {
         // `n` holds the slots as they stand once the active job is gone.
         try await connection.query(
@@ -213,5 +224,28 @@ package enum JobEnds {
               FROM (SELECT DISTINCT u.user_key FROM unnest(\(userKeys)) AS u(user_key) ORDER BY 1) AS k
             """
         )
+    }
+
+    /// Queues a reconcile for each user whose row of the queue is free or is had within a moment.
+    ///
+    /// - Returns: the users whose rows another transaction holds; nothing was queued for them.
+    package static func enqueueUnheld(
+        _ userKeys: [Int64],
+        lane: JobLane,
+        on connection: PostgresConnection
+    ) async throws -> Set<Int64> {
+        var held: Set<Int64> = []
+        try await connection.query("SET LOCAL lock_timeout = '50ms'")
+        for key in userKeys {
+            do {
+                try await connection.withSavepoint { connection in
+                    try await enqueueReconciles(for: [key], lane: lane, on: connection)
+                }
+            } catch let error as PostgresError where error.sqlState == SQLState.lockNotAvailable {
+                held.insert(key)
+            }
+        }
+        try await connection.query("SET LOCAL lock_timeout TO DEFAULT")
+        return held
     }
 }

@@ -149,7 +149,7 @@ package struct JobQueue: Sendable {
         let rows = try await pool.query(
             """
             SELECT NOT EXISTS (SELECT 1 FROM entitlement_sync.queue)
-               AND NOT EXISTS (SELECT 1 FROM entitlement_sync.asset_run)
+               AND NOT EXISTS (SELECT 1 FROM entitlement_sync.asset_run AS r WHERE NOT r.parked)
                AND NOT EXISTS (SELECT 1 FROM entitlement_sync.inbox AS i WHERE i.state = 'received')
             """
         )

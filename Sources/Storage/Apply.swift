@@ -119,25 +119,48 @@ package struct Apply: Sendable {
         let ledger = try await LedgerReads.ledger(ours.map(\.job.userKey), on: connection)
         var decision = settings.decision
         decision.demotionsPaused = gate.demotionsPaused
-        var plan = ApplyPlan(settings: settings, decision: decision, catalog: catalog)
-        for (key, purchase) in holders { plan.knownIdentifiers[purchase.id, default: []].insert(key) }
-        for item in ours {
-            let key = item.job.userKey
-            plan.add(
-                item,
-                user: item.job.userID.flatMap { users[$0] },
-                facts: facts[key],
-                canceled: locked[key]?.cancel ?? false,
-                holders: holders,
-                ledger: ledger[key] ?? []
-            )
-        }
-        report.postponed += plan.postponed
+        var plan: ApplyPlan
+        var postponed: Set<Int64> = []
+        repeat {
+            plan = ApplyPlan(settings: settings, decision: decision, catalog: catalog)
+            for (key, purchase) in holders { plan.knownIdentifiers[purchase.id, default: []].insert(key) }
+            for item in ours where !postponed.contains(item.job.userKey) {
+                let key = item.job.userKey
+                plan.add(
+                    item,
+                    user: item.job.userID.flatMap { users[$0] },
+                    facts: facts[key],
+                    canceled: locked[key]?.cancel ?? false,
+                    holders: holders,
+                    ledger: ledger[key] ?? []
+                )
+            }
+            // Without the jobs that have to wait, others may touch what they touched: planned anew, until nobody waits.
+        } while try await postpone(&postponed, in: plan, on: connection)
+        report.postponed += plan.postponed + ours.filter { postponed.contains($0.job.userKey) }
         if settings.decision.mode != .observe, plan.effects.contains(where: { $0.verdict.action == .demote }) {
             let allowance = try await BrakeStore.allowance(settings.brake, on: connection)
             BrakeStore.hold(&plan.effects, beyond: allowance)
         }
         return plan
+    }
+
+    /// Queues the former owners of purchases that move.
+    ///
+    /// A host's open transaction may hold such an owner's row of the queue: its claimants are put off, and nobody waits.
+    ///
+    /// - Returns: whether claimants were added to `postponed`.
+    private func postpone(
+        _ postponed: inout Set<Int64>,
+        in plan: ApplyPlan,
+        on connection: PostgresConnection
+    ) async throws -> Bool {
+        let owners = Set(plan.formerOwners.map(\.owner)).sorted()
+        guard !owners.isEmpty else { return false }
+        let held = try await JobEnds.enqueueUnheld(owners, lane: .event, on: connection)
+        let claimants = plan.formerOwners.filter { held.contains($0.owner) }.map(\.claimant)
+        postponed.formUnion(claimants)
+        return !claimants.isEmpty
     }
 
     // MARK: - Write
@@ -194,9 +217,12 @@ package struct Apply: Sendable {
         try await EffectWrites.raise(plan.alarms, on: connection)
         let ends = plan.ends + plan.effects.map(end)
         try await JobEnds.finish(ends, on: connection)
+        let answered = plan.effects.filter { $0.job.request.proofs != nil }.map(\.job.id)
+        let canceled = plan.ends.filter { $0.state == .canceled }.map(\.id)
+        try await JobEnds.forgetProofs(of: answered + canceled, on: connection)
         try await JobEnds.retry(plan.retries, on: connection)
         try await JobEnds.enqueueReconciles(for: plan.reconciles, lane: .event, on: connection)
-        report.enqueued = !plan.reconciles.isEmpty
+        report.enqueued = !plan.reconciles.isEmpty || !plan.formerOwners.isEmpty
         report.retried = plan.retries.count
         report.ended = ends.map { .init(id: $0.id, kind: $0.kind, state: $0.state, outcome: $0.outcome) }
     }

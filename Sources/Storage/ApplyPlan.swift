@@ -19,6 +19,8 @@ struct ApplyPlan {
     var ends: [JobEnd] = []
     var retries: [JobRetry] = []
     var reconciles: [Int64] = []
+    /// Former owners who are to be read again, with the users whose jobs took their purchases over.
+    var formerOwners: [(owner: Int64, claimant: Int64)] = []
     var postponed: [ReadJob] = []
     var alarms: [String: String] = [:]
 
@@ -43,7 +45,7 @@ struct ApplyPlan {
         }
         // An older read than the one applied last says nothing new, and its silence says something wrong.
         if let readAt = facts?.readAt, readAt > item.reading.askedAt, item.reading.coverage != .none {
-            retries.append(retry(item, after: .zero, attempt: item.job.attempt, error: "overtaken"))
+            tryAgain(item, after: ReadFailure(.overtaken))
             return
         }
         let keys = Set(item.reading.observations.flatMap { $0.identifiers.map(\.key) })
@@ -80,12 +82,9 @@ struct ApplyPlan {
     ) {
         let targets = zip(rows, attributions).map { holding, attribution -> Purchase? in
             switch attribution {
-            case .own(let id, _), .followed(let id, _): holding.first { $0.id == id }
-            case .new, .disagree, .collision, .otherUser, .anonymous: nil
+            case .own(let id, _), .followed(let id, _, _): holding.first { $0.id == id }
+            case .new, .overtaken, .disagree, .collision, .otherUser, .anonymous: nil
             }
-        }
-        let sawOwn = zip(item.reading.observations, attributions).contains {
-            $1.counts && (!$0.isSandbox || facts?.sandbox != .some(.none))
         }
         let situation = Situation(
             kind: item.job.kind,
@@ -97,7 +96,7 @@ struct ApplyPlan {
             ledger: ledger,
             grants: facts?.grants ?? .none,
             sandbox: facts?.sandbox ?? .none,
-            everObserved: (facts?.everObserved ?? false) || sawOwn,
+            everObserved: facts?.everObserved ?? false,
             absentSince: facts?.absentSince,
             catalog: catalog,
             settings: decision,
@@ -117,7 +116,7 @@ struct ApplyPlan {
                     facts: facts,
                     askedAt: item.reading.askedAt,
                     coverage: item.reading.coverage,
-                    observed: sawOwn || situation.grants != .none,
+                    observed: situation.isExplained,
                     verdict: verdict
                 )
             )
@@ -143,16 +142,17 @@ struct ApplyPlan {
         // Two items of one reading may name one purchase: the later one in the list stands in the ledger.
         for (index, observation) in item.reading.observations.enumerated() {
             let attribution = attributions[index]
-            if case .own(let into, let merged) = attribution {
+            if case .followed(_, let owner, _) = attribution {
+                formerOwners.append((owner, item.job.userKey))
+                reconciles.append(item.job.userKey)
+            }
+            if let (into, merged) = attribution.merger {
                 for from in merged where mergedInto[from] == nil {
                     merges.append((from, into))
                     mergedInto[from] = into
                     // The names move with the merger and are not new to the row that stays.
                     knownIdentifiers[into, default: []].formUnion(knownIdentifiers[from] ?? [])
                 }
-            }
-            if case .followed(_, let owner) = attribution {
-                reconciles += [owner, item.job.userKey]
             }
             var target = targets[index]
             while let into = target.flatMap({ mergedInto[$0.id] }) { target?.id = into }

@@ -60,6 +60,9 @@ package struct AssetRuns: Sendable {
             } catch let error as PostgresError where error.code == .serverError && !error.isRetryable {
                 failure = (run, error)
                 try await narrow(run, after: error, on: connection)
+            } catch let error as PostgresError where error.sqlState == SQLState.lockNotAvailable {
+                // A host's own lock timeout: other users' runs go first meanwhile.
+                try await delay(run, by: 1000, on: connection)
             }
             return true
         }
@@ -136,26 +139,25 @@ package struct AssetRuns: Sendable {
         }
         // Nothing changed although something is left: somebody holds the rest, or the host refused it before.
         let isStuck = progress.changed == 0
-        guard !isStuck || !run.hasFailed || run.attempt < Self.passesOverRefused else {
-            try await end(run, on: connection)
-            return
-        }
         let cursor = isStuck ? nil : progress.cursor
         try await connection.query(
             """
             UPDATE entitlement_sync.asset_run AS r
                SET cursor = \(cursor), changed = r.changed + \(Int64(progress.changed)),
                    batch = least(1000, greatest(r.batch, 1) * 2),
-                   attempt = CASE WHEN \(isStuck) THEN r.attempt + 1 ELSE r.attempt END,
-                   due = clock_timestamp() + CASE WHEN \(isStuck)
-                             THEN least(5, 0.1 * power(2, least(r.attempt, 10))) * interval '1 second'
-                             ELSE interval '0' END
+                   attempt = CASE WHEN \(isStuck) THEN r.attempt + 1 ELSE 0 END,
+                   parked = n.parked,
+                   due = clock_timestamp() + CASE WHEN n.parked THEN interval '1 hour'
+                                                  WHEN \(isStuck)
+                                                  THEN least(5, 0.1 * power(2, least(r.attempt, 10))) * interval '1 second'
+                                                  ELSE interval '0' END
+              FROM (SELECT \(isStuck && run.hasFailed && run.attempt >= Self.passesOverRefused) AS parked) AS n
              WHERE r.user_key = \(run.userKey)
             """
         )
     }
 
-    /// How often what the host refuses is tried again before a run ends with the failure on record.
+    /// How often what the host refuses is tried again at once; after that it is tried every hour, until it is mended.
     private static let passesOverRefused = 6
 
     /// Halves the batch until one asset is left, then steps over it and says so.
@@ -191,10 +193,11 @@ package struct AssetRuns: Sendable {
         )
     }
 
-    private func delay(_ run: Run, on connection: PostgresConnection) async throws {
+    private func delay(_ run: Run, by milliseconds: Int = 100, on connection: PostgresConnection) async throws {
         try await connection.query(
             """
-            UPDATE entitlement_sync.asset_run AS r SET due = clock_timestamp() + interval '100 milliseconds'
+            UPDATE entitlement_sync.asset_run AS r
+               SET due = clock_timestamp() + \(Int64(milliseconds)) * interval '1 millisecond'
              WHERE r.user_key = \(run.userKey)
             """
         )

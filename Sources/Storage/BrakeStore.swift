@@ -9,7 +9,7 @@ enum BrakeStore {
     static func allowance(_ brake: DemotionBrake, on connection: PostgresConnection) async throws -> Int {
         let rows = try await connection.query(
             """
-            SELECT b.subscribers, b.counted_at IS NULL OR b.counted_at < now() - interval '5 minutes'
+            SELECT b.subscribers, b.counted_at IS NULL OR b.counted_at < now() - interval '1 hour'
               FROM entitlement_sync.brake AS b FOR UPDATE
             """
         )
@@ -17,6 +17,7 @@ enum BrakeStore {
         let (known, isStale) = try row.decode(Int64.self, Bool.self)
         var subscribers = known
         if isStale {
+            // Housekeeping counts them long before; here only where it could not.
             let counted = try await connection.query(
                 """
                 UPDATE entitlement_sync.brake AS b

@@ -148,7 +148,7 @@ enum EffectWrites {
             ON CONFLICT (user_key) DO UPDATE
                SET epoch = excluded.epoch, decision_id = excluded.decision_id, direction = excluded.direction,
                    cursor = excluded.cursor, changed = excluded.changed, attempt = 0, due = now(), batch = 1000,
-                   last_error = NULL
+                   parked = false, last_error = NULL
             """
         )
     }

@@ -55,6 +55,24 @@ package struct Housekeeping: Sendable {
         )
     }
 
+    /// Counts the host's subscribers for the demotion brake, where nobody did within five minutes.
+    ///
+    /// Outside of every other transaction: on a large host it takes a while.
+    package func countSubscribers() async throws {
+        let due = try await pool.query(
+            """
+            SELECT 1 FROM entitlement_sync.brake AS b
+             WHERE b.counted_at IS NULL OR b.counted_at < now() - interval '5 minutes'
+            """
+        )
+        guard !due.isEmpty else { return }
+        let rows = try await pool.query("SELECT entitlement_sync_host.count_subscribers()")
+        let counted = try rows.first?.decode(Int64.self, at: 0)
+        try await pool.query(
+            "UPDATE entitlement_sync.brake AS b SET subscribers = \(counted ?? 0), counted_at = now()"
+        )
+    }
+
     /// Announces ended jobs; a hint, sent after the commit.
     package func announce(_ outcomes: [String]) async throws {
         guard !outcomes.isEmpty else { return }

@@ -53,9 +53,9 @@ package struct StoreSimulator: Sendable {
         group: MultiThreadedEventLoopGroup = .singleton,
         onListening: @escaping @Sendable (Int) async -> Void = { _ in }
     ) -> Application<SimulatorResponder> {
-        // The framework tells of every start and stop; here only trouble is worth a line.
+        // The framework tells of every start and stop, and calls connections that end with the process errors.
         var quiet = logger
-        quiet.logLevel = max(logger.logLevel, .warning)
+        quiet.logLevel = .critical
         let channel = SimulatorChannel(simulation: simulation)
         return Application(
             responder: SimulatorResponder(simulation: simulation),

@@ -51,15 +51,20 @@ extension Worker {
         }
     }
 
-    /// Partitions and forgotten keys, about once an hour.
+    /// Partitions and forgotten keys about once an hour, the brake's count every few minutes.
     func housekeepingDuty() async {
+        var nextHour = ContinuousClock.now
         while !Task.isCancelled {
             do {
-                try await housekeeping.run()
+                try await housekeeping.countSubscribers()
+                if ContinuousClock.now >= nextHour {
+                    try await housekeeping.run()
+                    nextHour = .now + .seconds(3600)
+                }
             } catch {
                 logger.warning("housekeeping failed; trying again in a while", metadata: describe(error))
             }
-            try? await Task.sleep(for: .seconds(3600))
+            try? await Task.sleep(for: .seconds(60))
         }
     }
 

@@ -70,6 +70,12 @@ package struct Worker: Service {
             duties.cancelAll()
         }
         guard let epoch = shared.epoch else { return }
+        // A task of its own, because a cancelled worker has leases to return as well.
+        await Task { await returnLeases(of: epoch) }.value
+    }
+
+    /// Gives back what this process still holds, within two seconds.
+    private func returnLeases(of epoch: Int32) async {
         await withTaskGroup(of: Void.self) { group in
             group.addTask {
                 do {

@@ -13,13 +13,13 @@ import Testing
             "the user's and nobody's", [row(5), row(4, owner: nil, firstSeen: .zero - day * 40)],
             .own(purchase: 4, merging: [5])
         ),
-        ("another's", [row(5, owner: 2)], .followed(purchase: 5, from: 2)),
+        ("another's", [row(5, owner: 2)], .followed(purchase: 5, from: 2, merging: [])),
         ("the user's and another's", [row(5), row(6, owner: 2)], .collision(purchase: 6, owner: 2)),
         ("two others'", [row(5, owner: 3), row(6, owner: 2)], .collision(purchase: 5, owner: 3)),
         ("another's, family", [row(5, owner: 2, familyShared: true)], .disagree(purchase: 5, owner: 2)),
         ("moved by people", [row(5, owner: 2, transferred: .zero - day * 9)], .disagree(purchase: 5, owner: 2)),
-        ("read later for another", [row(5, owner: 2, observed: hour)], .disagree(purchase: 5, owner: 2)),
-        ("read at once for another", [row(5, owner: 2, observed: .zero)], .followed(purchase: 5, from: 2)),
+        ("read later for another", [row(5, owner: 2, observed: hour)], .overtaken),
+        ("read at once for another", [row(5, owner: 2, observed: .zero)], .followed(purchase: 5, from: 2, merging: [])),
         ("the user's, moved by people", [row(5, transferred: .zero - day)], .own(purchase: 5, merging: [])),
         ("the user's, family", [row(5, familyShared: true)], .own(purchase: 5, merging: [])),
         ("the user's, read later", [row(5, observed: hour)], .own(purchase: 5, merging: [])),
@@ -66,30 +66,29 @@ import Testing
         #expect(attributed(own, [], eligible: false) == .new)
     }
 
-    @Test func `L1: several rows of one other owner are left to people`() {
-        let rows = [row(5, owner: 2), row(6, owner: 2), row(7, owner: nil)]
-        #expect(attributed(item("active", access: true), rows) == .collision(purchase: 5, owner: 2))
+    @Test func `L1: several rows of one other owner are merged, and the oldest follows`() {
+        let rows = [row(6, owner: 2), row(5, owner: 2), row(7, owner: nil)]
+        let expected = Attribution.followed(purchase: 5, from: 2, merging: [6, 7])
+        #expect(attributed(item("active", access: true), rows) == expected)
+        #expect(attributed(item("active", access: true), rows.reversed()) == expected)
     }
 
-    @Test func `77, 194: a purchase that RevenueCat moved stays for a day, then follows again`() {
-        let moved = item("active", access: true)
-        let justNow = row(5, owner: 2, ownerSince: .zero - hour)
-        #expect(attributed(moved, [row(5, owner: 2, ownerSince: .zero - day)]) == .followed(purchase: 5, from: 2))
-        withKnownIssue("The design lists no such rest: the ledger follows RevenueCat whenever it names somebody else.")
-        {
-            #expect(attributed(moved, [justNow]) == .followed(purchase: 5, from: 2))
-        }
+    @Test func `82: a read that began before the ledger's newest word about another owner is done again`() {
+        let newer = row(6, owner: 2, observed: hour)
+        #expect(attributed(item("active", access: true), [newer]) == .overtaken)
+        #expect(attributed(item("active", access: true), [row(5, owner: 2), newer]) == .overtaken)
     }
 
-    @Test func `A purchase that was never moved follows at once`() {
-        let fresh = row(5, owner: 2, firstSeen: .zero - hour, ownerSince: .zero - hour)
-        #expect(attributed(item("active", access: true), [fresh]) == .followed(purchase: 5, from: 2))
+    @Test(arguments: [.zero - hour, .zero - day])
+    func `77, 194: the ledger follows RevenueCat each time it names somebody else`(since: Duration) {
+        let row = row(5, owner: 2, ownerSince: since)
+        #expect(attributed(item("active", access: true), [row]) == .followed(purchase: 5, from: 2, merging: []))
     }
 
     @Test func `Only new, own and followed items speak for the user`() {
         let all: [(Attribution, Bool)] = [
-            (.new, true), (.own(purchase: 1, merging: []), true), (.followed(purchase: 1, from: 2), true),
-            (.disagree(purchase: 1, owner: 2), false), (.collision(purchase: 1, owner: 2), false),
+            (.new, true), (.own(purchase: 1, merging: []), true), (.followed(purchase: 1, from: 2, merging: []), true),
+            (.overtaken, false), (.disagree(purchase: 1, owner: 2), false), (.collision(purchase: 1, owner: 2), false),
             (.otherUser(id: "x"), false), (.anonymous, false),
         ]
         for (attribution, counts) in all { #expect(attribution.counts == counts) }

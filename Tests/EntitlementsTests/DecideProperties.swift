@@ -52,9 +52,9 @@ struct Law: Sendable, CustomTestStringConvertible {
         #expect(Set(Rule.allCases).subtracting(rules) == [.accountGone, .brake])
         #expect(Set(Outcome.allCases).subtracting(outcomes).isEmpty)
         #expect(Set(MessageKey.allCases).subtracting(keys) == [.accountGone, .restoredAssetsPending, .stillChecking])
-        #expect(attributions.count == 7, "\(attributions)")
+        #expect(attributions.count == 8, "\(attributions)")
         let expected = [
-            "retry unmapped", "retry malformed", "retry throttled", "access in a partial reading",
+            "retry overtaken", "retry unmapped", "retry malformed", "retry throttled", "access in a partial reading",
             "access by a newer row", "announced demotion", "unannounced demotion", "restore where a reconcile demotes",
             "two tickets", "access beside a contradiction", "ineligible with access",
         ]
@@ -86,13 +86,13 @@ enum Oracle {
         for (index, item) in situation.reading.observations.enumerated() {
             var held: [Purchase] = []
             switch situation.attributions[index] {
-            case .disagree, .collision, .otherUser, .anonymous: continue
+            case .overtaken, .disagree, .collision, .otherUser, .anonymous: continue
             case .new: break
             case .own(let id, let merged):
                 held = situation.ledger.filter { $0.id == id || merged.contains($0.id) }
                 replaced.formUnion([id] + merged)
                 if let row = situation.rows[index], !held.contains(row) { held.append(row) }
-            case .followed(let id, _): replaced.insert(id)
+            case .followed(let id, _, let merged): replaced.formUnion([id] + merged)
             }
             if let newest = held.map(\.observedAt).max(), newest > asked {
                 if held.contains(where: { $0.observedAt == newest && gives($0, situation) }) { return true }

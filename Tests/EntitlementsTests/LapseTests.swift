@@ -92,6 +92,18 @@ import Testing
         #expect(scene.verdict?.rule == .absenceConfirmed)
     }
 
+    @Test(arguments: [
+        item("owned", kind: .oneTime, entitlements: []),
+        item("expired", access: false, environment: "sandbox"),
+        item("incomplete", access: false),
+        item("active", access: true, entitlements: ["badge"]),
+    ])
+    func `192: gems, sandbox trials, pending payments and badges explain no subscriber`(seen: Observation) {
+        var scene = Scene(.reconcile, .subscriber, seen)
+        scene.absentSince = noon - day * 900
+        #expect(scene.verdict?.rule == .unexplained)
+    }
+
     static let holds: [(DecisionSettings, Rule)] = [
         (DecisionSettings(mode: .promoteOnly), .promoteOnly),
         (DecisionSettings(demotionsPaused: true), .demotionsPaused),

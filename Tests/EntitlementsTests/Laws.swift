@@ -12,6 +12,9 @@ extension DecideProperties {
         situation,
         resolution in
         guard scene.status.isEligible, Oracle.hasAccess(situation) else { return nil }
+        if situation.attributions.contains(.overtaken) {
+            return resolution == .retry(ReadFailure(.overtaken)) ? nil : "not read again: \(resolution)"
+        }
         guard case .verdict(let verdict) = resolution, verdict.action == .grant else { return "denied: \(resolution)" }
         return nil
     }
@@ -75,10 +78,7 @@ extension DecideProperties {
         case .absenceConfirmed:
             guard let since = scene.absentSince else { return "no first absence" }
             guard since + hour * 24 <= scene.askedAt else { return "within the margin" }
-            let known = scene.everObserved || !situation.ledger.isEmpty || scene.grants != .none
-            let pending = situation.reading.observations.contains { $0.status.known == .incomplete }
-            return known || pending ? nil : "unexplained"
-        case .sandboxEnded: return scene.sandbox == .past ? nil : "the allow-list still holds"
+            return situation.isExplained ? nil : "unexplained"
         default: return "by \(verdict.rule)"
         }
     }

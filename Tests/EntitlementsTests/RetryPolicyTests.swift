@@ -13,7 +13,7 @@ import Testing
     static let treatments: [(ReadFailure.Code, ReadFailure.Treatment)] = [
         (.throttled, .retry), (.unavailable, .retry), (.timeout, .retry), (.malformed, .retry), (.locked, .retry),
         (.unauthorized, .retry), (.unmapped, .retry), (.rejected, .park), (.breakerOpen, .wait),
-        (.budgetExhausted, .wait), (.interrupted, .wait), (.refused, .park), (.crashed, .park),
+        (.budgetExhausted, .wait), (.interrupted, .wait), (.overtaken, .again), (.refused, .park), (.crashed, .park),
     ]
 
     @Test func `Every failure code has a treatment of its own`() {
@@ -23,7 +23,7 @@ import Testing
     }
 
     @Test(arguments: treatments)
-    func `A failure counts, waits or parks`(code: ReadFailure.Code, treatment: ReadFailure.Treatment) {
+    func `A failure counts, waits, is asked again or parks`(code: ReadFailure.Code, treatment: ReadFailure.Treatment) {
         let failure = ReadFailure(code)
         #expect(failure.treatment == treatment)
         let fresh = policy.next(after: failure, attempt: 0, age: .zero, jitter: 1)
@@ -35,6 +35,9 @@ import Testing
         case .wait:
             #expect(fresh == .again(after: .seconds(1), attempt: 0))
             #expect(last == .again(after: .seconds(64), attempt: 7), "waiting never uses an attempt up")
+        case .again:
+            #expect(fresh == .again(after: .zero, attempt: 0))
+            #expect(last == .again(after: .zero, attempt: 7))
         case .park:
             #expect(fresh == .dead(attempt: 1))
             #expect(last == .dead(attempt: 8))

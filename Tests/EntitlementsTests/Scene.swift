@@ -132,7 +132,7 @@ struct Scene {
         }
         let rows: [Purchase?] = zip(reads, attributions).map { read, attribution in
             switch attribution {
-            case .own(let id, _), .followed(let id, _): read.holders.first { $0.id == id }
+            case .own(let id, _), .followed(let id, _, _): read.holders.first { $0.id == id }
             default: nil
             }
         }
@@ -156,7 +156,7 @@ struct Scene {
             ledger: ledger,
             grants: grants,
             sandbox: sandbox,
-            everObserved: everObserved || !ledger.isEmpty,
+            everObserved: everObserved,
             absentSince: absentSince,
             catalog: catalog,
             settings: settings,

@@ -63,7 +63,7 @@ import Testing
 
     @Test(arguments: TicketRequest.Kind.allCases)
     func `5: the claimant never sees the ticket behind a bare claim`(kind: TicketRequest.Kind) {
-        let hidden: Set<TicketRequest.Kind> = [.needsProof, .sourcesDisagree, .externalTransfer]
+        let hidden: Set<TicketRequest.Kind> = [.needsProof, .externalTransfer]
         #expect(TicketRequest(kind: kind).isVisible == !hidden.contains(kind))
     }
 

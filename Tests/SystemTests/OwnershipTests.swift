@@ -160,4 +160,49 @@ struct OwnershipTests {
             #expect(reread == 1)
         }
     }
+
+    @Test func `194: a former owner whom a host's transaction holds stalls nobody; the claimant waits alone`()
+        async throws
+    {
+        let item = #"[{"state":"active","id":"sub_moved","store_subscription_identifier":"200000070000001"}]"#
+        let customers = ["{id: old, state: none}", "{id: new, state: none}", "{id: ann, state: active}"]
+        try await World.with(customers: customers) { world in
+            for user in ["old", "new", "ann"] { try await world.add(user) }
+            try await world.change("old", #"{"subscriptions":\#(item)}"#)
+            #expect(try await world.restored("old").outcome == "restored")
+            try await world.change("old", #"{"state":"none"}"#)
+            try await world.change("new", #"{"subscriptions":\#(item)}"#)
+            let claim = try await world.restore("new")
+            let bystander = try await world.restore("ann")
+            try await world.pool.withTransaction { host in
+                // The host enqueues in its own transaction and takes its time.
+                try await host.query("SELECT entitlement_sync.request_restore('old')")
+                try await world.working {
+                    try await world.until(
+                        "SELECT count(*) FROM entitlement_sync.job_status WHERE id = \(bystander) AND state = 'done'"
+                    )
+                    #expect(try await world.status(claim).state == "running")
+                }
+            }
+            try await world.work()
+            #expect(try await world.status(claim).outcome == "restored")
+            let reread = try await world.number(
+                "SELECT count(*) FROM entitlement_sync.job_status WHERE user_id = 'old' AND kind = 'reconcile'"
+            )
+            #expect(reread == 1)
+        }
+    }
+
+    @Test func `proofs are forgotten once their job has ended`() async throws {
+        try await World.with(customers: ["{id: ann, state: active}"]) { world in
+            try await world.add("ann")
+            let proof = #"[{"store":"app_store","kind":"storekit_jws","value":"a.b.c"}]"#
+            let job = try await world.restore("ann", proofs: proof, productIDs: ["monthly"])
+            let kept: PostgresQuery = "SELECT count(*) FROM entitlement_sync.job_request WHERE proofs IS NOT NULL"
+            #expect(try await world.number(kept) == 1)
+            try await world.work()
+            #expect(try await world.status(job).outcome == "restored")
+            #expect(try await world.number(kept) == 0)
+        }
+    }
 }

@@ -151,4 +151,20 @@ struct RepeatTests {
         #expect(error?.sqlState == code)
         #expect(part.isEmpty || error?.message.contains(part) == true)
     }
+
+    @Test func `a tap that meets a job whose cancellation was asked for before its worker died is not canceled`()
+        async throws
+    {
+        try await World.with(customers: ["{id: ann, state: active}"]) { world in
+            try await world.add("ann")
+            let canceled = try await world.restore("ann")
+            // As a worker leaves it that dies after `queue cancel`.
+            try await world.pool.query("UPDATE entitlement_sync.queue SET active = 0, cancel = true, crashes = 1")
+            let second = try await world.restore("ann")
+            #expect(second != canceled)
+            try await world.work()
+            #expect(try await world.status(canceled).state == "canceled")
+            #expect(try await world.status(second).outcome == "restored")
+        }
+    }
 }

@@ -245,8 +245,10 @@ CREATE TABLE asset_run (
     batch       integer     NOT NULL DEFAULT 1000,
     attempt     integer     NOT NULL DEFAULT 0,
     due         timestamptz NOT NULL DEFAULT now(),
+    parked      boolean     NOT NULL DEFAULT false,
     last_error  text
 );
+COMMENT ON COLUMN asset_run.parked IS 'the host refuses what is left; tried again every hour';
 
 CREATE SEQUENCE ticket_number;
 CREATE TABLE ticket (

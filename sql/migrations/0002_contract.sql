@@ -93,7 +93,8 @@ END
 $$;
 
 -- Puts a restore (kind 0) or reconcile (kind 1) into the user's row and returns the id that will answer:
--- that of the job already queued, or `fresh`. While one runs, the id of its one successor.
+-- that of the job already queued, or `fresh`. While one runs, the id of its one successor; so also while a job whose
+-- cancellation was asked for waits to be ended after its worker died.
 CREATE FUNCTION enqueue(for_user bigint, job_kind smallint, job_lane smallint, fresh uuid) RETURNS uuid
 LANGUAGE plpgsql SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -104,23 +105,23 @@ BEGIN
         INSERT INTO queue AS q (user_key, due, lane, restore_id, restore_due)
         VALUES (for_user, at, 0, fresh, at)
         ON CONFLICT (user_key) DO UPDATE SET
-            restore_id   = CASE WHEN q.owner IS NOT NULL AND q.active = 0 THEN q.restore_id ELSE coalesce(q.restore_id, fresh) END,
-            restore_due  = CASE WHEN q.owner IS NOT NULL AND q.active = 0 THEN q.restore_due ELSE least(q.restore_due, at) END,
-            restore_next = CASE WHEN q.owner IS NOT NULL AND q.active = 0 THEN coalesce(q.restore_next, fresh) ELSE q.restore_next END,
+            restore_id   = CASE WHEN (q.owner IS NOT NULL OR q.cancel) AND q.active = 0 THEN q.restore_id ELSE coalesce(q.restore_id, fresh) END,
+            restore_due  = CASE WHEN (q.owner IS NOT NULL OR q.cancel) AND q.active = 0 THEN q.restore_due ELSE least(q.restore_due, at) END,
+            restore_next = CASE WHEN (q.owner IS NOT NULL OR q.cancel) AND q.active = 0 THEN coalesce(q.restore_next, fresh) ELSE q.restore_next END,
             lane         = CASE WHEN q.owner IS NOT NULL OR q.lane = 9 THEN q.lane ELSE 0 END,
             due          = CASE WHEN q.owner IS NOT NULL THEN q.due ELSE least(q.due, at) END
-        RETURNING CASE WHEN q.owner IS NOT NULL AND q.active = 0 THEN q.restore_next ELSE q.restore_id END INTO answered_by;
+        RETURNING CASE WHEN (q.owner IS NOT NULL OR q.cancel) AND q.active = 0 THEN q.restore_next ELSE q.restore_id END INTO answered_by;
     ELSE
         INSERT INTO queue AS q (user_key, due, lane, reconcile_id, reconcile_due, reconcile_lane)
         VALUES (for_user, at, job_lane, fresh, at, job_lane)
         ON CONFLICT (user_key) DO UPDATE SET
-            reconcile_id   = CASE WHEN q.owner IS NOT NULL AND q.active = 1 THEN q.reconcile_id ELSE coalesce(q.reconcile_id, fresh) END,
-            reconcile_due  = CASE WHEN q.owner IS NOT NULL AND q.active = 1 THEN q.reconcile_due ELSE least(q.reconcile_due, at) END,
+            reconcile_id   = CASE WHEN (q.owner IS NOT NULL OR q.cancel) AND q.active = 1 THEN q.reconcile_id ELSE coalesce(q.reconcile_id, fresh) END,
+            reconcile_due  = CASE WHEN (q.owner IS NOT NULL OR q.cancel) AND q.active = 1 THEN q.reconcile_due ELSE least(q.reconcile_due, at) END,
             reconcile_lane = least(q.reconcile_lane, job_lane),
-            reconcile_next = CASE WHEN q.owner IS NOT NULL AND q.active = 1 THEN coalesce(q.reconcile_next, fresh) ELSE q.reconcile_next END,
+            reconcile_next = CASE WHEN (q.owner IS NOT NULL OR q.cancel) AND q.active = 1 THEN coalesce(q.reconcile_next, fresh) ELSE q.reconcile_next END,
             due            = CASE WHEN q.owner IS NOT NULL THEN q.due ELSE least(q.due, at) END,
             lane           = CASE WHEN q.owner IS NOT NULL OR q.lane = 9 THEN q.lane ELSE least(q.lane, job_lane) END
-        RETURNING CASE WHEN q.owner IS NOT NULL AND q.active = 1 THEN q.reconcile_next ELSE q.reconcile_id END INTO answered_by;
+        RETURNING CASE WHEN (q.owner IS NOT NULL OR q.cancel) AND q.active = 1 THEN q.reconcile_next ELSE q.reconcile_id END INTO answered_by;
     END IF;
     RETURN answered_by;
 END

@@ -225,7 +225,8 @@ extension NamedOwner {
         let other = otherUsers.min()
         switch (isSameCustomer, isAnonymous(returned), otherUsers.count) {
         case (true, false, _) where otherUsers.contains { isSame($0, returned) }: self = .otherUser(id: returned)
-        case (true, true, 1...): self = .otherUser(id: other ?? returned)
+        // Two of the host's users are one customer, and the store names neither: neither reading may take the item.
+        case (true, _, 1...): self = .otherUser(id: other ?? returned)
         case (true, _, _): self = .askedUser
         case (false, true, 1): self = .otherUser(id: other ?? returned)
         case (false, true, _): self = .anonymous

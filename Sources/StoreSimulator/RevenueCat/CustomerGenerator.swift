@@ -61,7 +61,7 @@ struct CustomerGenerator: Sendable {
             }
         }
         for index in record.purchases.indices {
-            let digits = code(item: 5 + index, number: number)
+            let digits = code(item: 500 + index, number: number)
             record.purchases[index].id = "purch" + digits
             record.purchases[index].storeIdentifier = Identifiers.transaction(
                 store: record.purchases[index].store,
@@ -73,15 +73,18 @@ struct CustomerGenerator: Sendable {
 
     /// The number in one of this block's identifiers; the caller still compares the whole identifier.
     func number(inIdentifier identifier: String) -> Int? {
-        // Amazon appends `:3:11`; every other form ends in the thirteen digits.
-        let digits = identifier.prefix { $0 != ":" }.filter(\.isNumber).suffix(13)
-        guard digits.count == 13, let code = Int(digits), code / 100_000_000_000 == block + 1 else { return nil }
+        // Amazon appends `:3:11`; every other form ends in the fifteen digits.
+        let digits = identifier.prefix { $0 != ":" }.filter(\.isNumber).suffix(15)
+        guard digits.count == 15, let code = Int(digits), code / 10_000_000_000_000 == block + 1 else { return nil }
         let number = code % 10_000_000_000
         return numbers.contains(number) ? number : nil
     }
 
-    /// Thirteen digits: two for the block, one for the item (0 to 4 subscriptions, 5 to 9 purchases), ten for the number.
+    /// Fifteen digits: two for the block, three for the item (subscriptions, from 500 on purchases), ten for the number.
     private func code(item: Int, number: Int) -> String {
-        Identifiers.padded(Int64(block + 1) * 100_000_000_000 + Int64(item % 10) * 10_000_000_000 + Int64(number))
+        Identifiers.padded(
+            Int64(block + 1) * 10_000_000_000_000 + Int64(item % 1000) * 10_000_000_000 + Int64(number),
+            to: 15
+        )
     }
 }

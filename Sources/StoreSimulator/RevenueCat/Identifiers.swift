@@ -11,18 +11,18 @@ enum Identifiers {
         padded(Int64(hash(text) % 10_000_000_000_000))
     }
 
-    /// A number with thirteen digits.
-    static func padded(_ number: Int64) -> String {
+    /// A number with thirteen digits, or as many as asked for.
+    static func padded(_ number: Int64, to width: Int = 13) -> String {
         let digits = "\(number)"
-        return String(repeating: "0", count: max(0, 13 - digits.utf8.count)) + digits
+        return String(repeating: "0", count: max(0, width - digits.utf8.count)) + digits
     }
 
-    /// A transaction identifier in the form of a store, around thirteen digits.
+    /// A transaction identifier in the form of a store, around thirteen to seventeen digits.
     static func transaction(store: String, digits: String) -> String {
         switch store {
         case "app_store", "mac_app_store": return "48" + digits
         case "play_store":
-            let all = Array("0000" + digits)
+            let all = Array(String(repeating: "0", count: max(0, 17 - digits.utf8.count)) + digits)
             return "GPA.\(String(all[0..<4]))-\(String(all[4..<8]))-\(String(all[8..<12]))-\(String(all[12...]))"
         case "promotional": return "rcpromo_" + digits
         case "stripe": return "si_" + digits
