@@ -70,13 +70,22 @@ enum EffectWrites {
         return progress
     }
 
+    /// More changes of type than that within a day are an alarm: two witnesses, or a store that takes its word back.
+    private static let flipsADay: Int16 = 4
+
     /// Brings our own rows of the users up to date.
     static func updateUsers(_ effects: [Effect], on connection: PostgresConnection) async throws {
         guard !effects.isEmpty else { return }
-        try await connection.query(
+        let flapping = try await connection.query(
             """
+            WITH changed AS (
             UPDATE entitlement_sync.user_sync AS u
                SET epoch = u.epoch + n.changes,
+                   flips = CASE WHEN n.changes = 0 THEN u.flips
+                                WHEN u.flips_since > now() - interval '1 day' THEN least(u.flips, 1000) + 1
+                                ELSE 1 END,
+                   flips_since = CASE WHEN n.changes = 0 OR u.flips_since > now() - interval '1 day' THEN u.flips_since
+                                      ELSE now() END,
                    read_at = CASE WHEN n.coverage = 'none' THEN u.read_at ELSE greatest(u.read_at, n.asked_at) END,
                    full_read_at = CASE WHEN n.coverage = 'full' THEN greatest(u.full_read_at, n.asked_at)
                                        ELSE u.full_read_at END,
@@ -88,8 +97,15 @@ enum EffectWrites {
                           \(effects.map { name(of: $0.verdict.absence) }), \(effects.map(\.observed)))
                    AS n(user_key, changes, coverage, asked_at, absence, observed)
              WHERE u.user_key = n.user_key
+            RETURNING u.flips, n.changes)
+            SELECT count(*) FROM changed AS c WHERE c.changes > 0 AND c.flips > \(flipsADay)
             """
         )
+        if let many = try flapping.first?.decode(Int64.self, at: 0), many > 0 {
+            let detail =
+                "A user's type changed more than \(flipsADay) times within a day: see decision_log for who and why."
+            try await raise(["flapping": detail], on: connection)
+        }
     }
 
     private static func name(of note: AbsenceNote) -> String {

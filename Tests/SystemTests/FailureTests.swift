@@ -80,6 +80,21 @@ struct FailureTests {
         }
     }
 
+    @Test(arguments: [("subscriptions", 401), ("subscriptions", 403), ("purchases", 401), ("purchases", 403)])
+    func `98: a key that one list refuses is no nothing either`(_ endpoint: String, _ status: Int) async throws {
+        try await World.with(customers: ["{id: free, state: none}", "{id: paid, state: expired}"]) { world in
+            try await world.add("free")
+            try await world.add("paid", .subscriber)
+            try await world.inject("{\"endpoint\":\"\(endpoint)\",\"status\":\(status)}")
+            let restore = try await world.restore("free")
+            let reconcile = try await world.reconcile("paid")
+            try await world.work(twoAttempts)
+            for job in [restore, reconcile] { #expect(try await world.status(job).state == "dead") }
+            #expect(try await world.type(of: "paid") == "subscriber")
+            #expect(try await world.alarms() == ["credentials"])
+        }
+    }
+
     @Test func `112: a dead job can be retried once the store is well`() async throws {
         try await World.with(customers: ["{id: ann, state: active}"]) { world in
             try await world.add("ann")

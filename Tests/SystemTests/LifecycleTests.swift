@@ -47,8 +47,8 @@ struct LifecycleTests {
         }
     }
 
-    @Test(arguments: [("28", "billing_retry"), ("31", "paused"), ("55", "expired"), ("69", "refunded")])
-    func `28, 31, 55: the store's word demotes and freezes; on recovery all comes back`(
+    @Test(arguments: [("28", "billing_retry"), ("31", "paused"), ("55", "expired"), ("61, 69", "refunded")])
+    func `28, 31, 55, 61, 69: the store's word demotes and freezes; on recovery all comes back`(
         _ number: String,
         _ state: String
     ) async throws {
@@ -100,6 +100,42 @@ struct LifecycleTests {
             #expect(job.outcome == "deferred")
             #expect(try await world.decisions(about: "ann").last?.rule == "soft_window")
             #expect(try await world.type(of: "ann") == "subscriber")
+        }
+    }
+
+    @Test func `35: on Google Play the soft window is twice as long`() async throws {
+        try await World.with(customers: ["{id: ann, state: active}"]) { world in
+            try await world.add("ann")
+            #expect(try await world.reconciled("ann").outcome == "promoted")
+            for (ends, rule) in [("-30h", "soft_window"), ("-49h", "absence_margin")] {
+                try await world.change(
+                    "ann",
+                    #"{"subscriptions":[{"state":"active","store":"play_store","ends":"\#(ends)","gives_access":false}]}"#
+                )
+                #expect(try await world.reconciled("ann").outcome == "deferred")
+                #expect(try await world.decisions(about: "ann").last?.rule == rule)
+            }
+            #expect(try await world.type(of: "ann") == "subscriber")
+        }
+    }
+
+    @Test func `56, 58: after a refund without revocation the store's word on access counts`() async throws {
+        let refunded = #"{"subscriptions":[{"state":"active","auto_renewal_status":"will_renew","gross":0}]}"#
+        try await World.with(customers: ["{id: ann, state: active}"]) { world in
+            try await world.add("ann")
+            #expect(try await world.reconciled("ann").outcome == "promoted")
+            try await world.change("ann", refunded)
+            #expect(try await world.reconciled("ann").outcome == "unchanged")
+        }
+    }
+
+    @Test func `67: a promotional grant changes the type; what moderation froze stays frozen`() async throws {
+        try await World.with(customers: ["{id: ann, state: promotional}"]) { world in
+            try await world.add("ann")
+            try await world.addAssets(2, of: "ann", frozenFor: ["moderation"])
+            #expect(try await world.restored("ann").outcome == "restored")
+            #expect(try await world.type(of: "ann") == "subscriber")
+            #expect(try await world.assets(of: "ann", frozenFor: ["moderation"]) == 2)
         }
     }
 

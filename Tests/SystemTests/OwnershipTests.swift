@@ -5,7 +5,7 @@ import Storage
 import Testing
 
 struct OwnershipTests {
-    @Test func `1: an own active subscription restores a free user, with one decision`() async throws {
+    @Test func `1, 187: an own active subscription restores a free user, with one decision`() async throws {
         try await World.with(customers: ["{id: ann, state: active}"]) { world in
             try await world.add("ann")
             let job = try await world.restored("ann")

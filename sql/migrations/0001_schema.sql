@@ -45,9 +45,12 @@ CREATE TABLE user_sync (
     full_read_at   timestamptz,
     absent_since   timestamptz,
     next_look      timestamptz,
+    flips_since    timestamptz,
+    flips          smallint    NOT NULL DEFAULT 0,
     ever_observed  boolean     NOT NULL DEFAULT false
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05);
 COMMENT ON COLUMN user_sync.epoch IS 'rises with every change of type; asset batches of an older epoch are void';
+COMMENT ON COLUMN user_sync.flips IS 'changes of type within a day of flips_since';
 COMMENT ON COLUMN user_sync.read_at IS 'when the request of the newest applied read began';
 COMMENT ON COLUMN user_sync.absent_since IS 'the first full read without access and without a word of the store';
 

@@ -1,0 +1,136 @@
+import Entitlements
+import Jobs
+import Postgres
+import Storage
+import Testing
+
+/// What happens between the moments of one job.
+struct RaceTests {
+    /// Small batches, so that big asset sets take several.
+    private var smallBatches: WorkerSetup {
+        var setup = WorkerSetup()
+        setup.assetBatch = 10
+        return setup
+    }
+
+    @Test func `81: a restore and a reconcile of one user run one after the other, each with its decision`()
+        async throws
+    {
+        try await World.with(customers: ["{id: ann, state: active}"]) { world in
+            try await world.add("ann")
+            let restore = try await world.restore("ann")
+            let reconcile = try await world.reconcile("ann")
+            try await world.inject(#"{"latency":"50ms"}"#)
+            try await world.working {
+                try await world.working {
+                    try await world.until(
+                        """
+                        SELECT (count(*) = 2)::int::bigint FROM entitlement_sync.job_status
+                         WHERE user_id = 'ann' AND state = 'done'
+                        """
+                    )
+                }
+            }
+            #expect(try await world.status(restore).outcome == "restored")
+            #expect(try await world.status(reconcile).outcome == "unchanged")
+            let overlap = try await world.number(
+                """
+                SELECT count(*) FROM entitlement_sync.observation AS o
+                  JOIN entitlement_sync.decision AS d ON d.job_id <> o.job_id
+                 WHERE o.asked_at < d.at AND d.id < (SELECT x.id FROM entitlement_sync.decision AS x WHERE x.job_id = o.job_id)
+                """
+            )
+            #expect(overlap == 0, "the second read began before the first decision")
+        }
+    }
+
+    @Test func `86: a lapse while assets are still coming back wins; they end frozen`() async throws {
+        try await World.with(customers: ["{id: ann, state: active}"]) { world in
+            try await world.add("ann")
+            try await world.addAssets(60, of: "ann", frozenFor: ["subscription_lapsed"])
+            let restore = try await world.restore("ann")
+            try await world.pool.withTransaction { host in
+                // While the host holds one asset the run cannot end.
+                try await host.query("SELECT id FROM assets WHERE user_id = 'ann' ORDER BY id DESC LIMIT 1 FOR UPDATE")
+                try await world.working(smallBatches) {
+                    try await world.until(
+                        "SELECT (count(*) = 59)::int::bigint FROM assets WHERE frozen_reasons = '{}'",
+                        comment: "the other assets did not come back"
+                    )
+                    try await world.change("ann", #"{"state":"expired"}"#)
+                    let reconcile = try await world.reconcile("ann")
+                    try await world.until(
+                        "SELECT count(*) FROM entitlement_sync.job_status WHERE id = \(reconcile) AND state = 'done'"
+                    )
+                    #expect(try await world.status(reconcile).outcome == "demoted")
+                }
+            }
+            try await world.work(smallBatches)
+            #expect(try await world.status(restore).messageKey == "restored.assets_pending")
+            #expect(try await world.type(of: "ann") == "free")
+            #expect(try await world.assets(of: "ann", frozenFor: ["subscription_lapsed"]) == 60)
+        }
+    }
+
+    @Test func `87: a restore while assets still freeze wins; they end free`() async throws {
+        try await World.with(customers: ["{id: ann, state: active}"]) { world in
+            try await world.add("ann")
+            try await world.addAssets(60, of: "ann", frozenFor: [])
+            #expect(try await world.reconciled("ann").outcome == "promoted")
+            try await world.change("ann", #"{"state":"expired"}"#)
+            let reconcile = try await world.reconcile("ann")
+            try await world.pool.withTransaction { host in
+                try await host.query("SELECT id FROM assets WHERE user_id = 'ann' ORDER BY id DESC LIMIT 1 FOR UPDATE")
+                try await world.working(smallBatches) {
+                    try await world.until(
+                        "SELECT (count(*) = 59)::int::bigint FROM assets WHERE frozen_reasons = '{subscription_lapsed}'"
+                    )
+                    try await world.change("ann", #"{"state":"active"}"#)
+                    let restore = try await world.restore("ann")
+                    try await world.until(
+                        "SELECT count(*) FROM entitlement_sync.job_status WHERE id = \(restore) AND outcome = 'restored'"
+                    )
+                }
+            }
+            try await world.work(smallBatches)
+            #expect(try await world.status(reconcile).outcome == "demoted")
+            #expect(try await world.type(of: "ann") == "subscriber")
+            #expect(try await world.assets(of: "ann", frozenFor: []) == 60)
+        }
+    }
+
+    @Test func `129: an asset that moves to somebody else, or goes, during the run is left alone`() async throws {
+        try await World.with(customers: ["{id: ann, state: active}"]) { world in
+            for user in ["ann", "bob"] { try await world.add(user) }
+            try await world.addAssets(30, of: "ann", frozenFor: ["subscription_lapsed"])
+            let restore = try await world.restore("ann")
+            try await world.working(smallBatches) {
+                try await world.pool.withTransaction { host in
+                    try await host.query("UPDATE assets SET user_id = 'bob' WHERE id = 29")
+                    try await host.query("DELETE FROM assets WHERE id = 30")
+                    try await world.until(
+                        "SELECT (count(*) = 28)::int::bigint FROM assets WHERE user_id = 'ann' AND frozen_reasons = '{}'"
+                    )
+                }
+            }
+            try await world.work(smallBatches)
+            #expect(try await world.status(restore).outcome == "restored")
+            #expect(try await world.assets(of: "bob", frozenFor: ["subscription_lapsed"]) == 1)
+            #expect(try await world.assets(of: "ann", frozenFor: []) == 28)
+        }
+    }
+
+    @Test func `134: a user who flaps within a day is an alarm`() async throws {
+        try await World.with(customers: ["{id: ann, state: active}"]) { world in
+            try await world.add("ann")
+            for state in ["active", "expired", "active", "expired"] {
+                try await world.change("ann", "{\"state\":\"\(state)\"}")
+                _ = try await world.reconciled("ann")
+            }
+            #expect(try await world.alarms().isEmpty)
+            try await world.change("ann", #"{"state":"active"}"#)
+            #expect(try await world.reconciled("ann").outcome == "promoted", "the store's word counts all the same")
+            #expect(try await world.alarms() == ["flapping"])
+        }
+    }
+}
