@@ -74,12 +74,14 @@ let package = Package(
             "StoreSimulator",
             [hummingbird, hummingbirdCore, httpTypes, lifecycle, logging, nioCore, nioHTTP1, nioPosix, yams]
         ),
+        target("WebAPI", [hummingbird, httpTypes, lifecycle, logging, nioCore]),
         target("Bench", ["Entitlements", "Jobs", "Migrations", "Postgres", "SyncWorker", logging]),
         .executableTarget(
             name: "EntitlementSync",
             dependencies: [
                 "Entitlements", "Postgres", "Transport", "StoreClients", "Jobs", "Storage", "SyncWorker", "Telemetry",
-                "Bench", "Configuring", "Migrations", "StoreSimulator", arguments, httpTypes, lifecycle, logging,
+                "Bench", "Configuring", "Migrations", "StoreSimulator", "WebAPI", arguments, httpTypes, lifecycle,
+                logging,
                 metrics, unixSignals,
             ],
             swiftSettings: settings
@@ -100,6 +102,7 @@ let package = Package(
                 "StoreSimulator", "TestSupport", httpTypes, lifecycle, logging,
             ]
         ),
+        tests("WebAPITests", ["WebAPI", hummingbird, hummingbirdTesting, httpTypes, logging, nioPosix]),
         tests("TelemetryTests", ["Telemetry", logging, metrics]),
         tests("ConfiguringTests", ["Configuring", "Entitlements", "Telemetry", logging]),
     ]

@@ -13,6 +13,8 @@ import StoreClients
 import SyncWorker
 import Telemetry
 import Transport
+import WebAPI
+import Jobs
 
 struct WorkerCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
@@ -26,7 +28,8 @@ struct WorkerCommand: AsyncParsableCommand {
     func run() async throws {
         try await reporting {
             let runtime = try Runtime()
-            MetricsSystem.bootstrap(Registry())
+            let registry = Registry()
+            MetricsSystem.bootstrap(registry)
             let config = runtime.config
             guard let revenueCat = config.revenueCat else {
                 throw CommandFailure(
@@ -42,22 +45,24 @@ struct WorkerCommand: AsyncParsableCommand {
                 throw error
             }
             let transport = HTTPTransport(configuration: Self.http(config), logger: runtime.logger)
-            let worker = try Self.worker(
+            let (worker, gauges) = try Self.worker(
                 runtime,
                 revenueCat,
                 pool: pool,
                 transport: transport,
                 untilIdle: untilIdle
             )
+            let working = ServiceGroupConfiguration.ServiceConfiguration(
+                service: worker,
+                successTerminationBehavior: .gracefullyShutdownGroup,
+                failureTerminationBehavior: .gracefullyShutdownGroup
+            )
+            let serving = Self.admin(config, registry, worker, gauges, pool: pool, logger: runtime.logger).map {
+                ServiceGroupConfiguration.ServiceConfiguration(service: $0, successTerminationBehavior: .ignore)
+            }
             let group = ServiceGroup(
                 configuration: .init(
-                    services: [
-                        .init(
-                            service: worker,
-                            successTerminationBehavior: .gracefullyShutdownGroup,
-                            failureTerminationBehavior: .gracefullyShutdownGroup
-                        )
-                    ],
+                    services: [serving, working].compactMap(\.self),
                     gracefulShutdownSignals: [.sigterm, .sigint],
                     logger: runtime.logger
                 )
@@ -73,6 +78,31 @@ struct WorkerCommand: AsyncParsableCommand {
             }
             return .done
         }
+    }
+
+    /// Metrics and health, where an address is set for them.
+    private static func admin(
+        _ config: Config,
+        _ registry: Registry,
+        _ worker: Worker,
+        _ gauges: WorkerGauges,
+        pool: PostgresPool,
+        logger: Logger
+    ) -> AdminServer? {
+        guard config.admin.isSet else { return nil }
+        let content = AdminContent(
+            metrics: {
+                await gauges.refresh()
+                return registry.render()
+            },
+            metricsType: Registry.contentType,
+            isReady: {
+                guard worker.isLeased else { return false }
+                return (try? await pool.query("SELECT 1")) != nil
+            }
+        )
+        let address = AdminServer.Address(host: config.admin.address.host, port: config.admin.address.port)
+        return AdminServer(address: address, isVital: false, content: content, logger: logger)
     }
 
     private static func http(_ config: Config) -> HTTPTransportConfiguration {
@@ -92,7 +122,7 @@ struct WorkerCommand: AsyncParsableCommand {
         pool: PostgresPool,
         transport: HTTPTransport,
         untilIdle: Bool
-    ) throws -> Worker {
+    ) throws -> (Worker, WorkerGauges) {
         let config = runtime.config
         let budget = RateBudget(
             pool: pool,
@@ -119,7 +149,7 @@ struct WorkerCommand: AsyncParsableCommand {
             throw CommandFailure(.configuration, "RevenueCat: \(error)")
         }
         let reader = RevenueCatReader(client: client, lookups: UserLookups(pool: pool), logger: runtime.logger)
-        return Worker(
+        let worker = Worker(
             pool: pool,
             reader: reader.reader,
             apply: Apply(
@@ -145,5 +175,13 @@ struct WorkerCommand: AsyncParsableCommand {
             ignoresPause: config.decision.mode == .observe,
             logger: runtime.logger
         )
+        let gauges = WorkerGauges(
+            queue: JobQueue(pool: pool),
+            laws: LawWatch(pool: pool),
+            budget: budget,
+            gate: gate,
+            store: "revenuecat"
+        )
+        return (worker, gauges)
     }
 }

@@ -6,7 +6,7 @@ package import Postgres
 ///
 /// Every statement is one round trip and set-based.
 package struct JobQueue: Sendable {
-    private let pool: PostgresPool
+    let pool: PostgresPool
     private let ignoresPause: Bool
 
     /// `ignoresPause`: true for workers that only observe: a pause of writes does not concern them.

@@ -224,6 +224,7 @@ package struct Apply: Sendable {
         try await JobEnds.enqueueReconciles(for: plan.reconciles, lane: .event, on: connection)
         report.enqueued = !plan.reconciles.isEmpty || !plan.formerOwners.isEmpty
         report.retried = plan.retries.count
+        if !isObserving { report.assetsChanged = plan.effects.reduce(0) { $0 + $1.assetsChanged } }
         report.ended = ends.map { .init(id: $0.id, kind: $0.kind, state: $0.state, outcome: $0.outcome) }
     }
 

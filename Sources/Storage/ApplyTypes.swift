@@ -47,6 +47,8 @@ package struct ApplyReport: Sendable {
     package var lost = 0
     /// Everything is paused, or the lease has ended: nothing was written.
     package var halted: Halt?
+    /// Assets that were frozen or unfrozen.
+    package var assetsChanged = 0
     /// Assets went on into runs.
     package var startedRuns = false
     /// Reconciles were queued.

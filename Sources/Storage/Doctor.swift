@@ -34,7 +34,7 @@ package struct Doctor: Sendable {
     /// Runs every check; one that can't run is a finding itself.
     package func checks() async -> [Check] {
         var checks: [Check] = []
-        for count in Self.counts {
+        for count in Self.counts + Self.laws {
             do {
                 let found = try await pool.query(count.query).first?.decode(Int64.self, at: 0) ?? 0
                 checks.append(
@@ -59,6 +59,7 @@ package struct Doctor: Sendable {
         do {
             checks += try await alarms()
             checks += try await stores()
+            checks += try await budgets()
         } catch {
             checks.append(
                 Check(
@@ -113,6 +114,40 @@ package struct Doctor: Sendable {
         }
     }
 
+    private func budgets() async throws -> [Check] {
+        let rows = try await pool.query(
+            """
+            SELECT b.credential, b.per_minute, coalesce(b.seen_limit, 0), coalesce(b.seen_usage, 0),
+                   coalesce(greatest(extract(epoch FROM b.blocked_until - now()), 0), 0)::double precision
+              FROM entitlement_sync.rate_budget AS b ORDER BY b.credential
+            """
+        )
+        return try rows.map { row in
+            let (credential, perMinute, limit, usage, blocked) = try row.decode(
+                String.self,
+                Int32.self,
+                Int32.self,
+                Int32.self,
+                Double.self
+            )
+            let ours = perMinute == 0 ? "no limit of ours" : "\(perMinute) requests a minute"
+            let theirs = limit == 0 ? "" : "; the store last said \(usage) of \(limit)"
+            let wait = blocked > 0 ? "; the store asked for \(Int(blocked.rounded(.up))) s of silence" : ""
+            return Check(
+                name: "budget.\(credential)",
+                ok: blocked == 0 && (limit == 0 || perMinute <= limit),
+                detail: ours + theirs + wait,
+                fix: blocked > 0
+                    ? "Wait: restores go on by themselves. If it happens often, lower the requests per minute."
+                    : "The store allows less than is configured: set \(credential.uppercased())_REQUESTS_PER_MINUTE to its limit."
+            )
+        }
+    }
+
+    private static let laws = RecordLaw.all.map {
+        Count(name: "law." + $0.name, query: $0.broken(RecordLaw.always), fine: $0.fine, wrong: $0.wrong, fix: $0.fix)
+    }
+
     private static let counts: [Count] = [
         Count(
             name: "roles",
@@ -150,51 +185,6 @@ package struct Doctor: Sendable {
             fine: "no job runs alone",
             wrong: "jobs run alone because their workers kept dying",
             fix: "Look for crashes in the workers' logs around these jobs."
-        ),
-        Count(
-            name: "law.one_owner",
-            query: """
-                SELECT count(*) FROM entitlement_sync.purchase_identifier AS i
-                  LEFT JOIN entitlement_sync.purchase AS p ON p.id = i.purchase_id AND p.merged_into IS NULL
-                 WHERE p.id IS NULL
-                """,
-            fine: "every identifier leads to one living purchase",
-            wrong: "identifiers lead nowhere",
-            fix: "Report this; reconcile the users concerned."
-        ),
-        Count(
-            name: "law.ineligible_subscribers",
-            query: """
-                SELECT count(*) FROM entitlement_sync.user_sync AS s
-                 CROSS JOIN LATERAL entitlement_sync_host.read_users(ARRAY[s.user_id]) AS u
-                 WHERE u.type = 'subscriber' AND u.status NOT IN ('active', 'onboarding')
-                """,
-            fine: "no subscriber is banned or being deleted",
-            wrong: "subscribers are banned or being deleted; nothing changes them silently",
-            fix: "Decide for each whether the status or the type is right, and set it in the host."
-        ),
-        Count(
-            name: "law.one_decision",
-            query: """
-                SELECT count(*) FROM entitlement_sync.job_history AS h
-                 WHERE h.state = 'done'
-                   AND NOT EXISTS (SELECT 1 FROM entitlement_sync.decision AS d WHERE d.job_id = h.id)
-                """,
-            fine: "every done job has its decision",
-            wrong: "done jobs have no decision",
-            fix: "Report this; reconcile the users concerned."
-        ),
-        Count(
-            name: "law.one_open_ticket",
-            query: """
-                SELECT count(*) FROM (
-                    SELECT 1 FROM entitlement_sync.ticket AS t
-                     WHERE t.state NOT IN ('transferred', 'refused', 'expired', 'auto_resolved', 'duplicate')
-                     GROUP BY t.claimant_key, coalesce(t.purchase_id, 0) HAVING count(*) > 1) AS twice
-                """,
-            fine: "at most one open ticket a claimant and purchase",
-            wrong: "claimants have two open tickets for one purchase",
-            fix: "The unique index ticket_open is missing: restore it."
         ),
         Count(
             name: "unexplained_subscribers",

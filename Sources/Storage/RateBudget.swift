@@ -91,6 +91,23 @@ package struct RateBudget: Sendable {
         return Grant(tokens: Int(tokens), wait: .seconds(min(max(wait, 0.01), 300)), isBlocked: blocked)
     }
 
+    /// What the bucket holds now, and for how many seconds the store asked everybody to wait.
+    package func level() async throws -> (tokens: Double, blockedSeconds: Double) {
+        let rows = try await pool.query(
+            """
+            SELECT least(l.cap * \(Self.burstShare),
+                         b.tokens + l.cap * (1 - \(Self.burstShare)) / 60
+                                    * extract(epoch FROM clock_timestamp() - b.refilled_at))::double precision,
+                   coalesce(greatest(extract(epoch FROM b.blocked_until - clock_timestamp()), 0), 0)::double precision
+              FROM entitlement_sync.rate_budget AS b
+             CROSS JOIN LATERAL (SELECT least(b.per_minute, coalesce(b.seen_limit, b.per_minute))::double precision AS cap) AS l
+             WHERE b.credential = \(credential)
+            """
+        )
+        guard let row = rows.first else { return (Double(perMinute) * Self.burstShare, 0) }
+        return try row.decode(Double.self, Double.self)
+    }
+
     /// How long the store asked everybody to wait; `nil` when it did not.
     package func blockedFor() async throws -> Duration? {
         let rows = try await pool.query(

@@ -6,6 +6,8 @@ import Metrics
 enum StoreMetricNames {
     /// Requests sent, by store, status class and endpoint template.
     static let requests = "entitlement_sync_store_requests_total"
+    /// Time of requests, by store and status class.
+    static let duration = "entitlement_sync_store_request_duration_seconds"
     /// Requests one reading of a customer took, by store.
     static let requestsPerRead = "entitlement_sync_requests_per_read"
 }
@@ -26,6 +28,7 @@ enum StatusClass: Int, Sendable, CaseIterable {
 /// The metrics of one store, made once: to find a handler by its labels costs more than to count.
 struct StoreMetrics: Sendable {
     private let requests: [[Counter]]
+    private let durations: [Timer]
     private let perRead: Recorder
 
     /// Makes the handlers.
@@ -42,11 +45,20 @@ struct StoreMetrics: Sendable {
                 )
             }
         }
+        durations = StatusClass.allCases.map { status in
+            Timer(
+                label: StoreMetricNames.duration,
+                dimensions: [("store", store), ("status", status.label)]
+            )
+        }
         perRead = Recorder(label: StoreMetricNames.requestsPerRead, dimensions: [("store", store)])
     }
 
-    func countRequest(endpoint: Int, status: Int?) {
-        requests[endpoint][StatusClass(status).rawValue].increment()
+    func countRequest(endpoint: Int, status: Int?, took duration: Duration) {
+        let index = StatusClass(status).rawValue
+        requests[endpoint][index].increment()
+        let (seconds, attoseconds) = duration.components
+        durations[index].recordNanoseconds(seconds * 1_000_000_000 + attoseconds / 1_000_000_000)
     }
 
     func recordRead(requests: Int) { perRead.record(requests) }

@@ -33,6 +33,9 @@ package final class StoreGate: Sendable {
         self.logger = logger
     }
 
+    /// Whether the store fails and is left alone.
+    var isBreakerOpen: Bool { breaker.isOpen }
+
     /// The gate as the store clients take it.
     package var gate: RequestGate {
         RequestGate(
@@ -111,7 +114,7 @@ package final class StoreGate: Sendable {
             breaker.note(succeeded: answer.failure == nil, at: now)
         }
         state.withLock { state in
-            if let limit = answer.limit, budget.perMinute > 0 { state.limit = limit }
+            if let limit = answer.limit { state.limit = limit }
             if let usage = answer.usage { state.usage = usage }
             if let skew = answer.dateSkewSeconds { state.skew = Double(skew) }
             if answer.failure == nil { state.answeredAt = now } else { state.lastError = answer.failure?.rawValue }

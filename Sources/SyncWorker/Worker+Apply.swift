@@ -30,13 +30,13 @@ extension Worker {
         let started = clock.now
         do {
             let report = try await apply(items.map(\.read), epoch: epoch)
-            WorkerMetrics.batchSize.record(items.count)
-            WorkerMetrics.commitSeconds.record(seconds(clock.now - started))
+            WorkerMetrics.shared.batchSize.record(items.count)
+            WorkerMetrics.shared.applyTime.recordNanoseconds((clock.now - started).wholeNanoseconds)
             switch report.halted {
             case .leaseLost:
                 logger.warning("the lease has ended: its jobs are left to others", metadata: ["jobs": "\(items.count)"])
                 if shared.epoch == epoch { shared.epoch = nil }
-                WorkerMetrics.leasesLost.increment()
+                WorkerMetrics.shared.leasesLost.increment()
                 return []
             case .paused:
                 try await queue.release(items.map(\.read.job.userKey), for: epoch)
@@ -46,6 +46,7 @@ extension Worker {
                 break
             }
             await answer(report)
+            count(report, of: items, at: clock.now)
             return postponed(report, among: items, at: clock.now)
         } catch let error where spoilsBatch(error) {
             return await isolate(items, error, at: clock)
@@ -110,10 +111,6 @@ extension Worker {
     /// Tells whoever waits; a lost hint is found by polling.
     private func answer(_ report: ApplyReport) async {
         if report.startedRuns { shared.assetsWaiting.raise() }
-        for ended in report.ended {
-            WorkerMetrics.ended(ended.kind, ended.outcome?.rawValue ?? ended.state.rawValue)
-        }
-        WorkerMetrics.retried.increment(by: report.retried)
         let payloads = report.ended.map {
             "{\"job\":\"\($0.id.uuidString.lowercased())\",\"outcome\":\($0.outcome.map { "\"\($0.rawValue)\"" } ?? "null")}"
         }
@@ -124,8 +121,26 @@ extension Worker {
         }
     }
 
-    private func seconds(_ duration: Duration) -> Double {
-        Double(duration.components.seconds) + Double(duration.components.attoseconds) / 1e18
+    private func count(_ report: ApplyReport, of items: [Flight.Item], at now: ContinuousClock.Instant) {
+        let metrics = WorkerMetrics.shared
+        metrics.retried.increment(by: report.retried)
+        metrics.postponed.increment(by: report.postponed.count)
+        metrics.lost.increment(by: report.lost)
+        metrics.assetsChanged.increment(by: report.assetsChanged)
+        guard !report.ended.isEmpty else { return }
+        let jobs = Dictionary(items.map { ($0.read.job.id, $0.read.job) }) { first, _ in first }
+        for ended in report.ended {
+            metrics.end(ended.kind, ended.outcome)
+            guard ended.kind == .restore, let job = jobs[ended.id] else { continue }
+            metrics.restoreTime.recordNanoseconds((job.age + (now - job.claimedTick)).wholeNanoseconds)
+        }
+    }
+}
+
+extension Duration {
+    fileprivate var wholeNanoseconds: Int64 {
+        let (seconds, attoseconds) = components
+        return seconds.multipliedReportingOverflow(by: 1_000_000_000).partialValue + attoseconds / 1_000_000_000
     }
 }
 

@@ -35,7 +35,7 @@ extension Worker {
                 let limit = min(free, settings.batch)
                 let jobs = try await queue.claim(wishes(limit, round: round), upTo: limit, for: epoch)
                 round += 1
-                WorkerMetrics.claimed.increment(by: jobs.count)
+                WorkerMetrics.shared.claim(jobs)
                 guard !jobs.isEmpty else {
                     if settings.untilIdle, shared.flight.count == 0, try await queue.isIdle() {
                         shared.stop()

@@ -13,7 +13,7 @@ extension Worker {
                 if let epoch = shared.epoch {
                     if try await !leases.heartbeat(epoch) {
                         logger.warning("the lease has ended; registering again", metadata: ["worker.epoch": "\(epoch)"])
-                        WorkerMetrics.leasesLost.increment()
+                        WorkerMetrics.shared.leasesLost.increment()
                         shared.epoch = nil
                         continue
                     }
@@ -41,6 +41,7 @@ extension Worker {
             do {
                 let freed = try await leases.rescue()
                 if freed > 0 {
+                    WorkerMetrics.shared.rescued.increment(by: freed)
                     logger.warning("jobs of a dead worker were freed", metadata: ["jobs": "\(freed)"])
                     shared.wake.raise()
                 }
@@ -57,6 +58,7 @@ extension Worker {
         while !Task.isCancelled {
             do {
                 try await housekeeping.countSubscribers()
+                try await laws.run()
                 if ContinuousClock.now >= nextHour {
                     try await housekeeping.run()
                     nextHour = .now + .seconds(3600)

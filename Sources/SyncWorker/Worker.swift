@@ -15,6 +15,7 @@ package struct Worker: Service {
     let apply: Apply
     let assets: AssetRuns
     let housekeeping: Housekeeping
+    let laws: LawWatch
     let listener: PostgresListener?
     let exchange: @Sendable () async -> Void
     let settings: WorkerSettings
@@ -42,11 +43,15 @@ package struct Worker: Service {
         self.apply = apply
         self.assets = assets
         housekeeping = Housekeeping(pool: pool)
+        laws = LawWatch(pool: pool)
         self.listener = listener
         self.exchange = exchange
         self.settings = settings
         self.logger = logger
     }
+
+    /// Whether this process holds a lease and may work.
+    package var isLeased: Bool { shared.epoch != nil }
 
     /// Works until a graceful shutdown, or until idle where the settings say so.
     package func run() async throws {

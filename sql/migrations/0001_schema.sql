@@ -348,6 +348,13 @@ CREATE TABLE alarm (
     count    bigint      NOT NULL DEFAULT 1
 );
 
+-- How often the records were found to break a law at its last check.
+CREATE TABLE law_check (
+    name       text        PRIMARY KEY,
+    broken     bigint      NOT NULL DEFAULT 0,
+    checked_at timestamptz NOT NULL DEFAULT now()
+);
+
 -- How far the stores' clocks stand from the database's, by store.
 CREATE TABLE store_health (
     store          text        PRIMARY KEY,

@@ -73,15 +73,16 @@ struct RevenueCatRequester: Sendable {
             headerFields: headers
         )
         let response: StoreHTTPResponse
+        let sentAt = ContinuousClock.now
         do throws(StoreHTTPFailure) {
             response = try await http.send(request)
         } catch {
-            metrics.countRequest(endpoint: endpoint.index, status: nil)
+            metrics.countRequest(endpoint: endpoint.index, status: nil, took: .now - sentAt)
             let failure = ReadFailure(Self.codes[error.code] ?? .unavailable)
             report(failure, nil, endpoint, purpose)
             throw failure
         }
-        metrics.countRequest(endpoint: endpoint.index, status: response.status)
+        metrics.countRequest(endpoint: endpoint.index, status: response.status, took: .now - sentAt)
         let answer = Answer(response, now: systemSeconds)
         switch answer.outcome {
         case .missing:

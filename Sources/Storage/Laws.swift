@@ -1,0 +1,146 @@
+import Jobs
+package import Postgres
+
+/// A law of the records as a count that has to be zero.
+struct RecordLaw: Sendable {
+    var name: String
+    var fine: String
+    var wrong: String
+    var fix: String
+    /// Counts what breaks it, among what was touched by jobs requested since then.
+    var broken: @Sendable (_ since: PostgresTimestamp) -> PostgresQuery
+
+    /// Everything that was ever touched.
+    static let always = PostgresTimestamp(microsecondsSinceUnixEpoch: 0)
+
+    static let all: [RecordLaw] = [
+        RecordLaw(
+            name: "one_owner",
+            fine: "every identifier leads to one living purchase",
+            wrong: "identifiers lead nowhere",
+            fix: "Report this; reconcile the users concerned."
+        ) { since in
+            """
+            SELECT count(*) FROM (SELECT DISTINCT d.user_key FROM entitlement_sync.decision AS d
+                    WHERE d.job_id >= entitlement_sync.first_id_at(\(since))) AS w
+              JOIN entitlement_sync.purchase AS p ON p.owner_key = w.user_key
+              JOIN entitlement_sync.purchase_identifier AS i ON i.purchase_id = p.id
+             WHERE p.merged_into IS NOT NULL
+            """
+        },
+        RecordLaw(
+            name: "ineligible_subscribers",
+            fine: "no subscriber is banned or being deleted",
+            wrong: "subscribers are banned or being deleted; nothing changes them silently",
+            fix: "Decide for each whether the status or the type is right, and set it in the host."
+        ) { since in
+            """
+            SELECT count(*) FROM entitlement_sync_host.read_users(ARRAY(
+                       SELECT s.user_id FROM (SELECT DISTINCT d.user_key FROM entitlement_sync.decision AS d
+                    WHERE d.job_id >= entitlement_sync.first_id_at(\(since))) AS w
+                         JOIN entitlement_sync.user_sync AS s ON s.user_key = w.user_key)) AS u
+             WHERE u.type = 'subscriber' AND u.status NOT IN ('active', 'onboarding')
+            """
+        },
+        RecordLaw(
+            name: "frozen_subscribers",
+            fine: "no subscriber's assets were left frozen for the lapse",
+            wrong: "subscribers whose last verdict gave access have assets that are still frozen for the lapse",
+            fix: "Reconcile the users concerned; look at refused_assets when it stays."
+        ) { since in
+            """
+            WITH granted AS MATERIALIZED (
+                SELECT s.user_id
+                  FROM (SELECT DISTINCT d.user_key FROM entitlement_sync.decision AS d
+                    WHERE d.job_id >= entitlement_sync.first_id_at(\(since))) AS w
+                  JOIN entitlement_sync.user_sync AS s ON s.user_key = w.user_key
+                 CROSS JOIN LATERAL (
+                       SELECT d.outcome, d.observed, d.at FROM entitlement_sync.decision AS d
+                        WHERE d.user_key = w.user_key ORDER BY d.id DESC LIMIT 1) AS last
+                 WHERE NOT last.observed AND last.outcome IN ('restored', 'promoted')
+                   AND NOT EXISTS (SELECT 1 FROM entitlement_sync.asset_run AS r WHERE r.user_key = w.user_key)
+            )
+            SELECT count(*)
+              FROM entitlement_sync_host.read_users(ARRAY(SELECT g.user_id FROM granted AS g)) AS u
+              JOIN entitlement_sync_host.count_assets(ARRAY(SELECT g.user_id FROM granted AS g)) AS a ON a.user_id = u.id
+             WHERE u.type = 'subscriber' AND a.lapsed > 0
+            """
+        },
+        RecordLaw(
+            name: "one_decision",
+            fine: "every done job has its decision",
+            wrong: "done jobs have no decision",
+            fix: "Report this; reconcile the users concerned."
+        ) { since in
+            """
+            SELECT count(*) FROM entitlement_sync.job_history AS h
+             WHERE h.state = 'done' AND h.id >= entitlement_sync.first_id_at(\(since))
+               AND NOT EXISTS (SELECT 1 FROM entitlement_sync.decision AS d WHERE d.job_id = h.id)
+            """
+        },
+        RecordLaw(
+            name: "one_open_ticket",
+            fine: "at most one open ticket a claimant and purchase",
+            wrong: "claimants have two open tickets for one purchase",
+            fix: "The unique index ticket_open is missing: restore it."
+        ) { _ in
+            """
+            SELECT count(*) FROM (
+                SELECT 1 FROM entitlement_sync.ticket AS t
+                 WHERE t.state NOT IN ('transferred', 'refused', 'expired', 'auto_resolved', 'duplicate')
+                 GROUP BY t.claimant_key, coalesce(t.purchase_id, 0) HAVING count(*) > 1) AS twice
+            """
+        },
+        RecordLaw(
+            name: "none_lost",
+            fine: "every request that was remembered has its job",
+            wrong: "requests have no job, queued or ended",
+            fix: "Report this; ask for the users' restores again."
+        ) { since in
+            """
+            SELECT count(*) FROM entitlement_sync.idempotency AS i
+             WHERE i.job_id >= entitlement_sync.first_id_at(\(since))
+               AND NOT EXISTS (SELECT 1 FROM entitlement_sync.job_history AS h WHERE h.id = i.job_id)
+               AND NOT EXISTS (SELECT 1 FROM entitlement_sync.queue AS q
+                                WHERE q.user_key = i.user_key AND i.job_id IN (q.restore_id, q.restore_next))
+            """
+        },
+    ]
+}
+
+/// Watches the laws on what happened lately, one worker at a time.
+package struct LawWatch: Sendable {
+    private let pool: PostgresPool
+    /// How far back is looked at, and how often.
+    private static let window = Duration.seconds(7200)
+    private static let interval = Duration.seconds(600)
+
+    package init(pool: PostgresPool) { self.pool = pool }
+
+    /// Checks the laws that nobody checked for a while.
+    package func run() async throws {
+        for law in RecordLaw.all {
+            let due = try await pool.query(
+                """
+                INSERT INTO entitlement_sync.law_check AS c (name) VALUES (\(law.name))
+                ON CONFLICT (name) DO UPDATE SET checked_at = now()
+                 WHERE c.checked_at < now() - \(Self.interval.microseconds) * interval '1 microsecond'
+                RETURNING (extract(epoch FROM now()) * 1000000)::bigint
+                """
+            )
+            guard let now = try due.first?.decode(Int64.self, at: 0) else { continue }
+            let since = PostgresTimestamp(microsecondsSinceUnixEpoch: now - Self.window.microseconds)
+            let broken = try await pool.query(law.broken(since)).first?.decode(Int64.self, at: 0) ?? 0
+            try await pool.query(
+                "UPDATE entitlement_sync.law_check AS c SET broken = \(broken) WHERE c.name = \(law.name)"
+            )
+        }
+    }
+
+    /// How often each law was found broken at its last check.
+    package func found() async throws -> [(name: String, broken: Int64)] {
+        try await pool.query("SELECT c.name, c.broken FROM entitlement_sync.law_check AS c").map {
+            try $0.decode(String.self, Int64.self)
+        }
+    }
+}

@@ -1,0 +1,47 @@
+package import Jobs
+import Metrics
+package import Storage
+
+/// What is true of the queue, the stores and the records at this moment; the same whichever worker is asked.
+package struct WorkerGauges: Sendable {
+    private let queue: JobQueue
+    private let laws: LawWatch
+    private let budget: RateBudget
+    private let gate: StoreGate
+    private let store: String
+
+    /// Describes where the figures come from.
+    package init(queue: JobQueue, laws: LawWatch, budget: RateBudget, gate: StoreGate, store: String) {
+        self.queue = queue
+        self.laws = laws
+        self.budget = budget
+        self.gate = gate
+        self.store = store
+    }
+
+    /// Reads every figure anew; one that can't be read keeps its value.
+    package func refresh() async {
+        if let depths = try? await queue.depths() {
+            for lane in JobLane.allCases {
+                for state in QueueDepth.State.allCases {
+                    let depth = depths.first { $0.lane == lane && $0.state == state }
+                    let labels = [("lane", lane.label), ("state", state.rawValue)]
+                    Gauge(label: "entitlement_sync_queue_jobs", dimensions: labels).record(depth?.jobs ?? 0)
+                    Gauge(label: "entitlement_sync_queue_oldest_seconds", dimensions: labels)
+                        .record(depth?.oldestSeconds ?? 0)
+                }
+            }
+        }
+        if let found = try? await laws.found() {
+            for (name, broken) in found {
+                Gauge(label: "entitlement_sync_law_broken", dimensions: [("law", name)]).record(broken)
+            }
+        }
+        let labels = [("store", store)]
+        Gauge(label: "entitlement_sync_store_breaker_open", dimensions: labels).record(gate.isBreakerOpen ? 1 : 0)
+        if let level = try? await budget.level() {
+            Gauge(label: "entitlement_sync_store_budget_requests", dimensions: labels).record(level.tokens)
+            Gauge(label: "entitlement_sync_store_blocked_seconds", dimensions: labels).record(level.blockedSeconds)
+        }
+    }
+}

@@ -1,0 +1,84 @@
+import Hummingbird
+package import Logging
+import NIOCore
+import ServiceLifecycle
+
+/// What operators and their machines read of a process: metrics, and whether it lives and is ready.
+///
+/// Listens on an address of its own, so that none of it is reachable from where the application's users come from.
+package struct AdminServer: Service {
+    /// Where to listen; port 0 lets the system choose.
+    package struct Address: Sendable, Hashable {
+        package var host: String
+        package var port: Int
+
+        package init(host: String, port: Int) {
+            self.host = host
+            self.port = port
+        }
+    }
+
+    private let address: Address
+    private let isVital: Bool
+    private let content: AdminContent
+    private let onListening: @Sendable (Int) async -> Void
+    private let logger: Logger
+
+    /// Creates a server that is not listening yet.
+    ///
+    /// - Parameters:
+    ///   - address: where to listen.
+    ///   - isVital: whether the process is of no use without it; else a taken port is a warning.
+    ///   - content: what is served.
+    ///   - onListening: called once, with the port, when connections are accepted.
+    ///   - logger: hears when it listens, and why it could not.
+    package init(
+        address: Address,
+        isVital: Bool,
+        content: AdminContent,
+        onListening: @escaping @Sendable (Int) async -> Void = { _ in },
+        logger: Logger
+    ) {
+        self.address = address
+        self.isVital = isVital
+        self.content = content
+        self.onListening = onListening
+        self.logger = logger
+    }
+
+    /// Serves until a graceful shutdown, or until the task is cancelled.
+    ///
+    /// - Throws: why the address could not be had, where the server is vital.
+    package func run() async throws {
+        do {
+            try await application().run()
+        } catch is CancellationError {
+            return
+        } catch let error where !isVital {
+            logger.warning(
+                "metrics are not served: the address can't be listened on",
+                metadata: [
+                    "listen.host": "\(address.host)", "listen.port": "\(address.port)", "error.code": "\(error)",
+                ]
+            )
+            try? await gracefulShutdown()
+        }
+    }
+
+    private func application() -> some ApplicationProtocol {
+        // The framework tells of every start and stop, and calls connections that end with the process errors.
+        var quiet = logger
+        quiet.logLevel = .critical
+        return Application(
+            router: content.router(),
+            server: .http1(configuration: .init(idleTimeout: .seconds(30))),
+            configuration: .init(address: .hostname(address.host, port: address.port), serverName: nil, backlog: 64),
+            onServerRunning: { channel in
+                let port = channel.localAddress?.port ?? address.port
+                logger.info("serving metrics", metadata: ["listen.port": "\(port)"])
+                await onListening(port)
+            },
+            logger: quiet
+        )
+    }
+}
