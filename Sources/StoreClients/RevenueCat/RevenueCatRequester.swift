@@ -11,6 +11,7 @@ struct RevenueCatRequester: Sendable {
     private let http: StoreHTTP
     private let gate: RequestGate
     private let logger: Logger
+    private let throttle = LogThrottle()
     private let systemSeconds: @Sendable () -> Int64
     let metrics: StoreMetrics
     let maxPages: Int
@@ -133,7 +134,7 @@ struct RevenueCatRequester: Sendable {
                 countsForBreaker: isReading && !isOneItem && failure.map { breakerFailures.contains($0.code) } ?? false
             )
         )
-        guard let failure else { return }
+        guard let failure, let unsaid = throttle.leave(for: failure.code) else { return }
         logger.log(
             level: isReading ? level(of: failure.code) : .debug,
             "store gave no usable answer",
@@ -143,6 +144,7 @@ struct RevenueCatRequester: Sendable {
                 "http.endpoint": "\(endpoint.template)",
                 "http.status": "\(answer?.status.description ?? "none")",
                 "http.request_id": "\(answer?.requestID ?? "none")",
+                "log.left_out": "\(unsaid)",
             ]
         )
     }
