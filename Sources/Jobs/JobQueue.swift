@@ -65,7 +65,7 @@ package struct JobQueue: Sendable {
                                      WHEN q.restore_id IS NOT NULL AND (q.restore_due <= now() OR q.reconcile_id IS NULL)
                                      THEN 0 ELSE 1 END
                  WHERE q.ctid = ANY (ARRAY(SELECT picked.ctid FROM picked)) AND q.owner IS NULL
-                RETURNING q.user_key, q.active, q.lane, q.crashes,
+                RETURNING q.user_key, q.active, q.lane, q.crashes, q.said,
                           CASE q.active WHEN 0 THEN q.restore_id ELSE q.reconcile_id END AS id,
                           CASE q.active WHEN 0 THEN q.restore_attempt ELSE q.reconcile_attempt END AS attempt
             )
@@ -77,7 +77,8 @@ package struct JobQueue: Sendable {
               FROM claimed AS c
              CROSS JOIN LATERAL (SELECT x.user_id FROM entitlement_sync.user_sync AS x
                                   WHERE x.user_key = c.user_key) AS u
-              LEFT JOIN LATERAL (SELECT x.* FROM entitlement_sync.job_request AS x WHERE x.id = c.id) AS r ON true
+              LEFT JOIN LATERAL (SELECT x.* FROM entitlement_sync.job_request AS x
+                                  WHERE c.said AND x.id = c.id OFFSET 0) AS r ON true
             """
         )
         // Taken after the answer: what has passed since is at most what has passed for the database.

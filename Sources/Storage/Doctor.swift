@@ -145,7 +145,7 @@ package struct Doctor: Sendable {
     }
 
     private static let laws = RecordLaw.all.map {
-        Count(name: "law." + $0.name, query: $0.broken(RecordLaw.always), fine: $0.fine, wrong: $0.wrong, fix: $0.fix)
+        Count(name: "law." + $0.name, query: $0.broken(nil), fine: $0.fine, wrong: $0.wrong, fix: $0.fix)
     }
 
     private static let counts: [Count] = [

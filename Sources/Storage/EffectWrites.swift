@@ -71,14 +71,13 @@ enum EffectWrites {
     }
 
     /// More changes of type than that within a day are an alarm: two witnesses, or a store that takes its word back.
-    private static let flipsADay: Int16 = 4
+    private static let flipsADay = 4
 
     /// Brings our own rows of the users up to date.
     static func updateUsers(_ effects: [Effect], on connection: PostgresConnection) async throws {
         guard !effects.isEmpty else { return }
-        let flapping = try await connection.query(
+        try await connection.query(
             """
-            WITH changed AS (
             UPDATE entitlement_sync.user_sync AS u
                SET epoch = u.epoch + n.changes,
                    flips = CASE WHEN n.changes = 0 THEN u.flips
@@ -97,11 +96,9 @@ enum EffectWrites {
                           \(effects.map { name(of: $0.verdict.absence) }), \(effects.map(\.observed)))
                    AS n(user_key, changes, coverage, asked_at, absence, observed)
              WHERE u.user_key = n.user_key
-            RETURNING u.flips, n.changes)
-            SELECT count(*) FROM changed AS c WHERE c.changes > 0 AND c.flips > \(flipsADay)
             """
         )
-        if let many = try flapping.first?.decode(Int64.self, at: 0), many > 0 {
+        if effects.contains(where: { $0.newType != nil && ($0.facts?.flips ?? 0) >= flipsADay }) {
             let detail =
                 "A user's type changed more than \(flipsADay) times within a day: see decision_log for who and why."
             try await raise(["flapping": detail], on: connection)

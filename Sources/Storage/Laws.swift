@@ -7,11 +7,8 @@ struct RecordLaw: Sendable {
     var fine: String
     var wrong: String
     var fix: String
-    /// Counts what breaks it, among what was touched by jobs requested since then.
-    var broken: @Sendable (_ since: PostgresTimestamp) -> PostgresQuery
-
-    /// Everything that was ever touched.
-    static let always = PostgresTimestamp(microsecondsSinceUnixEpoch: 0)
+    /// Counts what breaks it, among the newest decisions and jobs; `nil`: among all.
+    var broken: @Sendable (_ newest: Int64?) -> PostgresQuery
 
     static let all: [RecordLaw] = [
         RecordLaw(
@@ -19,10 +16,10 @@ struct RecordLaw: Sendable {
             fine: "every identifier leads to one living purchase",
             wrong: "identifiers lead nowhere",
             fix: "Report this; reconcile the users concerned."
-        ) { since in
+        ) { newest in
             """
-            SELECT count(*) FROM (SELECT DISTINCT d.user_key FROM entitlement_sync.decision AS d
-                    WHERE d.job_id >= entitlement_sync.first_id_at(\(since))) AS w
+            SELECT count(*) FROM (SELECT DISTINCT d.user_key
+                      FROM (SELECT x.user_key FROM entitlement_sync.decision AS x ORDER BY x.id DESC LIMIT \(newest)) AS d) AS w
               JOIN entitlement_sync.purchase AS p ON p.owner_key = w.user_key
               JOIN entitlement_sync.purchase_identifier AS i ON i.purchase_id = p.id
              WHERE p.merged_into IS NOT NULL
@@ -33,11 +30,11 @@ struct RecordLaw: Sendable {
             fine: "no subscriber is banned or being deleted",
             wrong: "subscribers are banned or being deleted; nothing changes them silently",
             fix: "Decide for each whether the status or the type is right, and set it in the host."
-        ) { since in
+        ) { newest in
             """
             SELECT count(*) FROM entitlement_sync_host.read_users(ARRAY(
-                       SELECT s.user_id FROM (SELECT DISTINCT d.user_key FROM entitlement_sync.decision AS d
-                    WHERE d.job_id >= entitlement_sync.first_id_at(\(since))) AS w
+                       SELECT s.user_id FROM (SELECT DISTINCT d.user_key
+                      FROM (SELECT x.user_key FROM entitlement_sync.decision AS x ORDER BY x.id DESC LIMIT \(newest)) AS d) AS w
                          JOIN entitlement_sync.user_sync AS s ON s.user_key = w.user_key)) AS u
              WHERE u.type = 'subscriber' AND u.status NOT IN ('active', 'onboarding')
             """
@@ -47,12 +44,12 @@ struct RecordLaw: Sendable {
             fine: "no subscriber's assets were left frozen for the lapse",
             wrong: "subscribers whose last verdict gave access have assets that are still frozen for the lapse",
             fix: "Reconcile the users concerned; look at refused_assets when it stays."
-        ) { since in
+        ) { newest in
             """
             WITH granted AS MATERIALIZED (
                 SELECT s.user_id
-                  FROM (SELECT DISTINCT d.user_key FROM entitlement_sync.decision AS d
-                    WHERE d.job_id >= entitlement_sync.first_id_at(\(since))) AS w
+                  FROM (SELECT DISTINCT d.user_key
+                      FROM (SELECT x.user_key FROM entitlement_sync.decision AS x ORDER BY x.id DESC LIMIT \(newest)) AS d) AS w
                   JOIN entitlement_sync.user_sync AS s ON s.user_key = w.user_key
                  CROSS JOIN LATERAL (
                        SELECT d.outcome, d.observed, d.at FROM entitlement_sync.decision AS d
@@ -71,10 +68,11 @@ struct RecordLaw: Sendable {
             fine: "every done job has its decision",
             wrong: "done jobs have no decision",
             fix: "Report this; reconcile the users concerned."
-        ) { since in
+        ) { newest in
             """
-            SELECT count(*) FROM entitlement_sync.job_history AS h
-             WHERE h.state = 'done' AND h.id >= entitlement_sync.first_id_at(\(since))
+            SELECT count(*)
+              FROM (SELECT x.id, x.state FROM entitlement_sync.job_history AS x ORDER BY x.id DESC LIMIT \(newest)) AS h
+             WHERE h.state = 'done'
                AND NOT EXISTS (SELECT 1 FROM entitlement_sync.decision AS d WHERE d.job_id = h.id)
             """
         },
@@ -96,11 +94,13 @@ struct RecordLaw: Sendable {
             fine: "every request that was remembered has its job",
             wrong: "requests have no job, queued or ended",
             fix: "Report this; ask for the users' restores again."
-        ) { since in
+        ) { newest in
             """
-            SELECT count(*) FROM entitlement_sync.idempotency AS i
-             WHERE i.job_id >= entitlement_sync.first_id_at(\(since))
-               AND NOT EXISTS (SELECT 1 FROM entitlement_sync.job_history AS h WHERE h.id = i.job_id)
+            SELECT count(*)
+              FROM (SELECT x.user_key, x.job_id FROM entitlement_sync.idempotency AS x
+                     WHERE \(newest)::bigint IS NULL OR x.created_at > now() - interval '1 hour'
+                     LIMIT \(newest)) AS i
+             WHERE NOT EXISTS (SELECT 1 FROM entitlement_sync.job_history AS h WHERE h.id = i.job_id)
                AND NOT EXISTS (SELECT 1 FROM entitlement_sync.queue AS q
                                 WHERE q.user_key = i.user_key AND i.job_id IN (q.restore_id, q.restore_next))
             """
@@ -111,8 +111,8 @@ struct RecordLaw: Sendable {
 /// Watches the laws on what happened lately, one worker at a time.
 package struct LawWatch: Sendable {
     private let pool: PostgresPool
-    /// How far back is looked at, and how often.
-    private static let window = Duration.seconds(7200)
+    /// How much is looked at, and how often.
+    private static let newest: Int64 = 10_000
     private static let interval = Duration.seconds(600)
 
     package init(pool: PostgresPool) { self.pool = pool }
@@ -125,12 +125,11 @@ package struct LawWatch: Sendable {
                 INSERT INTO entitlement_sync.law_check AS c (name) VALUES (\(law.name))
                 ON CONFLICT (name) DO UPDATE SET checked_at = now()
                  WHERE c.checked_at < now() - \(Self.interval.microseconds) * interval '1 microsecond'
-                RETURNING (extract(epoch FROM now()) * 1000000)::bigint
+                RETURNING 1
                 """
             )
-            guard let now = try due.first?.decode(Int64.self, at: 0) else { continue }
-            let since = PostgresTimestamp(microsecondsSinceUnixEpoch: now - Self.window.microseconds)
-            let broken = try await pool.query(law.broken(since)).first?.decode(Int64.self, at: 0) ?? 0
+            guard !due.isEmpty else { continue }
+            let broken = try await pool.query(law.broken(Self.newest)).first?.decode(Int64.self, at: 0) ?? 0
             try await pool.query(
                 "UPDATE entitlement_sync.law_check AS c SET broken = \(broken) WHERE c.name = \(law.name)"
             )

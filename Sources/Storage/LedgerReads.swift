@@ -7,6 +7,8 @@ struct UserFacts {
     var epoch: Int64
     var readAt: Instant?
     var absentSince: Instant?
+    /// Changes of type within the last day.
+    var flips: Int
     var everObserved: Bool
     var grants: GrantState
     var sandbox: SandboxState
@@ -83,7 +85,8 @@ enum LedgerReads {
     static func facts(_ userKeys: [Int64], on connection: PostgresConnection) async throws -> [Int64: UserFacts] {
         let rows = try await connection.query(
             """
-            SELECT s.user_key, s.epoch, s.read_at, s.absent_since, s.ever_observed,
+            SELECT s.user_key, s.epoch, s.read_at, s.absent_since,
+                   CASE WHEN s.flips_since > now() - interval '1 day' THEN s.flips ELSE 0 END, s.ever_observed,
                    g.active, g.past, x.allowed, x.past
               FROM (SELECT u.* FROM entitlement_sync.user_sync AS u
                      WHERE u.user_key = ANY (\(userKeys)) ORDER BY u.user_key FOR NO KEY UPDATE) AS s
@@ -99,11 +102,12 @@ enum LedgerReads {
         var facts: [Int64: UserFacts] = [:]
         facts.reserveCapacity(rows.count)
         for row in rows {
-            let (key, epoch, readAt, absent, ever, granted, everGranted, allowed, everAllowed) = try row.decode(
+            let (key, epoch, readAt, absent, flips, ever, granted, everGranted, allowed, everAllowed) = try row.decode(
                 Int64.self,
                 Int64.self,
                 PostgresTimestamp?.self,
                 PostgresTimestamp?.self,
+                Int32.self,
                 Bool.self,
                 Bool.self,
                 Bool.self,
@@ -114,6 +118,7 @@ enum LedgerReads {
                 epoch: epoch,
                 readAt: readAt.map(Instant.init),
                 absentSince: absent.map(Instant.init),
+                flips: Int(flips),
                 everObserved: ever,
                 grants: granted ? .active : everGranted ? .past : .none,
                 sandbox: allowed ? .allowed : everAllowed ? .past : .none

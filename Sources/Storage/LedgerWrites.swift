@@ -66,15 +66,18 @@ enum LedgerWrites {
         // One reading may list a purchase twice; the first row keeps the name, a later reading merges the second into it.
         var seen: Set<PurchaseIdentifierKey> = []
         let sorted = identifiers.sorted { ($0.0, $0.1) < ($1.0, $1.1) }.filter { seen.insert($0.0.key).inserted }
-        let written = try await connection.query(
-            """
-            INSERT INTO entitlement_sync.purchase_identifier (value, store, environment, kind, purchase_id)
-            SELECT n.* FROM unnest(\(sorted.map(\.0.value)), \(sorted.map(\.0.store)), \(sorted.map(\.0.environment)),
-                                   \(sorted.map(\.0.kind)), \(sorted.map(\.1))) AS n
-            ON CONFLICT DO NOTHING
-            """
-        )
-        guard written.affected == sorted.count else { throw LedgerRace() }
+        do throws(PostgresError) {
+            // The whole transaction starts again after a race, so the price of ON CONFLICT would buy nothing.
+            try await connection.query(
+                """
+                INSERT INTO entitlement_sync.purchase_identifier (value, store, environment, kind, purchase_id)
+                SELECT n.* FROM unnest(\(sorted.map(\.0.value)), \(sorted.map(\.0.store)), \(sorted.map(\.0.environment)),
+                                       \(sorted.map(\.0.kind)), \(sorted.map(\.1))) AS n
+                """
+            )
+        } catch {
+            throw error.sqlState == SQLState.uniqueViolation ? LedgerRace() : error as any Error
+        }
     }
 
     /// Brings purchases up to a newer observation; what is older than the row changes nothing.

@@ -54,16 +54,23 @@ extension Worker {
 
     /// Partitions and forgotten keys about once an hour, the brake's count every few minutes.
     func housekeepingDuty() async {
-        var nextHour = ContinuousClock.now
+        let clock = ContinuousClock()
+        var nextHour = clock.now
+        // A worker that starts has better things to do than to look back.
+        var nextLook = clock.now + .seconds(60)
         while !Task.isCancelled {
             do {
                 try await housekeeping.countSubscribers()
-                try await laws.run()
-                if ContinuousClock.now >= nextHour {
+                if clock.now >= nextHour {
                     try await housekeeping.run()
-                    nextHour = .now + .seconds(3600)
+                    nextHour = clock.now + .seconds(3600)
+                }
+                if clock.now >= nextLook {
+                    try await laws.run()
+                    nextLook = clock.now + .seconds(60)
                 }
             } catch {
+                guard !Task.isCancelled else { return }
                 logger.warning("housekeeping failed; trying again in a while", metadata: describe(error))
             }
             try? await Task.sleep(for: .seconds(60))

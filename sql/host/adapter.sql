@@ -42,7 +42,8 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 
 $$;
 
 -- Adds the reason to assets after each user's cursor (null: from the first). `more` says that rows were left,
--- be it beyond the batch or because somebody holds them; users with nothing to do are left out.
+-- be it beyond the batch or because somebody holds them; users with nothing to do are left out. Written and left rows
+-- are added up by grouping: to look each user up among the written rows would take the square of the batch.
 CREATE OR REPLACE FUNCTION entitlement_sync_host.freeze_assets(ids text[], after text[], batch integer)
 RETURNS TABLE (user_id text, changed bigint, cursor text, more boolean)
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -66,21 +67,23 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 
          WHERE a.id = ANY (ARRAY(SELECT p.id FROM picked AS p))
         RETURNING a.user_id, a.id
     )
-    SELECT wanted.user_id, done.changed, done.last_id::text, rest.candidates > done.changed
-      FROM unnest(ids, after) AS wanted(user_id, after)
-     CROSS JOIN LATERAL (
-           SELECT count(*) AS changed, max(w.id) AS last_id
-             FROM written AS w
-            WHERE w.user_id = wanted.user_id) AS done
-     CROSS JOIN LATERAL (
-           SELECT count(*) AS candidates
-             FROM (SELECT 1
-                     FROM public.assets AS x
-                    WHERE x.user_id = wanted.user_id
-                      AND NOT x.frozen_reasons @> '{subscription_lapsed}'
-                  AND NOT (x.frozen_at IS NOT NULL AND x.frozen_reasons = '{}')
-                    LIMIT batch + 1) AS seen) AS rest
-     WHERE rest.candidates > 0
+    SELECT found.user_id, count(found.changed_id), max(found.changed_id)::text,
+           coalesce(sum(found.candidates), 0) > count(found.changed_id)
+      FROM (SELECT w.user_id, w.id AS changed_id, NULL::bigint AS candidates
+              FROM written AS w
+             UNION ALL
+            SELECT wanted.user_id, NULL, rest.candidates
+              FROM unnest(ids) AS wanted(user_id)
+             CROSS JOIN LATERAL (
+                   SELECT count(*) AS candidates
+                     FROM (SELECT 1
+                             FROM public.assets AS x
+                            WHERE x.user_id = wanted.user_id
+                              AND NOT x.frozen_reasons @> '{subscription_lapsed}'
+                              AND NOT (x.frozen_at IS NOT NULL AND x.frozen_reasons = '{}')
+                            LIMIT batch + 1) AS seen) AS rest
+             WHERE rest.candidates > 0) AS found
+     GROUP BY found.user_id
 $$;
 
 -- Takes the reason away from assets after each user's cursor (null: from the first); answers as freeze_assets does.
@@ -107,20 +110,22 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 
          WHERE a.id = ANY (ARRAY(SELECT p.id FROM picked AS p))
         RETURNING a.user_id, a.id
     )
-    SELECT wanted.user_id, done.changed, done.last_id::text, rest.candidates > done.changed
-      FROM unnest(ids, after) AS wanted(user_id, after)
-     CROSS JOIN LATERAL (
-           SELECT count(*) AS changed, max(w.id) AS last_id
-             FROM written AS w
-            WHERE w.user_id = wanted.user_id) AS done
-     CROSS JOIN LATERAL (
-           SELECT count(*) AS candidates
-             FROM (SELECT 1
-                     FROM public.assets AS x
-                    WHERE x.user_id = wanted.user_id
-                      AND x.frozen_reasons @> '{subscription_lapsed}'
-                    LIMIT batch + 1) AS seen) AS rest
-     WHERE rest.candidates > 0
+    SELECT found.user_id, count(found.changed_id), max(found.changed_id)::text,
+           coalesce(sum(found.candidates), 0) > count(found.changed_id)
+      FROM (SELECT w.user_id, w.id AS changed_id, NULL::bigint AS candidates
+              FROM written AS w
+             UNION ALL
+            SELECT wanted.user_id, NULL, rest.candidates
+              FROM unnest(ids) AS wanted(user_id)
+             CROSS JOIN LATERAL (
+                   SELECT count(*) AS candidates
+                     FROM (SELECT 1
+                             FROM public.assets AS x
+                            WHERE x.user_id = wanted.user_id
+                              AND x.frozen_reasons @> '{subscription_lapsed}'
+                            LIMIT batch + 1) AS seen) AS rest
+             WHERE rest.candidates > 0) AS found
+     GROUP BY found.user_id
 $$;
 
 -- The cursor of the user's first asset after `after` that carries the reason (or does not); null when there is none.

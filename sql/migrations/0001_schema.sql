@@ -64,6 +64,7 @@ CREATE TABLE queue (
     active            smallint,
     crashes           smallint    NOT NULL DEFAULT 0,
     cancel            boolean     NOT NULL DEFAULT false,
+    said              boolean     NOT NULL DEFAULT false,
     restore_attempt   smallint    NOT NULL DEFAULT 0,
     reconcile_attempt smallint    NOT NULL DEFAULT 0,
     reconcile_lane    smallint    NOT NULL DEFAULT 2,
@@ -80,6 +81,7 @@ CREATE TABLE queue (
 -- Nothing that a claim changes stands in this index: a claim stays a heap-only update.
 CREATE INDEX queue_due ON queue (lane, due);
 COMMENT ON COLUMN queue.lane IS '0 restore, 1 event, 2 sweep, 9 quarantine (rows whose workers kept dying)';
+COMMENT ON COLUMN queue.said IS 'a job of this row may have a row in job_request';
 COMMENT ON COLUMN queue.active IS 'while owned: 0 the restore runs, 1 the reconcile runs';
 
 -- What a request said beyond its user; absent where it said nothing.

@@ -94,32 +94,40 @@ $$;
 
 -- Puts a restore (kind 0) or reconcile (kind 1) into the user's row and returns the id that will answer:
 -- that of the job already queued, or `fresh`. While one runs, the id of its one successor; so also while a job whose
--- cancellation was asked for waits to be ended after its worker died.
-CREATE FUNCTION enqueue(for_user bigint, job_kind smallint, job_lane smallint, fresh uuid) RETURNS uuid
+-- cancellation was asked for waits to be ended after its worker died. `says`: the job has a row in job_request.
+CREATE FUNCTION enqueue(
+    for_user bigint,
+    job_kind smallint,
+    job_lane smallint,
+    fresh    uuid,
+    says     boolean DEFAULT false
+) RETURNS uuid
 LANGUAGE plpgsql SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
     answered_by uuid;
     at          timestamptz := clock_timestamp();
 BEGIN
     IF job_kind = 0 THEN
-        INSERT INTO queue AS q (user_key, due, lane, restore_id, restore_due)
-        VALUES (for_user, at, 0, fresh, at)
+        INSERT INTO queue AS q (user_key, due, lane, restore_id, restore_due, said)
+        VALUES (for_user, at, 0, fresh, at, says)
         ON CONFLICT (user_key) DO UPDATE SET
             restore_id   = CASE WHEN (q.owner IS NOT NULL OR q.cancel) AND q.active = 0 THEN q.restore_id ELSE coalesce(q.restore_id, fresh) END,
             restore_due  = CASE WHEN (q.owner IS NOT NULL OR q.cancel) AND q.active = 0 THEN q.restore_due ELSE least(q.restore_due, at) END,
             restore_next = CASE WHEN (q.owner IS NOT NULL OR q.cancel) AND q.active = 0 THEN coalesce(q.restore_next, fresh) ELSE q.restore_next END,
+            said         = q.said OR says,
             lane         = CASE WHEN q.owner IS NOT NULL OR q.lane = 9 THEN q.lane ELSE 0 END,
             due          = CASE WHEN q.owner IS NOT NULL THEN q.due ELSE least(q.due, at) END
         RETURNING CASE WHEN (q.owner IS NOT NULL OR q.cancel) AND q.active = 0 THEN q.restore_next ELSE q.restore_id END INTO answered_by;
     ELSE
-        INSERT INTO queue AS q (user_key, due, lane, reconcile_id, reconcile_due, reconcile_lane)
-        VALUES (for_user, at, job_lane, fresh, at, job_lane)
+        INSERT INTO queue AS q (user_key, due, lane, reconcile_id, reconcile_due, reconcile_lane, said)
+        VALUES (for_user, at, job_lane, fresh, at, job_lane, says)
         ON CONFLICT (user_key) DO UPDATE SET
             reconcile_id   = CASE WHEN (q.owner IS NOT NULL OR q.cancel) AND q.active = 1 THEN q.reconcile_id ELSE coalesce(q.reconcile_id, fresh) END,
             reconcile_due  = CASE WHEN (q.owner IS NOT NULL OR q.cancel) AND q.active = 1 THEN q.reconcile_due ELSE least(q.reconcile_due, at) END,
             reconcile_lane = least(q.reconcile_lane, job_lane),
             reconcile_next = CASE WHEN (q.owner IS NOT NULL OR q.cancel) AND q.active = 1 THEN coalesce(q.reconcile_next, fresh) ELSE q.reconcile_next END,
             due            = CASE WHEN q.owner IS NOT NULL THEN q.due ELSE least(q.due, at) END,
+            said           = q.said OR says,
             lane           = CASE WHEN q.owner IS NOT NULL OR q.lane = 9 THEN q.lane ELSE least(q.lane, job_lane) END
         RETURNING CASE WHEN (q.owner IS NOT NULL OR q.cancel) AND q.active = 1 THEN q.reconcile_next ELSE q.reconcile_id END INTO answered_by;
     END IF;
@@ -143,6 +151,7 @@ DECLARE
     fresh      uuid := new_id();
     answer     uuid;
     request    bytea;
+    says       boolean;
     remembered idempotency%ROWTYPE;
 BEGIN
     IF length(idempotency_key) > 255 THEN
@@ -183,7 +192,8 @@ BEGIN
             RETURN remembered.job_id;
         END IF;
     END IF;
-    answer := enqueue(known, 0::smallint, 0::smallint, fresh);
+    says := kept <> '[]' OR client_error IS NOT NULL OR product_ids IS NOT NULL OR origin IS NOT NULL;
+    answer := enqueue(known, 0::smallint, 0::smallint, fresh, says);
     IF answer <> fresh THEN
         -- Joined: what the earlier tap said and what this one says are one request now.
         INSERT INTO job_request AS r (id, proofs, client_error, product_ids, origin)
@@ -199,7 +209,7 @@ BEGIN
         IF idempotency_key IS NOT NULL THEN
             UPDATE idempotency AS i SET job_id = answer WHERE i.user_key = known AND i.key = idempotency_key;
         END IF;
-    ELSIF kept <> '[]' OR client_error IS NOT NULL OR product_ids IS NOT NULL OR origin IS NOT NULL THEN
+    ELSIF says THEN
         INSERT INTO job_request (id, proofs, client_error, product_ids, origin)
         VALUES (fresh, kept, client_error, product_ids, origin);
     END IF;
@@ -298,7 +308,7 @@ BEGIN
     FOR old IN SELECT h.id, h.user_key, h.kind FROM job_history AS h
                 WHERE h.id = ANY (ids) AND h.state = 'dead' ORDER BY h.user_key, h.id
                   FOR UPDATE LOOP
-        IF enqueue(old.user_key, old.kind, 2::smallint, old.id) = old.id THEN
+        IF enqueue(old.user_key, old.kind, 2::smallint, old.id, true) = old.id THEN
             DELETE FROM job_history AS h WHERE h.id = old.id AND h.state = 'dead';
             moved := moved + 1;
         END IF;
