@@ -15,6 +15,7 @@ struct GrantCommand: AsyncParsableCommand {
         @Argument(help: "The user's id.") var user: String
         @Option(help: "When it ends, such as 2027-01-31.") var until: String
         @Option(help: "Why.") var reason: String
+        @OptionGroup var options: OutputOptions
 
         func validate() throws {
             guard !reason.isEmpty, reason.count <= 500 else {
@@ -27,7 +28,10 @@ struct GrantCommand: AsyncParsableCommand {
                 let moment = try Moment(argument: until, name: "--until")
                 return try await Runtime(level: .warning).withPool { pool in
                     let id = try await Controls(pool: pool).grant(user, until: moment.timestamp, reason: reason)
-                    Output.line("grant \(id) added; the user will be looked at")
+                    try options.print(
+                        "grant \(id) added; the user will be looked at",
+                        json: Granted(id: id, userID: user, until: moment.text, reason: reason)
+                    )
                     return .done
                 }
             }
@@ -59,6 +63,7 @@ struct GrantCommand: AsyncParsableCommand {
 
     struct Revoke: AsyncParsableCommand {
         @Argument(help: "The grant's id.") var id: Int64
+        @OptionGroup var options: OutputOptions
 
         func run() async throws {
             try await reporting {
@@ -66,7 +71,7 @@ struct GrantCommand: AsyncParsableCommand {
                     guard try await Controls(pool: pool).revoke(id) else {
                         throw CommandFailure(.data, "no grant \(id) is in force; see entitlement-sync grant list")
                     }
-                    Output.line("grant \(id) revoked; the user will be looked at")
+                    try options.print("grant \(id) revoked; the user will be looked at", json: Revoked(id: id))
                     return .done
                 }
             }
@@ -81,6 +86,7 @@ struct Adopt: AsyncParsableCommand {
 
     @Option(help: "The CSV file, with a head line user_id,until,reason.")
     var file: String
+    @OptionGroup var options: OutputOptions
 
     func run() async throws {
         try await reporting {
@@ -91,7 +97,10 @@ struct Adopt: AsyncParsableCommand {
             let rows = try Self.parse(text)
             return try await Runtime(level: .warning).withPool { pool in
                 let added = try await Controls(pool: pool).adopt(rows)
-                Output.line("\(added) of \(rows.count) grants added")
+                try options.print(
+                    "\(added) of \(rows.count) grants added",
+                    json: Adopted(rows: rows.count, added: added)
+                )
                 return .done
             }
         }
@@ -128,16 +137,54 @@ struct SandboxCommand: AsyncParsableCommand {
     struct Allow: AsyncParsableCommand {
         @Argument(help: "The user's id.") var user: String
         @Option(help: "When it ends, such as 2027-01-31.") var until: String
+        @OptionGroup var options: OutputOptions
 
         func run() async throws {
             try await reporting {
                 let moment = try Moment(argument: until, name: "--until")
                 return try await Runtime(level: .warning).withPool { pool in
                     try await Controls(pool: pool).allowSandbox(user, until: moment.timestamp)
-                    Output.line("sandbox purchases of \(user) count until \(moment.text)")
+                    try options.print(
+                        "sandbox purchases of \(user) count until \(moment.text)",
+                        json: Allowed(userID: user, until: moment.text)
+                    )
                     return .done
                 }
             }
         }
+    }
+}
+
+// What the commands above did, as JSON has it.
+
+private struct Granted: Encodable {
+    var id: Int64
+    var userID: String
+    var until: String
+    var reason: String
+
+    enum CodingKeys: String, CodingKey {
+        case id, until, reason
+        case userID = "user_id"
+    }
+}
+
+private struct Revoked: Encodable {
+    var id: Int64
+    var revoked = true
+}
+
+private struct Adopted: Encodable {
+    var rows: Int
+    var added: Int
+}
+
+private struct Allowed: Encodable {
+    var userID: String
+    var until: String
+
+    enum CodingKeys: String, CodingKey {
+        case until
+        case userID = "user_id"
     }
 }

@@ -12,6 +12,19 @@ struct Migrate: AsyncParsableCommand {
     @Option(help: "The host adapter for tables of other names; the default is sql/host/adapter.sql.")
     var adapter: String?
 
+    @OptionGroup var options: OutputOptions
+
+    private struct Migrated: Encodable {
+        var version: Int
+        var applied: [String]
+        var dryRun: Bool
+
+        enum CodingKeys: String, CodingKey {
+            case version, applied
+            case dryRun = "dry_run"
+        }
+    }
+
     func run() async throws {
         try await reporting {
             let runtime = try Runtime(level: .warning)
@@ -25,11 +38,13 @@ struct Migrate: AsyncParsableCommand {
                 let report = try await Migrator(pool: pool, files: files)
                     .run(adapterPath: adapter ?? directory + "/host/adapter.sql", dryRun: dryRun)
                 await pool.close()
-                for name in report.applied { Output.line("\(dryRun ? "would apply" : "applied") \(name)") }
-                Output.line(
+                let names = report.applied.map { "\(dryRun ? "would apply" : "applied") \($0)" }
+                let end =
                     dryRun
-                        ? "would install the host adapter"
-                        : "schema at version \(report.version), host adapter installed"
+                    ? "would install the host adapter" : "schema at version \(report.version), host adapter installed"
+                try options.print(
+                    (names + [end]).joined(separator: "\n"),
+                    json: Migrated(version: Int(report.version), applied: report.applied, dryRun: dryRun)
                 )
             } catch {
                 await pool.close()

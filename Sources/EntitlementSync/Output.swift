@@ -12,6 +12,16 @@ struct OutputOptions: ParsableArguments {
     var output = OutputFormat.text
 }
 
+extension OutputOptions {
+    /// Prints a result that is one sentence for people, or one JSON object.
+    func print(_ sentence: String, json value: some Encodable) throws {
+        switch output {
+        case .json: try Output.json(value)
+        case .text: Output.line(sentence)
+        }
+    }
+}
+
 /// Results go to stdout; colour only where a person looks.
 enum Output {
     static let isTerminal = isatty(STDOUT_FILENO) == 1

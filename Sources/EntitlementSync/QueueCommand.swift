@@ -71,6 +71,7 @@ struct QueueCommand: AsyncParsableCommand {
 
     struct Retry: AsyncParsableCommand {
         @Argument(help: "The job's id.") var id: String
+        @OptionGroup var options: OutputOptions
 
         func run() async throws {
             try await reporting {
@@ -82,7 +83,7 @@ struct QueueCommand: AsyncParsableCommand {
                             "no dead job has this id, or its user has such a job queued already"
                         )
                     }
-                    Output.line("queued again")
+                    try options.print("queued again", json: Changed(job, "queued"))
                     return .done
                 }
             }
@@ -91,20 +92,36 @@ struct QueueCommand: AsyncParsableCommand {
 
     struct Cancel: AsyncParsableCommand {
         @Argument(help: "The job's id.") var id: String
+        @OptionGroup var options: OutputOptions
 
         func run() async throws {
             try await reporting {
                 let job = try jobID(id)
                 return try await Runtime(level: .warning).withPool { pool in
                     switch try await JobCommands(pool: pool).cancel(job) {
-                    case .canceled: Output.line("canceled")
-                    case .asked: Output.line("it is running; it ends before its effects are written")
+                    case .canceled: try options.print("canceled", json: Changed(job, "canceled"))
+                    case .asked:
+                        try options.print(
+                            "it is running; it ends before its effects are written",
+                            json: Changed(job, "running")
+                        )
                     case .notFound: throw CommandFailure(.data, "no queued or running job has this id")
                     }
                     return .done
                 }
             }
         }
+    }
+}
+
+/// Where a job stands after a command, as JSON has it.
+private struct Changed: Encodable {
+    var id: String
+    var state: String
+
+    init(_ id: UUID, _ state: String) {
+        self.id = id.uuidString.lowercased()
+        self.state = state
     }
 }
 

@@ -13,12 +13,13 @@ struct Pause: AsyncParsableCommand {
     )
 
     @Argument(help: "demotions, transfers or all.") var what: Switch
+    @OptionGroup var options: OutputOptions
 
     func run() async throws {
         try await reporting {
             try await Runtime(level: .warning).withPool { pool in
                 try await Controls(pool: pool).set(what.rawValue, paused: true)
-                Output.line("\(what.rawValue) paused")
+                try options.print("\(what.rawValue) paused", json: Switched(name: what.rawValue, paused: true))
                 return .done
             }
         }
@@ -29,14 +30,26 @@ struct Resume: AsyncParsableCommand {
     static let configuration = CommandConfiguration(abstract: "Lets demotions, transfers or every write go on.")
 
     @Argument(help: "demotions, transfers or all.") var what: Switch
+    @OptionGroup var options: OutputOptions
 
     func run() async throws {
         try await reporting {
             try await Runtime(level: .warning).withPool { pool in
                 try await Controls(pool: pool).set(what.rawValue, paused: false)
-                Output.line("\(what.rawValue) resumed")
+                try options.print("\(what.rawValue) resumed", json: Switched(name: what.rawValue, paused: false))
                 return .done
             }
         }
+    }
+}
+
+/// What a switch stands at now, as JSON has it.
+private struct Switched: Encodable {
+    var name: String
+    var paused: Bool
+
+    enum CodingKeys: String, CodingKey {
+        case name = "switch"
+        case paused
     }
 }

@@ -8,6 +8,8 @@ package struct ReadFailure: Error, Hashable, Sendable {
         case interrupted
         /// The records moved on while the store was asked.
         case overtaken
+        /// The user's id is one that no store can be asked about: blocked, shared by many, or too long.
+        case unusableID = "user_id_unusable"
         /// The database refuses the job's data.
         case refused = "data_refused"
         /// Every process that held the job died.
@@ -50,6 +52,7 @@ package struct ReadFailure: Error, Hashable, Sendable {
         .budgetExhausted: .wait,
         .interrupted: .wait,
         .overtaken: .again,
+        .unusableID: .park,
         .refused: .park,
         .crashed: .park,
     ]

@@ -203,6 +203,9 @@ struct ApplyPlan {
             alarms["product_unmapped"] = "An entitlement that gives access has no row in entitlement_sync.product."
         case .rejected:
             alarms["request_rejected"] = "RevenueCat calls our request wrong: report this with the worker's log."
+        case .unusableID:
+            alarms["user_id_unusable"] =
+                "The application has users with ids that stand for nobody (null, guest, ...): mend how it makes them."
         default: break
         }
         let next = settings.retry.next(

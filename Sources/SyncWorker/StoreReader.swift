@@ -59,7 +59,9 @@ package final class RevenueCatReader: Sendable {
         reading.claims.clientError = job.request.clientError.map { ClientError($0) }
         if isFull {
             let ids = Self.typedIDs(in: job.request.proofs)
-            if !ids.isEmpty { reading.claims.found = await client.find(ids, lane: lane) }
+            // Every id costs requests: all of them are looked up only where the store's own word says that one matters.
+            let limit = reading.claims.clientError == .receiptAlreadyInUse ? 20 : 5
+            if !ids.isEmpty { reading.claims.found = await client.find(ids, upTo: limit, lane: lane) }
         }
         return reading
     }

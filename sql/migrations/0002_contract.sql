@@ -258,7 +258,7 @@ SELECT j.id, reference_of('R', j.id) AS reference,
   FROM (
     SELECT q.restore_id AS id, q.user_key, 0::smallint AS kind,
            CASE WHEN q.owner IS NOT NULL AND q.active = 0 THEN 'running' ELSE 'queued' END AS state,
-           NULL::text AS outcome, NULL::text AS message_key, NULL::bigint AS ticket_id,
+           NULL::text AS outcome, (SELECT 'still_checking' FROM control AS c WHERE c.name = 'all' AND c.paused) AS message_key, NULL::bigint AS ticket_id,
            q.restore_attempt AS attempt, NULL::timestamptz AS finished_at, q.restore_error AS last_error
       FROM queue AS q
     UNION ALL
@@ -266,7 +266,8 @@ SELECT j.id, reference_of('R', j.id) AS reference,
            NULL, NULL, NULL, q.reconcile_attempt, NULL, q.reconcile_error
       FROM queue AS q
     UNION ALL
-    SELECT q.restore_next, q.user_key, 0::smallint, 'queued', NULL, NULL, NULL, 0::smallint, NULL, NULL
+    SELECT q.restore_next, q.user_key, 0::smallint, 'queued', NULL,
+           (SELECT 'still_checking' FROM control AS c WHERE c.name = 'all' AND c.paused), NULL, 0::smallint, NULL, NULL
       FROM queue AS q
     UNION ALL
     SELECT q.reconcile_next, q.user_key, 1::smallint, 'queued', NULL, NULL, NULL, 0::smallint, NULL, NULL

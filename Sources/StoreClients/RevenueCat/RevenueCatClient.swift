@@ -39,9 +39,9 @@ package struct RevenueCatClient: Sendable {
     /// empty reading after one request. A failure never passes for an absence: what was read before it stays, as
     /// evidence for access alone.
     package func read(_ query: CustomerQuery) async -> CustomerReading {
-        guard let customer = PathSegment(query.userID) else {
+        guard !BlockedIDs.contains(query.userID), let customer = PathSegment(query.userID) else {
             // No such id can be asked for, now or later.
-            return CustomerReading(coverage: .none, failure: ReadFailure(.rejected), requests: 0)
+            return CustomerReading(coverage: .none, failure: ReadFailure(.unusableID), requests: 0)
         }
         var session = RevenueCatSession(requester, query, customer: customer)
         let reading = await read(&session)
@@ -68,15 +68,19 @@ package struct RevenueCatClient: Sendable {
             item.owner == .askedUser && item.givesAccess == true && query.mayGrant(item.entitlements)
                 && (!item.isSandbox || query.sandboxCounts)
         }
-        // Even where a subscription was refused, a purchase may speak for the user.
-        guard subscriptions.isComplete, session.isStoreWell, !mayHaveAccess else {
+        // Even where a subscription was refused, or their list failed, a purchase may speak for the user.
+        guard session.mayAskOn, !mayHaveAccess else {
             return session.reading(observations, anyListComplete: subscriptions.isComplete, purchasesListed: false)
         }
         let purchases = await session.list(.customerPurchases(session.customer), id: \.id, item: WireItem.oneTime)
         // The customer existed one request ago.
         if purchases.isMissing { session.note(ReadFailure(.unavailable)) }
         observations += await session.observe(purchases.items)
-        return session.reading(observations, anyListComplete: true, purchasesListed: purchases.isComplete)
+        return session.reading(
+            observations,
+            anyListComplete: subscriptions.isComplete || purchases.isComplete,
+            purchasesListed: purchases.isComplete
+        )
     }
 
     /// Looks up whose purchases lie behind ids that a client typed.
@@ -85,14 +89,15 @@ package struct RevenueCatClient: Sendable {
     /// Failures find nothing, count for no breaker and alarm nobody.
     ///
     /// - Parameters:
-    ///   - ids: the first five that can be looked up are; of the kinds `transaction_id` and `order_id`, 1 to 255
+    ///   - ids: of the kinds `transaction_id` and `order_id`, 1 to 255
     ///     visible ASCII characters, not of a store that RevenueCat does not know.
+    ///   - limit: how many ids at most are looked up, each with two requests.
     ///   - lane: on whose behalf.
     /// - Returns: what was found, in the order of the ids, without repeats; empty where nothing was.
-    package func find(_ ids: [TypedID], lane: Lane) async -> [FoundPurchase] {
+    package func find(_ ids: [TypedID], upTo limit: Int, lane: Lane) async -> [FoundPurchase] {
         var values: [String] = []
         for id in ids where id.canBeLookedUp && !values.contains(id.value) { values.append(id.value) }
-        let asked = values.prefix(Self.maximumLookups)
+        let asked = values.prefix(limit)
         let answers = await withTaskGroup(of: (Int, [FoundPurchase]).self) { group in
             for (index, value) in asked.enumerated() {
                 group.addTask {
@@ -106,8 +111,6 @@ package struct RevenueCatClient: Sendable {
         var seen: Set<FoundPurchase> = []
         return answers.joined().filter { seen.insert($0).inserted }
     }
-
-    private static let maximumLookups = 5
 
     private func lookUp(
         _ endpoint: RevenueCatEndpoint,

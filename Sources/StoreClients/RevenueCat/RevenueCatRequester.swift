@@ -88,13 +88,14 @@ struct RevenueCatRequester: Sendable {
         switch answer.outcome {
         case .missing:
             report(nil, answer, endpoint, purpose)
+            if answer.isDegraded { throw ReadFailure(.unavailable) }
             return nil
         case .failure(let code):
             let failure = ReadFailure(code, retryAfter: answer.retryAfter)
             report(failure, answer, endpoint, purpose)
             throw failure
         case .content:
-            let page: WirePage<Item>
+            var page: WirePage<Item>
             do throws(JSONFault) {
                 page = try decodePage(response.body, item: item)
             } catch {
@@ -102,6 +103,7 @@ struct RevenueCatRequester: Sendable {
                 report(failure, answer, endpoint, purpose)
                 throw failure
             }
+            page.isDegraded = answer.isDegraded
             // One odd item is one customer's trouble: no word on the store's health, so the breaker hears of none.
             report(page.badItems == 0 ? nil : ReadFailure(.malformed), answer, endpoint, purpose, isOneItem: true)
             return page
@@ -152,7 +154,7 @@ struct RevenueCatRequester: Sendable {
     /// Failures that somebody has to look at; the rest show in the metrics.
     private func level(of code: ReadFailure.Code) -> Logger.Level {
         switch code {
-        case .unauthorized, .rejected, .malformed: .info
+        case .unauthorized, .rejected, .malformed, .unusableID: .info
         default: .debug
         }
     }
@@ -166,11 +168,14 @@ private struct Answer {
     var usage: Int?
     var retryAfter: Duration?
     var dateSkewSeconds: Int64?
+    /// The load-shedder answered, as it does in incidents: nothing may be taken away on its word.
+    var isDegraded: Bool
     /// Names the request in RevenueCat's own logs; ours take it only in a harmless form.
     var requestID: String?
 
     private static let limitName = HTTPField.Name("RevenueCat-Rate-Limit-Current-Limit")
     private static let usageName = HTTPField.Name("RevenueCat-Rate-Limit-Current-Usage")
+    private static let shedderName = HTTPField.Name("X-RevenueCat-Fortress")
     private static let requestIDName = HTTPField.Name("X-Request-Id")
 
     init(_ response: StoreHTTPResponse, now: () -> Int64) {
@@ -180,6 +185,7 @@ private struct Answer {
             return value
         }
         status = response.status
+        isDegraded = field(Self.shedderName)?.lowercased() == "true"
         let error = response.status == 200 ? nil : RevenueCatError(body: response.body)
         outcome = classify(status: response.status, error: error)
         limit = count(Self.limitName)

@@ -29,6 +29,12 @@ struct RevenueCatSession {
     /// Whether further requests make sense: odd items are no reason to stop, a store in trouble is.
     var isStoreWell: Bool { failure == nil || failure?.code == .malformed }
 
+    /// Whether the next list is worth a request: a person waits, and one list of a store may fail alone.
+    var mayAskOn: Bool {
+        guard let failure, query.lane == .restore else { return isStoreWell }
+        return [.malformed, .unavailable, .timeout].contains(failure.code)
+    }
+
     /// Sums the session up.
     func reading(_ observations: [Observation], anyListComplete: Bool, purchasesListed: Bool) -> CustomerReading {
         let isNothing = observations.isEmpty && !anyListComplete
@@ -71,7 +77,7 @@ struct RevenueCatSession {
         var cursors: Set<String> = cursor.map { [$0] } ?? []
         var ids: Set<String> = []
         var pages = 0
-        guard isStoreWell else { return list }
+        guard mayAskOn else { return list }
         while pages < requester.maxPages, requests < maxRequests {
             let page: WirePage<Item>?
             do throws(ReadFailure) {
@@ -93,6 +99,8 @@ struct RevenueCatSession {
             pages += 1
             list.badItems += page.badItems
             if page.badItems > 0 { note(ReadFailure(.malformed)) }
+            // What the store's load-shedder says may be old: it can only add.
+            if page.isDegraded { note(ReadFailure(.unavailable)) }
             for item in page.items {
                 // A list that repeats itself moved while we read it, and may have moved past something.
                 if let id = id(item), !ids.insert(id).inserted {

@@ -6,6 +6,8 @@ struct WirePage<Item: Sendable>: Sendable {
     /// Items that are well-formed JSON but not what they ought to be.
     var badItems: Int
     var next: NextPage
+    /// Served in an incident, from a copy that may be old.
+    var isDegraded = false
 }
 
 /// Where a list goes on.

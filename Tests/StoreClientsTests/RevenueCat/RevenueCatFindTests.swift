@@ -19,7 +19,7 @@ import Testing
     }
 
     private func find(_ ids: [TypedID]) async throws -> [FoundPurchase] {
-        try await store.client().find(ids, lane: .restore)
+        try await store.client().find(ids, upTo: 5, lane: .restore)
     }
 
     @Test("a typed id leads to the purchase and its customer")
@@ -52,7 +52,7 @@ import Testing
         let other = FakeStore()
         other.on(subscriptions(id), 200, Fixture.page([Fixture.subscription()]))
         other.on(purchases(id), 200, Fixture.page([]))
-        _ = try await other.client().find([TypedID(store: nil, kind: "order_id", value: id)], lane: .restore)
+        _ = try await other.client().find([TypedID(store: nil, kind: "order_id", value: id)], upTo: 5, lane: .restore)
         #expect(other.targets == store.targets)
     }
 

@@ -119,6 +119,44 @@ import Testing
         #expect(reading.failure == ReadFailure(.unavailable))
     }
 
+    @Test("68: a lifetime purchase is found though the list of subscriptions fails", arguments: [500, 503])
+    func purchasesSpeakAlone(_ status: Int) async throws {
+        store.on(FakeStore.subscriptions, status, Fixture.error("server_error"))
+        store.on(FakeStore.purchases, 200, Fixture.page([Fixture.purchase()]))
+        let reading = try await store.read()
+        #expect(reading.coverage == .partial)
+        #expect(reading.failure == ReadFailure(.unavailable))
+        #expect(reading.observations.count == 1)
+        #expect(reading.requests == 2)
+    }
+
+    @Test("what the load-shedder says can only add", arguments: [200, 404])
+    func shedderOnlyAdds(_ status: Int) async throws {
+        let body = status == 200 ? Fixture.page([]) : Fixture.error("resource_missing")
+        let name = try #require(HTTPField.Name("X-RevenueCat-Fortress"))
+        store.on(FakeStore.subscriptions, status, body, headers: [name: "true"])
+        store.on(FakeStore.purchases, 200, Fixture.page([Fixture.purchase()]))
+        let reading = try await store.read()
+        #expect(reading.coverage == .partial)
+        #expect(reading.failure == ReadFailure(.unavailable))
+        #expect(reading.observations.count == 1)
+    }
+
+    @Test("15: an id that stands for nobody is never asked for", arguments: ["null", "guest", "(null)", "0", "NaN"])
+    func refusesBlockedID(_ id: String) async throws {
+        let query = CustomerQuery(
+            userID: id,
+            lane: .restore,
+            sandboxCounts: false,
+            mayGrant: { _ in true },
+            isOtherUser: { _ in [] }
+        )
+        let reading = try await store.client().read(query)
+        #expect(reading.coverage == .none)
+        #expect(reading.failure == ReadFailure(.unusableID))
+        #expect(store.requests.isEmpty)
+    }
+
     @Test("a customer who vanishes between two requests is no absence")
     func customerVanishes() async throws {
         store.on(FakeStore.subscriptions, 200, Fixture.page([]))
