@@ -203,6 +203,8 @@ install_missing() {
         fail "apt-get could not install them; $advice"
     fi
     "${as_root[@]}" rm -f "$setting"
+    # `--keep` forgets the steps of the end.
+    rm -f "$log"
     for thing in "$@"; do
         is_present "$thing" || fail "${package_of[$thing]} is installed, but $thing is still not to be found"
     done
@@ -211,6 +213,21 @@ install_missing() {
 # require_swift: the toolchain is the one thing that no package brings.
 require_swift() {
     command -v swift >/dev/null || fail "swift is not on the PATH; install Swift 6.3: https://www.swift.org/install/" 69
+}
+
+# use_build_folder: keeps what a build writes beside its products in .build and not in /tmp, where the locks and folders
+# that Swift leaves would stop the builds of another user.
+use_build_folder() {
+    outer_tmpdir=${TMPDIR-}
+    mkdir -p .build/tmp
+    export TMPDIR=$PWD/.build/tmp
+    at_exit rm -rf "$TMPDIR"
+}
+
+# leave_build_folder: what follows writes where it did before.
+leave_build_folder() {
+    rm -rf "$PWD/.build/tmp"
+    if [[ -n $outer_tmpdir ]]; then export TMPDIR=$outer_tmpdir; else unset TMPDIR; fi
 }
 
 # ---- A private PostgreSQL -------------------------------------------------------------------------------------------
@@ -248,11 +265,13 @@ as_server() {
 make_run_folder() {
     local base
     for base in "${TMPDIR:-/tmp}" /tmp; do
-        run_folder=$(mktemp -d "$base/entitlement-sync.XXXXXX")
+        # Named before it is made: a signal in between must not leave it behind.
+        run_folder=$(mktemp -du "$base/entitlement-sync.XXXXXX")
+        at_exit rm -rf "$run_folder"
+        mkdir -m 700 "$run_folder" || continue
         # Unix sockets have short names, and the server's user has to get there.
         chmod 711 "$run_folder"
         if ((${#run_folder} < 60)) && (as_server test -x "$run_folder/."); then
-            at_exit rm -rf "$run_folder"
             return 0
         fi
         rmdir "$run_folder"

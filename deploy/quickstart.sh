@@ -6,7 +6,8 @@
 #   --keep   leaves the database and the simulator running, and says how to talk to them
 #
 # ENTITLEMENT_SYNC_BINARY=PATH runs that program instead of building one.
-# Nothing outside a temporary folder and .build is touched; the system's own PostgreSQL is left alone.
+# Beside packages that are missing, nothing outside a temporary folder, .build and Swift's package cache is touched; the
+# system's own PostgreSQL is left alone.
 
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -95,12 +96,18 @@ seconds_since() { awk -v from="$1" -v to="$EPOCHREALTIME" 'BEGIN { printf "%.1f"
 # ---- Prepare --------------------------------------------------------------------------------------------------------
 
 binary=${ENTITLEMENT_SYNC_BINARY:-}
+# The commands that --keep prints need curl.
+[[ -z $keep ]] || install_missing curl
 if [[ -z $binary ]]; then
     require_swift
     install_missing pkg-config libpq libcurl postgres
-    say "building (the first time takes some minutes)"
+    say "building (the first time takes about ten minutes)"
+    use_build_folder
+    # Ctrl-C during a build leaves compilers behind that have process groups of their own.
+    at_exit stop_strays 0 INT TERM
     run swift build -c release --product entitlement-sync || fail "the build failed"
     binary=$(swift build -c release --show-bin-path)/entitlement-sync
+    leave_build_folder
 else
     install_missing postgres
 fi

@@ -38,6 +38,7 @@ extension Config {
             log: Log(level: logLevel(&reader), format: reader.choice(.logFormat, default: .text)),
             sqlDirectory: reader.text(.sqlDirectory)
         )
+        checkComing(&reader)
         if config.http == config.admin.address, config.http.port != 0, reader.isSound(.httpPort) {
             reader.fault(
                 .adminPort,
@@ -47,6 +48,30 @@ extension Config {
         }
         guard reader.faults.isEmpty else { throw ConfigurationFaults(faults: reader.faults) }
         return config
+    }
+
+    /// Checks what nothing reads yet.
+    private static func checkComing(_ reader: inout VariableReader) {
+        let addresses: [Variable] = [
+            .appStoreBaseURL, .appStoreSandboxBaseURL, .googlePlayBaseURL, .googleOAuthBaseURL, .googleKeysURL,
+            .onsideBaseURL, .firebaseKeysURL,
+        ]
+        for variable in addresses {
+            _ = reader.parsed(
+                variable,
+                fix: "Set an https:// address; http:// only for a loopback host",
+                address(WebAddress.base)
+            )
+        }
+        _ = reader.choice(.googlePlayAcknowledge, default: Switch.true)
+        _ = reader.number(.appStoreAppID, default: 0, in: 0...Int.max)
+        for variable in [Variable.requestsPerMinutePerAddress, .requestsPerMinutePerUser] {
+            _ = reader.number(variable, default: 0, in: 0...1_000_000)
+        }
+    }
+
+    private enum Switch: String, CaseIterable {
+        case `true`, `false`
     }
 
     // Times are bounded well below what `Duration` and PostgreSQL's intervals hold, so that no sum of them overflows.

@@ -1,6 +1,7 @@
 /// The environment variables that are read, in the order in which faults are listed.
 ///
 /// Each may instead be given as a file: `NAME_FILE` holds the path. Variables that are not listed are ignored.
+/// Those of stores and doors that are not built yet are checked, so that a wrong value is found on the day it is set.
 package enum Variable: String, CaseIterable, Sendable {
     case databaseURL = "DATABASE_URL"
     case databaseDirectURL = "DATABASE_DIRECT_URL"
@@ -30,6 +31,17 @@ package enum Variable: String, CaseIterable, Sendable {
     case logLevel = "LOG_LEVEL"
     case logFormat = "LOG_FORMAT"
     case sqlDirectory = "ENTITLEMENT_SYNC_SQL_DIR"
+    case appStoreBaseURL = "APP_STORE_BASE_URL"
+    case appStoreSandboxBaseURL = "APP_STORE_SANDBOX_BASE_URL"
+    case appStoreAppID = "APP_STORE_APP_ID"
+    case googlePlayBaseURL = "GOOGLE_PLAY_BASE_URL"
+    case googleOAuthBaseURL = "GOOGLE_OAUTH_BASE_URL"
+    case googlePlayAcknowledge = "GOOGLE_PLAY_ACKNOWLEDGE"
+    case googleKeysURL = "GOOGLE_KEYS_URL"
+    case onsideBaseURL = "ONSIDE_BASE_URL"
+    case firebaseKeysURL = "FIREBASE_KEYS_URL"
+    case requestsPerMinutePerAddress = "HTTP_REQUESTS_PER_MINUTE_PER_ADDRESS"
+    case requestsPerMinutePerUser = "HTTP_REQUESTS_PER_MINUTE_PER_USER"
 
     /// The variable that names a file to read the value from.
     package var fileVariable: String { rawValue + "_FILE" }

@@ -20,11 +20,14 @@ package struct FoundPurchase: Sendable, Hashable {
     ///
     /// Never shown, never logged.
     package var customerID: String
+    /// The store's own id of the purchase, by which people know it.
+    package var storeID: String?
 
-    package init(identifier: PurchaseIdentifier, store: String, customerID: String) {
+    package init(identifier: PurchaseIdentifier, store: String, customerID: String, storeID: String? = nil) {
         self.identifier = identifier
         self.store = store
         self.customerID = customerID
+        self.storeID = storeID
     }
 
     package var isAnonymous: Bool { customerID.hasPrefix("$RCAnonymousID:") }

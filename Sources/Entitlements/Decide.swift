@@ -17,7 +17,7 @@ package func decide(_ situation: Situation) -> Resolution {
         return .verdict(access(user, evidence, situation))
     }
     guard situation.reading.coverage == .full else {
-        return .retry(situation.reading.failure ?? ReadFailure(.malformed))
+        return .retry(situation.reading.failure ?? ReadFailure(.incomplete))
     }
     if evidence.hasUnmapped { return .retry(ReadFailure(.unmapped)) }
     let lapse = user.type == .subscriber ? lapse(evidence, situation) : nil

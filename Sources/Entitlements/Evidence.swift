@@ -62,6 +62,7 @@ package struct Evidence: Hashable, Sendable {
                 situation
             )
             if case .followed = attribution, hasAccess { followedOwner = true }
+            if observation.isPaymentPending, !hasAccess { hasPending = true }
             hasAccess = hasAccess || hadAccess
         }
         for row in situation.ledger where !seen.contains(row.id) {

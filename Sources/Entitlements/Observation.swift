@@ -65,6 +65,8 @@ package struct Observation: Hashable, Sendable {
     package var status: StoreStatus
     /// The store's own answer; `nil` where it gives none (one-time purchases).
     package var givesAccess: Bool?
+    /// The store waits for the money, whatever the status.
+    package var isPaymentPending: Bool
     package var renewal: String?
     package var periodStartsAt: Instant?
     package var periodEndsAt: Instant?
@@ -83,6 +85,7 @@ package struct Observation: Hashable, Sendable {
         entitlements: [String],
         status: StoreStatus,
         givesAccess: Bool? = nil,
+        isPaymentPending: Bool = false,
         renewal: String? = nil,
         periodStartsAt: Instant? = nil,
         periodEndsAt: Instant? = nil,
@@ -98,6 +101,7 @@ package struct Observation: Hashable, Sendable {
         self.entitlements = entitlements
         self.status = status
         self.givesAccess = givesAccess
+        self.isPaymentPending = isPaymentPending
         self.renewal = renewal
         self.periodStartsAt = periodStartsAt
         self.periodEndsAt = periodEndsAt

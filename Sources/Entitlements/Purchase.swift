@@ -16,6 +16,8 @@ package struct Purchase: Hashable, Sendable {
     package var observedAt: Instant
     package var firstSeenAt: Instant
     package var ownerSince: Instant
+    /// From whom it came, while no reading has shown yet that it left them, or that it left its owner again.
+    package var formerOwnerKey: Int64?
     /// When people moved it last, by an executed transfer.
     package var transferredAt: Instant?
 
@@ -34,6 +36,7 @@ package struct Purchase: Hashable, Sendable {
         observedAt: Instant,
         firstSeenAt: Instant,
         ownerSince: Instant,
+        formerOwnerKey: Int64? = nil,
         transferredAt: Instant? = nil
     ) {
         self.id = id
@@ -50,6 +53,7 @@ package struct Purchase: Hashable, Sendable {
         self.observedAt = observedAt
         self.firstSeenAt = firstSeenAt
         self.ownerSince = ownerSince
+        self.formerOwnerKey = formerOwnerKey
         self.transferredAt = transferredAt
     }
 }

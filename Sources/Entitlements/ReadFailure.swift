@@ -8,6 +8,8 @@ package struct ReadFailure: Error, Hashable, Sendable {
         case interrupted
         /// The records moved on while the store was asked.
         case overtaken
+        /// What was read sufficed for a yes that did not hold: the rest has to be read.
+        case incomplete
         /// The user's id is one that no store can be asked about: blocked, shared by many, or too long.
         case unusableID = "user_id_unusable"
         /// The database refuses the job's data.
@@ -52,6 +54,7 @@ package struct ReadFailure: Error, Hashable, Sendable {
         .budgetExhausted: .wait,
         .interrupted: .wait,
         .overtaken: .again,
+        .incomplete: .again,
         .unusableID: .park,
         .refused: .park,
         .crashed: .park,

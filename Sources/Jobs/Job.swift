@@ -38,6 +38,8 @@ package struct ClaimedJob: Sendable {
     package var attempt: Int
     /// Processes that died while they held it.
     package var crashes: Int
+    /// Why the last try ended; `nil` at the first.
+    package var lastError: String?
     /// Since the request, by the database's clock, at the claim.
     package var age: Duration
     package var sandboxAllowed: Bool
@@ -54,6 +56,7 @@ package struct ClaimedJob: Sendable {
         userID: String?,
         attempt: Int = 0,
         crashes: Int = 0,
+        lastError: String? = nil,
         age: Duration = .zero,
         sandboxAllowed: Bool = false,
         request: JobRequest = JobRequest(),
@@ -67,6 +70,7 @@ package struct ClaimedJob: Sendable {
         self.userID = userID
         self.attempt = attempt
         self.crashes = crashes
+        self.lastError = lastError
         self.age = age
         self.sandboxAllowed = sandboxAllowed
         self.request = request

@@ -67,9 +67,10 @@ package struct JobQueue: Sendable {
                  WHERE q.ctid = ANY (ARRAY(SELECT picked.ctid FROM picked)) AND q.owner IS NULL
                 RETURNING q.user_key, q.active, q.lane, q.crashes, q.said,
                           CASE q.active WHEN 0 THEN q.restore_id ELSE q.reconcile_id END AS id,
-                          CASE q.active WHEN 0 THEN q.restore_attempt ELSE q.reconcile_attempt END AS attempt
+                          CASE q.active WHEN 0 THEN q.restore_attempt ELSE q.reconcile_attempt END AS attempt,
+                          CASE q.active WHEN 0 THEN q.restore_error ELSE q.reconcile_error END AS error
             )
-            SELECT c.id, c.active, c.lane, c.user_key, u.user_id, c.attempt, c.crashes,
+            SELECT c.id, c.active, c.lane, c.user_key, u.user_id, c.attempt, c.crashes, c.error,
                    (extract(epoch FROM clock_timestamp() - entitlement_sync.id_time(c.id)) * 1000000)::bigint,
                    EXISTS (SELECT 1 FROM entitlement_sync.sandbox_user AS s
                             WHERE s.user_id = u.user_id AND s.until > now()),
@@ -86,7 +87,10 @@ package struct JobQueue: Sendable {
         var jobs: [ClaimedJob] = []
         jobs.reserveCapacity(rows.count)
         for row in rows {
-            let (id, active, lane, userKey, userID, attempt, crashes, age, sandbox, proofs, error, products, at) =
+            let (
+                id, active, lane, userKey, userID, attempt, crashes, lastError, age, sandbox, proofs, error, products,
+                at
+            ) =
                 try row.decode(
                     UUID.self,
                     Int16.self,
@@ -95,6 +99,7 @@ package struct JobQueue: Sendable {
                     String?.self,
                     Int16.self,
                     Int16.self,
+                    String?.self,
                     Int64.self,
                     Bool.self,
                     String?.self,
@@ -111,6 +116,7 @@ package struct JobQueue: Sendable {
                     userID: userID,
                     attempt: Int(attempt),
                     crashes: Int(crashes),
+                    lastError: lastError,
                     age: .microseconds(max(age, 0)),
                     sandboxAllowed: sandbox,
                     request: JobRequest(proofs: proofs, clientError: error, productIDs: products),

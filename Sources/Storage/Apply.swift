@@ -132,7 +132,8 @@ package struct Apply: Sendable {
                     facts: facts[key],
                     canceled: locked[key]?.cancel ?? false,
                     holders: holders,
-                    ledger: ledger[key] ?? []
+                    ledger: ledger.owned[key] ?? [],
+                    contested: ledger.contested[key] ?? []
                 )
             }
             // Without the jobs that have to wait, others may touch what they touched: planned anew, until nobody waits.
@@ -186,6 +187,7 @@ package struct Apply: Sendable {
             plan.observed.filter { $0.before != nil && ($0.attribution?.counts ?? false) },
             on: connection
         )
+        try await LedgerWrites.settle(plan.settled, on: connection)
         try await LedgerWrites.insertObservations(plan.observed, on: connection)
         if !isObserving {
             try await EffectWrites.setTypes(plan.effects, on: connection)

@@ -16,6 +16,8 @@ struct ApplyPlan {
     var merges: [(from: Int64, into: Int64)] = []
     /// Where merged rows of this batch went.
     private var mergedInto: [Int64: Int64] = [:]
+    /// Contested purchases whose owner is clear again.
+    var settled: [Int64] = []
     var ends: [JobEnd] = []
     var retries: [JobRetry] = []
     var reconciles: [Int64] = []
@@ -37,7 +39,8 @@ struct ApplyPlan {
         facts: UserFacts?,
         canceled: Bool,
         holders: [PurchaseIdentifierKey: Purchase],
-        ledger: [Purchase]
+        ledger: [Purchase],
+        contested: [Purchase] = []
     ) {
         guard !canceled else {
             ends.append(end(item, .canceled, outcome: nil, attempt: item.job.attempt))
@@ -67,6 +70,10 @@ struct ApplyPlan {
                 eligible: user?.status.isEligible ?? false,
                 askedAt: item.reading.askedAt
             )
+        }
+        // One of the two owners was read to the end without it: whoever is named from now on is the owner.
+        if item.reading.coverage == .full {
+            settled += contested.filter { !ids.contains($0.id) && $0.ownerSince <= item.reading.askedAt }.map(\.id)
         }
         decide(item, user: user, facts: facts, rows: rows, attributions: attributions, holders: holders, ledger: ledger)
     }

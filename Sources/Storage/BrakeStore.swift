@@ -9,32 +9,39 @@ enum BrakeStore {
     static func allowance(_ brake: DemotionBrake, on connection: PostgresConnection) async throws -> Int {
         let rows = try await connection.query(
             """
-            SELECT b.subscribers, b.counted_at IS NULL OR b.counted_at < now() - interval '1 hour'
+            SELECT b.subscribers,
+                   b.counted_at IS NULL
+                   OR b.counted_at < now() - CASE WHEN b.subscribers > 100000 THEN interval '1 hour'
+                                                  ELSE interval '0' END
               FROM entitlement_sync.brake AS b FOR UPDATE
             """
         )
         guard let row = rows.first else { return 0 }
         let (known, isStale) = try row.decode(Int64.self, Bool.self)
+        let counted = try await connection.query(spent)
+        let used = try counted.first?.decode(Int64.self, at: 0) ?? 0
         var subscribers = known
         if isStale {
-            // Housekeeping counts them long before; here only where it could not.
-            let counted = try await connection.query(
-                """
-                UPDATE entitlement_sync.brake AS b
-                   SET subscribers = entitlement_sync_host.count_subscribers(), counted_at = now()
-                RETURNING b.subscribers
-                """
-            )
-            subscribers = try counted.first?.decode(Int64.self, at: 0) ?? subscribers
+            // Few are counted whenever it matters; many long before, by housekeeping: that takes a while.
+            let now = try await connection.query("SELECT entitlement_sync_host.count_subscribers()").first
+            subscribers = try (now?.decode(Int64.self, at: 0) ?? 0) + used
+            try await note(subscribers, on: connection)
         }
-        let spent = try await connection.query(
-            """
-            SELECT count(*) FROM entitlement_sync.decision AS d
-             WHERE d.braked AND d.at > clock_timestamp() - interval '24 hours'
-            """
-        )
-        let used = try spent.first?.decode(Int64.self, at: 0) ?? 0
         return max(0, brake.limit(subscribers: subscribers) - Int(used))
+    }
+
+    /// Demotions of the last 24 hours that count toward the limit.
+    static let spent: PostgresQuery = """
+        SELECT count(*) FROM entitlement_sync.decision AS d
+         WHERE d.braked AND d.at > clock_timestamp() - interval '24 hours'
+        """
+
+    /// Writes down of how many subscribers the limit is a part: those of now, and those who were demoted since the
+    /// rolling day began, so that the limit does not shrink as it is used.
+    static func note(_ subscribers: Int64, on connection: PostgresConnection) async throws {
+        try await connection.query(
+            "UPDATE entitlement_sync.brake AS b SET subscribers = \(subscribers), counted_at = now()"
+        )
     }
 
     /// Turns the demotions beyond the allowance into deferrals.

@@ -40,6 +40,47 @@ struct RecordLaw: Sendable {
             """
         },
         RecordLaw(
+            name: "access_denied",
+            fine: "nobody whose purchase or grant gives access is free",
+            wrong: "eligible users are free although the ledger holds a purchase or grant that gives access",
+            fix: "Reconcile the users concerned: entitlement-sync reconcile USER..."
+        ) { newest in
+            """
+            WITH entitled AS MATERIALIZED (
+                SELECT s.user_id
+                  FROM (SELECT DISTINCT d.user_key
+                          FROM (SELECT x.user_key, x.observed FROM entitlement_sync.decision AS x
+                                 ORDER BY x.id DESC LIMIT \(newest)) AS d WHERE NOT d.observed) AS w
+                  JOIN entitlement_sync.user_sync AS s ON s.user_key = w.user_key
+                 WHERE EXISTS (SELECT 1 FROM entitlement_sync.purchase AS p
+                                WHERE p.owner_key = w.user_key AND p.merged_into IS NULL AND p.gives_access
+                                  AND p.environment = 'production' AND coalesce(p.period_ends_at > now(), true)
+                                  AND EXISTS (SELECT 1 FROM entitlement_sync.product AS c
+                                               WHERE c.store = 'revenuecat' AND c.grants_access
+                                                 AND c.product_id = ANY (p.entitlements)))
+                    OR EXISTS (SELECT 1 FROM entitlement_sync."grant" AS g
+                                WHERE g.user_key = w.user_key AND g.revoked_at IS NULL AND g.until > now())
+            )
+            SELECT count(*)
+              FROM entitlement_sync_host.read_users(ARRAY(SELECT e.user_id FROM entitled AS e)) AS u
+             WHERE u.type = 'free' AND u.status IN ('active', 'onboarding')
+            """
+        },
+        RecordLaw(
+            name: "demoted_by_word",
+            fine: "nobody was demoted without a store's word or two absences",
+            wrong: "demotions rest on neither a store's word nor on two absences",
+            fix: "Report this; reconcile the users concerned."
+        ) { newest in
+            """
+            SELECT count(*)
+              FROM (SELECT x.outcome, x.rule, x.type_before, x.type_after FROM entitlement_sync.decision AS x
+                     ORDER BY x.id DESC LIMIT \(newest)) AS d
+             WHERE d.type_before = 'subscriber' AND d.type_after = 'free'
+               AND (d.outcome <> 'demoted' OR d.rule NOT IN ('store_ended', 'absence_confirmed'))
+            """
+        },
+        RecordLaw(
             name: "frozen_subscribers",
             fine: "no subscriber's assets were left frozen for the lapse",
             wrong: "subscribers whose last verdict gave access have assets that are still frozen for the lapse",

@@ -146,24 +146,34 @@ enum LedgerReads {
     private static let columns = """
         p.id, p.owner_key, p.kind, p.store, p.environment, p.status, p.gives_access,
         array_to_string(p.entitlements, E'\\x1f'), p.period_ends_at, p.end_announced,
-        p.ownership = 'family_shared', p.observed_at, p.first_seen_at, p.owner_since, p.transferred_at
+        p.ownership = 'family_shared', p.observed_at, p.first_seen_at, p.owner_since, p.former_owner_key, p.transferred_at
         """
 
-    /// The purchases that the users own.
-    static func ledger(_ userKeys: [Int64], on connection: PostgresConnection) async throws -> [Int64: [Purchase]] {
+    /// The purchases that the users own, and those that came from them lately.
+    static func ledger(_ userKeys: [Int64], on connection: PostgresConnection) async throws -> Ledger {
         let rows = try await connection.query(
             """
             SELECT \(rawSQL: columns)
               FROM entitlement_sync.purchase AS p
-             WHERE p.owner_key = ANY (\(userKeys)) AND p.merged_into IS NULL
+             WHERE (p.owner_key = ANY (\(userKeys)) OR p.former_owner_key = ANY (\(userKeys))) AND p.merged_into IS NULL
             """
         )
-        var ledger: [Int64: [Purchase]] = [:]
+        var ledger = Ledger()
         for row in rows {
             let purchase = try decodePurchase(row)
-            if let owner = purchase.ownerKey { ledger[owner, default: []].append(purchase) }
+            if let owner = purchase.ownerKey { ledger.owned[owner, default: []].append(purchase) }
+            guard let former = purchase.formerOwnerKey else { continue }
+            ledger.contested[former, default: []].append(purchase)
+            if let owner = purchase.ownerKey { ledger.contested[owner, default: []].append(purchase) }
         }
         return ledger
+    }
+
+    /// Purchases by user.
+    struct Ledger {
+        var owned: [Int64: [Purchase]] = [:]
+        /// Purchases that moved and may be named for both owners still.
+        var contested: [Int64: [Purchase]] = [:]
     }
 
     /// The purchases under identifiers, locked, whoever owns them.
@@ -208,7 +218,7 @@ enum LedgerReads {
     private static func decodePurchase(_ row: PostgresRow) throws -> Purchase {
         let (
             id, owner, kind, store, environment, status, gives, entitlements, ends, announced, family, observedAt,
-            firstSeenAt, ownerSince, transferredAt
+            firstSeenAt, ownerSince, formerOwner, transferredAt
         ) = try row.decode(
             Int64.self,
             Int64?.self,
@@ -224,6 +234,7 @@ enum LedgerReads {
             PostgresTimestamp.self,
             PostgresTimestamp.self,
             PostgresTimestamp.self,
+            Int64?.self,
             PostgresTimestamp?.self
         )
         return Purchase(
@@ -241,6 +252,7 @@ enum LedgerReads {
             observedAt: Instant(observedAt),
             firstSeenAt: Instant(firstSeenAt),
             ownerSince: Instant(ownerSince),
+            formerOwnerKey: formerOwner,
             transferredAt: transferredAt.map(Instant.init)
         )
     }

@@ -99,6 +99,8 @@ enum LedgerWrites {
             UPDATE entitlement_sync.purchase AS p
                SET owner_key = n.owner_key,
                    owner_since = CASE WHEN p.owner_key IS DISTINCT FROM n.owner_key THEN now() ELSE p.owner_since END,
+                   former_owner_key = CASE WHEN n.owner_rule = 'owner_followed_revenuecat' THEN p.owner_key
+                                           ELSE p.former_owner_key END,
                    owner_rule = CASE WHEN p.owner_key IS DISTINCT FROM n.owner_key THEN n.owner_rule ELSE p.owner_rule END,
                    observed_at = n.observed_at, period_ends_at = n.period_ends_at, gives_access = n.gives_access,
                    -- Before the period's end each word stands for itself; after it only what was said before counts.
@@ -118,6 +120,14 @@ enum LedgerWrites {
                         ownership, renewal, product_id, owner_rule, entitlements)
              WHERE p.id = n.id AND p.observed_at <= n.observed_at
             """
+        )
+    }
+
+    /// Ends the contest about purchases that one of their two owners was read without.
+    static func settle(_ purchases: [Int64], on connection: PostgresConnection) async throws {
+        guard !purchases.isEmpty else { return }
+        try await connection.query(
+            "UPDATE entitlement_sync.purchase AS p SET former_owner_key = NULL WHERE p.id = ANY (\(purchases))"
         )
     }
 

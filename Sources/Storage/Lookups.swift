@@ -66,11 +66,10 @@ package struct Housekeeping: Sendable {
             """
         )
         guard !due.isEmpty else { return }
-        let rows = try await pool.query("SELECT entitlement_sync_host.count_subscribers()")
-        let counted = try rows.first?.decode(Int64.self, at: 0)
-        try await pool.query(
-            "UPDATE entitlement_sync.brake AS b SET subscribers = \(counted ?? 0), counted_at = now()"
-        )
+        let now = try await pool.query("SELECT entitlement_sync_host.count_subscribers()").first
+        let used = try await pool.query(BrakeStore.spent).first
+        let subscribers = try (now?.decode(Int64.self, at: 0) ?? 0) + (used?.decode(Int64.self, at: 0) ?? 0)
+        try await pool.withConnection { connection in try await BrakeStore.note(subscribers, on: connection) }
     }
 
     /// Announces ended jobs; a hint, sent after the commit.

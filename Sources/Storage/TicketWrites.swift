@@ -32,6 +32,7 @@ enum TicketWrites {
                 """
             )
         }
+        try await name(tickets.filter { $0.request.kind == .ownerMismatch }, on: connection)
         let rows = try await connection.query(
             """
             WITH wanted AS (
@@ -53,7 +54,9 @@ enum TicketWrites {
                               owner_key = coalesce(t.owner_key, excluded.owner_key),
                               store = coalesce(t.store, excluded.store),
                               original_id = coalesce(t.original_id, excluded.original_id),
-                              kind = CASE WHEN excluded.visible AND NOT t.visible THEN excluded.kind ELSE t.kind END,
+                              kind = CASE WHEN excluded.visible AND NOT t.visible
+                                               OR t.kind = 'paid_no_access' AND excluded.kind = 'owner_mismatch'
+                                          THEN excluded.kind ELSE t.kind END,
                               visible = t.visible OR excluded.visible,
                               priority = least(t.priority, excluded.priority)
                 RETURNING t.id, t.claimant_key, coalesce(t.purchase_id, 0) AS purchase_id, t.visible, t.touches, t.priority
@@ -72,5 +75,24 @@ enum TicketWrites {
             visible[claimant] = id
         }
         return visible
+    }
+
+    /// Lets a claimant's case without a purchase become the case of the purchase that has been found by now.
+    private static func name(_ found: [Wanted], on connection: PostgresConnection) async throws {
+        let named = found.filter { $0.request.purchase != nil }
+        guard !named.isEmpty else { return }
+        try await connection.query(
+            """
+            UPDATE entitlement_sync.ticket AS t
+               SET purchase_id = n.purchase_id, kind = 'owner_mismatch'
+              FROM unnest(\(named.map(\.claimantKey)), \(named.map(\.request.purchase))) AS n(claimant_key, purchase_id)
+             WHERE t.claimant_key = n.claimant_key AND t.purchase_id IS NULL AND t.kind = 'paid_no_access'
+               AND t.state NOT IN ('transferred', 'refused', 'expired', 'auto_resolved', 'duplicate')
+               AND NOT EXISTS (
+                   SELECT 1 FROM entitlement_sync.ticket AS x
+                    WHERE x.claimant_key = n.claimant_key AND x.purchase_id = n.purchase_id
+                      AND x.state NOT IN ('transferred', 'refused', 'expired', 'auto_resolved', 'duplicate'))
+            """
+        )
     }
 }

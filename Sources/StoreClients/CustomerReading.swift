@@ -59,6 +59,16 @@ package struct CustomerReading: Sendable {
     }
 }
 
+/// What typed ids led to.
+package struct ClaimReading: Sendable {
+    /// Purchases of other customers, without repeats.
+    package var found: [FoundPurchase] = []
+    /// Purchases of anonymous customers of whom the store says that they are the asked user.
+    package var own: [Observation] = []
+    /// Why an id could not be looked up: nobody may say then that it leads nowhere.
+    package var failure: ReadFailure?
+}
+
 /// An order or transaction id that somebody typed: a claim, which proves nothing.
 package struct TypedID: Hashable, Sendable {
     /// The store the claimant named, if any.

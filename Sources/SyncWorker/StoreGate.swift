@@ -153,6 +153,7 @@ package final class StoreGate: Sendable {
                 state.withLock { $0.blockedUntil = max($0.blockedUntil ?? .now, .now + blocked) }
             }
         } catch {
+            guard !Task.isCancelled else { return }
             logger.warning("the store's health could not be written", metadata: ["error.code": "\(type(of: error))"])
         }
     }

@@ -38,16 +38,16 @@ package final class RevenueCatReader: Sendable {
         } catch {
             return Reading(coverage: .none, askedAt: askedAt, failure: ReadFailure(.interrupted))
         }
-        let lane = Self.lane(of: job)
-        let answer = await client.read(
-            CustomerQuery(
-                userID: userID,
-                lane: lane,
-                sandboxCounts: job.sandboxAllowed,
-                mayGrant: { catalog.mapping(of: $0) == .access },
-                isOtherUser: { [lookups] ids in try await lookups.existing(ids) }
-            )
+        // An item whose access did not count must not keep the rest of the lists from being read.
+        let readsAll = job.lastError == ReadFailure.Code.incomplete.rawValue
+        let query = CustomerQuery(
+            userID: userID,
+            lane: Self.lane(of: job),
+            sandboxCounts: job.sandboxAllowed,
+            mayGrant: { !readsAll && catalog.mapping(of: $0) == .access },
+            isOtherUser: { [lookups] ids in try await lookups.existing(ids) }
         )
+        let answer = await client.read(query)
         // Purchases are left out where a subscription gives access: enough to say yes, not enough to say no.
         let isFull = answer.coverage == .full && (answer.purchasesListed || answer.observations.isEmpty)
         var reading = Reading(
@@ -59,9 +59,7 @@ package final class RevenueCatReader: Sendable {
         reading.claims.clientError = job.request.clientError.map { ClientError($0) }
         if isFull {
             let ids = Self.typedIDs(in: job.request.proofs)
-            // Every id costs requests: all of them are looked up only where the store's own word says that one matters.
-            let limit = reading.claims.clientError == .receiptAlreadyInUse ? 20 : 5
-            if !ids.isEmpty { reading.claims.found = await client.find(ids, upTo: limit, lane: lane) }
+            if !ids.isEmpty { reading.take(await client.find(ids, for: query)) }
         }
         return reading
     }
@@ -93,5 +91,17 @@ package final class RevenueCatReader: Sendable {
         guard let proofs, let all = try? JSONDecoder().decode([Proof].self, from: Data(proofs.utf8)) else { return [] }
         return all.filter { $0.kind == "transaction_id" || $0.kind == "order_id" }
             .map { TypedID(store: $0.store, kind: $0.kind, value: $0.value) }
+    }
+}
+
+extension Reading {
+    /// Takes over what typed ids led to.
+    fileprivate mutating func take(_ claims: ClaimReading) {
+        self.claims.found = claims.found
+        let known = Set(observations.flatMap { $0.identifiers.map(\.key) })
+        observations += claims.own.filter { known.isDisjoint(with: $0.identifiers.map(\.key)) }
+        guard let failure = claims.failure else { return }
+        coverage = .partial
+        self.failure = failure
     }
 }

@@ -77,7 +77,6 @@ import Testing
         var environment = Dictionary(uniqueKeysWithValues: Variable.allCases.map { ($0.rawValue, "") })
         for variable in Variable.allCases { environment[variable.fileVariable] = "" }
         environment["APP_STORE_KEY_ID"] = "x"
-        environment["ONSIDE_BASE_URL"] = "ftp://nowhere"
         environment["REVENUECAT_API_KEI"] = "misspelt"
         environment["JOB_MAX_ATEMPTS"] = "many"
         let config = try Config.load(environment: environment)
@@ -86,6 +85,9 @@ import Testing
     }
 
     @Test(arguments: [
+        ("APP_STORE_BASE_URL", "http://example.com"), ("GOOGLE_PLAY_BASE_URL", "ftp://x"), ("ONSIDE_BASE_URL", "x"),
+        ("FIREBASE_KEYS_URL", "http://example.com/keys"), ("GOOGLE_PLAY_ACKNOWLEDGE", "yes"),
+        ("HTTP_REQUESTS_PER_MINUTE_PER_ADDRESS", "-1"), ("HTTP_REQUESTS_PER_MINUTE_PER_USER", "many"),
         ("MODE", "Full"), ("MODE", "off"), ("LOG_LEVEL", "loud"), ("LOG_FORMAT", "xml"),
         ("REVENUECAT_REQUESTS_PER_MINUTE", "-1"), ("REVENUECAT_REQUESTS_PER_MINUTE", "100001"),
         ("REVENUECAT_REQUESTS_PER_MINUTE", "480 "), ("REVENUECAT_REQUESTS_PER_MINUTE", "4e2"),

@@ -79,6 +79,15 @@ import Testing
         #expect(attributed(item("active", access: true), [row(5, owner: 2), newer]) == .overtaken)
     }
 
+    @Test func `194: a store that names two owners at once moves nothing to and fro`() {
+        let item = item("active", access: true)
+        var moved = row(5, owner: 2, ownerSince: .zero - hour)
+        moved.formerOwnerKey = Scene.userKey
+        #expect(attributed(item, [moved]) == .disagree(purchase: 5, owner: 2))
+        moved.formerOwnerKey = 3
+        #expect(attributed(item, [moved]) == .followed(purchase: 5, from: 2, merging: []))
+    }
+
     @Test(arguments: [.zero - hour, .zero - day])
     func `77, 194: the ledger follows RevenueCat each time it names somebody else`(since: Duration) {
         let row = row(5, owner: 2, ownerSince: since)

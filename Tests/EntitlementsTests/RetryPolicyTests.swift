@@ -13,7 +13,8 @@ import Testing
     static let treatments: [(ReadFailure.Code, ReadFailure.Treatment)] = [
         (.throttled, .retry), (.unavailable, .retry), (.timeout, .retry), (.malformed, .retry), (.locked, .retry),
         (.unauthorized, .retry), (.unmapped, .retry), (.rejected, .park), (.breakerOpen, .wait),
-        (.budgetExhausted, .wait), (.interrupted, .wait), (.overtaken, .again), (.unusableID, .park), (.refused, .park), (.crashed, .park),
+        (.budgetExhausted, .wait), (.interrupted, .wait), (.overtaken, .again), (.incomplete, .again),
+        (.unusableID, .park), (.refused, .park), (.crashed, .park),
     ]
 
     @Test func `Every failure code has a treatment of its own`() {

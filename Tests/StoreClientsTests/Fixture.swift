@@ -180,9 +180,10 @@ final class FakeStore: Sendable {
         sandboxCounts: Bool = false,
         hostUsers: Set<String> = [],
         maxPages: Int = 50,
-        user: String = Fixture.user
+        user: String = Fixture.user,
+        lane: Lane = .restore
     ) async throws -> CustomerReading {
-        let query = CustomerQuery(userID: user, lane: .restore, sandboxCounts: sandboxCounts) { ids in
+        let query = CustomerQuery(userID: user, lane: lane, sandboxCounts: sandboxCounts) { ids in
             hostUsers.intersection(ids)
         }
         return try await client(maxPages: maxPages).read(query)

@@ -120,4 +120,28 @@ struct FailureTests {
             #expect(job.attempt == 0)
         }
     }
+
+    @Test(arguments: [#""status":503"#, #""status":401"#, #""body":"html""#])
+    func `a typed id that could not be looked up is no nothing`(_ fault: String) async throws {
+        try await World.with(customers: ["{id: ann, state: none}"]) { world in
+            try await world.add("ann")
+            try await world.inject("{\"endpoint\":\"find_subscriptions\",\(fault)}")
+            let proof = #"[{"store":"app_store","kind":"transaction_id","value":"200000070000001"}]"#
+            let job = try await world.restore("ann", proofs: proof)
+            try await world.work(twoAttempts)
+            #expect(try await world.status(job).state == "dead")
+            #expect(try await world.status(job).outcome == "store_unavailable")
+        }
+    }
+
+    @Test func `15: a user whose id stands for nobody is an alarm and gets no answer of a store`() async throws {
+        try await World.with(customers: ["{id: guest, state: active}"]) { world in
+            try await world.add("guest")
+            let job = try await world.restored("guest")
+            #expect(job.state == "dead")
+            #expect(job.lastError == "user_id_unusable")
+            #expect(try await world.type(of: "guest") == "free")
+            #expect(try await world.alarms() == ["user_id_unusable"])
+        }
+    }
 }

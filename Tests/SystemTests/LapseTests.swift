@@ -156,6 +156,7 @@ struct LapseTests {
                     """
                 )
                 #expect(try await world.status(job).hasEnded == false)
+                #expect(try await world.status(job).messageKey == "still_checking")
                 #expect(try await world.type(of: "ann") == "free")
                 try await world.controls.set("all", paused: false)
                 try await world.until(
@@ -163,6 +164,25 @@ struct LapseTests {
                 )
             }
             #expect(try await world.type(of: "ann") == "subscriber")
+        }
+    }
+
+    @Test func `the brake counts those who are subscribers now, half of whom may lapse here`() async throws {
+        let users = (1...10).map { "user-\($0)" }
+        try await World.with(customers: users.map { "{id: \($0), state: active}" }) { world in
+            var setup = WorkerSetup()
+            setup.brake = DemotionBrake(percent: 50, minimum: 1)
+            for user in users {
+                try await world.add(user)
+                _ = try await world.reconcile(user)
+            }
+            try await world.work(setup)
+            for user in users {
+                try await world.change(user, #"{"state":"expired"}"#)
+                _ = try await world.reconcile(user)
+            }
+            try await world.work(setup)
+            #expect(try await world.number("SELECT count(*) FROM users WHERE type = 'free'") == 5)
         }
     }
 }

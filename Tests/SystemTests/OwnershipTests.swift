@@ -205,4 +205,57 @@ struct OwnershipTests {
             #expect(try await world.number(kept) == 0)
         }
     }
+
+    @Test func `194: a store that names two owners at once ends in tickets, not in a chase`() async throws {
+        let item = #"[{"state":"active","id":"sub_both","store_subscription_identifier":"200000070000001"}]"#
+        try await World.with(customers: ["{id: old, state: none}", "{id: new, state: none}"]) { world in
+            for user in ["old", "new"] {
+                try await world.add(user)
+                try await world.change(user, #"{"subscriptions":\#(item)}"#)
+            }
+            #expect(try await world.restored("old").outcome == "restored")
+            #expect(try await world.restored("new").outcome == "restored")
+            // Both were read again; the former owner is still named, which moves nothing back and takes nothing away.
+            #expect(try await world.number("SELECT count(*) FROM entitlement_sync.job_status") == 4)
+            #expect(try await world.tickets(of: "old").map(\.kind) == ["sources_disagree"])
+            #expect(try await world.tickets(of: "new").map(\.kind) == ["external_transfer"])
+            for user in ["old", "new"] { #expect(try await world.type(of: user) == "subscriber") }
+            // Once the store names one owner alone, the next move is followed again.
+            try await world.change("new", #"{"state":"none"}"#)
+            _ = try await world.reconciled("new")
+            #expect(try await world.restored("old").outcome == "already_subscriber")
+            let rules = try await world.decisions(about: "old").map(\.rule)
+            #expect(rules.contains("owner_followed_revenuecat"))
+        }
+    }
+
+    @Test func `L1: an item whose identifiers lead to two owners opens a ticket and gives nothing`() async throws {
+        let item: @Sendable (String, String) -> String = { id, store in
+            #"{"subscriptions":[{"state":"active","id":"\#(id)","store_subscription_identifier":"\#(store)"}]}"#
+        }
+        try await World.with(customers: ["{id: ann, state: none}", "{id: bob, state: none}"]) { world in
+            for user in ["ann", "bob"] { try await world.add(user) }
+            try await world.change("ann", item("sub_a", "200000070000001"))
+            try await world.change("bob", item("sub_b", "200000070000002"))
+            for user in ["ann", "bob"] { #expect(try await world.restored(user).outcome == "restored") }
+            try await world.change("bob", item("sub_b", "200000070000001"))
+            #expect(try await world.reconciled("bob").outcome == "deferred")
+            #expect(try await world.tickets(of: "bob").map(\.kind) == ["identity_collision"])
+            for user in ["ann", "bob"] { #expect(try await world.type(of: user) == "subscriber") }
+        }
+    }
+
+    @Test func `a case without a purchase becomes the case of the purchase that is found later`() async throws {
+        let other = "{id: owner, subscriptions: [{state: active, store_subscription_identifier: \"200000070000001\"}]}"
+        try await World.with(customers: [other, "{id: claimant, state: none}"]) { world in
+            for user in ["owner", "claimant"] { try await world.add(user) }
+            #expect(try await world.restored("owner").outcome == "restored")
+            #expect(try await world.restored("claimant", clientError: "7").outcome == "store_account_mismatch")
+            let proof = #"[{"store":"app_store","kind":"transaction_id","value":"200000070000001"}]"#
+            _ = try await world.restore("claimant", proofs: proof, clientError: "7")
+            try await world.work()
+            let tickets = try await world.tickets(of: "claimant")
+            #expect(tickets == [TicketRow(kind: "owner_mismatch", owner: "owner", state: "new", touches: 1)])
+        }
+    }
 }

@@ -137,6 +137,7 @@ CREATE SEQUENCE purchase_id_block INCREMENT BY 1000 START WITH 1000;
 CREATE TABLE purchase (
     id             bigint      PRIMARY KEY,
     owner_key      bigint,
+    former_owner_key bigint,
     first_seen_at  timestamptz NOT NULL DEFAULT now(),
     owner_since    timestamptz NOT NULL DEFAULT now(),
     observed_at    timestamptz NOT NULL,
@@ -157,6 +158,8 @@ CREATE TABLE purchase (
     entitlements   text[]      NOT NULL DEFAULT '{}'
 ) WITH (fillfactor = 80);
 CREATE INDEX purchase_owner ON purchase (owner_key);
+CREATE INDEX purchase_former_owner ON purchase (former_owner_key) WHERE former_owner_key IS NOT NULL;
+COMMENT ON COLUMN purchase.former_owner_key IS 'from whom it came, until a reading of either owner no longer shows it';
 COMMENT ON COLUMN purchase.observed_at IS 'when the request of the newest observation began';
 COMMENT ON COLUMN purchase.end_announced IS 'the store said before the period''s end that it would not renew';
 

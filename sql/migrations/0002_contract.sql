@@ -57,6 +57,10 @@ BEGIN
                     HINT = 'Each proof has the fields store, kind and value.';
             END IF;
         END LOOP;
+        -- RevenueCat's name of the store, which the app may have at hand.
+        IF proof ->> 'store' = 'play_store' THEN
+            proof := jsonb_set(proof, '{store}', '"google_play"');
+        END IF;
         IF proof ->> 'store' NOT IN ('app_store', 'google_play', 'onside') THEN
             RAISE EXCEPTION USING ERRCODE = 'ES002', MESSAGE = format('proofs[%s].store: unknown store', n),
                 HINT = 'Use app_store, google_play or onside.';

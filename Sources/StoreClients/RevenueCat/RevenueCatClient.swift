@@ -1,4 +1,4 @@
-package import Entitlements
+import Entitlements
 import Foundation
 package import Logging
 
@@ -69,7 +69,7 @@ package struct RevenueCatClient: Sendable {
                 && (!item.isSandbox || query.sandboxCounts)
         }
         // Even where a subscription was refused, or their list failed, a purchase may speak for the user.
-        guard session.mayAskOn, !mayHaveAccess else {
+        guard subscriptions.isComplete && session.isStoreWell || session.mayAskOn, !mayHaveAccess else {
             return session.reading(observations, anyListComplete: subscriptions.isComplete, purchasesListed: false)
         }
         let purchases = await session.list(.customerPurchases(session.customer), id: \.id, item: WireItem.oneTime)
@@ -86,37 +86,76 @@ package struct RevenueCatClient: Sendable {
     /// Looks up whose purchases lie behind ids that a client typed.
     ///
     /// Both kinds of purchase are always asked for, so that the number of requests does not tell whether an id exists.
-    /// Failures find nothing, count for no breaker and alarm nobody.
+    /// For an anonymous customer the aliases are read. Failures count for no breaker and alarm nobody.
     ///
     /// - Parameters:
-    ///   - ids: of the kinds `transaction_id` and `order_id`, 1 to 255
+    ///   - ids: the first twenty that can be looked up are; of the kinds `transaction_id` and `order_id`, 1 to 255
     ///     visible ASCII characters, not of a store that RevenueCat does not know.
-    ///   - limit: how many ids at most are looked up, each with two requests.
-    ///   - lane: on whose behalf.
-    /// - Returns: what was found, in the order of the ids, without repeats; empty where nothing was.
-    package func find(_ ids: [TypedID], upTo limit: Int, lane: Lane) async -> [FoundPurchase] {
+    ///   - query: on whose behalf.
+    /// - Returns: what was found, in the order of the ids.
+    package func find(_ ids: [TypedID], for query: CustomerQuery) async -> ClaimReading {
         var values: [String] = []
         for id in ids where id.canBeLookedUp && !values.contains(id.value) { values.append(id.value) }
-        let asked = values.prefix(limit)
-        let answers = await withTaskGroup(of: (Int, [FoundPurchase]).self) { group in
+        let asked = values.prefix(Self.maximumLookups)
+        let answers = await withTaskGroup(of: (Int, LookedUp).self) { group in
             for (index, value) in asked.enumerated() {
                 group.addTask {
-                    let subscriptions = await lookUp(.findSubscriptions(storeID: value), lane, WireItem.subscription)
-                    let purchases = await lookUp(.findPurchases(storeID: value), lane, WireItem.oneTime)
+                    let subscriptions = await lookUp(
+                        .findSubscriptions(storeID: value),
+                        query.lane,
+                        WireItem.subscription
+                    )
+                    let purchases = await lookUp(.findPurchases(storeID: value), query.lane, WireItem.oneTime)
                     return (index, subscriptions + purchases)
                 }
             }
-            return await group.reduce(into: Array(repeating: [FoundPurchase](), count: asked.count)) { $0[$1.0] = $1.1 }
+            return await group.reduce(into: Array(repeating: LookedUp(), count: asked.count)) { $0[$1.0] = $1.1 }
         }
+        let whole = answers.reduce(LookedUp(), +)
+        var reading = ClaimReading(failure: whole.failure)
+        await tellOwners(of: whole.items, query, &reading)
         var seen: Set<FoundPurchase> = []
-        return answers.joined().filter { seen.insert($0).inserted }
+        reading.found = reading.found.filter { seen.insert($0).inserted }
+        return reading
+    }
+
+    private static let maximumLookups = 20
+
+    /// Names the owners of found items: an anonymous customer may be somebody we know.
+    private func tellOwners(of items: [WireItem], _ query: CustomerQuery, _ reading: inout ClaimReading) async {
+        guard let customer = PathSegment(query.userID) else { return }
+        var session = RevenueCatSession(requester, query, customer: customer)
+        var seen: Set<String> = []
+        for item in items where seen.insert(item.id).inserted {
+            guard isAnonymous(item.customerID) else {
+                reading.found.append(FoundPurchase(item, customerID: item.customerID))
+                continue
+            }
+            guard let observation = await session.observe([item]).first else { continue }
+            switch observation.owner {
+            case .askedUser: reading.own.append(observation)
+            case .otherUser(let id): reading.found.append(FoundPurchase(item, customerID: id))
+            case .anonymous: reading.found.append(FoundPurchase(item, customerID: item.customerID))
+            }
+        }
+        reading.failure = reading.failure ?? session.failure
+    }
+
+    /// The answer to one look-up, or to several.
+    private struct LookedUp: Sendable {
+        var items: [WireItem] = []
+        var failure: ReadFailure?
+
+        static func + (left: LookedUp, right: LookedUp) -> LookedUp {
+            LookedUp(items: left.items + right.items, failure: left.failure ?? right.failure)
+        }
     }
 
     private func lookUp(
         _ endpoint: RevenueCatEndpoint,
         _ lane: Lane,
         _ item: (inout JSONReader) throws(JSONFault) -> WireItem
-    ) async -> [FoundPurchase] {
+    ) async -> LookedUp {
         var requests = 0
         do throws(ReadFailure) {
             let page = try await requester.page(
@@ -126,17 +165,19 @@ package struct RevenueCatClient: Sendable {
                 requests: &requests,
                 item: item
             )
-            return page?.items.map(FoundPurchase.init) ?? []
+            guard let page else { return LookedUp() }
+            let isWhole = page.badItems == 0 && !page.isDegraded
+            return LookedUp(items: page.items, failure: isWhole ? nil : ReadFailure(.malformed))
         } catch {
-            // The requester has told whom it concerns; a claim that was not looked up is a claim without a find.
-            return []
+            // An id that the store calls impossible leads nowhere; any other failure says nothing about it.
+            return LookedUp(failure: error.code == .rejected ? nil : error)
         }
     }
 }
 
 extension FoundPurchase {
     /// Names the purchase by RevenueCat's id: the typed one may be of any of its renewals.
-    fileprivate init(_ item: WireItem) {
+    fileprivate init(_ item: WireItem, customerID: String) {
         self.init(
             identifier: PurchaseIdentifier(
                 value: item.id,
@@ -145,7 +186,8 @@ extension FoundPurchase {
                 kind: "revenuecat_id"
             ),
             store: item.store,
-            customerID: item.customerID
+            customerID: customerID,
+            storeID: item.storeIdentifier
         )
     }
 }

@@ -34,6 +34,7 @@ extension Observation {
             entitlements: Set(entitlements).sorted(),
             status: StoreStatus(item.status),
             givesAccess: item.givesAccess,
+            isPaymentPending: item.isPaymentPending,
             renewal: item.renewal,
             periodStartsAt: item.startsAt,
             periodEndsAt: item.endsAt,
@@ -48,7 +49,7 @@ extension Observation {
     /// Each fact is written as its length and its bytes, so that no two sets of facts are written alike.
     private var factsHash: [UInt8] {
         var facts = CanonicalFacts()
-        facts.add("revenuecat/1")
+        facts.add("revenuecat/2")
         facts.add(kind.rawValue)
         facts.add(store)
         facts.add(environment)
@@ -64,6 +65,7 @@ extension Observation {
         for entitlement in entitlements { facts.add(entitlement) }
         facts.add(status.raw)
         facts.add(givesAccess.map { $0 ? "true" : "false" })
+        facts.add(isPaymentPending ? "pending" : nil)
         facts.add(renewal)
         facts.add(periodStartsAt.map { String($0.microseconds) })
         facts.add(periodEndsAt.map { String($0.microseconds) })

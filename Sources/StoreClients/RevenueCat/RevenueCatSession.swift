@@ -29,10 +29,11 @@ struct RevenueCatSession {
     /// Whether further requests make sense: odd items are no reason to stop, a store in trouble is.
     var isStoreWell: Bool { failure == nil || failure?.code == .malformed }
 
-    /// Whether the next list is worth a request: a person waits, and one list of a store may fail alone.
+    /// Whether another list is worth a request although one failed: a person waits, and a list may fail alone.
     var mayAskOn: Bool {
-        guard let failure, query.lane == .restore else { return isStoreWell }
-        return [.malformed, .unavailable, .timeout].contains(failure.code)
+        // A store that names a wait is left alone.
+        guard let failure, query.lane == .restore, failure.retryAfter == nil else { return false }
+        return failure.code == .unavailable || failure.code == .timeout
     }
 
     /// Sums the session up.
@@ -77,7 +78,7 @@ struct RevenueCatSession {
         var cursors: Set<String> = cursor.map { [$0] } ?? []
         var ids: Set<String> = []
         var pages = 0
-        guard mayAskOn else { return list }
+        guard isStoreWell || mayAskOn else { return list }
         while pages < requester.maxPages, requests < maxRequests {
             let page: WirePage<Item>?
             do throws(ReadFailure) {
@@ -246,4 +247,4 @@ extension NamedOwner {
 /// Whether two customer ids are one: RevenueCat compares bytes, while Swift's `==` equates Unicode's variants.
 private func isSame(_ left: String, _ right: String) -> Bool { left.utf8.elementsEqual(right.utf8) }
 
-private func isAnonymous(_ id: String) -> Bool { id.utf8.starts(with: "$RCAnonymousID:".utf8) }
+func isAnonymous(_ id: String) -> Bool { id.utf8.starts(with: "$RCAnonymousID:".utf8) }

@@ -5,6 +5,7 @@ private enum ItemField: String, CaseIterable {
     case customerID = "customer_id"
     case productID = "product_id"
     case givesAccess = "gives_access"
+    case pendingPayment = "pending_payment"
     case renewal = "auto_renewal_status"
     case startsAt = "starts_at"
     case endsAt = "ends_at"
@@ -40,6 +41,8 @@ extension WireItem {
             case .entitlements: (draft.entitlements, draft.nextEntitlements) = try readEntitlements(&reader)
             case .productID: draft.productID = try reader.readOptionalString()
             case .givesAccess where isSubscription: draft.givesAccess = try reader.readBool()
+            case .pendingPayment where isSubscription:
+                draft.pendingPayment = try reader.readNull() ? false : try reader.readBool()
             case .renewal where isSubscription: draft.renewal = try reader.readOptionalString()
             case .periodStartsAt where isSubscription: draft.startsAt = try reader.readOptionalInteger()
             case .periodEndsAt where isSubscription: draft.endsAt = try reader.readOptionalInteger()
@@ -75,6 +78,7 @@ extension WireItem {
         self.store = store
         self.storeIdentifier = draft.storeIdentifier.flatMap { $0.isEmpty ? nil : $0 }
         self.givesAccess = draft.givesAccess
+        self.isPaymentPending = draft.pendingPayment
         self.renewal = draft.renewal
         self.startsAt = startsAt
         self.endsAt = endsAt
@@ -94,6 +98,7 @@ private struct Draft {
     var store: String?
     var storeIdentifier: String?
     var givesAccess: Bool?
+    var pendingPayment = false
     var renewal: String?
     var startsAt: Int64?
     var endsAt: Int64?

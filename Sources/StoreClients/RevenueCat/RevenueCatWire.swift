@@ -53,6 +53,7 @@ struct WireItem: Sendable {
     var storeIdentifier: String?
     /// The API's answer; `nil` for one-time purchases alone.
     var givesAccess: Bool?
+    var isPaymentPending: Bool
     var renewal: String?
     /// The current period's, or the moment of a one-time purchase.
     var startsAt: Instant?

@@ -73,7 +73,7 @@ import Testing
     func classifiesCredentials(_ status: Int, _ body: String, _ code: ReadFailure.Code) async throws {
         let store = FakeStore()
         store.on(FakeStore.subscriptions, status, body)
-        let reading = try await store.read()
+        let reading = try await store.read(lane: .sweep)
         #expect(reading.coverage == .none)
         #expect(reading.failure?.code == code)
         #expect(store.reports.first?.failure == code)

@@ -18,9 +18,15 @@ import Testing
         store.on(self.purchases(id), 200, Fixture.page(purchases))
     }
 
-    private func find(_ ids: [TypedID]) async throws -> [FoundPurchase] {
-        try await store.client().find(ids, upTo: 5, lane: .restore)
+    private static func query(knowing users: Set<String> = []) -> CustomerQuery {
+        CustomerQuery(userID: Fixture.user, lane: .restore, sandboxCounts: false) { users.intersection($0) }
     }
+
+    private func look(_ ids: [TypedID], knowing users: Set<String> = []) async throws -> ClaimReading {
+        try await store.client().find(ids, for: Self.query(knowing: users))
+    }
+
+    private func find(_ ids: [TypedID]) async throws -> [FoundPurchase] { try await look(ids).found }
 
     @Test("a typed id leads to the purchase and its customer")
     func finds() async throws {
@@ -36,7 +42,8 @@ import Testing
                         kind: "revenuecat_id"
                     ),
                     store: "app_store",
-                    customerID: "other"
+                    customerID: "other",
+                    storeID: "480001234567890"
                 )
             ]
         )
@@ -52,7 +59,7 @@ import Testing
         let other = FakeStore()
         other.on(subscriptions(id), 200, Fixture.page([Fixture.subscription()]))
         other.on(purchases(id), 200, Fixture.page([]))
-        _ = try await other.client().find([TypedID(store: nil, kind: "order_id", value: id)], upTo: 5, lane: .restore)
+        _ = try await other.client().find([TypedID(store: nil, kind: "order_id", value: id)], for: Self.query())
         #expect(other.targets == store.targets)
     }
 
@@ -65,13 +72,40 @@ import Testing
         #expect(found.map(\.identifier.value) == ["p1", "s2", "s3"])
     }
 
-    @Test("five ids are looked up and no more, each once")
+    @Test("twenty ids are looked up and no more, each once")
     func limitsLookups() async throws {
-        let values = ["1", "1", "2", "3", "4", "5", "6", "7"]
+        let values = ["1"] + (1...22).map(String.init)
         for value in values { prepare(value) }
         _ = try await find(values.map { TypedID(store: nil, kind: "transaction_id", value: $0) })
-        #expect(Set(store.targets) == Set(["1", "2", "3", "4", "5"].flatMap { [subscriptions($0), purchases($0)] }))
-        #expect(store.requests.count == 10)
+        let expected = (1...20).map(String.init).flatMap { [subscriptions($0), purchases($0)] }
+        #expect(Set(store.targets) == Set(expected))
+        #expect(store.requests.count == 40)
+    }
+
+    private static let anonymous = "$RCAnonymousID:0f1e2d3c4b5a69788796a5b4c3d2e1f0"
+
+    private func prepareAnonymous(aliases ids: [String]) {
+        prepare("1", subscriptions: [Fixture.subscription(["customer_id": "\"\(Self.anonymous)\""])])
+        store.on(FakeStore.aliases(of: Self.anonymous), 200, Fixture.aliases(ids))
+    }
+
+    private static let typed = [TypedID(store: nil, kind: "order_id", value: "1")]
+
+    @Test("7: an anonymous customer's purchase is ours where the store says that we are that customer")
+    func findsOwn() async throws {
+        prepareAnonymous(aliases: [Self.anonymous, Fixture.user])
+        let claims = try await look(Self.typed)
+        #expect(claims.found.isEmpty)
+        #expect(claims.own.map(\.owner) == [.askedUser])
+        #expect(claims.failure == nil)
+    }
+
+    @Test("8: an anonymous customer's purchase belongs to the user who is that customer")
+    func findsAliased() async throws {
+        prepareAnonymous(aliases: [Self.anonymous, "user-2"])
+        let claims = try await look(Self.typed, knowing: ["user-2"])
+        #expect(claims.found.map(\.customerID) == ["user-2"])
+        #expect(claims.own.isEmpty)
     }
 
     @Test(
@@ -91,17 +125,19 @@ import Testing
     }
 
     @Test(
-        "a lookup that fails finds nothing, trips no breaker and alarms nobody",
+        "a lookup that fails says so, trips no breaker and alarms nobody",
         arguments: [
-            (500, ""), (400, Fixture.error("parameter_error")), (401, Fixture.error("authentication_error")),
-            (404, Fixture.error("resource_missing")), (200, "<html>"), (200, Fixture.page(["{}"])),
-        ]
+            (500, "", ReadFailure.Code.unavailable), (400, Fixture.error("parameter_error"), nil),
+            (401, Fixture.error("authentication_error"), .unauthorized), (404, Fixture.error("resource_missing"), nil),
+            (200, "<html>", .malformed), (200, Fixture.page(["{}"]), .malformed),
+        ] as [(Int, String, ReadFailure.Code?)]
     )
-    func swallowsFailures(_ status: Int, _ body: String) async throws {
+    func tellsFailures(_ status: Int, _ body: String, _ failure: ReadFailure.Code?) async throws {
         store.on(subscriptions("1"), status, body)
         store.on(purchases("1"), 200, Fixture.page([Fixture.purchase()]))
-        let found = try await find([TypedID(store: nil, kind: "order_id", value: "1")])
-        #expect(found.map(\.store) == ["play_store"])
+        let claims = try await look(Self.typed)
+        #expect(claims.found.map(\.store) == ["play_store"])
+        #expect(claims.failure?.code == failure)
         #expect(store.reports.allSatisfy { !$0.countsForBreaker && $0.failure == nil })
     }
 

@@ -114,7 +114,7 @@ import Testing
     )
     func distrusts404(_ body: String) async throws {
         store.on(FakeStore.subscriptions, 404, body)
-        let reading = try await store.read()
+        let reading = try await store.read(lane: .sweep)
         #expect(reading.coverage == .none)
         #expect(reading.failure == ReadFailure(.unavailable))
     }
@@ -205,7 +205,7 @@ import Testing
     )
     func transportFails(_ code: StoreHTTPFailure.Code, _ failure: ReadFailure.Code, _ counts: Bool) async throws {
         store.on(FakeStore.subscriptions, fails: code)
-        let reading = try await store.read()
+        let reading = try await store.read(lane: .sweep)
         #expect(reading.coverage == .none)
         #expect(reading.failure == ReadFailure(failure))
         #expect(reading.requests == 1)
@@ -246,7 +246,7 @@ import Testing
         let reading = try await store.read(user: user)
         #expect(store.targets == (target.map { [$0] } ?? []))
         #expect(reading.coverage == (target == nil ? .none : .full))
-        #expect(reading.failure == (target == nil ? ReadFailure(.rejected) : nil))
+        #expect(reading.failure == (target == nil ? ReadFailure(.unusableID) : nil))
     }
 
     @Test("the base URL's path is kept and the key goes to its host alone")
