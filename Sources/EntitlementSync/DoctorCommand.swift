@@ -24,9 +24,10 @@ struct DoctorCommand: AsyncParsableCommand {
             let runtime = try Runtime(level: .error)
             var checks: [Check] = []
             do {
-                checks += try await runtime.withPool { pool in
-                    [Check(name: "schema", ok: true, detail: "at version \(Migrator.version)", fix: "")]
-                        + (await Doctor(pool: pool).checks())
+                checks += try await runtime.withPool(checkingSchema: false) { pool in
+                    let version = try await SchemaCheck(pool: pool).verify()
+                    let schema = Check(name: "schema", ok: true, detail: "at version \(version)", fix: "")
+                    return [schema] + (await Doctor(pool: pool).checks())
                 }
             } catch {
                 let failure = CommandFailure(error)

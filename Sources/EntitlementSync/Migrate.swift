@@ -36,12 +36,18 @@ struct Migrate: AsyncParsableCommand {
             let pool = PostgresPool(configuration: configuration, logger: runtime.logger)
             do {
                 let report = try await Migrator(pool: pool, files: files)
-                    .run(adapterPath: adapter ?? directory + "/host/adapter.sql", dryRun: dryRun)
+                    .run(
+                        adapterPath: adapter ?? directory + "/host/adapter.sql",
+                        isOwn: adapter != nil,
+                        dryRun: dryRun
+                    )
                 await pool.close()
                 let names = report.applied.map { "\(dryRun ? "would apply" : "applied") \($0)" }
+                let isKept = report.adapter == nil
                 let end =
                     dryRun
-                    ? "would install the host adapter" : "schema at version \(report.version), host adapter installed"
+                    ? "would \(isKept ? "keep your" : "install the") host adapter"
+                    : "schema at version \(report.version), host adapter \(isKept ? "kept: it is yours" : "installed")"
                 try options.print(
                     (names + [end]).joined(separator: "\n"),
                     json: Migrated(version: Int(report.version), applied: report.applied, dryRun: dryRun)

@@ -17,6 +17,7 @@ package struct Migrator: Sendable {
     /// What a run did, or would do.
     package struct Report: Sendable {
         package var applied: [String] = []
+        /// The adapter that was installed; `nil`: the team's own stays.
         package var adapter: String?
         package var version: Int32 = 0
     }
@@ -24,9 +25,10 @@ package struct Migrator: Sendable {
     /// Applies what is missing.
     ///
     /// `adapterPath`: the host adapter's file.
+    /// `isOwn`: whether the team named it; the sample adapter never takes the place of a team's own.
     /// `dryRun`: only says what would be done.
     /// Throws `MigrationError`; `PostgresError` where the server can't be reached.
-    package func run(adapterPath: String, dryRun: Bool) async throws -> Report {
+    package func run(adapterPath: String, isOwn: Bool = false, dryRun: Bool) async throws -> Report {
         guard let adapter = try? String(contentsOfFile: adapterPath, encoding: .utf8) else {
             throw MigrationError(.adapter, "the adapter file \(adapterPath) can't be read as UTF-8 text")
         }
@@ -34,7 +36,12 @@ package struct Migrator: Sendable {
         return try await pool.withConnection { connection in
             try await lock(connection)
             // The pool is closed after the command, and the lock ends with its session where something fails here.
-            let report = try await migrate(connection, adapter: adapter, path: adapterPath, dryRun: dryRun)
+            var report = try await migrate(connection, dryRun: dryRun)
+            let keeps = try await hasOwnAdapter(connection) && !isOwn
+            if !keeps {
+                report.adapter = adapterPath
+                if !dryRun { try await install(adapter, isOwn: isOwn, on: connection) }
+            }
             try await connection.query("SELECT pg_advisory_unlock(\(Self.lockKey))")
             return report
         }
@@ -54,12 +61,7 @@ package struct Migrator: Sendable {
         )
     }
 
-    private func migrate(
-        _ connection: PostgresConnection,
-        adapter: String,
-        path: String,
-        dryRun: Bool
-    ) async throws -> Report {
+    private func migrate(_ connection: PostgresConnection, dryRun: Bool) async throws -> Report {
         var report = Report()
         let known = try await applied(connection)
         try check(known)
@@ -69,8 +71,6 @@ package struct Migrator: Sendable {
             try await apply(file, on: connection)
         }
         report.version = Int32(files.count)
-        report.adapter = path
-        if !dryRun { try await install(adapter, on: connection) }
         return report
     }
 
@@ -137,13 +137,29 @@ package struct Migrator: Sendable {
         }
     }
 
-    private func install(_ adapter: String, on connection: PostgresConnection) async throws {
+    /// What the schema of an adapter says that a team named.
+    private static let ownMark = "installed with --adapter"
+
+    private func hasOwnAdapter(_ connection: PostgresConnection) async throws -> Bool {
+        let rows = try await connection.query(
+            """
+            SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_namespace AS n
+                            WHERE n.nspname = 'entitlement_sync_host'
+                              AND obj_description(n.oid, 'pg_namespace') = \(Self.ownMark))
+            """
+        )
+        return try rows.first?.decode(Bool.self, at: 0) ?? false
+    }
+
+    private func install(_ adapter: String, isOwn: Bool, on connection: PostgresConnection) async throws {
         do {
             try await connection.withTransaction { connection in
                 try await connection.execute(
                     script: "SET LOCAL lock_timeout = '10s'; SET LOCAL client_min_messages = warning;"
                 )
                 try await connection.execute(script: adapter)
+                let mark = isOwn ? Self.ownMark : "the sample adapter"
+                try await connection.execute(script: "COMMENT ON SCHEMA entitlement_sync_host IS '\(mark)'")
                 try await connection.execute(
                     script: """
                         REVOKE ALL ON SCHEMA entitlement_sync_host FROM PUBLIC;
@@ -162,7 +178,10 @@ package struct Migrator: Sendable {
                         + " pass --adapter FILE with functions for your tables"
                 )
             }
-            throw Self.explained(error, doing: "the host adapter")
+            if error.sqlState == "42501" || error.sqlState == "55P03" {
+                throw Self.explained(error, doing: "the host adapter")
+            }
+            throw MigrationError(.adapter, "the host adapter's SQL fails: \(error.message); mend the file")
         }
     }
 
@@ -184,8 +203,10 @@ package struct SchemaCheck: Sendable {
 
     package init(pool: PostgresPool) { self.pool = pool }
 
+    /// - Returns: the database's version.
     /// - Throws: `MigrationError` `.unmigrated` or `.incompatible`, with what to do.
-    package func verify() async throws {
+    @discardableResult
+    package func verify() async throws -> Int32 {
         let (version, compatibleFrom) = try await versions()
         guard let version, version >= Migrator.version else {
             throw MigrationError(
@@ -199,6 +220,7 @@ package struct SchemaCheck: Sendable {
                 "the schema is at version \(version) and no longer works with this build; use the newer build"
             )
         }
+        return version
     }
 
     /// The schema's version, and the oldest one whose builds it still serves.
