@@ -7,7 +7,8 @@ package import Postgres
 package struct BenchDatabase: Sendable {
     package let pool: PostgresPool
     private let admin: PostgresPool
-    private let name: String
+    /// The database's name.
+    package let name: String
 
     /// Creates and fills the database.
     ///
@@ -42,8 +43,8 @@ package struct BenchDatabase: Sendable {
         }
     }
 
-    /// Loads free users, each with one asset that the lapse froze, and a restore for each.
-    package func load(_ count: Int, prefix: String) async throws {
+    /// Loads free users, each with one asset that the lapse froze, and a restore for each where they are `queued`.
+    package func load(_ count: Int, prefix: String, queued: Bool = true) async throws {
         try await pool.withConnection { connection in
             try await connection.query(
                 "INSERT INTO users (id) SELECT \(prefix) || n FROM generate_series(1, \(Int64(count))) AS n"
@@ -60,6 +61,7 @@ package struct BenchDatabase: Sendable {
                 SELECT \(prefix) || n FROM generate_series(1, \(Int64(count))) AS n
                 """
             )
+            guard queued else { return }
             try await connection.query(
                 """
                 INSERT INTO entitlement_sync.queue (user_key, due, lane, restore_id, restore_due)
@@ -76,6 +78,41 @@ package struct BenchDatabase: Sendable {
             // A procedure that commits must stand alone: several statements in one script are one transaction.
             try await connection.execute(script: "SET statement_timeout = 0")
             try await connection.execute(script: "CALL bench_drain(500)")
+        }
+    }
+
+    /// Queues a restore again for every user of a prefix.
+    package func tapAll(prefix: String) async throws {
+        try await pool.query(
+            """
+            INSERT INTO entitlement_sync.queue (user_key, due, lane, restore_id, restore_due)
+            SELECT u.user_key, now(), 0, entitlement_sync.new_id(), now()
+              FROM entitlement_sync.user_sync AS u WHERE u.user_id LIKE \(prefix + "%")
+            """
+        )
+    }
+
+    /// Empties the queue.
+    package func clearQueue() async throws { try await pool.query("TRUNCATE entitlement_sync.queue") }
+
+    /// The size of the hot queue with its indexes, in MiB.
+    package func queueSize() async throws -> Double {
+        let rows = try await pool.query("SELECT pg_total_relation_size('entitlement_sync.queue')")
+        return Double(try rows.first?.decode(Int64.self, at: 0) ?? 0) / 1_048_576
+    }
+
+    /// The median time of a commit that writes one row, in milliseconds.
+    package func commitLatency() async throws -> Double {
+        try await pool.query("CREATE TABLE IF NOT EXISTS bench_commit (n integer)")
+        let clock = ContinuousClock()
+        return try await pool.withConnection { connection in
+            var times: [Double] = []
+            for n in 0..<300 {
+                let started = clock.now
+                try await connection.query("INSERT INTO bench_commit VALUES (\(Int32(n)))")
+                times.append((clock.now - started).milliseconds)
+            }
+            return times.percentile(50)
         }
     }
 

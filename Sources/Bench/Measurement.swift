@@ -3,7 +3,7 @@ package struct Measurement: Sendable, Codable {
     package var name: String
     package var value: Double
     package var unit: String
-    /// What the same machine does without us; `nil` for a limit itself.
+    /// What the same machine does without us, or the bound of a figure that is to stay low; `nil` for a limit itself.
     package var limit: Double?
     package var ratio: Double?
     package var target: Double?
@@ -17,5 +17,14 @@ package struct Measurement: Sendable, Codable {
         self.target = target
         ratio = limit.map { value / $0 }
         holds = target.flatMap { target in limit.map { value / $0 >= target } }
+    }
+
+    /// A figure that is to stay below a bound.
+    package init(name: String, value: Double, unit: String, below bound: Double) {
+        self.init(name: name, value: value, unit: unit)
+        limit = bound
+        ratio = value / bound
+        target = 1
+        holds = value < bound
     }
 }

@@ -10,6 +10,7 @@ import Storage
 import StoreClients
 import SyncWorker
 import Transport
+import UnixSignals
 
 struct BenchCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
@@ -19,6 +20,9 @@ struct BenchCommand: AsyncParsableCommand {
 
     @Option(help: "Jobs in each measurement.")
     var jobs = 20_000
+
+    @Flag(help: "Also: memory with 1,000,000 jobs waiting, the queue's size after 1,000,000 jobs.")
+    var full = false
 
     @OptionGroup var options: OutputOptions
 
@@ -45,15 +49,34 @@ struct BenchCommand: AsyncParsableCommand {
                 sqlDirectory: try runtime.sqlDirectory(),
                 logger: runtime.logger
             )
+            let result: Result<Printed, any Error>
             do {
-                let result = try await measure(database, runtime)
-                await database.drop()
-                try print(result)
+                result = .success(try await untilSignal { try await measure(database, runtime) })
             } catch {
-                await database.drop()
-                throw error
+                result = .failure(error)
             }
+            // Also after a signal, when this task is cancelled.
+            await Task { await database.drop() }.value
+            try print(try result.get())
             return .done
+        }
+    }
+
+    /// Runs a body that ends at SIGINT and SIGTERM, so that the database and the simulator go with it.
+    private func untilSignal<Value: Sendable>(_ body: @escaping @Sendable () async throws -> Value) async throws
+        -> Value
+    {
+        try await withThrowingTaskGroup(of: Value?.self) { group in
+            group.addTask {
+                for await _ in await UnixSignalsSequence(trapping: [.sigint, .sigterm]) { return nil }
+                return nil
+            }
+            group.addTask { try await body() }
+            defer { group.cancelAll() }
+            guard let first = try await group.next(), let value = first else {
+                throw CommandFailure(.elapsed, "interrupted; nothing is left behind")
+            }
+            return value
         }
     }
 
@@ -106,12 +129,98 @@ struct BenchCommand: AsyncParsableCommand {
             measurements.append(
                 Bench.Measurement(name: "end_to_end", value: whole, unit: "jobs/s", limit: limit, target: 0.5)
             )
+            measurements += try await prices(client)
             await transport.shutdown()
         } catch {
             await transport.shutdown()
             throw error
         }
+        measurements += try await people(database, runtime)
+        measurements += try await process(database, runtime, simulator)
         return Printed(measurements: measurements, settings: try await database.settings())
+    }
+
+    /// How many requests a user costs: with access, and where everything has to be read.
+    private func prices(_ client: RevenueCatClient) async throws -> [Bench.Measurement] {
+        func price(_ mayGrant: @escaping @Sendable ([String]) -> Bool) async -> Double {
+            let query = CustomerQuery(
+                userID: "http-1",
+                lane: .sweep,
+                sandboxCounts: false,
+                mayGrant: mayGrant,
+                isOtherUser: { _ in [] }
+            )
+            return Double(await client.read(query).requests)
+        }
+        return [
+            Bench.Measurement(
+                name: "requests_with_access",
+                value: await price { _ in true },
+                unit: "requests",
+                below: 1.1
+            ),
+            Bench.Measurement(
+                name: "requests_full_read",
+                value: await price { _ in false },
+                unit: "requests",
+                below: 2.1
+            ),
+        ]
+    }
+
+    /// What people feel.
+    private func people(_ database: BenchDatabase, _ runtime: Runtime) async throws -> [Bench.Measurement] {
+        let commit = try await database.commitLatency()
+        let people = BenchPeople(
+            pool: database.pool,
+            listening: runtime.postgres(connections: 1).inDatabase(database.name),
+            logger: runtime.logger
+        ) { reader, listener in
+            try await work(database, runtime, reader, listener: listener)
+        }
+        try await database.load(200, prefix: "idle-", queued: false)
+        let idle = try await people.measure((1...200).map { "idle-\($0)" }, perSecond: 20, storeLatency: .zero)
+        try await database.load(5000, prefix: "tap-", queued: false)
+        let store = Duration.milliseconds(50)
+        let busy = try await people.measure((1...5000).map { "tap-\($0)" }, perSecond: 500, storeLatency: store)
+        return [
+            Bench.Measurement(name: "commit_p50", value: commit, unit: "ms"),
+            Bench.Measurement(name: "idle_pick_up_p50", value: idle.pickUp.percentile(50), unit: "ms", below: 3),
+            Bench.Measurement(name: "restore_p50_at_500/s", value: busy.answer.percentile(50), unit: "ms"),
+            Bench.Measurement(
+                name: "restore_p99_at_500/s",
+                value: busy.answer.percentile(99),
+                unit: "ms",
+                below: store.milliseconds + 10
+            ),
+        ]
+    }
+
+    /// What one process costs.
+    private func process(
+        _ database: BenchDatabase,
+        _ runtime: Runtime,
+        _ simulator: SimulatorProcess
+    ) async throws -> [Bench.Measurement] {
+        let port = try await simulator.port()
+        let program = BenchWorkerProcess(runtime: runtime, database: database.name, storePort: port)
+        var measurements = [
+            Bench.Measurement(name: "start_up", value: try await program.startUp(), unit: "ms", below: 200)
+        ]
+        guard full else { return measurements }
+        try await database.load(1_000_000, prefix: "wait-")
+        let memory = try await program.memory(after: .seconds(15))
+        measurements.append(Bench.Measurement(name: "memory_1M_waiting", value: memory, unit: "MiB", below: 100))
+        try await database.clearQueue()
+        let users = min(jobs, 20_000)
+        for _ in 0..<(1_000_000 / users) {
+            try await database.tapAll(prefix: "plain-")
+            try await work(database, runtime, memoryStore())
+        }
+        measurements.append(
+            Bench.Measurement(name: "queue_after_1M", value: try await database.queueSize(), unit: "MiB", below: 50)
+        )
+        return measurements
     }
 
     /// Reads users with 256 requests in flight.
@@ -134,7 +243,12 @@ struct BenchCommand: AsyncParsableCommand {
         }
     }
 
-    private func work(_ database: BenchDatabase, _ runtime: Runtime, _ reader: StoreReader) async throws {
+    private func work(
+        _ database: BenchDatabase,
+        _ runtime: Runtime,
+        _ reader: StoreReader,
+        listener: PostgresListener? = nil
+    ) async throws {
         let config = runtime.config
         let worker = Worker(
             pool: database.pool,
@@ -145,13 +259,13 @@ struct BenchCommand: AsyncParsableCommand {
                 logger: runtime.logger
             ),
             assets: AssetRuns(pool: database.pool, mode: .full, logger: runtime.logger),
-            listener: nil,
+            listener: listener,
             exchange: {},
             settings: WorkerSettings(
                 concurrency: max(1500, config.worker.concurrency),
                 batch: config.worker.batch,
                 lease: config.worker.lease,
-                untilIdle: true,
+                untilIdle: listener == nil,
                 host: "bench",
                 pid: ProcessInfo.processInfo.processIdentifier,
                 version: Build.version

@@ -28,8 +28,11 @@ final class SimulatorProcess {
         try process.run()
     }
 
+    private var knownPort: Int?
+
     /// The port it listens on, read from its first line, away from the cooperative pool.
     func port() async throws -> Int {
+        if let knownPort { return knownPort }
         let handle = output.fileHandleForReading
         let line = await withCheckedContinuation { (continuation: CheckedContinuation<String, Never>) in
             DispatchQueue.global().async {
@@ -39,6 +42,7 @@ final class SimulatorProcess {
         guard let port = line.split(whereSeparator: \.isWhitespace).last.flatMap({ Int($0) }) else {
             throw CommandFailure(.software, "the simulator did not start")
         }
+        knownPort = port
         return port
     }
 
