@@ -41,7 +41,6 @@ SELECT grant_to('entitlement_sync_client', ARRAY[
     'GRANT USAGE ON SCHEMA entitlement_sync TO %I',
     'GRANT EXECUTE ON FUNCTION request_restore, request_reconcile TO %I',
     'GRANT EXECUTE ON FUNCTION reference_of, id_time TO %I',
-    'GRANT SELECT ON schema_migration TO %I',
     'GRANT SELECT ON job_status, ticket_status, decision_log, inbox_log TO %I',
     'GRANT SELECT, INSERT, UPDATE, DELETE ON product, sandbox_user TO %I']);
 -- Append-only: nobody may change what was decided, and what happened to a ticket.
