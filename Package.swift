@@ -33,8 +33,19 @@ func target(_ name: String, _ dependencies: [Target.Dependency] = []) -> Target 
     .target(name: name, dependencies: dependencies, swiftSettings: settings)
 }
 
-func tests(_ name: String, _ dependencies: [Target.Dependency], resources: [Resource] = []) -> Target {
-    .testTarget(name: name, dependencies: dependencies, resources: resources, swiftSettings: settings)
+func tests(
+    _ name: String,
+    _ dependencies: [Target.Dependency],
+    exclude: [String] = [],
+    resources: [Resource] = []
+) -> Target {
+    .testTarget(
+        name: name,
+        dependencies: dependencies,
+        exclude: exclude,
+        resources: resources,
+        swiftSettings: settings
+    )
 }
 
 let package = Package(
@@ -103,6 +114,11 @@ let package = Package(
             ]
         ),
         tests("WebAPITests", ["WebAPI", hummingbird, hummingbirdTesting, httpTypes, logging, nioPosix]),
+        tests(
+            "ProcessTests",
+            ["EntitlementSync", "Postgres", "TestSupport", "Transport", httpTypes, logging],
+            exclude: ["Fixtures"]
+        ),
         tests("TelemetryTests", ["Telemetry", logging, metrics]),
         tests("ConfiguringTests", ["Configuring", "Entitlements", "Telemetry", logging]),
     ]

@@ -38,17 +38,7 @@ struct BenchCommand: AsyncParsableCommand {
     func run() async throws {
         try await reporting {
             let runtime = try Runtime(level: .warning)
-            let database = try await BenchDatabase(
-                configuration: runtime.postgres(connections: 1),
-                connect: { name in
-                    var configuration = runtime.postgres(connections: 8)
-                    configuration.sessionSettings["statement_timeout"] = "0"
-                    configuration.statementTimeout = nil
-                    return configuration.inDatabase(name)
-                },
-                sqlDirectory: try runtime.sqlDirectory(),
-                logger: runtime.logger
-            )
+            let database = try await Self.database(runtime)
             let result: Result<Printed, any Error>
             do {
                 result = .success(try await untilSignal { try await measure(database, runtime) })
@@ -77,6 +67,29 @@ struct BenchCommand: AsyncParsableCommand {
                 throw CommandFailure(.elapsed, "interrupted; nothing is left behind")
             }
             return value
+        }
+    }
+
+    /// A database of its own on the configured server.
+    private static func database(_ runtime: Runtime) async throws -> BenchDatabase {
+        let sqlDirectory = try runtime.sqlDirectory()
+        do {
+            return try await BenchDatabase(
+                configuration: runtime.postgres(connections: 1),
+                connect: { name in
+                    var configuration = runtime.postgres(connections: 8)
+                    configuration.sessionSettings["statement_timeout"] = "0"
+                    configuration.statementTimeout = nil
+                    return configuration.inDatabase(name)
+                },
+                sqlDirectory: sqlDirectory,
+                logger: runtime.logger
+            )
+        } catch let error as PostgresError where error.sqlState == SQLState.insufficientPrivilege {
+            throw CommandFailure(
+                .notAllowed,
+                "\(error.message); the bench works in a database of its own: connect as a user with CREATEDB"
+            )
         }
     }
 

@@ -23,7 +23,7 @@ struct CommandFailure: Error {
             self.init(.configuration, "\(faults)")
         case let error as MigrationError:
             self.init(
-                error.code == .locked ? .unavailable : error.code == .refused ? .notAllowed : .configuration,
+                error.code == .locked ? .elapsed : error.code == .refused ? .notAllowed : .configuration,
                 "\(error)"
             )
         case let error as PostgresError:
@@ -35,7 +35,11 @@ struct CommandFailure: Error {
 
     private static func status(of error: PostgresError) -> ExitStatus {
         if error.code == .configuration { return .configuration }
-        guard let state = error.sqlState else { return error.isConnectionFailure ? .unavailable : .software }
+        guard let state = error.sqlState else {
+            return error.isConnectionFailure || error.isRetryable ? .unavailable : .software
+        }
+        // The database is there; it is the wait for a lock that ran out.
+        if state == SQLState.lockNotAvailable { return .elapsed }
         if state.hasPrefix("ES") || state == "22023" { return .data }
         if state == "42501" { return .notAllowed }
         if state == "42P01" || state == "3F000" || state == "42883" { return .configuration }
@@ -45,13 +49,31 @@ struct CommandFailure: Error {
     }
 
     private static func text(of error: PostgresError) -> String {
+        if error.code == .configuration {
+            return
+                "DATABASE_URL (or DATABASE_DIRECT_URL): \(error.message); set postgres://user@host/database or libpq's"
+                + " \"host=... dbname=...\""
+        }
         switch error.sqlState {
         case "42P01", "3F000", "42883":
-            "\(error.message); run entitlement-sync migrate first"
-        case "42501":
-            "\(error.message); connect as a user with the right role, such as entitlement_sync_worker"
+            return "\(error.message); run entitlement-sync migrate first"
+        case SQLState.insufficientPrivilege:
+            return "\(error.message); connect as a user with the right role, such as entitlement_sync_worker"
+        case SQLState.lockNotAvailable:
+            return "a table has been locked by another session for too long (pg_stat_activity shows by whom); try again"
+                + " when it is free"
+        case SQLState.invalidCatalogName:
+            return "\(error.message); check the database's name in DATABASE_URL, or PGDATABASE"
+        case let state? where state.hasPrefix("28"):
+            return "\(error.message); check user and password in DATABASE_URL, or PGUSER and PGPASSWORD"
         default:
-            error.hint.map { "\(error.message). \($0)" } ?? "\(error)"
+            if let hint = error.hint { return "\(error.message). \(hint)" }
+            guard error.isConnectionFailure || error.code == .timeout || error.code == .poolExhausted else {
+                return "\(error)"
+            }
+            return
+                "the database can't be reached: \(error.message); check DATABASE_URL, or PGHOST and its kin, and that"
+                + " the server takes connections"
         }
     }
 }

@@ -96,7 +96,16 @@ struct Adopt: AsyncParsableCommand {
             }
             let rows = try Self.parse(text)
             return try await Runtime(level: .warning).withPool { pool in
-                let added = try await Controls(pool: pool).adopt(rows)
+                let added: Int
+                do {
+                    added = try await Controls(pool: pool).adopt(rows)
+                } catch let row as UnadoptableRow {
+                    // The head is line 1.
+                    throw CommandFailure(
+                        .data,
+                        "line \(row.index + 2): \(row.reason). \(row.hint) Nothing was adopted."
+                    )
+                }
                 try options.print(
                     "\(added) of \(rows.count) grants added",
                     json: Adopted(rows: rows.count, added: added)

@@ -50,8 +50,7 @@ struct Reconcile: AsyncParsableCommand {
             let runtime = try Runtime(level: .warning)
             return try await runtime.withPool { pool in
                 let requests = Requests(pool: pool)
-                var ids: [UUID] = []
-                for user in users { ids.append(try await requests.reconcile(user, reason: "manual")) }
+                let ids = try await requests.reconcile(users, reason: "manual")
                 let ended = try await Waiting(requests: requests).untilEnded(ids, within: .seconds(wait)) {
                     Output.progress($0, of: ids.count)
                 }

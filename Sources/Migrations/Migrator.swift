@@ -92,11 +92,23 @@ package struct Migrator: Sendable {
     }
 
     private func applied(_ connection: PostgresConnection) async throws -> [Int32: (name: String, checksum: String)] {
-        let exists = try await connection.query("SELECT to_regclass('entitlement_sync.schema_migration') IS NOT NULL")
-        guard try exists.first?.decode(Bool.self, at: 0) == true else { return [:] }
-        let rows = try await connection.query(
-            "SELECT m.version, m.name, m.checksum FROM entitlement_sync.schema_migration AS m"
-        )
+        let rows: PostgresRows?
+        do {
+            rows = try await connection.withTransaction { connection in
+                // Somebody may hold the table; without a limit the wait has no end, as migrations have no timeout.
+                try await connection.execute(script: "SET LOCAL lock_timeout = '10s'")
+                let exists = try await connection.query(
+                    "SELECT to_regclass('entitlement_sync.schema_migration') IS NOT NULL"
+                )
+                guard try exists.first?.decode(Bool.self, at: 0) == true else { return nil }
+                return try await connection.query(
+                    "SELECT m.version, m.name, m.checksum FROM entitlement_sync.schema_migration AS m"
+                )
+            }
+        } catch let error as PostgresError where error.code == .serverError {
+            throw Self.explained(error, doing: "the list of applied migrations")
+        }
+        guard let rows else { return [:] }
         var known: [Int32: (name: String, checksum: String)] = [:]
         for row in rows {
             let (version, name, checksum) = try row.decode(Int32.self, String.self, String.self)
@@ -188,7 +200,11 @@ package struct Migrator: Sendable {
     private static func explained(_ error: PostgresError, doing what: String) -> MigrationError {
         switch error.sqlState {
         case "55P03":
-            MigrationError(.locked, "\(what): a table is locked by somebody else for 10 s; try again when it is free")
+            MigrationError(
+                .locked,
+                "\(what): a table has been locked by another session for 10 s (pg_locks shows which, pg_stat_activity by"
+                    + " whom); end that session or wait for it, then run entitlement-sync migrate again"
+            )
         case "42501":
             MigrationError(.refused, "\(what): \(error.message); migrate as the database's owner")
         default:
@@ -218,6 +234,21 @@ package struct SchemaCheck: Sendable {
             throw MigrationError(
                 .incompatible,
                 "the schema is at version \(version) and no longer works with this build; use the newer build"
+            )
+        }
+        // A migration may have stopped before its last step, and without the adapter every job fails.
+        let adapter = try await pool.query(
+            """
+            SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_proc AS p
+                             JOIN pg_catalog.pg_namespace AS n ON n.oid = p.pronamespace
+                            WHERE n.nspname = 'entitlement_sync_host' AND p.proname = 'lock_users')
+            """
+        )
+        guard try adapter.first?.decode(Bool.self, at: 0) == true else {
+            throw MigrationError(
+                .unmigrated,
+                "the host adapter is not installed; run entitlement-sync migrate, with --adapter FILE for tables of other"
+                    + " names"
             )
         }
         return version

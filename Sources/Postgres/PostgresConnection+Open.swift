@@ -84,7 +84,7 @@ extension PostgresConnection {
     ) async throws(PostgresError) -> ConnectionHandle {
         let handle = ConnectionHandle(connectingWith: values)
         guard let raw = handle.raw else { throw PostgresError(.connectionFailed, message: "out of memory") }
-        guard PQstatus(raw) != CONNECTION_BAD else { throw refusal(raw) }
+        guard PQstatus(raw) != CONNECTION_BAD else { throw refusalAtOnce(raw) }
         // Makes the server's SQLSTATE part of the message, the only place where libpq shows it while connecting.
         PQsetErrorVerbosity(raw, PQERRORS_VERBOSE)
         var polling = PGRES_POLLING_WRITING
@@ -105,6 +105,15 @@ extension PostgresConnection {
     }
 
     private static func refusal(_ raw: OpaquePointer) -> PostgresError { PostgresError(connecting: raw) }
+
+    /// libpq may have refused a setting without asking any server, and has nothing but words to tell the two apart.
+    ///
+    /// They are English wherever the program runs, because it never takes a locale from its environment.
+    private static func refusalAtOnce(_ raw: OpaquePointer) -> PostgresError {
+        var error = refusal(raw)
+        if error.message.hasPrefix("invalid "), error.message.contains(" value: ") { error.code = .configuration }
+        return error
+    }
 
     /// The end of one attempt's share of the time left.
     private static func share(of deadline: ContinuousClock.Instant, among attempts: Int) -> ContinuousClock.Instant {

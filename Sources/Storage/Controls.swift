@@ -116,22 +116,35 @@ package struct Controls: Sendable {
     /// Adopts a baseline: each user becomes explained by a grant that names its source.
     ///
     /// - Returns: how many grants were added; users who have an active grant with the same reason are left as they are.
+    /// - Throws: `UnadoptableRow` where a row is refused; nothing is adopted then.
     package func adopt(_ rows: [(userID: String, until: PostgresTimestamp, reason: String)]) async throws -> Int {
         try await pool.withTransaction { connection in
             var added = 0
-            for row in rows {
-                added += try await connection.query(
-                    """
-                    INSERT INTO entitlement_sync."grant" (user_key, until, reason)
-                    SELECT k.key, \(row.until), \(row.reason)
-                      FROM (SELECT entitlement_sync.user_key_of(\(row.userID)) AS key) AS k
-                     WHERE NOT EXISTS (SELECT 1 FROM entitlement_sync."grant" AS g
-                                        WHERE g.user_key = k.key AND g.reason = \(row.reason) AND g.revoked_at IS NULL
-                                          AND g.until >= \(row.until))
-                    """
-                ).affected
+            for (index, row) in rows.enumerated() {
+                do {
+                    added += try await connection.query(
+                        """
+                        INSERT INTO entitlement_sync."grant" (user_key, until, reason)
+                        SELECT k.key, \(row.until), \(row.reason)
+                          FROM (SELECT entitlement_sync.user_key_of(\(row.userID)) AS key) AS k
+                         WHERE NOT EXISTS (SELECT 1 FROM entitlement_sync."grant" AS g
+                                            WHERE g.user_key = k.key AND g.reason = \(row.reason)
+                                              AND g.revoked_at IS NULL AND g.until >= \(row.until))
+                        """
+                    ).affected
+                } catch let error as PostgresError where error.sqlState?.hasPrefix("ES") == true {
+                    throw UnadoptableRow(index: index, reason: error.message, hint: error.hint ?? "")
+                }
             }
             return added
         }
     }
+}
+
+/// A row of a baseline that the database refuses.
+package struct UnadoptableRow: Error {
+    /// Which one, from 0.
+    package var index: Int
+    package var reason: String
+    package var hint: String
 }

@@ -69,6 +69,22 @@ package struct Requests: Sendable {
         try id(in: await pool.query("SELECT entitlement_sync.request_reconcile(\(userID), \(reason))"))
     }
 
+    /// Asks for a reconcile of each user, or of none when one is not known.
+    ///
+    /// - Returns: the jobs, in the users' order.
+    package func reconcile(_ userIDs: [String], reason: String) async throws -> [UUID] {
+        try await pool.withTransaction { connection in
+            var ids: [UUID] = []
+            for userID in userIDs {
+                let rows = try await connection.query(
+                    "SELECT entitlement_sync.request_reconcile(\(userID), \(reason))"
+                )
+                ids.append(try id(in: rows))
+            }
+            return ids
+        }
+    }
+
     private func id(in rows: PostgresRows) throws(PostgresError) -> UUID {
         guard let row = rows.first else { throw PostgresError(.protocolViolation, message: "no job id") }
         return try row.decode(UUID.self, at: 0)

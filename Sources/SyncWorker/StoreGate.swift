@@ -110,8 +110,11 @@ package final class StoreGate: Sendable {
 
     private func report(_ answer: StoreAnswer) {
         let now = ContinuousClock.now
+        // The answer says which failures are the store's; what ends a row of them is any usable answer.
         if answer.countsForBreaker {
-            breaker.note(succeeded: answer.failure == nil, at: now)
+            breaker.note(succeeded: false, at: now)
+        } else if answer.failure == nil, answer.status == 200 || answer.status == 404 {
+            breaker.note(succeeded: true, at: now)
         }
         state.withLock { state in
             if let limit = answer.limit { state.limit = limit }

@@ -11,6 +11,7 @@ extension Worker {
         var round = 0
         var pause = Duration.milliseconds(50)
         var nextQuarantine = clock.now
+        var ranAlone = false
         var hasStrays = false
         while !shared.isStopping, !Task.isCancelled {
             guard let epoch = shared.epoch else {
@@ -29,8 +30,11 @@ extension Worker {
                     hasStrays = false
                 }
                 if clock.now >= nextQuarantine {
-                    nextQuarantine = clock.now + .seconds(2)
-                    try await quarantine(epoch)
+                    let began = clock.now
+                    nextQuarantine = began + .seconds(2)
+                    ranAlone = try await quarantine(epoch)
+                    // As long as one ran alone, all others now have their turn.
+                    if ranAlone { nextQuarantine = clock.now + (clock.now - began) }
                 }
                 let limit = min(free, settings.batch)
                 let jobs = try await queue.claim(wishes(limit, round: round), upTo: limit, for: epoch)
@@ -40,6 +44,11 @@ extension Worker {
                     if settings.untilIdle, shared.flight.count == 0, try await queue.isIdle() {
                         shared.stop()
                         return
+                    }
+                    if ranAlone, held == 0 {
+                        // There are no others, so the next one need not wait for them.
+                        nextQuarantine = clock.now
+                        continue
                     }
                     await shared.wake.wait(upTo: pause)
                     // A quiet queue is asked less often; a notification ends the pause at once.
@@ -74,15 +83,17 @@ extension Worker {
         return round % 8 == 7 ? wishes.reversed() : wishes
     }
 
-    /// Runs jobs whose workers kept dying one at a time, with nothing beside them that could die with them.
-    private func quarantine(_ epoch: Int32) async throws {
-        guard try await queue.hasQuarantined() else { return }
+    /// Runs a job whose workers kept dying, with nothing beside it that could die with it.
+    ///
+    /// - Returns: whether there was one.
+    private func quarantine(_ epoch: Int32) async throws -> Bool {
+        guard try await queue.hasQuarantined() else { return false }
         while shared.flight.count > 0, !shared.isStopping, !Task.isCancelled {
             await shared.flight.room.wait(upTo: .milliseconds(100))
         }
-        guard !shared.isStopping else { return }
+        guard !shared.isStopping else { return false }
         guard let job = try await queue.claim([.init(lane: .quarantine, limit: 1)], upTo: 1, for: epoch).first else {
-            return
+            return false
         }
         shared.flight.beginReading([job])
         let reading =
@@ -93,6 +104,7 @@ extension Worker {
         while shared.flight.count > 0, !Task.isCancelled {
             await shared.flight.room.wait(upTo: .milliseconds(100))
         }
+        return true
     }
 
     /// Three crashes among others and ten alone.

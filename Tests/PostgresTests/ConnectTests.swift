@@ -136,7 +136,7 @@ import Testing
     @Test func `a nonsensical connection setting is told`() async throws {
         let database = try #require(TestDatabase.current)
         let (mode, _) = try await refusal(database.tcpURL + " sslmode=sometimes")
-        #expect(mode.code == .connectionFailed)
+        #expect(mode.code == .configuration)
         let (option, _) = try await refusal("postgres://u:secret@h/d?unknown=1")
         #expect(option.code == .configuration)
     }

@@ -1,0 +1,121 @@
+import Foundation
+import Glibc
+import Postgres
+import TestSupport
+import Testing
+
+/// Workers that die, and a database that dies under them: what is left is what an undisturbed run leaves.
+@Suite(.serialized)
+struct InterruptionTests {
+    /// Small batches and few jobs at once, so that every instant is in the middle of something.
+    private static let settings = ["WORKER_CONCURRENCY": "200", "WORKER_BATCH": "50", "JOB_LEASE_SECONDS": "2"]
+
+    /// After how many ended jobs the next worker dies; not too many for any one job, which would be put aside.
+    private static let goals: [Int64] =
+        ProcessInfo.processInfo.environment["ENTITLEMENT_SYNC_TEST_PROFILE"] == "full"
+        ? [50, 300, 600, 900, 1200, 1500, 1800, 2100, 2300] : [200, 700, 1200, 1700, 2200]
+
+    /// What becomes of the crowd when nothing happens.
+    private static let undisturbed = Task {
+        let simulator = try await Simulator(scenario: Crowd.scenario)
+        let record = Slot<Record>()
+        try await Site.with(store: simulator.url, settings: settings) { site in
+            try await site.execute(Crowd.load)
+            let ending = try await site.run("worker", "--until-idle", within: .seconds(120))
+            #expect(ending.code == 0, "\(ending)")
+            try await Record.expectSettled(site)
+            record.value = try await Record(of: site)
+        }
+        return try #require(record.value)
+    }
+
+    @Test("A crowd of every kind is answered as it should be by a run that nobody disturbs")
+    func undisturbed() async throws {
+        let record = try await Self.undisturbed.value
+        let expected: [(String, Int)] = [
+            ("restore done restored restored", 900 + 100 + 60 + 150 + 50 + 40),
+            ("restore done restored restored.assets_pending", 3),
+            ("restore done already_subscriber", 300), ("restore done nothing_to_restore nothing.ended", 100),
+            ("reconcile done demoted", 100), ("restore done nothing_to_restore nothing.expired", 250),
+            ("restore done nothing_to_restore nothing.billing_retry", 100), ("restore done not_eligible", 50),
+            ("restore done store_account_mismatch mismatch", 60 + 40 + 20),
+            ("restore done store_unavailable sign_in_needed", 30),
+            ("restore dead store_unavailable unavailable product_unmapped", 5),
+        ]
+        for (text, count) in expected {
+            let suffix = text.hasSuffix("restored restored") ? record.count("answer", with: text + ".") : 0
+            #expect(record.count("answer", with: text) - suffix == count, "\(text)")
+        }
+        #expect(record.count("answer", with: "restore dead store_unavailable") == 10)
+        #expect(record.count("user", with: " subscriber ") == 1300 + 3 + 300)
+        // The second asset of everybody and every third of the collectors was frozen by a moderator or not at all.
+        #expect(record.count("asset", with: "collector-0001 {subscription_lapsed}") == 0)
+        #expect(record.count("asset", with: "collector-0001 {moderation}") == 4000)
+        #expect(record.count("asset", with: "lapsed-0001 {subscription_lapsed}") == 2)
+        #expect(record.count("ticket", with: "owner_mismatch") > 0)
+    }
+
+    @Test("L12: a worker killed again and again leaves what an undisturbed one leaves")
+    func killed() async throws {
+        let undisturbed = try await Self.undisturbed.value
+        let simulator = try await Simulator(scenario: Crowd.scenario)
+        try await Site.with(store: simulator.url, settings: Self.settings) { site in
+            try await site.execute(Crowd.load)
+            var heldAtDeath: Int64 = 0
+            for goal in Self.goals {
+                let worker = try await site.start("worker", "--until-idle")
+                try await site.until(Self.ended(goal), comment: "\(goal) jobs did not end")
+                heldAtDeath += try await Self.kill(worker, of: site)
+            }
+            #expect(heldAtDeath > 0, "every kill came between two pieces of work")
+            // The last one in the middle of assets that their owner already was told of.
+            let worker = try await site.start("worker", "--until-idle")
+            try await site.until("SELECT count(*) FROM entitlement_sync.asset_run AS r WHERE r.changed > 0")
+            _ = try await Self.kill(worker, of: site)
+            #expect(try await site.number("SELECT count(*) FROM entitlement_sync.asset_run") > 0)
+
+            let ending = try await site.run("worker", "--until-idle", within: .seconds(120))
+            #expect(ending.code == 0, "\(ending)")
+            try await Record.expectSettled(site)
+            let record = try await Record(of: site)
+            #expect(record.differences(from: undisturbed) == [])
+        }
+    }
+
+    @Test("L12: the same worker outlives two crashes of PostgreSQL and leaves what an undisturbed one leaves")
+    func databaseCrashes() async throws {
+        let undisturbed = try await Self.undisturbed.value
+        let simulator = try await Simulator(scenario: Crowd.scenario)
+        let server = try await PrivatePostgres.start()
+        try await Site.with(on: server, store: simulator.url, settings: Self.settings) { site in
+            try await site.execute(Crowd.load)
+            let worker = try await site.start("worker", "--until-idle")
+            for goal: Int64 in [500, 1500] {
+                try await site.until(Self.ended(goal), comment: "\(goal) jobs did not end")
+                try await server.restart(immediate: true)
+                #expect(worker.isRunning)
+            }
+            let ending = try await worker.ending(within: .seconds(120))
+            #expect(ending.code == 0, "\(ending)")
+            try await Record.expectSettled(site)
+            let record = try await Record(of: site)
+            #expect(record.differences(from: undisturbed) == [])
+        }
+        try await server.stop()
+    }
+
+    /// Whether so many jobs have ended.
+    private static func ended(_ goal: Int64) -> PostgresQuery {
+        "SELECT (count(*) >= \(goal))::integer::bigint FROM entitlement_sync.job_status AS s WHERE s.finished_at IS NOT NULL"
+    }
+
+    /// Kills a worker that is still at work.
+    ///
+    /// - Returns: how many jobs it held.
+    private static func kill(_ worker: Program, of site: Site) async throws -> Int64 {
+        worker.signal(SIGKILL)
+        let ending = try await worker.ending()
+        #expect(ending.signal == SIGKILL, "it had ended before it was killed: \(ending)")
+        return try await site.number("SELECT count(*) FROM entitlement_sync.queue AS q WHERE q.owner IS NOT NULL")
+    }
+}

@@ -1,0 +1,149 @@
+import Foundation
+import Postgres
+import TestSupport
+import Testing
+
+/// Databases that cannot be reached, that do not answer, and tables that somebody holds.
+struct ReachabilityTests {
+    private static let onServer = Command.all.filter { $0.need != .nothing }
+
+    @Test(
+        "A database that cannot be reached is named with the setting to check",
+        arguments: [
+            ("postgres://app:hunter2@127.0.0.1:PORT/app", 69 as Int32, "check DATABASE_URL"),
+            ("postgres://app:hunter2@no-such-host.invalid/app", 69, "check DATABASE_URL"),
+            ("host=/nonexistent", 69, "check DATABASE_URL"),
+            ("postgres://app:hunter2@[::1/app", 78, "DATABASE_URL"),
+            ("postgres://app:hunter2@127.0.0.1:PORT/app?sslmode=perhaps", 78, "DATABASE_URL"),
+            ("host=127.0.0.1 prot=1 password=hunter2", 78, "DATABASE_URL"),
+        ]
+    )
+    func unreachable(url: String, code: Int32, text: String) async throws {
+        let port = freeLoopbackPort()
+        let settings = Site.settings(url.replacingOccurrences(of: "PORT", with: "\(port)"))
+        for command in Self.onServer { try await command.expectFailure(settings, code: code, naming: [text]) }
+    }
+
+    @Test("Without DATABASE_URL libpq's own variables hold, and a failure names both")
+    func missingURL() async throws {
+        var settings = Site.settings("")
+        settings["PGHOST"] = "/nonexistent"
+        for command in Self.onServer {
+            try await command.expectFailure(settings, code: 69, naming: ["DATABASE_URL", "PGHOST"])
+        }
+    }
+
+    @Test("A server that turns the user or the database down is named with the setting to check")
+    func turnedDown() async throws {
+        let server = try await PrivatePostgres.shared
+        try await server.administer(
+            """
+            DO $$ BEGIN CREATE ROLE password_required; EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$;
+            DO $$ BEGIN CREATE ROLE process_tests_user LOGIN PASSWORD 'right' IN ROLE password_required;
+            EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$
+            """
+        )
+        let there = "127.0.0.1:\(server.port)"
+        let cases: [(String, Int32, String)] = [
+            ("postgres://process_tests_user:hunter2@\(there)/postgres", 78, "check user and password in DATABASE_URL"),
+            ("postgres://nobody-of-that-name:hunter2@\(there)/postgres", 78, "check user and password in DATABASE_URL"),
+            ("postgres://postgres@\(there)/no-such-database", 69, "check the database's name in DATABASE_URL"),
+        ]
+        for (url, code, text) in cases {
+            for command in Self.onServer {
+                try await command.expectFailure(Site.settings(url), code: code, naming: [text])
+            }
+        }
+    }
+
+    @Test("A server that takes connections and never says a word is given up within seconds")
+    func silentServer() async throws {
+        let listener = LoopbackListener()
+        defer { listener.close() }
+        let settings = Site.settings("postgres://app:hunter2@127.0.0.1:\(listener.port)/app")
+        try await Self.together(Self.onServer) { command in
+            try await command.expectFailure(settings, code: 69, naming: ["did not answer in time", "DATABASE_URL"])
+        }
+    }
+
+    /// The wait for a lock runs out in a database that is well: that is a wait that elapsed, not a database that is
+    /// unreachable.
+    @Test("No command waits for ever for a table that somebody holds, and says how to find who does")
+    func lockedSchema() async throws {
+        try await Site.with { site in
+            try await site.execute("INSERT INTO users (id) VALUES ('user-1')")
+            try await Self.holding("entitlement_sync.schema_migration", of: site) {
+                // Migrations wait for one another, so the fewer the shorter.
+                let others = Self.onServer.filter { $0.name != "bench" && $0.name != "migrate" }
+                let migrations = [Command("migrate"), Command("migrate", "--dry-run", "--output", "json")]
+                try await Self.together(others + migrations) { command in
+                    try await command.expectFailure(site.settings, code: 75, naming: ["locked", "pg_stat_activity"])
+                }
+            }
+        }
+    }
+
+    @Test("A first migration that meets a locked host table stops, and goes on where it stopped when it is free")
+    func lockedHost() async throws {
+        try await Site.with(.host) { site in
+            try await Self.holding("users", of: site) {
+                let ending = try await site.run("migrate")
+                #expect(ending.code == 75, "\(ending)")
+                #expect(ending.out == "")
+                #expect(ending.err.contains("the host adapter: a table has been locked"), "\(ending)")
+                #expect(ending.err.contains("run entitlement-sync migrate again"), "\(ending)")
+                #expect(ending.took < .seconds(20))
+            }
+            let ending = try await site.run("migrate")
+            #expect(ending.code == 0, "\(ending)")
+            #expect(try await site.run("worker", "--until-idle").code == 0)
+        }
+    }
+
+    @Test("A worker whose queue somebody holds waits for it, and works when it is free")
+    func lockedQueue() async throws {
+        let simulator = try await Simulator(scenario: "customers: [{id: user-1, state: active}]")
+        try await Site.with(store: simulator.url) { site in
+            try await site.execute(
+                "INSERT INTO users (id) VALUES ('user-1'); SELECT entitlement_sync.request_restore('user-1')"
+            )
+            let worker = Slot<Program>()
+            try await Self.holding("entitlement_sync.queue", of: site) {
+                let started = try await site.start("worker", "--until-idle")
+                worker.value = started
+                let deadline = ContinuousClock.now + .seconds(15)
+                while !started.err.contains("55P03") {
+                    try #require(started.isRunning && ContinuousClock.now < deadline, "\(started.err)")
+                    try await Task.sleep(for: .milliseconds(20))
+                }
+            }
+            let ending = try await #require(worker.value).ending()
+            #expect(ending.code == 0, "\(ending)")
+            #expect(try await site.answer("user-1") == "done restored restored")
+        }
+    }
+
+    /// Runs a body while another session holds a table.
+    private static func holding(_ table: String, of site: Site, _ body: () async throws -> Void) async throws {
+        let holder = PostgresConnection(configuration: .init(connectionString: site.database.url))
+        try await holder.open()
+        do {
+            try await holder.execute(script: "BEGIN; LOCK TABLE \(table) IN ACCESS EXCLUSIVE MODE")
+            try await body()
+            await holder.close()
+        } catch {
+            await holder.close()
+            throw error
+        }
+    }
+
+    /// Waits are long and cost nothing, so they are spent together.
+    private static func together(_ commands: [Command], _ body: @escaping @Sendable (Command) async throws -> Void)
+        async throws
+    {
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for command in commands { group.addTask { try await body(command) } }
+            try await group.waitForAll()
+        }
+    }
+}

@@ -1,0 +1,89 @@
+import Postgres
+import Testing
+
+/// All that has to be the same, whatever happened to the processes on the way.
+struct Record: Sendable {
+    /// Lines by what they tell of.
+    private var lines: [String: Set<String>] = [:]
+
+    /// Reads the records of a site whose queue is empty.
+    init(of site: Site) async throws {
+        lines["user"] = Set(try await site.texts("SELECT concat_ws(' ', u.id, u.type, u.status) FROM users AS u"))
+        lines["asset"] = Set(
+            try await site.texts(
+                """
+                SELECT concat_ws(' ', a.id, a.user_id, a.frozen_reasons, a.frozen_at IS NOT NULL) FROM assets AS a
+                """
+            )
+        )
+        lines["purchase"] = Set(
+            try await site.texts(
+                """
+                SELECT concat_ws(' ', i.store, i.environment, i.kind, i.value, coalesce(u.user_id, 'nobody'), p.status,
+                                 p.gives_access)
+                  FROM entitlement_sync.purchase_identifier AS i
+                  JOIN entitlement_sync.purchase AS p ON p.id = i.purchase_id AND p.merged_into IS NULL
+                  LEFT JOIN entitlement_sync.user_sync AS u ON u.user_key = p.owner_key
+                """
+            )
+        )
+        lines["answer"] = Set(
+            try await site.texts(
+                """
+                SELECT concat_ws(' ', s.user_id, s.kind, s.state, s.outcome, s.message_key, s.last_error)
+                  FROM entitlement_sync.job_status AS s
+                """
+            )
+        )
+        lines["ticket"] = Set(
+            try await site.texts(
+                """
+                SELECT concat_ws(' ', t.user_id, t.kind, t.state, t.purchase_owner_id, t.store, t.original_id, t.touches)
+                  FROM entitlement_sync.ticket_status AS t
+                """
+            )
+        )
+    }
+
+    /// How many lines tell of something.
+    func count(_ subject: String) -> Int { lines[subject]?.count ?? 0 }
+
+    /// How many lines of a subject hold a text.
+    func count(_ subject: String, with text: String) -> Int {
+        lines[subject]?.count { $0.contains(text) } ?? 0
+    }
+
+    /// The first few lines that only one of the two has.
+    func differences(from other: Record) -> [String] {
+        lines.keys.sorted().flatMap { subject in
+            let (mine, theirs) = (lines[subject] ?? [], other.lines[subject] ?? [])
+            return mine.subtracting(theirs).sorted().prefix(5).map { "only here: \(subject) \($0)" }
+                + theirs.subtracting(mine).sorted().prefix(5).map { "only there: \(subject) \($0)" }
+        }
+    }
+
+    /// Checks what must hold of any site at rest.
+    static func expectSettled(_ site: Site) async throws {
+        #expect(try await site.number("SELECT count(*) FROM entitlement_sync.queue") == 0, "jobs are left")
+        #expect(try await site.number("SELECT count(*) FROM entitlement_sync.asset_run") == 0, "asset runs are left")
+        let wrong = try await site.texts(
+            """
+            SELECT concat_ws(' ', s.user_id, s.kind, s.state, count(d.id))
+              FROM entitlement_sync.job_status AS s
+              LEFT JOIN entitlement_sync.decision_log AS d ON d.job_id = s.id
+             GROUP BY s.id, s.user_id, s.kind, s.state
+            HAVING count(d.id) <> (s.state = 'done')::integer
+            """
+        )
+        #expect(wrong == [], "a done job has one decision, any other none")
+        #expect(
+            try await site.number(
+                """
+                SELECT count(*) FROM entitlement_sync.decision_log AS d
+                 WHERE NOT EXISTS (SELECT 1 FROM entitlement_sync.job_status AS s WHERE s.id = d.job_id)
+                """
+            ) == 0,
+            "decisions of no job"
+        )
+    }
+}

@@ -1,0 +1,71 @@
+import Foundation
+import HTTPTypes
+import Logging
+import Testing
+import Transport
+
+/// The store simulator as a process of its own.
+final class Simulator: Sendable {
+    let program: Program
+    let port: Int
+
+    var url: String { "http://127.0.0.1:\(port)/v2" }
+
+    /// Starts a simulator on a free port and waits until it listens.
+    init(scenario: String) async throws {
+        let file = try Paths.temporary("project: proj0a1b2c3d\nrate_limit_per_minute: 0\n" + scenario, suffix: ".yaml")
+        defer { try? FileManager.default.removeItem(atPath: file) }
+        program = try await Program(
+            [Paths.program, "simulate", "--port", "0", "--scenario", file],
+            environment: Site.environment([:])
+        )
+        port = try await listeningPort(of: program)
+    }
+
+    /// How many requests the store was sent for a customer.
+    func requests(for customer: String) async throws -> Int {
+        struct Report: Decodable { var customer: [String: Int] }
+        let body = try await fetch("GET", "/control/requests?customer=\(customer)", from: port)
+        return try JSONDecoder().decode(Report.self, from: body).customer[customer] ?? 0
+    }
+
+    /// Ends every fault.
+    func heal() async throws { _ = try await fetch("DELETE", "/control/faults", from: port) }
+}
+
+/// Asks a server on loopback.
+///
+/// - Returns: the body of a good answer.
+func fetch(_ method: String, _ path: String, from port: Int) async throws -> Data {
+    let transport = HTTPTransport(configuration: HTTPTransportConfiguration(), logger: .silent)
+    let request = HTTPRequest(
+        method: try #require(HTTPRequest.Method(method)),
+        scheme: "http",
+        authority: "127.0.0.1:\(port)",
+        path: path
+    )
+    let answer: HTTPExchange
+    do {
+        answer = try await transport.send(request, timeout: .seconds(5))
+    } catch {
+        await transport.shutdown()
+        throw error
+    }
+    await transport.shutdown()
+    try #require(answer.response.status.code == 200, "\(String(decoding: answer.body, as: UTF8.self))")
+    return Data(answer.body)
+}
+
+/// Waits for a line of a server's output that ends with its port.
+func listeningPort(of program: Program) async throws -> Int {
+    let deadline = ContinuousClock.now + .seconds(15)
+    while true {
+        let said = program.out
+        if said.hasSuffix("\n"), let port = said.split(whereSeparator: \.isWhitespace).last.flatMap({ Int($0) }) {
+            return port
+        }
+        // A server tells nobody but its output.
+        try #require(program.isRunning && ContinuousClock.now < deadline, "no port: \(said) \(program.err)")
+        try await Task.sleep(for: .milliseconds(10))
+    }
+}

@@ -1,0 +1,187 @@
+import Foundation
+import Glibc
+import Logging
+import Postgres
+import TestSupport
+import Testing
+
+/// A host application's database, and the settings its operator wrote.
+struct Site: Sendable {
+    let database: TestDatabase
+    let pool: PostgresPool
+    /// The program's environment beside what every process has.
+    var settings: [String: String]
+
+    /// Makes a site, lets the test act on it, and takes it down.
+    ///
+    /// - Parameters:
+    ///   - template: what the database begins with.
+    ///   - server: where it is; the shared server by default.
+    ///   - store: the base address of the store, where there is one.
+    ///   - settings: further settings.
+    ///   - body: the test.
+    /// - Throws: what the test threw, or why there is no such site.
+    static func with(
+        _ template: DatabaseTemplate = .migrated,
+        on server: PrivatePostgres? = nil,
+        store: String? = nil,
+        settings: [String: String] = [:],
+        _ body: @Sendable (Site) async throws -> Void
+    ) async throws {
+        let home = if let server { server } else { try await PrivatePostgres.shared }
+        let database = try await home.database(template)
+        let pool = PostgresPool(
+            configuration: PostgresConfiguration(connectionString: database.tcpURL, maxConnections: 4),
+            logger: .silent
+        )
+        var all = Site.settings(database.tcpURL)
+        all["REVENUECAT_BASE_URL"] = store
+        all.merge(settings) { $1 }
+        let result: Result<Void, any Error>
+        do {
+            try await body(Site(database: database, pool: pool, settings: all))
+            result = .success(())
+        } catch {
+            result = .failure(error)
+        }
+        await pool.close()
+        // The test's own failure is the one worth reading.
+        if case .success = result { try await home.drop(database) } else { try? await home.drop(database) }
+        try result.get()
+    }
+
+    /// What an operator sets at least.
+    static func settings(_ url: String) -> [String: String] {
+        [
+            "DATABASE_URL": url, "ENTITLEMENT_SYNC_SQL_DIR": Paths.sql, "REVENUECAT_API_KEY": "sk_process_tests",
+            "REVENUECAT_PROJECT_ID": "proj0a1b2c3d", "REVENUECAT_REQUESTS_PER_MINUTE": "0",
+            "JOB_BACKOFF_BASE_MS": "50", "JOB_BACKOFF_CAP_MS": "500", "JOB_MAX_ATTEMPTS": "4",
+        ]
+    }
+
+    /// Starts the program with this site's settings.
+    func start(_ arguments: String...) async throws -> Program {
+        try await Program([Paths.program] + arguments, environment: Self.environment(settings))
+    }
+
+    /// Runs the program to its end.
+    func run(_ arguments: String..., within limit: Duration = .seconds(60)) async throws -> Program.Ending {
+        try await Self.run(arguments, settings: settings, within: limit)
+    }
+
+    /// Runs the program to its end, with settings of one's own.
+    static func run(
+        _ arguments: [String],
+        settings: [String: String],
+        within limit: Duration = .seconds(60)
+    ) async throws -> Program.Ending {
+        try await Program([Paths.program] + arguments, environment: environment(settings)).ending(within: limit)
+    }
+
+    /// Nothing of the environment of whoever runs the tests may leak in, save what programs need to start.
+    static func environment(_ settings: [String: String]) -> [String: String] {
+        let kept = ["PATH", "LD_LIBRARY_PATH", "TMPDIR", "ENTITLEMENT_SYNC_RUN", "TSAN_OPTIONS"]
+        var all = ProcessInfo.processInfo.environment.filter { kept.contains($0.key) }
+        all["HOME"] = "/nonexistent"
+        all.merge(settings) { $1 }
+        return all
+    }
+
+    // MARK: The records
+
+    /// One number.
+    func number(_ query: PostgresQuery) async throws -> Int64 {
+        try #require(try await pool.query(query).first).decode(Int64.self)
+    }
+
+    /// Rows of one text each.
+    func texts(_ query: PostgresQuery) async throws -> [String] {
+        try await pool.query(query).map { try $0.decode(String.self) }
+    }
+
+    /// Runs statements.
+    func execute(_ script: String) async throws {
+        try await pool.withConnection { try await $0.execute(script: script) }
+    }
+
+    /// Waits until a query's only number is not 0.
+    ///
+    /// The database tells nobody what a worker did, so this asks again and again.
+    func until(
+        _ query: PostgresQuery,
+        within limit: Duration = .seconds(60),
+        comment: Comment? = nil
+    ) async throws {
+        let deadline = ContinuousClock.now + limit
+        while try await number(query) == 0 {
+            try #require(ContinuousClock.now < deadline, comment ?? "waited in vain")
+            try await Task.sleep(for: .milliseconds(5))
+        }
+    }
+
+    /// A restore's outcome and message key, as `job_status` shows the user's last one.
+    func answer(_ user: String, kind: String = "restore") async throws -> String {
+        try await texts(
+            """
+            SELECT concat_ws(' ', s.state, s.outcome, s.message_key) FROM entitlement_sync.job_status AS s
+             WHERE s.user_id = \(user) AND s.kind = \(kind) ORDER BY s.created_at DESC LIMIT 1
+            """
+        ).first ?? "no job"
+    }
+}
+
+extension DatabaseTemplate {
+    /// The sample host tables alone.
+    static let host = DatabaseTemplate(name: "host") { url in
+        try await Self.fill(url, Paths.text(Paths.sql + "/host/schema.sql"))
+    }
+
+    /// The sample host tables, migrated by the program, and the product that means access.
+    static let migrated = DatabaseTemplate(name: "migrated") { url in
+        try await Self.fill(url, Paths.text(Paths.sql + "/host/schema.sql"))
+        let ending = try await Site.run(["migrate"], settings: Site.settings(url))
+        try #require(ending.code == 0, "\(ending)")
+        try await Self.fill(
+            url,
+            """
+            INSERT INTO entitlement_sync.product (store, product_id, entitlement, grants_access)
+            VALUES ('revenuecat', 'premium', 'premium', true)
+            """
+        )
+    }
+
+    static func fill(_ url: String, _ script: String) async throws {
+        let connection = PostgresConnection(configuration: .init(connectionString: url))
+        try await connection.open()
+        do {
+            try await connection.execute(script: script)
+            await connection.close()
+        } catch {
+            await connection.close()
+            throw error
+        }
+    }
+}
+
+extension Logger {
+    /// Says only what should never happen in a test.
+    static var silent: Logger {
+        var logger = Logger(label: "process-tests")
+        logger.logLevel = .critical
+        return logger
+    }
+}
+
+extension Site {
+    /// Everything in the database's tables.
+    func content() async throws -> String {
+        let schemas = try await texts(
+            "SELECT n.nspname FROM pg_namespace AS n WHERE n.nspname !~ '^(pg_|information_schema)' ORDER BY 1"
+        )
+        var content = ""
+        for schema in schemas {
+            content += try await texts("SELECT schema_to_xml(\(schema), true, false, '')::text").joined()
+        }
+        return content
+    }
+}
