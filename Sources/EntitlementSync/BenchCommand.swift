@@ -304,14 +304,14 @@ struct BenchCommand: AsyncParsableCommand {
         switch options.output {
         case .json: try Output.json(result)
         case .text:
-            func number(_ value: Double?, _ digits: Int = 0) -> String {
-                value.map { String(format: "%.\(digits)f", $0) } ?? "-"
+            func number(_ value: Double?) -> String {
+                value.map { String(format: $0 < 1000 ? "%.2f" : "%.0f", $0) } ?? "-"
             }
             Output.table(
                 ["measurement", "value", "unit", "limit", "ratio", "target", "holds"],
                 result.measurements.map {
                     [
-                        $0.name, number($0.value), $0.unit, number($0.limit), number($0.ratio, 2), number($0.target, 2),
+                        $0.name, number($0.value), $0.unit, number($0.limit), number($0.ratio), number($0.target),
                         $0.holds.map { $0 ? "yes" : "no" } ?? "-",
                     ]
                 }

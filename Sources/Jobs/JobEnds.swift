@@ -116,30 +116,31 @@ package enum JobEnds {
     package static func finish(_ ends: [JobEnd], on connection: PostgresConnection) async throws(PostgresError) {
         guard !ends.isEmpty else { return }
         let keys = ends.map(\.userKey)
-        let gone = try await connection.query(
+        let rows = try await connection.query(
             """
-            DELETE FROM entitlement_sync.queue AS q
-             WHERE q.user_key = ANY (\(keys))
-               AND CASE q.active WHEN 0 THEN q.restore_next IS NULL AND q.reconcile_id IS NULL
-                                 ELSE q.reconcile_next IS NULL AND q.restore_id IS NULL END
-            """
-        )
-        if gone.affected < ends.count {
-            try await passOn(keys, on: connection)
-        }
-        try await connection.query(
-            """
-            INSERT INTO entitlement_sync.job_history
-                   (id, user_key, ticket_id, finished_at, kind, attempt, state, outcome, message_key, last_error)
-            SELECT e.id, e.user_key, e.ticket_id, clock_timestamp(), e.kind, e.attempt, e.state, e.outcome,
-                   e.message_key, e.last_error
-              FROM unnest(\(ends.map(\.id)), \(keys), \(ends.map(\.ticketID)), \(ends.map(\.kind.rawValue)),
-                          \(ends.map { Int16(clamping: $0.attempt) }), \(ends.map(\.state.rawValue)),
-                          \(ends.map { $0.outcome?.rawValue }), \(ends.map { $0.messageKey?.rawValue }),
-                          \(ends.map(\.lastError)))
-                   AS e(id, user_key, ticket_id, kind, attempt, state, outcome, message_key, last_error)
+            WITH gone AS (
+                DELETE FROM entitlement_sync.queue AS q
+                 WHERE q.user_key = ANY (\(keys))
+                   AND CASE q.active WHEN 0 THEN q.restore_next IS NULL AND q.reconcile_id IS NULL
+                                     ELSE q.reconcile_next IS NULL AND q.restore_id IS NULL END
+                RETURNING 1
+            ), kept AS (
+                INSERT INTO entitlement_sync.job_history
+                       (id, user_key, ticket_id, finished_at, kind, attempt, state, outcome, message_key, last_error)
+                SELECT e.id, e.user_key, e.ticket_id, clock_timestamp(), e.kind, e.attempt, e.state, e.outcome,
+                       e.message_key, e.last_error
+                  FROM unnest(\(ends.map(\.id)), \(keys), \(ends.map(\.ticketID)), \(ends.map(\.kind.rawValue)),
+                              \(ends.map { Int16(clamping: $0.attempt) }), \(ends.map(\.state.rawValue)),
+                              \(ends.map { $0.outcome?.rawValue }), \(ends.map { $0.messageKey?.rawValue }),
+                              \(ends.map(\.lastError)))
+                       AS e(id, user_key, ticket_id, kind, attempt, state, outcome, message_key, last_error)
+            )
+            SELECT count(*) FROM gone
             """
         )
+        let gone = try rows.first?.decode(Int64.self, at: 0) ?? 0
+        guard gone < ends.count else { return }
+        try await passOn(keys, on: connection)
     }
 
     /// Forgets the proofs of jobs that will not run again: receipts and tokens are kept no longer than they are needed.

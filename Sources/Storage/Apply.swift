@@ -29,11 +29,18 @@ package struct Apply: Sendable {
     /// - Throws: `PostgresError`; whether the transaction took place is then told by the jobs' rows alone.
     package func callAsFunction(_ batch: [ReadJob], epoch: Int32) async throws -> ApplyReport {
         var tries = 0
+        var assetsApart = false
         while true {
             do {
                 return try await pool.withTransaction { connection in
-                    try await attempt(batch, epoch: epoch, on: connection)
+                    try await attempt(batch, epoch: epoch, assetsApart: assetsApart, on: connection)
                 }
+            } catch let refused as AssetsRefused where !assetsApart {
+                logger.warning(
+                    "assets refused in a batch, continuing one by one",
+                    metadata: ["error.sqlstate": "\(refused.sqlState ?? "")", "batch.jobs": "\(batch.count)"]
+                )
+                assetsApart = true
             } catch is LedgerRace where tries < 5 {
                 tries += 1
             } catch let error as PostgresError where error.isTransactionConflict && tries < 5 {
@@ -62,9 +69,17 @@ package struct Apply: Sendable {
         }
     }
 
-    private func attempt(_ batch: [ReadJob], epoch: Int32, on connection: PostgresConnection) async throws
-        -> ApplyReport
-    {
+    /// Why a batch is written again with its assets left to runs.
+    private struct AssetsRefused: Error {
+        var sqlState: String?
+    }
+
+    private func attempt(
+        _ batch: [ReadJob],
+        epoch: Int32,
+        assetsApart: Bool,
+        on connection: PostgresConnection
+    ) async throws -> ApplyReport {
         var report = ApplyReport()
         let gate = try await LedgerReads.gate(epoch: epoch, on: connection)
         guard gate.isAlive else {
@@ -77,7 +92,7 @@ package struct Apply: Sendable {
             return report
         }
         let plan = try await plan(batch, gate: gate, epoch: epoch, report: &report, on: connection)
-        try await write(plan, report: &report, on: connection)
+        try await write(plan, assetsApart: assetsApart, report: &report, on: connection)
         return report
     }
 
@@ -109,7 +124,6 @@ package struct Apply: Sendable {
         let waiting = missing.filter { busy[$0.job.userKey]?.id == $0.job.id }
         report.postponed += waiting
         report.lost += candidates.count - ours.count - waiting.count
-        let catalog = try await LedgerReads.catalog(on: connection)
         var identifiers: Set<PurchaseIdentifier> = []
         for item in ours {
             for observation in item.reading.observations { identifiers.formUnion(observation.identifiers) }
@@ -122,7 +136,7 @@ package struct Apply: Sendable {
         var plan: ApplyPlan
         var postponed: Set<Int64> = []
         repeat {
-            plan = ApplyPlan(settings: settings, decision: decision, catalog: catalog)
+            plan = ApplyPlan(settings: settings, decision: decision, catalog: gate.catalog)
             for (key, purchase) in holders { plan.knownIdentifiers[purchase.id, default: []].insert(key) }
             for item in ours where !postponed.contains(item.job.userKey) {
                 let key = item.job.userKey
@@ -168,6 +182,7 @@ package struct Apply: Sendable {
 
     private func write(
         _ planned: ApplyPlan,
+        assetsApart: Bool,
         report: inout ApplyReport,
         on connection: PostgresConnection
     ) async throws {
@@ -191,7 +206,7 @@ package struct Apply: Sendable {
         try await LedgerWrites.insertObservations(plan.observed, on: connection)
         if !isObserving {
             try await EffectWrites.setTypes(plan.effects, on: connection)
-            try await changeAssets(&plan.effects, on: connection)
+            try await changeAssets(&plan.effects, apart: assetsApart, on: connection)
         } else {
             try await foreseeAssets(&plan.effects, on: connection)
         }
@@ -251,35 +266,35 @@ package struct Apply: Sendable {
 
     /// Changes the assets of everybody whose access is there or has just gone.
     ///
-    /// A host's trigger or constraint may refuse one asset: then types stand, and all assets of the batch go into runs,
-    /// which find the asset that fails and leave it aside.
-    private func changeAssets(_ effects: inout [Effect], on connection: PostgresConnection) async throws {
+    /// A host's trigger or constraint may refuse one asset. Then the batch is written again with all its assets `apart`:
+    /// types stand, and runs find the asset that fails and leave it aside. A savepoint for the rare case would burden
+    /// every batch.
+    private func changeAssets(_ effects: inout [Effect], apart: Bool, on connection: PostgresConnection) async throws {
         for direction in [AssetDirection.unfreeze, .freeze] {
             let indices = effects.indices.filter { direction == self.direction(of: effects[$0]) }
             let ids = indices.compactMap { effects[$0].user?.id }
             guard !ids.isEmpty else { continue }
-            do {
-                let progress = try await connection.withSavepoint { connection in
-                    try await EffectWrites.changeAssets(
-                        direction,
-                        of: ids,
-                        after: ids.map { _ in nil },
-                        batch: settings.assetBatch,
-                        on: connection
-                    )
-                }
-                for index in indices {
-                    guard let done = effects[index].user.flatMap({ progress[$0.id] }) else { continue }
-                    effects[index].noteAssets(done, direction)
-                }
-            } catch let error as PostgresError where error.code == .serverError && !error.isRetryable {
-                logger.warning(
-                    "assets refused in a batch, continuing one by one",
-                    metadata: ["error.sqlstate": "\(error.sqlState ?? "")", "assets.users": "\(ids.count)"]
-                )
+            guard !apart else {
                 for index in indices {
                     effects[index].noteAssets(AssetProgress(changed: 0, cursor: nil, more: true), direction)
                 }
+                continue
+            }
+            let progress: [String: AssetProgress]
+            do {
+                progress = try await EffectWrites.changeAssets(
+                    direction,
+                    of: ids,
+                    after: ids.map { _ in nil },
+                    batch: settings.assetBatch,
+                    on: connection
+                )
+            } catch let error as PostgresError where error.code == .serverError && !error.isRetryable {
+                throw AssetsRefused(sqlState: error.sqlState)
+            }
+            for index in indices {
+                guard let done = effects[index].user.flatMap({ progress[$0.id] }) else { continue }
+                effects[index].noteAssets(done, direction)
             }
         }
     }

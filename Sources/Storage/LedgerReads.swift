@@ -19,6 +19,8 @@ struct Gate {
     var isAlive: Bool
     var isPaused: Bool
     var demotionsPaused: Bool
+    /// Which entitlements mean access.
+    var catalog: ProductCatalog
 }
 
 /// The reads of the apply transaction.
@@ -37,14 +39,38 @@ enum LedgerReads {
             )
             SELECT EXISTS (SELECT 1 FROM alive),
                    coalesce(bool_or(c.paused) FILTER (WHERE c.name = 'all'), false),
-                   coalesce(bool_or(c.paused) FILTER (WHERE c.name = 'demotions'), false)
+                   coalesce(bool_or(c.paused) FILTER (WHERE c.name = 'demotions'), false),
+                   ARRAY(SELECT k.product_id FROM (\(rawSQL: mapping)) AS k ORDER BY k.product_id),
+                   ARRAY(SELECT k.grants FROM (\(rawSQL: mapping)) AS k ORDER BY k.product_id)
               FROM entitlement_sync.control AS c
             """
         )
         guard let row = rows.first else { throw PostgresError(.protocolViolation, message: "no gate row") }
-        let (alive, paused, demotions) = try row.decode(Bool.self, Bool.self, Bool.self)
-        return Gate(isAlive: alive, isPaused: paused, demotionsPaused: demotions)
+        let (alive, paused, demotions, keys, grants) = try row.decode(
+            Bool.self,
+            Bool.self,
+            Bool.self,
+            [String].self,
+            [Bool].self
+        )
+        let catalog = ProductCatalog(Dictionary(zip(keys, grants)) { $0 || $1 })
+        return Gate(isAlive: alive, isPaused: paused, demotionsPaused: demotions, catalog: catalog)
     }
+
+    /// Which entitlements mean access, by RevenueCat's lookup keys.
+    static func catalog(on connection: PostgresConnection) async throws -> ProductCatalog {
+        var grants: [String: Bool] = [:]
+        for row in try await connection.query("\(rawSQL: mapping)") {
+            let (key, grantsAccess) = try row.decode(String.self, Bool.self)
+            grants[key] = grantsAccess
+        }
+        return ProductCatalog(grants)
+    }
+
+    private static let mapping = """
+        SELECT p.product_id, bool_or(p.grants_access) AS grants
+          FROM entitlement_sync.product AS p WHERE p.store = 'revenuecat' GROUP BY p.product_id
+        """
 
     /// The host's users, locked; whoever is held elsewhere or gone is left out.
     static func lockUsers(_ ids: [String], on connection: PostgresConnection) async throws -> [String: User] {
@@ -125,22 +151,6 @@ enum LedgerReads {
             )
         }
         return facts
-    }
-
-    /// Which entitlements mean access, by RevenueCat's lookup keys.
-    static func catalog(on connection: PostgresConnection) async throws -> ProductCatalog {
-        let rows = try await connection.query(
-            """
-            SELECT p.product_id, bool_or(p.grants_access)
-              FROM entitlement_sync.product AS p WHERE p.store = 'revenuecat' GROUP BY p.product_id
-            """
-        )
-        var grants: [String: Bool] = [:]
-        for row in rows {
-            let (key, grantsAccess) = try row.decode(String.self, Bool.self)
-            grants[key] = grantsAccess
-        }
-        return ProductCatalog(grants)
     }
 
     private static let columns = """
