@@ -7,6 +7,8 @@
 --   * lock users with FOR NO KEY UPDATE SKIP LOCKED and leave out what is locked: it is tried again apart;
 --   * in assets touch the reason 'subscription_lapsed' alone, skip locked rows, and at most `batch` rows a user a call;
 --   * leave assets alone that are frozen without a recorded reason: nobody knows who froze them;
+--   * keep plpgsql, and cast columns of other types to those of the result: it plans a query once a session, while an SQL
+--     function that is not inlined plans it at every call;
 --   * a cursor is any text that orders a user's assets; it is handed back as it was given out.
 
 CREATE SCHEMA IF NOT EXISTS entitlement_sync_host;
@@ -14,31 +16,43 @@ CREATE SCHEMA IF NOT EXISTS entitlement_sync_host;
 -- Users by id; unknown ids are left out.
 CREATE OR REPLACE FUNCTION entitlement_sync_host.read_users(ids text[])
 RETURNS TABLE (id text, type text, status text, created_at timestamptz)
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
     SELECT u.id, u.type, u.status, u.created_at
       FROM unnest(ids) AS wanted(id)
-     CROSS JOIN LATERAL (SELECT * FROM public.users AS x WHERE x.id = wanted.id OFFSET 0) AS u
+     CROSS JOIN LATERAL (SELECT * FROM public.users AS x WHERE x.id = wanted.id OFFSET 0) AS u;
+END
 $$;
 
 -- Users by id, locked until the transaction ends; users whom somebody else holds are left out, as are unknown ids.
 CREATE OR REPLACE FUNCTION entitlement_sync_host.lock_users(ids text[])
 RETURNS TABLE (id text, type text, status text)
-LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
     SELECT u.id, u.type, u.status
       FROM public.users AS u
      WHERE u.id = ANY (ids)
-       FOR NO KEY UPDATE SKIP LOCKED
+       FOR NO KEY UPDATE SKIP LOCKED;
+END
 $$;
 
 -- Sets the type of users that the caller holds locked; returns the ids that changed.
 CREATE OR REPLACE FUNCTION entitlement_sync_host.set_type(ids text[], new_type text)
 RETURNS SETOF text
-LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
     UPDATE public.users AS u
        SET type = new_type, updated_at = now()
      WHERE u.id = ANY (ids)
        AND u.type IS DISTINCT FROM new_type
- RETURNING u.id
+ RETURNING u.id;
+END
 $$;
 
 -- Adds the reason to assets after each user's cursor (null: from the first). `more` says that rows were left,
@@ -46,7 +60,10 @@ $$;
 -- are added up by grouping: to look each user up among the written rows would take the square of the batch.
 CREATE OR REPLACE FUNCTION entitlement_sync_host.freeze_assets(ids text[], after text[], batch integer)
 RETURNS TABLE (user_id text, changed bigint, cursor text, more boolean)
-LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
     WITH picked AS MATERIALIZED (
         SELECT a.id, a.user_id
           FROM unnest(ids, after) AS wanted(user_id, after)
@@ -83,13 +100,17 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 
                               AND NOT (x.frozen_at IS NOT NULL AND x.frozen_reasons = '{}')
                             LIMIT batch + 1) AS seen) AS rest
              WHERE rest.candidates > 0) AS found
-     GROUP BY found.user_id
+     GROUP BY found.user_id;
+END
 $$;
 
 -- Takes the reason away from assets after each user's cursor (null: from the first); answers as freeze_assets does.
 CREATE OR REPLACE FUNCTION entitlement_sync_host.unfreeze_assets(ids text[], after text[], batch integer)
 RETURNS TABLE (user_id text, changed bigint, cursor text, more boolean)
-LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
     WITH picked AS MATERIALIZED (
         SELECT a.id, a.user_id
           FROM unnest(ids, after) AS wanted(user_id, after)
@@ -125,50 +146,67 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS 
                               AND x.frozen_reasons @> '{subscription_lapsed}'
                             LIMIT batch + 1) AS seen) AS rest
              WHERE rest.candidates > 0) AS found
-     GROUP BY found.user_id
+     GROUP BY found.user_id;
+END
 $$;
 
 -- The cursor of the user's first asset after `after` that carries the reason (or does not); null when there is none.
 -- With it an asset that the host's own triggers refuse is stepped over.
 CREATE OR REPLACE FUNCTION entitlement_sync_host.next_asset(owner text, after text, lapsed boolean)
 RETURNS text
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    SELECT x.id::text
-      FROM public.assets AS x
-     WHERE x.user_id = owner
-       AND x.id > coalesce(after::bigint, 0)
-       AND x.frozen_reasons @> '{subscription_lapsed}' = lapsed
-       AND NOT (x.frozen_at IS NOT NULL AND x.frozen_reasons = '{}')
-     ORDER BY x.user_id, x.id
-     LIMIT 1
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN (
+        SELECT x.id::text
+          FROM public.assets AS x
+         WHERE x.user_id = owner
+           AND x.id > coalesce(after::bigint, 0)
+           AND x.frozen_reasons @> '{subscription_lapsed}' = lapsed
+           AND NOT (x.frozen_at IS NOT NULL AND x.frozen_reasons = '{}')
+         ORDER BY x.user_id, x.id
+         LIMIT 1
+    );
+END
 $$;
 
 -- How many assets of each user carry the reason, and how many do not; users without assets are left out.
 CREATE OR REPLACE FUNCTION entitlement_sync_host.count_assets(ids text[])
 RETURNS TABLE (user_id text, lapsed bigint, others bigint)
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
     SELECT a.user_id,
            count(*) FILTER (WHERE a.frozen_reasons @> '{subscription_lapsed}'),
            count(*) FILTER (WHERE NOT a.frozen_reasons @> '{subscription_lapsed}')
       FROM public.assets AS a
      WHERE a.user_id = ANY (ids)
-     GROUP BY a.user_id
+     GROUP BY a.user_id;
+END
 $$;
 
 -- Users in the order of their ids, after a given one (null: from the first).
 CREATE OR REPLACE FUNCTION entitlement_sync_host.page_users(after text, batch integer)
 RETURNS TABLE (id text, type text, status text, created_at timestamptz)
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
     SELECT u.id, u.type, u.status, u.created_at
       FROM public.users AS u
      WHERE after IS NULL OR u.id > after
      ORDER BY u.id
-     LIMIT batch
+     LIMIT batch;
+END
 $$;
 
 -- How many users are subscribers; asked for a few times an hour, for the demotion brake.
 CREATE OR REPLACE FUNCTION entitlement_sync_host.count_subscribers()
 RETURNS bigint
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    SELECT count(*) FROM public.users AS u WHERE u.type = 'subscriber' AND u.status IN ('active', 'onboarding')
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN (
+        SELECT count(*) FROM public.users AS u WHERE u.type = 'subscriber' AND u.status IN ('active', 'onboarding')
+    );
+END
 $$;
