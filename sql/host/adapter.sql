@@ -8,7 +8,8 @@
 --   * in assets touch the reason 'subscription_lapsed' alone, skip locked rows, and at most `batch` rows a user a call;
 --   * leave assets alone that are frozen without a recorded reason: nobody knows who froze them;
 --   * keep plpgsql, and cast columns of other types to those of the result: it plans a query once a session, while an SQL
---     function that is not inlined plans it at every call;
+--     function that is not inlined plans it at every call; keep enable_seqscan off, or a plan that was made when a table
+--     was small stays for the session;
 --   * a cursor is any text that orders a user's assets; it is handed back as it was given out.
 
 CREATE SCHEMA IF NOT EXISTS entitlement_sync_host;
@@ -16,7 +17,8 @@ CREATE SCHEMA IF NOT EXISTS entitlement_sync_host;
 -- Users by id; unknown ids are left out.
 CREATE OR REPLACE FUNCTION entitlement_sync_host.read_users(ids text[])
 RETURNS TABLE (id text, type text, status text, created_at timestamptz)
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
@@ -29,7 +31,8 @@ $$;
 -- Users by id, locked until the transaction ends; users whom somebody else holds are left out, as are unknown ids.
 CREATE OR REPLACE FUNCTION entitlement_sync_host.lock_users(ids text[])
 RETURNS TABLE (id text, type text, status text)
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
@@ -43,7 +46,8 @@ $$;
 -- Sets the type of users that the caller holds locked; returns the ids that changed.
 CREATE OR REPLACE FUNCTION entitlement_sync_host.set_type(ids text[], new_type text)
 RETURNS SETOF text
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
@@ -60,7 +64,8 @@ $$;
 -- are added up by grouping: to look each user up among the written rows would take the square of the batch.
 CREATE OR REPLACE FUNCTION entitlement_sync_host.freeze_assets(ids text[], after text[], batch integer)
 RETURNS TABLE (user_id text, changed bigint, cursor text, more boolean)
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
@@ -107,7 +112,8 @@ $$;
 -- Takes the reason away from assets after each user's cursor (null: from the first); answers as freeze_assets does.
 CREATE OR REPLACE FUNCTION entitlement_sync_host.unfreeze_assets(ids text[], after text[], batch integer)
 RETURNS TABLE (user_id text, changed bigint, cursor text, more boolean)
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
@@ -154,7 +160,8 @@ $$;
 -- With it an asset that the host's own triggers refuse is stepped over.
 CREATE OR REPLACE FUNCTION entitlement_sync_host.next_asset(owner text, after text, lapsed boolean)
 RETURNS text
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off AS $$
 BEGIN
     RETURN (
         SELECT x.id::text
@@ -172,7 +179,8 @@ $$;
 -- How many assets of each user carry the reason, and how many do not; users without assets are left out.
 CREATE OR REPLACE FUNCTION entitlement_sync_host.count_assets(ids text[])
 RETURNS TABLE (user_id text, lapsed bigint, others bigint)
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
@@ -188,7 +196,8 @@ $$;
 -- Users in the order of their ids, after a given one (null: from the first).
 CREATE OR REPLACE FUNCTION entitlement_sync_host.page_users(after text, batch integer)
 RETURNS TABLE (id text, type text, status text, created_at timestamptz)
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
@@ -203,7 +212,8 @@ $$;
 -- How many users are subscribers; asked for a few times an hour, for the demotion brake.
 CREATE OR REPLACE FUNCTION entitlement_sync_host.count_subscribers()
 RETURNS bigint
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off AS $$
 BEGIN
     RETURN (
         SELECT count(*) FROM public.users AS u WHERE u.type = 'subscriber' AND u.status IN ('active', 'onboarding')
