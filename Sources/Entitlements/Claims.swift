@@ -5,8 +5,11 @@ package struct ClaimFindings: Sendable, Hashable {
     package var clientError: ClientError?
     /// What the typed ids led to; empty where nothing was found or asked.
     package var found: [FoundPurchase]
+    /// Why a typed id could not be looked up; who would hear that there is nothing has to wait for it.
+    package var failure: ReadFailure?
 
-    package init(clientError: ClientError? = nil, found: [FoundPurchase] = []) {
+    package init(clientError: ClientError? = nil, found: [FoundPurchase] = [], failure: ReadFailure? = nil) {
+        self.failure = failure
         self.clientError = clientError
         self.found = found
     }

@@ -23,7 +23,12 @@ package func decide(_ situation: Situation) -> Resolution {
     let lapse = user.type == .subscriber ? lapse(evidence, situation) : nil
     switch situation.kind {
     case .reconcile: return .verdict(reconcile(lapse, evidence, situation))
-    case .restore: return .verdict(restoreWithoutAccess(lapse, evidence, situation))
+    case .restore:
+        let verdict = restoreWithoutAccess(lapse, evidence, situation)
+        if lapse == nil, verdict.outcome == .nothingToRestore, let failure = situation.reading.claims.failure {
+            return .retry(failure)
+        }
+        return .verdict(verdict)
     }
 }
 

@@ -83,8 +83,8 @@ package func attribute(
     // A read that began before the one the ledger rests on names an owner of the past.
     guard rows.allSatisfy({ $0.observedAt <= askedAt }) else { return .overtaken }
     let isShared = observation.isFamilyShared || rows.contains(where: \.isFamilyShared)
-    // A store that names two owners at once would move it to and fro for ever.
-    let isContested = rows.contains { $0.formerOwnerKey == userKey }
+    // A store that names several owners at once would move it to and fro for ever.
+    let isContested = rows.contains { $0.formerOwnerKey != nil }
     // What support moved by hand outranks what the store keeps echoing.
     let isTransferred = rows.contains { $0.transferredAt != nil }
     guard eligible, !isShared, !isContested, !isTransferred else { return .disagree(purchase: oldest.id, owner: owner) }

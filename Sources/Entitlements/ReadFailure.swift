@@ -35,7 +35,7 @@ package struct ReadFailure: Error, Hashable, Sendable {
         case retry
         /// Waits without counting: nobody was asked.
         case wait
-        /// Counts nothing and is asked again at once.
+        /// Is asked again at once, counting nothing; the second time running it is like a failure.
         case again
         /// Would fail the same way again: parked at once, with an alarm.
         case park
@@ -59,4 +59,9 @@ package struct ReadFailure: Error, Hashable, Sendable {
         .refused: .park,
         .crashed: .park,
     ]
+
+    /// Whether a job whose last try ended with this code was to be asked again at once.
+    package static func isSecondLook(_ lastError: String?) -> Bool {
+        lastError.flatMap(Code.init).flatMap { treatments[$0] } == .again
+    }
 }

@@ -26,13 +26,16 @@ package struct RetryPolicy: Hashable, Sendable {
     ///   - attempt: reads of this job that failed before.
     ///   - age: since the request.
     ///   - jitter: a random number from 0 to 1.
+    ///   - isRepeated: the try before this one was to be asked again at once as well; a free second look is free once.
     /// - Returns: the wait, at least the store's own wish (capped), or the end.
-    package func next(after failure: ReadFailure, attempt: Int, age: Duration, jitter: Double) -> Next {
-        let counted = failure.treatment == .wait || failure.treatment == .again ? attempt : attempt + 1
-        if failure.treatment == .park || counted >= maxAttempts && failure.treatment == .retry || age >= maxAge {
+    package func next(after failure: ReadFailure, attempt: Int, age: Duration, jitter: Double, isRepeated: Bool = false)
+        -> Next
+    {
+        if failure.treatment == .again, !isRepeated { return .again(after: .zero, attempt: attempt) }
+        let counted = failure.treatment == .wait ? attempt : attempt + 1
+        if failure.treatment == .park || counted >= maxAttempts && failure.treatment != .wait || age >= maxAge {
             return .dead(attempt: counted)
         }
-        guard failure.treatment != .again else { return .again(after: .zero, attempt: counted) }
         let doubled = backoffBase * Double(UInt64(1) << UInt64(min(max(counted - 1, 0), 40)))
         let spread = min(doubled, backoffCap) * (0.5 + 0.5 * min(max(jitter, 0), 1))
         let wished = min(failure.retryAfter ?? .zero, max(backoffCap, .seconds(60)))

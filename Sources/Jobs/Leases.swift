@@ -41,21 +41,36 @@ package struct Leases: Sendable {
     /// Ends the lease at a shutdown, and gives back whatever still stands under it.
     package func end(_ epoch: Int32) async throws {
         try await pool.withTransaction { connection in
-            try await connection.query("DELETE FROM entitlement_sync.worker AS w WHERE w.epoch = \(epoch)")
+            try await connection.query(
+                "UPDATE entitlement_sync.worker AS w SET expires_at = '-infinity' WHERE w.epoch = \(epoch)"
+            )
             try await connection.query(
                 """
                 UPDATE entitlement_sync.queue AS q
                    SET owner = NULL, active = CASE WHEN q.cancel THEN q.active END
-                 WHERE q.owner = \(epoch)
+                 WHERE q.user_key = ANY (ARRAY(SELECT x.user_key FROM entitlement_sync.queue AS x
+                                                WHERE x.owner = \(epoch) FOR UPDATE SKIP LOCKED))
                 """
             )
+            try await forget([epoch], on: connection)
         }
+    }
+
+    /// Removes leases under which nothing stands; what a host's transaction holds is freed when that has ended.
+    private func forget(_ epochs: [Int32], on connection: PostgresConnection) async throws {
+        try await connection.query(
+            """
+            DELETE FROM entitlement_sync.worker AS w
+             WHERE w.epoch = ANY (\(epochs))
+               AND NOT EXISTS (SELECT 1 FROM entitlement_sync.queue AS q WHERE q.owner = w.epoch)
+            """
+        )
     }
 
     /// Frees the jobs of processes whose lease has ended, and counts the crash on each.
     ///
-    /// The lease row goes in the same transaction: its lock waits for a claim or a write of that process which is
-    /// under way, and after it neither is possible any more.
+    /// The lease row is locked, so that no claim or write of that process is under way; its end forbids new ones. Jobs
+    /// that a host's transaction holds stay for the next time.
     ///
     /// - Returns: how many jobs were freed.
     package func rescue() async throws -> Int {
@@ -66,23 +81,24 @@ package struct Leases: Sendable {
         return try await pool.withTransaction { connection in
             let dead = try await connection.query(
                 """
-                DELETE FROM entitlement_sync.worker AS w
-                 WHERE w.epoch = ANY (ARRAY(SELECT x.epoch FROM entitlement_sync.worker AS x
-                                             WHERE x.expires_at <= clock_timestamp() FOR UPDATE SKIP LOCKED))
-                RETURNING w.epoch
+                SELECT w.epoch FROM entitlement_sync.worker AS w
+                 WHERE w.expires_at <= clock_timestamp() FOR UPDATE SKIP LOCKED
                 """
             )
             var epochs: [Int32] = []
             for row in dead { epochs.append(try row.decode(Int32.self, at: 0)) }
             guard !epochs.isEmpty else { return 0 }
-            return try await connection.query(
+            let freed = try await connection.query(
                 """
                 UPDATE entitlement_sync.queue AS q
                    SET owner = NULL, active = CASE WHEN q.cancel THEN q.active END, crashes = q.crashes + 1,
                        lane = CASE WHEN q.crashes + 1 >= 3 THEN 9 ELSE q.lane END
-                 WHERE q.owner = ANY (\(epochs))
+                 WHERE q.user_key = ANY (ARRAY(SELECT x.user_key FROM entitlement_sync.queue AS x
+                                                WHERE x.owner = ANY (\(epochs)) FOR UPDATE SKIP LOCKED))
                 """
             ).affected
+            try await forget(epochs, on: connection)
+            return freed
         }
     }
 }

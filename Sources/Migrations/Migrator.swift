@@ -163,6 +163,23 @@ package struct Migrator: Sendable {
         return try rows.first?.decode(Bool.self, at: 0) ?? false
     }
 
+    /// Calls every function on nobody: what does not fit the host's tables shows now and not at the first job.
+    private static let probe = """
+        DO $$
+        BEGIN
+            PERFORM * FROM entitlement_sync_host.read_users('{}');
+            PERFORM * FROM entitlement_sync_host.lock_users('{}');
+            PERFORM * FROM entitlement_sync_host.set_type('{}', 'free');
+            PERFORM * FROM entitlement_sync_host.freeze_assets('{}', '{}', 1);
+            PERFORM * FROM entitlement_sync_host.unfreeze_assets('{}', '{}', 1);
+            PERFORM * FROM entitlement_sync_host.next_asset('', NULL, true);
+            PERFORM * FROM entitlement_sync_host.count_assets('{}');
+            PERFORM * FROM entitlement_sync_host.page_users(NULL, 0);
+            PERFORM * FROM entitlement_sync_host.count_subscribers();
+        END
+        $$
+        """
+
     private func install(_ adapter: String, isOwn: Bool, on connection: PostgresConnection) async throws {
         do {
             try await connection.withTransaction { connection in
@@ -170,6 +187,7 @@ package struct Migrator: Sendable {
                     script: "SET LOCAL lock_timeout = '10s'; SET LOCAL client_min_messages = warning;"
                 )
                 try await connection.execute(script: adapter)
+                try await connection.execute(script: Self.probe)
                 let mark = isOwn ? Self.ownMark : "the sample adapter"
                 try await connection.execute(script: "COMMENT ON SCHEMA entitlement_sync_host IS '\(mark)'")
                 try await connection.execute(
@@ -183,7 +201,7 @@ package struct Migrator: Sendable {
                 )
             }
         } catch let error as PostgresError where error.code == .serverError {
-            if error.sqlState == "42P01" || error.sqlState == "42703" {
+            if ["42P01", "42703", "42883", "42804"].contains(error.sqlState) {
                 throw MigrationError(
                     .adapter,
                     "the host adapter does not fit the host's tables (\(error.message)); load the host's schema first, or"

@@ -116,14 +116,17 @@ package struct Apply: Sendable {
         }
         let keys = candidates.map(\.job.userKey).sorted()
         let facts = try await LedgerReads.facts(keys, on: connection)
-        let locked = try await JobEnds.lock(keys, epoch: epoch, on: connection)
+        // Their rows are held elsewhere; whoever has none at all lost it to an erasure.
+        let unheld = candidates.filter { facts[$0.job.userKey] != nil }
+        report.postponed += candidates.filter { facts[$0.job.userKey] == nil }
+        let locked = try await JobEnds.lock(unheld.map(\.job.userKey).sorted(), epoch: epoch, on: connection)
         // The row must still run this very job: after a commit whose answer was lost it may hold the successor already.
-        let ours = candidates.filter { locked[$0.job.userKey]?.id == $0.job.id }
-        let missing = candidates.filter { locked[$0.job.userKey] == nil }
+        let ours = unheld.filter { locked[$0.job.userKey]?.id == $0.job.id }
+        let missing = unheld.filter { locked[$0.job.userKey] == nil }
         let busy = try await JobEnds.busy(missing.map(\.job.userKey), epoch: epoch, on: connection)
         let waiting = missing.filter { busy[$0.job.userKey]?.id == $0.job.id }
         report.postponed += waiting
-        report.lost += candidates.count - ours.count - waiting.count
+        report.lost += unheld.count - ours.count - waiting.count
         var identifiers: Set<PurchaseIdentifier> = []
         for item in ours {
             for observation in item.reading.observations { identifiers.formUnion(observation.identifiers) }
@@ -153,8 +156,10 @@ package struct Apply: Sendable {
             // Without the jobs that have to wait, others may touch what they touched: planned anew, until nobody waits.
         } while try await postpone(&postponed, in: plan, on: connection)
         report.postponed += plan.postponed + ours.filter { postponed.contains($0.job.userKey) }
-        if settings.decision.mode != .observe, plan.effects.contains(where: { $0.verdict.action == .demote }) {
-            let allowance = try await BrakeStore.allowance(settings.brake, on: connection)
+        let brakes = { (effect: Effect) in effect.verdict.action == .demote && !effect.verdict.wasAnnounced }
+        if settings.decision.mode != .observe, plan.effects.contains(where: brakes) {
+            let wanted = plan.effects.count(where: brakes)
+            let allowance = try await BrakeStore.allowance(settings.brake, wanted: wanted, on: connection)
             BrakeStore.hold(&plan.effects, beyond: allowance)
         }
         return plan
@@ -198,11 +203,11 @@ package struct Apply: Sendable {
             return (plan.observed[index].observation?.identifiers ?? []).map { ($0, id) }
         }
         try await LedgerWrites.insertIdentifiers(names + plan.newIdentifiers, on: connection)
+        try await LedgerWrites.settle(plan.settled, on: connection)
         try await LedgerWrites.updatePurchases(
             plan.observed.filter { $0.before != nil && ($0.attribution?.counts ?? false) },
             on: connection
         )
-        try await LedgerWrites.settle(plan.settled, on: connection)
         try await LedgerWrites.insertObservations(plan.observed, on: connection)
         if !isObserving {
             try await EffectWrites.setTypes(plan.effects, on: connection)
@@ -275,8 +280,11 @@ package struct Apply: Sendable {
             let ids = indices.compactMap { effects[$0].user?.id }
             guard !ids.isEmpty else { continue }
             guard !apart else {
+                let counts = try await countAssets(ids, on: connection)
                 for index in indices {
-                    effects[index].noteAssets(AssetProgress(changed: 0, cursor: nil, more: true), direction)
+                    guard let count = effects[index].user.flatMap({ counts[$0.id] }) else { continue }
+                    let more = (direction == .unfreeze ? count.lapsed : count.others) > 0
+                    effects[index].noteAssets(AssetProgress(changed: 0, cursor: nil, more: more), direction)
                 }
                 continue
             }
@@ -311,6 +319,20 @@ package struct Apply: Sendable {
     private func foreseeAssets(_ effects: inout [Effect], on connection: PostgresConnection) async throws {
         let ids = effects.filter { $0.verdict.action != .none }.compactMap(\.user?.id)
         guard !ids.isEmpty else { return }
+        let counts = try await countAssets(ids, on: connection)
+        for index in effects.indices {
+            guard let direction = direction(of: effects[index]), let id = effects[index].user?.id,
+                let count = counts[id]
+            else { continue }
+            let changed = direction == .unfreeze ? count.lapsed : count.others
+            effects[index].noteAssets(AssetProgress(changed: Int(changed), cursor: nil, more: false), direction)
+        }
+    }
+
+    private func countAssets(
+        _ ids: [String],
+        on connection: PostgresConnection
+    ) async throws -> [String: (lapsed: Int64, others: Int64)] {
         let rows = try await connection.query(
             "SELECT a.user_id, a.lapsed, a.others FROM entitlement_sync_host.count_assets(\(ids)) AS a"
         )
@@ -319,13 +341,7 @@ package struct Apply: Sendable {
             let (id, lapsed, others) = try row.decode(String.self, Int64.self, Int64.self)
             counts[id] = (lapsed, others)
         }
-        for index in effects.indices {
-            guard let direction = direction(of: effects[index]), let id = effects[index].user?.id,
-                let count = counts[id]
-            else { continue }
-            let changed = direction == .unfreeze ? count.lapsed : count.others
-            effects[index].noteAssets(AssetProgress(changed: Int(changed), cursor: nil, more: false), direction)
-        }
+        return counts
     }
 
     private func startRuns(

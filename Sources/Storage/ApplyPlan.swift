@@ -17,7 +17,7 @@ struct ApplyPlan {
     /// Where merged rows of this batch went.
     private var mergedInto: [Int64: Int64] = [:]
     /// Contested purchases whose owner is clear again.
-    var settled: [Int64] = []
+    var settled: [(purchase: Int64, former: Int64)] = []
     var ends: [JobEnd] = []
     var retries: [JobRetry] = []
     var reconciles: [Int64] = []
@@ -72,8 +72,20 @@ struct ApplyPlan {
             )
         }
         // One of the two owners was read to the end without it: whoever is named from now on is the owner.
-        if item.reading.coverage == .full {
-            settled += contested.filter { !ids.contains($0.id) && $0.ownerSince <= item.reading.askedAt }.map(\.id)
+        // A reading without failure lists every subscription, even where it left one-time purchases out.
+        let isFull = item.reading.coverage == .full
+        let listsSubscriptions = isFull || item.reading.coverage == .partial && item.reading.failure == nil
+        for purchase in contested where purchase.ownerSince <= item.reading.askedAt && !ids.contains(purchase.id) {
+            guard let former = purchase.formerOwnerKey, isFull || listsSubscriptions && purchase.kind == .subscription
+            else { continue }
+            settled.append((purchase.id, former))
+            // It has left its owner: it may have gone back.
+            if former != item.job.userKey { formerOwners.append((former, item.job.userKey)) }
+        }
+        for (attribution, holding) in zip(attributions, rows) {
+            guard case .disagree(_, let owner) = attribution, holding.contains(where: { $0.formerOwnerKey != nil })
+            else { continue }
+            formerOwners.append((owner, item.job.userKey))
         }
         decide(item, user: user, facts: facts, rows: rows, attributions: attributions, holders: holders, ledger: ledger)
     }
@@ -219,7 +231,8 @@ struct ApplyPlan {
             after: failure,
             attempt: item.job.attempt,
             age: item.job.age,
-            jitter: Double.random(in: 0...1)
+            jitter: Double.random(in: 0...1),
+            isRepeated: ReadFailure.isSecondLook(item.job.lastError)
         )
         switch next {
         case .again(let wait, let attempt):

@@ -27,6 +27,7 @@ package struct AssetRuns: Sendable {
         var batch: Int
         var attempt: Int
         var hasFailed: Bool
+        var isParked: Bool
     }
 
     /// Does one batch of one due run.
@@ -82,7 +83,7 @@ package struct AssetRuns: Sendable {
         let rows = try await connection.query(
             """
             SELECT r.user_key, u.user_id, r.epoch, r.decision_id, r.direction, r.cursor, r.batch, r.attempt,
-                   r.last_error IS NOT NULL
+                   r.last_error IS NOT NULL, r.parked
               FROM entitlement_sync.asset_run AS r
               JOIN entitlement_sync.user_sync AS u ON u.user_key = r.user_key
              WHERE r.due <= now()
@@ -93,7 +94,7 @@ package struct AssetRuns: Sendable {
             """
         )
         guard let row = rows.first else { return nil }
-        let (userKey, userID, epoch, decision, direction, cursor, batch, attempt, failed) = try row.decode(
+        let (userKey, userID, epoch, decision, direction, cursor, batch, attempt, failed, parked) = try row.decode(
             Int64.self,
             String?.self,
             Int64.self,
@@ -102,6 +103,7 @@ package struct AssetRuns: Sendable {
             String?.self,
             Int32.self,
             Int32.self,
+            Bool.self,
             Bool.self
         )
         return Run(
@@ -113,7 +115,8 @@ package struct AssetRuns: Sendable {
             cursor: cursor,
             batch: Int(batch),
             attempt: Int(attempt),
-            hasFailed: failed
+            hasFailed: failed,
+            isParked: parked
         )
     }
 
@@ -172,12 +175,15 @@ package struct AssetRuns: Sendable {
             )
             return
         }
-        try await connection.query(
-            """
-            INSERT INTO entitlement_sync.asset_batch (decision_id, changed, failed)
-            VALUES (\(run.decisionID), 0, \(error.sqlState ?? "error"))
-            """
-        )
+        // Told once: a run that is tried every hour for the same refusal has nothing new to say.
+        if !run.isParked {
+            try await connection.query(
+                """
+                INSERT INTO entitlement_sync.asset_batch (decision_id, changed, failed)
+                VALUES (\(run.decisionID), 0, \(error.sqlState ?? "error"))
+                """
+            )
+        }
         try await EffectWrites.raise(
             ["asset_refused": "The host's database refuses to change an asset: see asset_batch.failed, and mend it."],
             on: connection

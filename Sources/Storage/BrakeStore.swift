@@ -6,28 +6,40 @@ enum BrakeStore {
     /// How many more unannounced demotions the rolling day allows.
     ///
     /// Locks the brake's row until the transaction ends, so that two workers never spend the same allowance.
-    static func allowance(_ brake: DemotionBrake, on connection: PostgresConnection) async throws -> Int {
+    ///
+    /// - Parameters:
+    ///   - brake: the limits.
+    ///   - wanted: how many the batch would demote; where the known count allows them, nobody is counted.
+    ///   - connection: the batch's.
+    static func allowance(_ brake: DemotionBrake, wanted: Int, on connection: PostgresConnection) async throws -> Int {
         let rows = try await connection.query(
             """
-            SELECT b.subscribers,
-                   b.counted_at IS NULL
-                   OR b.counted_at < now() - CASE WHEN b.subscribers > 100000 THEN interval '1 hour'
-                                                  ELSE interval '0' END
+            SELECT b.subscribers, coalesce(b.counted_at < clock_timestamp() - interval '100 milliseconds', true)
               FROM entitlement_sync.brake AS b FOR UPDATE
             """
         )
         guard let row = rows.first else { return 0 }
-        let (known, isStale) = try row.decode(Int64.self, Bool.self)
+        let (known, mayCount) = try row.decode(Int64.self, Bool.self)
         let counted = try await connection.query(spent)
         let used = try counted.first?.decode(Int64.self, at: 0) ?? 0
-        var subscribers = known
-        if isStale {
-            // Few are counted whenever it matters; many long before, by housekeeping: that takes a while.
-            let now = try await connection.query("SELECT entitlement_sync_host.count_subscribers()").first
-            subscribers = try (now?.decode(Int64.self, at: 0) ?? 0) + used
-            try await note(subscribers, on: connection)
+        let allowance = max(0, brake.limit(subscribers: known) - Int(used))
+        guard allowance < wanted, mayCount, let now = try await countQuickly(on: connection) else { return allowance }
+        try await note(now + used, on: connection)
+        return max(0, brake.limit(subscribers: now + used) - Int(used))
+    }
+
+    /// Counts the host's subscribers, unless that takes long: then housekeeping's count has to do.
+    private static func countQuickly(on connection: PostgresConnection) async throws -> Int64? {
+        do {
+            return try await connection.withSavepoint { connection in
+                try await connection.query("SET LOCAL statement_timeout = '250ms'")
+                let rows = try await connection.query("SELECT entitlement_sync_host.count_subscribers()")
+                try await connection.query("SET LOCAL statement_timeout TO DEFAULT")
+                return try rows.first?.decode(Int64.self, at: 0)
+            }
+        } catch let error as PostgresError where error.sqlState == SQLState.queryCanceled && !Task.isCancelled {
+            return nil
         }
-        return max(0, brake.limit(subscribers: subscribers) - Int(used))
     }
 
     /// Demotions of the last 24 hours that count toward the limit.

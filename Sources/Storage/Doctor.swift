@@ -193,8 +193,11 @@ package struct Doctor: Sendable {
         }
     }
 
+    /// Laws are checked on the newest decisions: on all of them it would take longer than anybody waits.
+    private static let newest: Int64 = 100_000
+
     private static let laws = RecordLaw.all.filter { $0.name != "ineligible_subscribers" }.map {
-        Count(name: "law." + $0.name, query: $0.broken(nil), fine: $0.fine, wrong: $0.wrong, fix: $0.fix)
+        Count(name: "law." + $0.name, query: $0.broken(newest), fine: $0.fine, wrong: $0.wrong, fix: $0.fix)
     }
 
     private static let counts: [Count] = [

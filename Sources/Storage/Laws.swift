@@ -20,9 +20,9 @@ struct RecordLaw: Sendable {
             """
             SELECT count(*) FROM (SELECT DISTINCT d.user_key
                       FROM (SELECT x.user_key FROM entitlement_sync.decision AS x ORDER BY x.id DESC LIMIT \(newest)) AS d) AS w
-              JOIN entitlement_sync.purchase AS p ON p.owner_key = w.user_key
-              JOIN entitlement_sync.purchase_identifier AS i ON i.purchase_id = p.id
-             WHERE p.merged_into IS NOT NULL
+             CROSS JOIN LATERAL (SELECT p.id FROM entitlement_sync.purchase AS p
+                                  WHERE p.owner_key = w.user_key AND p.merged_into IS NOT NULL OFFSET 0) AS gone
+              JOIN entitlement_sync.purchase_identifier AS i ON i.purchase_id = gone.id
             """
         },
         RecordLaw(
@@ -55,6 +55,7 @@ struct RecordLaw: Sendable {
                  WHERE EXISTS (SELECT 1 FROM entitlement_sync.purchase AS p
                                 WHERE p.owner_key = w.user_key AND p.merged_into IS NULL AND p.gives_access
                                   AND p.environment = 'production' AND coalesce(p.period_ends_at > now(), true)
+                                  AND p.observed_at >= coalesce(s.full_read_at, p.observed_at)
                                   AND EXISTS (SELECT 1 FROM entitlement_sync.product AS c
                                                WHERE c.store = 'revenuecat' AND c.grants_access
                                                  AND c.product_id = ANY (p.entitlements)))
@@ -164,7 +165,7 @@ package struct LawWatch: Sendable {
             let due = try await pool.query(
                 """
                 INSERT INTO entitlement_sync.law_check AS c (name) VALUES (\(law.name))
-                ON CONFLICT (name) DO UPDATE SET checked_at = now()
+                ON CONFLICT (name) DO UPDATE SET checked_at = now(), broken = NULL
                  WHERE c.checked_at < now() - \(Self.interval.microseconds) * interval '1 microsecond'
                 RETURNING 1
                 """
@@ -179,8 +180,9 @@ package struct LawWatch: Sendable {
 
     /// How often each law was found broken at its last check.
     package func found() async throws -> [(name: String, broken: Int64)] {
-        try await pool.query("SELECT c.name, c.broken FROM entitlement_sync.law_check AS c").map {
-            try $0.decode(String.self, Int64.self)
-        }
+        try await pool.query("SELECT c.name, c.broken FROM entitlement_sync.law_check AS c WHERE c.broken IS NOT NULL")
+            .map {
+                try $0.decode(String.self, Int64.self)
+            }
     }
 }

@@ -105,9 +105,7 @@ enum LedgerReads {
         return User(id: id, type: known, status: state)
     }
 
-    /// Our rows of the users, locked.
-    ///
-    /// Rows held by a transaction that moves a purchase are waited for: those are short.
+    /// Our rows of the users, locked; those that somebody else holds are left out.
     static func facts(_ userKeys: [Int64], on connection: PostgresConnection) async throws -> [Int64: UserFacts] {
         let rows = try await connection.query(
             """
@@ -115,7 +113,8 @@ enum LedgerReads {
                    CASE WHEN s.flips_since > now() - interval '1 day' THEN s.flips ELSE 0 END, s.ever_observed,
                    g.active, g.past, x.allowed, x.past
               FROM (SELECT u.* FROM entitlement_sync.user_sync AS u
-                     WHERE u.user_key = ANY (\(userKeys)) ORDER BY u.user_key FOR NO KEY UPDATE) AS s
+                     WHERE u.user_key = ANY (\(userKeys)) ORDER BY u.user_key
+                       FOR NO KEY UPDATE SKIP LOCKED) AS s
              CROSS JOIN LATERAL (
                    SELECT coalesce(bool_or(r.revoked_at IS NULL AND r.until > now()), false) AS active,
                           count(*) > 0 AS past
@@ -212,7 +211,7 @@ enum LedgerReads {
             """
             SELECT \(rawSQL: columns)
               FROM entitlement_sync.purchase AS p
-             WHERE p.id = ANY (\(Set(ids.values).sorted()))
+             WHERE p.id = ANY (\(Set(ids.values).sorted())) AND p.merged_into IS NULL
              ORDER BY p.id
                FOR NO KEY UPDATE
             """
@@ -222,6 +221,8 @@ enum LedgerReads {
             let purchase = try decodePurchase(row)
             purchases[purchase.id] = purchase
         }
+        // A row that was merged into another between the two statements has lost its names.
+        guard purchases.count == Set(ids.values).count else { throw LedgerRace() }
         return ids.compactMapValues { purchases[$0] }
     }
 

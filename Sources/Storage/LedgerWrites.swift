@@ -124,10 +124,19 @@ enum LedgerWrites {
     }
 
     /// Ends the contest about purchases that one of their two owners was read without.
-    static func settle(_ purchases: [Int64], on connection: PostgresConnection) async throws {
+    ///
+    /// One that has moved on meanwhile is contested anew and stays so.
+    static func settle(
+        _ purchases: [(purchase: Int64, former: Int64)],
+        on connection: PostgresConnection
+    ) async throws {
         guard !purchases.isEmpty else { return }
         try await connection.query(
-            "UPDATE entitlement_sync.purchase AS p SET former_owner_key = NULL WHERE p.id = ANY (\(purchases))"
+            """
+            UPDATE entitlement_sync.purchase AS p SET former_owner_key = NULL
+              FROM unnest(\(purchases.map(\.purchase)), \(purchases.map(\.former))) AS n(id, former)
+             WHERE p.id = n.id AND p.former_owner_key = n.former
+            """
         )
     }
 

@@ -59,13 +59,14 @@ package struct Housekeeping: Sendable {
     ///
     /// Outside of every other transaction: on a large host it takes a while.
     package func countSubscribers() async throws {
+        // Claimed first, so that many workers do not count together.
         let due = try await pool.query(
             """
-            SELECT 1 FROM entitlement_sync.brake AS b
+            UPDATE entitlement_sync.brake AS b SET counted_at = now()
              WHERE b.counted_at IS NULL OR b.counted_at < now() - interval '5 minutes'
             """
         )
-        guard !due.isEmpty else { return }
+        guard due.affected > 0 else { return }
         let now = try await pool.query("SELECT entitlement_sync_host.count_subscribers()").first
         let used = try await pool.query(BrakeStore.spent).first
         let subscribers = try (now?.decode(Int64.self, at: 0) ?? 0) + (used?.decode(Int64.self, at: 0) ?? 0)

@@ -67,7 +67,7 @@ package struct RateBudget: Sendable {
                   FROM entitlement_sync.rate_budget AS b
                  CROSS JOIN LATERAL (
                        SELECT l.cap * \(Self.burstShare) AS size, l.cap * (1 - \(Self.burstShare)) / 60 AS rate
-                         FROM (SELECT least(b.per_minute, coalesce(b.seen_limit, b.per_minute))::double precision AS cap) AS l
+                         FROM (SELECT least(b.per_minute, coalesce(greatest(b.seen_limit, 1), b.per_minute))::double precision AS cap) AS l
                        ) AS n
                  WHERE b.credential = \(credential)
                    FOR UPDATE OF b
@@ -100,7 +100,7 @@ package struct RateBudget: Sendable {
                                     * extract(epoch FROM clock_timestamp() - b.refilled_at))::double precision,
                    coalesce(greatest(extract(epoch FROM b.blocked_until - clock_timestamp()), 0), 0)::double precision
               FROM entitlement_sync.rate_budget AS b
-             CROSS JOIN LATERAL (SELECT least(b.per_minute, coalesce(b.seen_limit, b.per_minute))::double precision AS cap) AS l
+             CROSS JOIN LATERAL (SELECT least(b.per_minute, coalesce(greatest(b.seen_limit, 1), b.per_minute))::double precision AS cap) AS l
              WHERE b.credential = \(credential)
             """
         )

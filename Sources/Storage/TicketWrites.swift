@@ -22,16 +22,7 @@ enum TicketWrites {
         guard !tickets.isEmpty else { return [:] }
         let requests = tickets.map(\.request)
         let named = Set(requests.compactMap(\.ownerID)).sorted()
-        if !named.isEmpty {
-            // An owner whom only the store names may be a user of the host whom no job has met yet.
-            try await connection.query(
-                """
-                INSERT INTO entitlement_sync.user_sync (user_id)
-                SELECT u.id FROM entitlement_sync_host.read_users(\(named)) AS u ORDER BY u.id
-                ON CONFLICT (user_id) DO NOTHING
-                """
-            )
-        }
+        if !named.isEmpty { try await meet(named, on: connection) }
         try await name(tickets.filter { $0.request.kind == .ownerMismatch }, on: connection)
         let rows = try await connection.query(
             """
@@ -94,5 +85,26 @@ enum TicketWrites {
                       AND x.state NOT IN ('transferred', 'refused', 'expired', 'auto_resolved', 'duplicate'))
             """
         )
+    }
+
+    /// Makes owners known whom only the store names: they may be users of the host whom no job has met yet.
+    ///
+    /// A host's open transaction may be about to do the same; then the ticket names its owner at the next touch.
+    private static func meet(_ owners: [String], on connection: PostgresConnection) async throws {
+        do {
+            try await connection.withSavepoint { connection in
+                try await connection.query("SET LOCAL lock_timeout = '50ms'")
+                try await connection.query(
+                    """
+                    INSERT INTO entitlement_sync.user_sync (user_id)
+                    SELECT u.id FROM entitlement_sync_host.read_users(\(owners)) AS u ORDER BY u.id
+                    ON CONFLICT (user_id) DO NOTHING
+                    """
+                )
+                try await connection.query("SET LOCAL lock_timeout TO DEFAULT")
+            }
+        } catch let error as PostgresError where error.sqlState == SQLState.lockNotAvailable {
+            return
+        }
     }
 }

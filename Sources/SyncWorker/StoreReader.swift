@@ -38,8 +38,8 @@ package final class RevenueCatReader: Sendable {
         } catch {
             return Reading(coverage: .none, askedAt: askedAt, failure: ReadFailure(.interrupted))
         }
-        // An item whose access did not count must not keep the rest of the lists from being read.
-        let readsAll = job.lastError == ReadFailure.Code.incomplete.rawValue
+        // An item whose access did not count must not keep the rest of the lists from being read again.
+        let readsAll = job.lastError != nil
         let query = CustomerQuery(
             userID: userID,
             lane: Self.lane(of: job),
@@ -100,8 +100,6 @@ extension Reading {
         self.claims.found = claims.found
         let known = Set(observations.flatMap { $0.identifiers.map(\.key) })
         observations += claims.own.filter { known.isDisjoint(with: $0.identifiers.map(\.key)) }
-        guard let failure = claims.failure else { return }
-        coverage = .partial
-        self.failure = failure
+        self.claims.failure = claims.failure
     }
 }

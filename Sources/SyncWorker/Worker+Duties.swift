@@ -59,21 +59,27 @@ extension Worker {
         // A worker that starts has better things to do than to look back.
         var nextLook = clock.now + .seconds(60)
         while !Task.isCancelled {
-            do {
-                try await housekeeping.countSubscribers()
-                if clock.now >= nextHour {
-                    try await housekeeping.run()
-                    nextHour = clock.now + .seconds(3600)
-                }
-                if clock.now >= nextLook {
-                    try await laws.run()
-                    nextLook = clock.now + .seconds(60)
-                }
-            } catch {
-                guard !Task.isCancelled else { return }
-                logger.warning("housekeeping failed; trying again in a while", metadata: describe(error))
+            // Each by itself: one that fails must not keep the others from being done.
+            await housekeep { try await housekeeping.countSubscribers() }
+            if clock.now >= nextHour, await housekeep({ try await housekeeping.run() }) {
+                nextHour = clock.now + .seconds(3600)
+            }
+            if clock.now >= nextLook, await housekeep({ try await laws.run() }) {
+                nextLook = clock.now + .seconds(60)
             }
             try? await Task.sleep(for: .seconds(60))
+        }
+    }
+
+    @discardableResult
+    private func housekeep(_ chore: () async throws -> Void) async -> Bool {
+        do {
+            try await chore()
+            return true
+        } catch {
+            guard !Task.isCancelled else { return false }
+            logger.warning("housekeeping failed; trying again in a while", metadata: describe(error))
+            return false
         }
     }
 

@@ -1,5 +1,6 @@
 package import Jobs
 import Metrics
+import Synchronization
 package import Storage
 
 /// What is true of the queue, the stores and the records at this moment; the same whichever worker is asked.
@@ -9,6 +10,20 @@ package struct WorkerGauges: Sendable {
     private let budget: RateBudget
     private let gate: StoreGate
     private let store: String
+    private let turn = Turn()
+
+    /// Lets one refresh through in ten seconds: it reads the whole queue.
+    private final class Turn: Sendable {
+        private let last = Mutex<ContinuousClock.Instant?>(nil)
+
+        func isDue(at now: ContinuousClock.Instant = .now) -> Bool {
+            last.withLock { last in
+                if let last, now - last < .seconds(10) { return false }
+                last = now
+                return true
+            }
+        }
+    }
 
     /// Describes where the figures come from.
     package init(queue: JobQueue, laws: LawWatch, budget: RateBudget, gate: StoreGate, store: String) {
@@ -19,8 +34,9 @@ package struct WorkerGauges: Sendable {
         self.store = store
     }
 
-    /// Reads every figure anew; one that can't be read keeps its value.
+    /// Reads every figure anew, at most every ten seconds; one that can't be read keeps its value.
     package func refresh() async {
+        guard turn.isDue() else { return }
         if let depths = try? await queue.depths() {
             for lane in JobLane.allCases {
                 for state in QueueDepth.State.allCases {
@@ -39,7 +55,7 @@ package struct WorkerGauges: Sendable {
         }
         let labels = [("store", store)]
         Gauge(label: "entitlement_sync_store_breaker_open", dimensions: labels).record(gate.isBreakerOpen ? 1 : 0)
-        if let level = try? await budget.level() {
+        if budget.perMinute > 0, let level = try? await budget.level() {
             Gauge(label: "entitlement_sync_store_budget_requests", dimensions: labels).record(level.tokens)
             Gauge(label: "entitlement_sync_store_blocked_seconds", dimensions: labels).record(level.blockedSeconds)
         }

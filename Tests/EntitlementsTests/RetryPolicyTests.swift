@@ -39,6 +39,8 @@ import Testing
         case .again:
             #expect(fresh == .again(after: .zero, attempt: 0))
             #expect(last == .again(after: .zero, attempt: 7))
+            let second = policy.next(after: failure, attempt: 0, age: .zero, jitter: 1, isRepeated: true)
+            #expect(second == .again(after: .seconds(1), attempt: 1), "a second look is free once")
         case .park:
             #expect(fresh == .dead(attempt: 1))
             #expect(last == .dead(attempt: 8))
@@ -47,7 +49,14 @@ import Testing
 
     @Test(arguments: ReadFailure.Code.allCases)
     func `Whatever failed, a job that is a day old has ended`(code: ReadFailure.Code) {
-        guard case .dead = policy.next(after: ReadFailure(code), attempt: 0, age: .seconds(86_400), jitter: 0.5) else {
+        let last = policy.next(
+            after: ReadFailure(code),
+            attempt: 0,
+            age: .seconds(86_400),
+            jitter: 0.5,
+            isRepeated: true
+        )
+        guard case .dead = last else {
             Issue.record("\(code) lives on")
             return
         }

@@ -356,7 +356,7 @@ CREATE TABLE alarm (
 -- How often the records were found to break a law at its last check.
 CREATE TABLE law_check (
     name       text        PRIMARY KEY,
-    broken     bigint      NOT NULL DEFAULT 0,
+    broken     bigint,
     checked_at timestamptz NOT NULL DEFAULT now()
 );
 

@@ -17,9 +17,9 @@ BEGIN
     END IF;
     SELECT u.user_key INTO found_key FROM user_sync AS u WHERE u.user_id = wanted;
     IF found_key IS NULL THEN
-        INSERT INTO user_sync (user_id) VALUES (wanted)
-        ON CONFLICT (user_id) DO UPDATE SET user_id = excluded.user_id
-        RETURNING user_key INTO found_key;
+        -- Not DO UPDATE: it would hold the row of a user whom another tap made known for as long as this transaction lasts.
+        INSERT INTO user_sync (user_id) VALUES (wanted) ON CONFLICT (user_id) DO NOTHING;
+        SELECT u.user_key INTO found_key FROM user_sync AS u WHERE u.user_id = wanted;
     END IF;
     RETURN found_key;
 END

@@ -73,6 +73,22 @@ SELECT grant_to('entitlement_sync_auditor', ARRAY[
     'REVOKE SELECT ON job_request, idempotency FROM %I',
     'GRANT EXECUTE ON FUNCTION reference_of, id_time TO %I']);
 
+-- A grant on all tables met the partitions one by one; what the parent withholds they withhold too.
+DO $$
+DECLARE
+    part regclass;
+    role text;
+BEGIN
+    FOR part IN SELECT i.inhrelid::regclass FROM pg_inherits AS i WHERE i.inhparent = 'job_request'::regclass LOOP
+        FOREACH role IN ARRAY ARRAY['entitlement_sync_support', 'entitlement_sync_auditor'] LOOP
+            IF EXISTS (SELECT 1 FROM pg_roles WHERE rolname = role) THEN
+                EXECUTE format('REVOKE ALL ON %s FROM %I', part, role);
+            END IF;
+        END LOOP;
+    END LOOP;
+END
+$$;
+
 -- Even the owner changes these rows only by first dropping this guard, which an audit sees.
 CREATE FUNCTION append_only() RETURNS trigger
 LANGUAGE plpgsql AS $$

@@ -170,7 +170,9 @@ package struct RevenueCatClient: Sendable {
             return LookedUp(items: page.items, failure: isWhole ? nil : ReadFailure(.malformed))
         } catch {
             // An id that the store calls impossible leads nowhere; any other failure says nothing about it.
-            return LookedUp(failure: error.code == .rejected ? nil : error)
+            // A client's id raises no alarm about our key.
+            guard error.code != .rejected else { return LookedUp() }
+            return LookedUp(failure: error.code == .unauthorized ? ReadFailure(.unavailable) : error)
         }
     }
 }

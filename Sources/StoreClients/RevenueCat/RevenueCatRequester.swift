@@ -127,7 +127,8 @@ struct RevenueCatRequester: Sendable {
         let isReading = purpose == .reading
         gate.report(
             StoreAnswer(
-                status: answer?.status,
+                // What an id of a client brings about is no word on the store's health, be it good or bad.
+                status: isReading || failure?.code == .throttled ? answer?.status : nil,
                 failure: isReading || failure?.code == .throttled ? failure?.code : nil,
                 limit: answer?.limit,
                 usage: answer?.usage,

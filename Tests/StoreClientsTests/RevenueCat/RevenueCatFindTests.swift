@@ -128,7 +128,7 @@ import Testing
         "a lookup that fails says so, trips no breaker and alarms nobody",
         arguments: [
             (500, "", ReadFailure.Code.unavailable), (400, Fixture.error("parameter_error"), nil),
-            (401, Fixture.error("authentication_error"), .unauthorized), (404, Fixture.error("resource_missing"), nil),
+            (401, Fixture.error("authentication_error"), .unavailable), (404, Fixture.error("resource_missing"), nil),
             (200, "<html>", .malformed), (200, Fixture.page(["{}"]), .malformed),
         ] as [(Int, String, ReadFailure.Code?)]
     )
