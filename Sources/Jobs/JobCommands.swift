@@ -84,15 +84,22 @@ package struct JobCommands: Sendable {
                 """
                 WITH emptied AS (
                     UPDATE entitlement_sync.queue AS q
-                       SET cancel = q.cancel AND q.owner IS NOT NULL,
-                           active = CASE WHEN q.owner IS NOT NULL THEN q.active END,
+                       -- Another job's cancellation, asked for before its worker died, stands.
+                       SET cancel = q.cancel AND (q.owner IS NOT NULL OR q.active <> \(slot)),
+                           active = CASE WHEN q.owner IS NOT NULL OR q.cancel AND q.active <> \(slot) THEN q.active END,
                            restore_id = CASE \(slot) WHEN 0 THEN q.restore_next ELSE q.restore_id END,
                            restore_next = CASE WHEN \(slot) IN (0, 2) THEN NULL ELSE q.restore_next END,
-                           restore_due = CASE WHEN \(slot) = 0 AND q.restore_next IS NULL THEN NULL ELSE q.restore_due END,
+                           -- A successor begins anew: neither the attempts nor the wait of the canceled job are its own.
+                           restore_due = CASE WHEN \(slot) <> 0 THEN q.restore_due
+                                              WHEN q.restore_next IS NOT NULL THEN clock_timestamp() END,
+                           restore_attempt = CASE \(slot) WHEN 0 THEN 0 ELSE q.restore_attempt END,
+                           restore_error = CASE \(slot) WHEN 0 THEN NULL ELSE q.restore_error END,
                            reconcile_id = CASE \(slot) WHEN 1 THEN q.reconcile_next ELSE q.reconcile_id END,
                            reconcile_next = CASE WHEN \(slot) IN (1, 3) THEN NULL ELSE q.reconcile_next END,
-                           reconcile_due = CASE WHEN \(slot) = 1 AND q.reconcile_next IS NULL THEN NULL
-                                                ELSE q.reconcile_due END
+                           reconcile_due = CASE WHEN \(slot) <> 1 THEN q.reconcile_due
+                                                WHEN q.reconcile_next IS NOT NULL THEN clock_timestamp() END,
+                           reconcile_attempt = CASE \(slot) WHEN 1 THEN 0 ELSE q.reconcile_attempt END,
+                           reconcile_error = CASE \(slot) WHEN 1 THEN NULL ELSE q.reconcile_error END
                      WHERE q.user_key = \(userKey)
                 )
                 INSERT INTO entitlement_sync.job_history (id, user_key, finished_at, kind, attempt, state)

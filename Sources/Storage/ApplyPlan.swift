@@ -166,15 +166,10 @@ struct ApplyPlan {
                 reconciles.append(item.job.userKey)
             }
             if let (into, merged) = attribution.merger {
-                for from in merged where mergedInto[from] == nil {
-                    merges.append((from, into))
-                    mergedInto[from] = into
-                    // The names move with the merger and are not new to the row that stays.
-                    knownIdentifiers[into, default: []].formUnion(knownIdentifiers[from] ?? [])
-                }
+                for from in merged { merge(from, into: into) }
             }
             var target = targets[index]
-            while let into = target.flatMap({ mergedInto[$0.id] }) { target?.id = into }
+            if let id = target?.id { target?.id = remaining(id) }
             if let target { addIdentifiers(of: observation, to: target) }
             observed.append(
                 ObservedRow(
@@ -192,9 +187,29 @@ struct ApplyPlan {
         }
     }
 
+    /// Plans a merger; items of one reading may lead through rows that an earlier item has merged already.
+    private mutating func merge(_ row: Int64, into other: Int64) {
+        let (from, into) = (remaining(row), remaining(other))
+        guard from != into else { return }
+        merges.append((from, into))
+        mergedInto[from] = into
+        // The names move with the merger and are not new to the row that stays.
+        knownIdentifiers[into, default: []].formUnion(knownIdentifiers.removeValue(forKey: from) ?? [])
+        for index in newIdentifiers.indices where newIdentifiers[index].1 == from { newIdentifiers[index].1 = into }
+    }
+
+    /// The row that is left of one once the mergers of this batch are made.
+    private func remaining(_ row: Int64) -> Int64 {
+        var row = row
+        while let into = mergedInto[row] { row = into }
+        return row
+    }
+
     private mutating func addIdentifiers(of observation: Observation, to purchase: Purchase) {
-        let known = knownIdentifiers[purchase.id] ?? []
-        newIdentifiers += observation.identifiers.filter { !known.contains($0.key) }.map { ($0, purchase.id) }
+        for identifier in observation.identifiers
+        where knownIdentifiers[purchase.id, default: []].insert(identifier.key).inserted {
+            newIdentifiers.append((identifier, purchase.id))
+        }
     }
 
     /// The identifiers under which each locked purchase was found; what is missing is added.

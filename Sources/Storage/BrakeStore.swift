@@ -11,6 +11,8 @@ enum BrakeStore {
     ///   - brake: the limits.
     ///   - wanted: how many the batch would demote; where the known count allows them, nobody is counted.
     ///   - connection: the batch's.
+    /// - Returns: how many of them may be written.
+    /// - Throws: `PostgresError`.
     static func allowance(_ brake: DemotionBrake, wanted: Int, on connection: PostgresConnection) async throws -> Int {
         let rows = try await connection.query(
             """

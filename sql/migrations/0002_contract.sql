@@ -332,11 +332,15 @@ DECLARE
 BEGIN
     PERFORM requeue_dead(ARRAY(SELECT h.id FROM job_history AS h
                                 WHERE h.state = 'dead' AND h.last_error = 'product_unmapped'));
+    -- Also where the user's other job is due or runs already.
     UPDATE queue AS q
-       SET due = at,
-           restore_due = CASE WHEN q.restore_error = 'product_unmapped' THEN at ELSE q.restore_due END,
-           reconcile_due = CASE WHEN q.reconcile_error = 'product_unmapped' THEN at ELSE q.reconcile_due END
-     WHERE q.owner IS NULL AND q.due > at AND 'product_unmapped' IN (q.restore_error, q.reconcile_error);
+       SET due = CASE WHEN q.owner IS NULL THEN least(q.due, at) ELSE q.due END,
+           restore_due = CASE WHEN q.restore_error = 'product_unmapped' THEN least(q.restore_due, at)
+                              ELSE q.restore_due END,
+           reconcile_due = CASE WHEN q.reconcile_error = 'product_unmapped' THEN least(q.reconcile_due, at)
+                                ELSE q.reconcile_due END
+     WHERE 'product_unmapped' IN (q.restore_error, q.reconcile_error)
+       AND greatest(q.restore_due, q.reconcile_due) > at;
     DELETE FROM alarm AS a WHERE a.name = 'product_unmapped';
     RETURN NULL;
 END
