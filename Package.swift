@@ -113,6 +113,7 @@ let package = Package(
                 "StoreSimulator", "TestSupport", httpTypes, lifecycle, logging,
             ]
         ),
+        tests("HistoryTests", ["Entitlements", "Postgres", "Jobs", "Storage", "Migrations", "TestSupport", logging]),
         tests("WebAPITests", ["WebAPI", hummingbird, hummingbirdTesting, httpTypes, logging, nioPosix]),
         tests(
             "ProcessTests",

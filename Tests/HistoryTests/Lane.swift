@@ -1,0 +1,107 @@
+import Entitlements
+import Foundation
+import Logging
+import Migrations
+import Postgres
+import TestSupport
+
+/// A database on which one history after the other takes place, with the pools of two workers and a host.
+struct Lane: Sendable {
+    let database: TestDatabase
+    let pools: [Side: PostgresPool]
+    let host: PostgresPool
+
+    /// Opens a database of its own and closes it at the end.
+    static func with<Value: Sendable>(_ body: @Sendable (Lane) async throws -> Value) async throws -> Value {
+        let server = try await PrivatePostgres.shared
+        let database = try await server.database(.histories)
+        let lane = Lane(
+            database: database,
+            pools: [.a: pool(database, worker: true), .b: pool(database, worker: true)],
+            host: pool(database, worker: false)
+        )
+        let result: Result<Value, any Error>
+        do {
+            result = .success(try await body(lane))
+        } catch {
+            result = .failure(error)
+        }
+        for pool in lane.pools.values { await pool.close() }
+        await lane.host.close()
+        try await server.drop(database)
+        return try result.get()
+    }
+
+    private static func pool(_ database: TestDatabase, worker: Bool) -> PostgresPool {
+        var settings = ["lock_timeout": "2s", "jit": "off"]
+        if !worker {
+            // The witnesses look at workers alone.
+            settings["hist.host"] = "on"
+        } else {
+            for name in ["enable_seqscan", "enable_hashjoin", "enable_mergejoin"] { settings[name] = "off" }
+        }
+        return PostgresPool(
+            configuration: PostgresConfiguration(
+                connectionString: database.url,
+                maxConnections: 2,
+                sessionSettings: settings
+            ),
+            logger: .quiet
+        )
+    }
+
+    /// The pool of a worker.
+    func pool(_ side: Side) -> PostgresPool { pools[side] ?? host }
+
+    /// Forgets the history before.
+    func reset() async throws {
+        try await host.withConnection { connection in
+            try await connection.execute(
+                // Past the triggers, of which one keeps decisions for ever.
+                script: "BEGIN; SET LOCAL session_replication_role = replica; SELECT hist.reset(); COMMIT"
+            )
+        }
+    }
+
+    /// The state as sorted lines; lines that begin with `broken` are broken laws.
+    func lines() async throws -> [String] {
+        try await host.query("SELECT s.line FROM hist.state AS s").map { try $0.decode(String.self) }
+    }
+}
+
+extension DatabaseTemplate {
+    /// The sample host, every migration, and witnesses that record who changed what in which transaction.
+    static let histories = DatabaseTemplate(name: "histories") { url in
+        let tests = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
+        let sql = tests.deletingLastPathComponent().deletingLastPathComponent().appendingPathComponent("sql").path
+        let pool = PostgresPool(
+            configuration: PostgresConfiguration(connectionString: url, maxConnections: 1),
+            logger: .quiet
+        )
+        let result: Result<Void, any Error>
+        do {
+            let host = try String(contentsOfFile: sql + "/host/schema.sql", encoding: .utf8)
+            try await pool.withConnection { try await $0.execute(script: host) }
+            let files = try MigrationFile.load(directory: sql + "/migrations")
+            _ = try await Migrator(pool: pool, files: files).run(
+                adapterPath: sql + "/host/adapter.sql",
+                dryRun: false
+            )
+            try await pool.withConnection { try await $0.execute(script: Witness.schema) }
+            result = .success(())
+        } catch {
+            result = .failure(error)
+        }
+        await pool.close()
+        try result.get()
+    }
+}
+
+extension Logger {
+    /// Says only what should never happen in a test.
+    static var quiet: Logger {
+        var logger = Logger(label: "history-tests")
+        logger.logLevel = .error
+        return logger
+    }
+}

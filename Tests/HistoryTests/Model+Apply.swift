@@ -1,0 +1,262 @@
+import Entitlements
+import Foundation
+
+/// What was read for one job, with what the store held at that moment.
+struct Taken: Sendable {
+    var reading: Reading
+    /// The items of the listing, so that a second witness can judge without the product's words.
+    var truth: [StoreItem]
+    var manner: Manner
+}
+
+/// A reading on its way into the model: the job by its number.
+struct ModelItem {
+    var job: Int
+    var user: Int
+    /// Failed readings before, as the claim told.
+    var attempt: Int
+    var reading: Reading
+}
+
+extension Model {
+    /// Applies the jobs of a batch that were not put off: each is decided on the state before the batch.
+    ///
+    /// `now`: the database's clock just before the write.
+    /// `lockedAssets`: held by a host's transaction.
+    /// Returns the jobs that ended, and who keeps their ticket.
+    mutating func apply(_ items: [ModelItem], at now: Instant, lockedAssets: Set<Int64>) -> [Int] {
+        writtenAt = now
+        let before = self
+        var ended: [Int] = []
+        var effects: [Effect] = []
+        var retries: [(item: ModelItem, failure: ReadFailure)] = []
+        var lookedAt: [(item: ModelItem, attributions: [Attribution])] = []
+        for item in items {
+            let person = before.people[item.user]
+            if person.row?.isCanceling == true {
+                note("canceled while running")
+                jobs[item.job].state = .canceled
+                ended.append(item.job)
+                continue
+            }
+            if let readAt = person.readAt, readAt > item.reading.askedAt, item.reading.coverage != .none {
+                note("overtaken by a newer reading of the user")
+                retries.append((item, ReadFailure(.overtaken)))
+                continue
+            }
+            let (situation, attributions) = before.situation(item)
+            lookedAt.append((item, attributions))
+            switch decide(situation) {
+            case .retry(let failure):
+                if failure.code == .overtaken { note("overtaken read") }
+                if item.reading.coverage == .partial { note("partial reading without access") }
+                retries.append((item, failure))
+            case .verdict(let verdict):
+                notice(verdict, attributions, item, before)
+                effects.append(
+                    Effect(
+                        item: item,
+                        attributions: attributions,
+                        verdict: verdict,
+                        isExplained: situation.isExplained,
+                        before: person.exists ? person.type : nil
+                    )
+                )
+            }
+        }
+        hold(&effects)
+        // Former owners are queued while this batch's jobs still run.
+        for effect in effects where effect.writesLedger {
+            for attribution in effect.attributions {
+                if case .followed(_, let owner, _) = attribution { enqueue(Int(owner) - 1, .reconcile) }
+            }
+        }
+        for (item, attributions) in lookedAt { endContests(item, attributions, before) }
+        for effect in effects where effect.writesLedger { record(effect) }
+        for index in effects.indices { settle(&effects[index], lockedAssets: lockedAssets) }
+        for effect in effects {
+            remove(effect.item.job)
+            jobs[effect.item.job].state = .done
+            jobs[effect.item.job].outcome = effect.verdict.outcome
+            jobs[effect.item.job].key = effect.verdict.messageKey
+        }
+        for job in ended { remove(job) }
+        for (item, failure) in retries where again(item, failure) { ended.append(item.job) }
+        for effect in effects {
+            let hasFollowed = effect.attributions.contains { if case .followed = $0 { true } else { false } }
+            if effect.verdict.enqueuesReconcile || hasFollowed && effect.writesLedger {
+                enqueue(effect.item.user, .reconcile)
+            }
+        }
+        return ended + effects.map(\.item.job)
+    }
+
+    struct Effect {
+        var item: ModelItem
+        var attributions: [Attribution]
+        var verdict: Verdict
+        var isExplained: Bool
+        /// The type before; nil for a user who is gone.
+        var before: UserType?
+        var writesLedger: Bool { item.reading.coverage != .none && before != nil }
+
+        var after: UserType? {
+            switch verdict.action {
+            case .grant: before.map { _ in .subscriber }
+            case .demote: before.map { _ in .free }
+            case .none: before
+            }
+        }
+    }
+
+    /// Everything the verdict on one job rests on.
+    func situation(_ item: ModelItem) -> (Situation, [Attribution]) {
+        let person = people[item.user]
+        let key = Int64(item.user + 1)
+        var attributions: [Attribution] = []
+        var targets: [Purchase?] = []
+        for observation in item.reading.observations {
+            let rows = Set(observation.identifiers.compactMap { names[$0.key] })
+            let attribution = attribute(
+                observation,
+                holders: rows.map { purchases[$0].facts },
+                userKey: key,
+                eligible: person.exists && person.status.isEligible,
+                askedAt: item.reading.askedAt
+            )
+            attributions.append(attribution)
+            targets.append(attribution.merger.map { purchases[Int($0.into)].facts })
+        }
+        let claimed = item.reading.claims.found.compactMap { found -> ClaimedPurchase? in
+            guard found.customerID != userID(item.user) else { return nil }
+            let row = names[found.identifier.key].map { purchases[$0].facts }
+            guard row?.ownerKey != key else { return nil }
+            return ClaimedPurchase(
+                found: found,
+                purchase: row?.id,
+                ownerKey: row?.ownerKey,
+                ownerID: found.isAnonymous ? nil : found.customerID
+            )
+        }
+        var settings = setup.decision
+        settings.demotionsPaused = paused.contains("demotions")
+        let situation = Situation(
+            kind: jobs[item.job].kind,
+            user: person.exists ? User(id: userID(item.user), type: person.type, status: person.status) : nil,
+            userKey: key,
+            reading: item.reading,
+            attributions: attributions,
+            rows: targets,
+            ledger: purchases.filter { $0.mergedInto == nil && $0.facts.ownerKey == key }.map(\.facts),
+            grants: person.grants.contains(where: \.isActive) ? .active : person.grants.isEmpty ? .none : .past,
+            sandbox: person.sandbox,
+            everObserved: person.everObserved,
+            absentSince: person.absentSince,
+            catalog: ProductCatalog(catalog),
+            settings: settings,
+            claimed: claimed
+        )
+        return (situation, attributions)
+    }
+
+    /// A purchase that moved is contested until one of its two owners is read without it; then the other is read again.
+    ///
+    /// Whoever is named meanwhile gets nothing, and has the owner read again.
+    private mutating func endContests(_ item: ModelItem, _ attributions: [Attribution], _ before: Model) {
+        for (row, former) in before.endedContests(item) {
+            note("contest ended")
+            if purchases[row].facts.formerOwnerKey == former { purchases[row].facts.formerOwnerKey = nil }
+            if former != Int64(item.user + 1) { enqueue(Int(former) - 1, .reconcile) }
+        }
+        for owner in before.contestedOwners(item, attributions) {
+            note("contested purchase stays")
+            enqueue(owner, .reconcile)
+        }
+    }
+
+    /// The contests that a reading ends: the rows, and from whom they came.
+    private func endedContests(_ item: ModelItem) -> [(row: Int, former: Int64)] {
+        let (key, reading) = (Int64(item.user + 1), item.reading)
+        let named = Set(reading.observations.flatMap(\.identifiers).compactMap { names[$0.key] })
+        return purchases.indices.compactMap { row in
+            let facts = purchases[row].facts
+            guard purchases[row].mergedInto == nil, !named.contains(row), let former = facts.formerOwnerKey,
+                [former, facts.ownerKey].contains(key), facts.ownerSince <= reading.askedAt
+            else { return nil }
+            let isListed = facts.kind == .subscription && reading.coverage == .partial && reading.failure == nil
+            return reading.coverage == .full || isListed ? (row, former) : nil
+        }
+    }
+
+    /// The owners of contested purchases that a reading names for its user.
+    private func contestedOwners(_ item: ModelItem, _ attributions: [Attribution]) -> [Int] {
+        zip(item.reading.observations, attributions).compactMap { observation, attribution in
+            guard case .disagree(_, let owner) = attribution else { return nil }
+            let rows = Set(observation.identifiers.compactMap { names[$0.key] })
+            return rows.contains { purchases[$0].facts.formerOwnerKey != nil } ? Int(owner) - 1 : nil
+        }
+    }
+
+    /// The other users who are read again because of a reading.
+    func othersReadAgain(_ item: ModelItem) -> [Int] {
+        let attributions = situation(item).1
+        let followed = attributions.compactMap { attribution -> Int? in
+            guard case .followed(_, let owner, _) = attribution else { return nil }
+            return Int(owner) - 1
+        }
+        let returned = endedContests(item).map { Int($0.former) - 1 }.filter { $0 != item.user }
+        return followed + returned + contestedOwners(item, attributions)
+    }
+
+    /// The brake lets so many unannounced demotions through, and defers the others.
+    private mutating func hold(_ effects: inout [Effect]) {
+        guard !isObserving else { return }
+        var left = setup.brakeMinimum - decisions.count(where: \.isBraked)
+        for index in effects.indices where effects[index].verdict.action == .demote {
+            guard !effects[index].verdict.wasAnnounced else {
+                note("announced demotion")
+                continue
+            }
+            left -= 1
+            guard left < 0 else { continue }
+            note("brake held")
+            effects[index].verdict.rule = .brake
+            effects[index].verdict.action = .none
+            effects[index].verdict.outcome = .deferred
+            effects[index].verdict.absence = .keep
+        }
+    }
+
+    /// A failed reading: tried again or dead.
+    ///
+    /// - Returns: whether the job has ended.
+    private mutating func again(_ item: ModelItem, _ failure: ReadFailure) -> Bool {
+        let job = item.job
+        let waits: Set<ReadFailure.Code> = [.breakerOpen, .budgetExhausted, .interrupted]
+        let isParked = failure.code == .rejected || failure.code == .refused || failure.code == .crashed
+        switch failure.code {
+        case .unauthorized: alarms.insert("credentials")
+        case .unmapped: alarms.insert("product_unmapped")
+        case .rejected: alarms.insert("request_rejected")
+        default: break
+        }
+        let isSecondLook = ReadFailure.isSecondLook(failure.code.rawValue)
+        let isFree = isSecondLook && !ReadFailure.isSecondLook(jobs[job].error)
+        let counts = !isFree && !waits.contains(failure.code)
+        jobs[job].attempt = item.attempt + (counts ? 1 : 0)
+        jobs[job].error = failure.code.rawValue
+        if isParked || counts && jobs[job].attempt >= setup.maxAttempts {
+            note(failure.code == .unmapped ? "dead by an unmapped product" : "dead by failed readings")
+            remove(job)
+            jobs[job].state = .dead
+            jobs[job].outcome = .storeUnavailable
+            jobs[job].key = jobs[job].kind == .restore ? .unavailable : nil
+            return true
+        }
+        release(jobs[job].user)
+        people[jobs[job].user].row?.crashes = 0
+        jobs[job].isDelayed = !isFree && (setup.backsOff || failure.retryAfter != nil)
+        if jobs[job].isDelayed { note("delayed retry") }
+        return false
+    }
+}

@@ -1,0 +1,151 @@
+import Entitlements
+import Foundation
+
+extension Model {
+    /// Puts a job into the user's row.
+    ///
+    /// - Returns: the job that answers: the new one, the one that is queued, or the one successor.
+    @discardableResult
+    mutating func enqueue(_ user: Int, _ kind: JobKind) -> Int {
+        people[user].isKnown = true
+        jobs.append(Job(user: user, kind: kind))
+        let answer = place(jobs.count - 1)
+        if answer != jobs.count - 1 { jobs.removeLast() }
+        return answer
+    }
+
+    /// Finds the place of a job that is not in the queue.
+    private mutating func place(_ job: Int) -> Int {
+        let (user, kind) = (jobs[job].user, jobs[job].kind)
+        var row = people[user].row ?? Row()
+        defer { people[user].row = row }
+        if row.active == kind, row.owner != nil || row.isCanceling {
+            note(row.next[kind] == nil ? "successor while running" : "joined the successor")
+            let answer = row.next[kind] ?? job
+            row.next[kind] = answer
+            return answer
+        }
+        let answer = row.queued[kind] ?? job
+        if answer != job {
+            note("join while queued")
+            if jobs[answer].isDelayed { note("a tap ends a wait") }
+        }
+        row.queued[kind] = answer
+        jobs[answer].isDelayed = false
+        return answer
+    }
+
+    /// A tap on Restore.
+    mutating func tap(_ user: Int, proof: String?, error: String?) -> Int {
+        let job = enqueue(user, .restore)
+        if let proof { jobs[job].proofs.insert(proof) }
+        jobs[job].clientError = error ?? jobs[job].clientError
+        return job
+    }
+
+    /// Whether a claim may take the user's row, and what would run.
+    func claimable(_ user: Int) -> JobKind? {
+        guard let row = people[user].row, row.owner == nil else { return nil }
+        guard row.queued.values.contains(where: { !jobs[$0].isDelayed }) else { return nil }
+        if row.isCanceling, let active = row.active { return active }
+        guard let restore = row.queued[.restore] else { return .reconcile }
+        return jobs[restore].isDelayed && row.queued[.reconcile] != nil ? .reconcile : .restore
+    }
+
+    mutating func claim(_ user: Int, by epoch: Int32) -> Int? {
+        guard let kind = claimable(user), let job = people[user].row?.queued[kind] else { return nil }
+        people[user].row?.owner = epoch
+        people[user].row?.active = kind
+        jobs[job].state = .running
+        return job
+    }
+
+    /// The job that a lease runs for a user.
+    func running(_ user: Int, under epoch: Int32) -> Int? {
+        guard let row = people[user].row, row.owner == epoch, let kind = row.active else { return nil }
+        return row.queued[kind]
+    }
+
+    /// Gives a user's row back; a cancellation that was asked for is not forgotten.
+    mutating func release(_ user: Int, crashed: Bool = false) {
+        guard var row = people[user].row else { return }
+        if let kind = row.active, let job = row.queued[kind] { jobs[job].state = .queued }
+        if !row.isCanceling { row.active = nil }
+        row.owner = nil
+        if crashed { row.crashes += 1 }
+        if row.crashes >= 3 { note("quarantined") }
+        if row.isCanceling { note("canceled job without a worker") }
+        people[user].row = row
+    }
+
+    /// Gives back everything under a lease.
+    mutating func releaseAll(under epoch: Int32, crashed: Bool = false) {
+        for user in people.indices where people[user].row?.owner == epoch { release(user, crashed: crashed) }
+    }
+
+    /// Takes a job out of its user's row; its successor moves up.
+    mutating func remove(_ job: Int) {
+        let (user, kind) = (jobs[job].user, jobs[job].kind)
+        guard var row = people[user].row else { return }
+        if row.next[kind] == job {
+            row.next[kind] = nil
+        } else {
+            if row.active == kind {
+                if row.owner != nil { row.crashes = 0 }
+                row.active = nil
+                row.owner = nil
+                row.isCanceling = false
+            }
+            row.queued[kind] = row.next.removeValue(forKey: kind)
+        }
+        people[user].row = row.queued.isEmpty ? nil : row
+    }
+
+    /// An operator cancels a job.
+    ///
+    /// - Returns: what the operator is told.
+    mutating func cancel(_ job: Int) -> String {
+        switch jobs[job].state {
+        case .done, .dead, .canceled: return "not_found"
+        case .running:
+            people[jobs[job].user].row?.isCanceling = true
+            return "asked"
+        case .queued:
+            remove(job)
+            jobs[job].state = .canceled
+            return "canceled"
+        }
+    }
+
+    /// Puts a dead job back under its own id.
+    mutating func retryDead(_ job: Int) -> Bool {
+        guard jobs[job].state == .dead, place(job) == job else { return false }
+        note("dead then retried")
+        jobs[job].state = .queued
+        jobs[job].attempt = 0
+        jobs[job].error = nil
+        jobs[job].outcome = nil
+        jobs[job].key = nil
+        return true
+    }
+
+    /// The catalogue changes: whoever waited for it is tried again.
+    mutating func catalogChanged() {
+        let unmapped = ReadFailure.Code.unmapped.rawValue
+        // Of two dead jobs of one user and kind the older one comes back.
+        for user in people.indices {
+            let dead = jobs.indices.filter {
+                jobs[$0].user == user && jobs[$0].state == .dead && jobs[$0].error == unmapped
+            }
+            for job in dead.sorted(by: { order(jobs[$0].id) < order(jobs[$1].id) }) where retryDead(job) {
+                note("unmapped, then mapped")
+            }
+        }
+        for job in jobs.indices where jobs[job].state == .queued && jobs[job].error == unmapped {
+            jobs[job].isDelayed = false
+        }
+        alarms.remove("product_unmapped")
+    }
+
+    private func order(_ id: UUID?) -> String { id?.uuidString ?? "" }
+}

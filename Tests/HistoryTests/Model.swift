@@ -1,0 +1,145 @@
+import Entitlements
+import Foundation
+
+/// The whole system as it ought to be, in memory: no batches, no locks, no SQL.
+///
+/// Slow and obvious.
+///
+/// Users are numbered as in the history; a user's key is the number and one.
+struct Model {
+    /// The database's clock just before the newest write.
+    var writtenAt = Instant(microseconds: 0)
+    var setup: HistorySetup
+    var people: [Person]
+    var jobs: [Job] = []
+    var purchases: [LedgerRow] = []
+    /// Which ledger row a name leads to.
+    var names: [PurchaseIdentifierKey: Int] = [:]
+    /// Names that several rows were first seen under in one reading: any of them may keep it.
+    var contested: [PurchaseIdentifierKey: Set<Int>] = [:]
+    var tickets: [TicketKey: Ticket] = [:]
+    var assets: [Int64: Asset] = [:]
+    var decisions: [Decision] = []
+    var alarms: Set<String> = []
+    var paused: Set<String> = []
+    var catalog: [String: Bool] = ["premium": true]
+    /// Lease epochs that hold; false for one that has run out and was not rescued yet.
+    var leases: [Int32: Bool] = [:]
+    var ticketNumber = 0
+    var situations: Set<String> = []
+
+    init(setup: HistorySetup) {
+        self.setup = setup
+        people = setup.users.map { Person(type: $0.type, status: $0.status) }
+    }
+
+    struct Person {
+        var exists = true
+        /// A job or a ticket has met the user.
+        var isKnown = false
+        var type: UserType
+        var status: UserStatus
+        var epoch: Int64 = 0
+        var readAt: Instant?
+        var absentSince: Instant?
+        var everObserved = false
+        var flips = 0
+        var grants: [Grant] = []
+        var sandbox = SandboxState.none
+        var row: Row?
+        var run: Run?
+    }
+
+    struct Grant {
+        var id: Int64
+        var isActive = true
+    }
+
+    /// A user's place in the queue: at most one restore and one reconcile, and a successor of each.
+    struct Row {
+        var queued: [JobKind: Int] = [:]
+        var next: [JobKind: Int] = [:]
+        var owner: Int32?
+        /// What runs; stays when the worker dies while a cancellation is under way.
+        var active: JobKind?
+        var isCanceling = false
+        var crashes = 0
+    }
+
+    struct Job {
+        enum State: String { case queued, running, done, dead, canceled }
+        var id: UUID?
+        var user: Int
+        var kind: JobKind
+        var attempt = 0
+        var error: String?
+        /// Waits for a time that has not come.
+        var isDelayed = false
+        var state = State.queued
+        var outcome: Outcome?
+        var key: MessageKey?
+        var ticket: TicketKey?
+        var proofs: Set<String> = []
+        var clientError: String?
+        /// Every id that was returned to somebody.
+        var wasReturned = false
+    }
+
+    struct LedgerRow {
+        var facts: Purchase
+        var mergedInto: Int?
+        /// The database's number of the row, once it has been seen.
+        var number: Int64?
+    }
+
+    struct TicketKey: Hashable, Comparable {
+        var claimant: Int
+        var purchase: Int?
+
+        static func < (left: Self, right: Self) -> Bool {
+            (left.claimant, left.purchase ?? -1) < (right.claimant, right.purchase ?? -1)
+        }
+    }
+
+    struct Ticket {
+        var number: Int
+        var kind: TicketRequest.Kind
+        var owner: Int?
+        var originalID: String?
+        var isVisible: Bool
+        var priority: Int16
+        var touches = 0
+    }
+
+    struct Asset {
+        static let lapsed = "subscription_lapsed"
+        var owner: Int
+        var reasons: [String]
+        /// Frozen, and nobody wrote down why.
+        var isMysterious = false
+        var isLapsed: Bool { reasons.contains(Self.lapsed) }
+    }
+
+    struct Run {
+        var epoch: Int64
+        var freezes: Bool
+        var cursor: Int64
+        var decision: Int
+    }
+
+    struct Decision {
+        var job: Int
+        var rule: Rule
+        var outcome: Outcome
+        var before: UserType?
+        var after: UserType?
+        var assets: Int
+        var isBraked: Bool
+        /// How many observations the verdict left.
+        var observations: Int
+    }
+
+    var isObserving: Bool { setup.mode == .observe }
+
+    mutating func note(_ situation: String) { situations.insert(situation) }
+}

@@ -1,0 +1,65 @@
+import Entitlements
+import Foundation
+import Postgres
+
+extension Run {
+    /// Everything is readable, nothing is paused, nothing waits: the state settles, and stays.
+    mutating func settle() async throws {
+        for name in ["demotions", "all"] { try await make(.pause(name, false)) }
+        try await make(.map(true))
+        setup.mode = .full
+        setup.hasMargin = false
+        setup.brakeMinimum = 1_000_000
+        setup.maxAttempts = 3
+        setup.backsOff = false
+        model.setup = setup
+        for side in Side.allCases { try await make(.restart(side)) }
+        // Whatever another process of the past still holds.
+        try await make(.rescue(.a))
+        try await drain()
+        var states: [[String]] = []
+        for _ in 0..<3 {
+            for user in model.people.indices where model.people[user].exists {
+                try await make(.tap(user: user))
+                try await make(.reconcile(user: user))
+            }
+            try await drain()
+            states.append(model.lines.filter { $0.hasPrefix("user|") || $0.hasPrefix("asset|") })
+        }
+        try expect(states[1] == states[2], "not settled", "\(states[1])\n\(states[2])")
+        for user in model.people.indices { try Oracle.judgeSettled(user, model, truth) }
+        let open = model.jobs.filter { $0.state == .queued || $0.state == .running }
+        try expect(open.isEmpty, "L11: a job never ended", "\(open)")
+        try await resolveAll()
+    }
+
+    /// Works until nothing is left to do.
+    private mutating func drain() async throws {
+        for round in 0..<60 {
+            let isIdle = model.people.allSatisfy { $0.row == nil && $0.run == nil }
+            if isIdle { return }
+            let side = Side.allCases[round % 2]
+            try await wait()
+            try await make(.claim(side, 50))
+            try await make(.read(side, pick: nil, .full))
+            try await make(.apply(side, upTo: 50))
+            try await make(.apply(side, upTo: 50))
+            try await compare()
+            for user in model.people.indices where model.people[user].run != nil {
+                try await make(.assets(side, user: user))
+            }
+            try await compare()
+        }
+        let lines = model.lines.filter { $0.hasPrefix("queue|") || $0.hasPrefix("run|") }
+        throw Failed(kind: "never idle", text: lines.joined(separator: "\n"))
+    }
+
+    /// Every id that was ever returned is found.
+    private func resolveAll() async throws {
+        let ids = Array(Set(model.jobs.filter(\.wasReturned).compactMap(\.id)))
+        let rows = try await lane.host.query(
+            "SELECT DISTINCT s.id FROM entitlement_sync.job_status AS s WHERE s.id = ANY (\(ids))"
+        )
+        try expect(rows.count == ids.count, "L11: an id is not found any more")
+    }
+}

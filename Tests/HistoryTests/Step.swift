@@ -1,0 +1,120 @@
+import Entitlements
+
+/// One of the two worker processes of a history.
+enum Side: String, Sendable, CaseIterable { case a = "A", b = "B" }
+
+/// One step of a history.
+///
+/// Numbers are taken modulo what there is when the step is made, so that a history stays one when steps are left out.
+enum Step: Sendable, CustomStringConvertible {
+    /// A person taps Restore, with a typed id of an item, an error of the client, and an idempotency key.
+    case tap(user: Int, proof: Int? = nil, error: String? = nil, key: Int? = nil)
+    case reconcile(user: Int)
+    case store(item: Int, StoreChange)
+    case host(user: Int, HostChange)
+    case grant(user: Int)
+    case endGrant(user: Int, revoking: Bool)
+    case pause(String, Bool)
+    /// The entitlement `gold` gets its row in the catalogue, or loses it.
+    case map(Bool)
+    case sandbox(user: Int, allowed: Bool)
+    case claim(Side, Int)
+    /// Reads the stores for one held job, or for all of them.
+    case read(Side, pick: Int?, Manner)
+    /// Applies held readings in one batch, in an order of its own, while a host's transaction holds something.
+    case apply(Side, upTo: Int, turn: Int = 0, held: HeldRow? = nil)
+    /// The same batch again, as after a commit whose answer was lost.
+    case again(Side)
+    case expire(Side)
+    case rescue(Side)
+    /// A heartbeat; whoever finds the lease gone registers anew and keeps what it holds in hand.
+    case beat(Side)
+    case restart(Side)
+    case assets(Side, user: Int)
+    case cancel(Int)
+    case retryDead(Int)
+    /// The waits of all delayed jobs pass.
+    case wait
+
+    var description: String {
+        switch self {
+        case .tap(let user, let proof, let error, let key):
+            "tap u\(user)" + (proof.map { " proof=i\($0)" } ?? "") + (error.map { " error=\($0)" } ?? "")
+                + (key.map { " key=\($0)" } ?? "")
+        case .reconcile(let user): "reconcile u\(user)"
+        case .store(let item, let change): "store i\(item) \(change)"
+        case .host(let user, let change): "host u\(user) \(change)"
+        case .grant(let user): "grant u\(user)"
+        case .endGrant(let user, let revoking): "\(revoking ? "revoke" : "expire") grant of u\(user)"
+        case .pause(let name, let on): "\(on ? "pause" : "resume") \(name)"
+        case .map(let on): on ? "map gold" : "unmap gold"
+        case .sandbox(let user, let on): "sandbox u\(user) \(on ? "allowed" : "ended")"
+        case .claim(let side, let limit): "\(side.rawValue) claims \(limit)"
+        case .read(let side, let pick, let manner):
+            "\(side.rawValue) reads \(pick.map { "#\($0)" } ?? "all") \(manner)"
+        case .apply(let side, let limit, let turn, let held):
+            "\(side.rawValue) applies \(limit) turn \(turn)" + (held.map { " while a host holds \($0)" } ?? "")
+        case .again(let side): "\(side.rawValue) applies the last batch again"
+        case .expire(let side): "the lease of \(side.rawValue) runs out"
+        case .rescue(let side): "\(side.rawValue) rescues"
+        case .beat(let side): "heartbeat of \(side.rawValue)"
+        case .restart(let side): "\(side.rawValue) restarts"
+        case .assets(let side, let user): "\(side.rawValue) does an asset batch of u\(user)"
+        case .cancel(let job): "cancel job \(job)"
+        case .retryDead(let job): "retry dead job \(job)"
+        case .wait: "waits pass"
+        }
+    }
+}
+
+/// What happens to an item at its store.
+enum StoreChange: Sendable, Hashable {
+    case renew, announceEnd, expire, refund, pause, grace, billingRetry, pend, unknownWord, unknownWithAccess
+    /// Still active by its status, but without access: no word that it is over.
+    case fallSilent
+    case vanish, reappear
+    case move(to: Int)
+    case becomeAnonymous
+    /// Another user sees the item on a shared customer record.
+    case share(with: Int)
+    /// The item takes on another item's names, and the other one is listed no more.
+    case join(with: Int)
+    /// The item shows another item's names beside its own, and both stay listed.
+    case overlap(with: Int)
+    case becomeFamilyShared
+    /// Carries an entitlement without a row in the catalogue.
+    case becomeGold
+    case becomeGems
+}
+
+/// What the host's application does to a user or to the user's assets.
+enum HostChange: Sendable, Hashable {
+    case ban, banForGood, askDeletion, onboard, activate
+    case remove, signUpAgain
+    case makeSubscriber, makeFree
+    case addAssets(Int)
+    case addLapsedAssets(Int)
+    /// Frozen without a recorded reason.
+    case addMysteriousAsset
+    case moderate, clearModeration
+    case giveAsset(to: Int)
+    case dropAsset
+}
+
+/// How a reading goes.
+enum Manner: Sendable, Hashable {
+    case full
+    /// Only every other item, by parity.
+    case partial(Int)
+    case failed(ReadFailure.Code, wished: Bool)
+    /// What an earlier reading of the user saw, with its time.
+    case stale(Int)
+}
+
+/// What a host's open transaction holds while a batch is applied.
+enum HeldRow: Sendable, Hashable {
+    case user(Int)
+    case asset(of: Int)
+    /// The user's row of the queue: the host enqueues in its own transaction and takes its time.
+    case queue(of: Int)
+}

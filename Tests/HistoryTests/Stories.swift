@@ -1,0 +1,108 @@
+import Entitlements
+
+/// Short stories that lead to the situations worth seeing; what happens between them is chance.
+struct Stories {
+    let users: Int
+    let items: Int
+
+    /// Who plays in a story.
+    struct Cast {
+        var one: Int
+        var other: Int
+        var item: Int
+        var second: Int
+        var near: Side
+        var far: Side
+
+        /// A whole round of a worker: claim, read, apply.
+        func work(_ manner: Manner = .full, _ side: Side? = nil) -> [Step] {
+            let side = side ?? near
+            return [.claim(side, 9), .read(side, pick: nil, manner), .apply(side, upTo: 9)]
+        }
+
+        /// The item is the first one's own, listed, paid for and mapped.
+        var own: [Step] {
+            [.store(item: item, .move(to: one)), .store(item: item, .reappear), .store(item: item, .renew)]
+        }
+
+        func ask(_ user: Int? = nil) -> Step { .tap(user: user ?? one) }
+    }
+
+    /// The next story.
+    mutating func next(_ generator: inout SeededGenerator) -> [Step] {
+        let near = generator.pick(Side.a, .b)
+        let one = generator.below(users)
+        let item = generator.below(items)
+        let cast = Cast(
+            one: one,
+            other: (one + 1 + generator.below(users - 1)) % users,
+            item: item,
+            second: items > 1 ? (item + 1 + generator.below(items - 1)) % items : item,
+            near: near,
+            far: near == .a ? .b : .a
+        )
+        if generator.oneIn(5) { return [Self.anything(&generator, cast)] }
+        var number = generator.below(61)
+        // What is rarest by itself comes more often.
+        switch number {
+        case 48, 49: return Self.assets(0, &generator, cast)
+        case 50, 51: return Self.assets(1, &generator, cast)
+        case 52: return Self.lives(3, &generator, cast)
+        case 53: return Self.moves(9, &generator, cast)
+        case 54: return Self.failures(1, &generator, cast)
+        case 55: return Self.moves(6, &generator, cast)
+        case 56, 57, 58: return Self.races(9, &generator, cast)
+        case 59, 60: return Self.assets(3, &generator, cast)
+        default: break
+        }
+        if number < 10 { return Self.lives(number, &generator, cast) }
+        number -= 10
+        if number < 17 { return Self.races(number, &generator, cast) }
+        number -= 17
+        if number < 12 { return Self.moves(number, &generator, cast) }
+        number -= 12
+        if number < 4 { return Self.failures(number, &generator, cast) }
+        number -= 4
+        return Self.assets(number, &generator, cast)
+    }
+
+    /// One step by itself.
+    private static func anything(_ generator: inout SeededGenerator, _ cast: Cast) -> Step {
+        let changes: [StoreChange] = [
+            .renew, .announceEnd, .expire, .refund, .pause, .grace, .billingRetry, .pend, .unknownWord,
+            .unknownWithAccess, .fallSilent, .vanish, .reappear, .move(to: cast.one), .becomeAnonymous,
+            .share(with: cast.other), .join(with: cast.second), .overlap(with: cast.second), .becomeGems,
+        ]
+        let hosts: [HostChange] = [
+            .ban, .banForGood, .askDeletion, .onboard, .activate, .activate, .remove, .signUpAgain, .makeSubscriber,
+            .makeFree, .addAssets(2), .addLapsedAssets(3), .addMysteriousAsset, .moderate, .clearModeration,
+            .giveAsset(to: cast.other), .dropAsset,
+        ]
+        switch generator.below(14) {
+        case 0, 1: return .store(item: cast.item, changes[generator.below(changes.count)])
+        case 2, 3: return .host(user: cast.one, hosts[generator.below(hosts.count)])
+        case 4: return .tap(user: cast.one, key: generator.below(2))
+        case 5: return .grant(user: cast.one)
+        case 6: return .endGrant(user: cast.one, revoking: generator.oneIn(2))
+        case 7: return .cancel(generator.below(8))
+        case 8: return .retryDead(generator.below(8))
+        case 9: return .pause(generator.pick("demotions", "all"), generator.oneIn(2))
+        case 10: return .sandbox(user: cast.one, allowed: generator.oneIn(2))
+        case 11: return .wait
+        case 12: return .beat(cast.near)
+        default:
+            return generator.pick(.restart(cast.near), .rescue(cast.near), .again(cast.near), .map(generator.oneIn(2)))
+        }
+    }
+
+    /// A reading that failed, in one of the ways.
+    static func failure(_ generator: inout SeededGenerator) -> Manner {
+        let codes: [ReadFailure.Code] = [
+            .throttled, .unavailable, .timeout, .malformed, .unauthorized, .rejected, .budgetExhausted, .breakerOpen,
+            .interrupted, .locked,
+        ]
+        return .failed(codes[generator.below(codes.count)], wished: generator.oneIn(3))
+    }
+
+    static func go(_ parts: [Step]...) -> [Step] { Array(parts.joined()) }
+}
