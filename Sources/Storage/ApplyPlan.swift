@@ -14,6 +14,8 @@ struct ApplyPlan {
     var observed: [ObservedRow] = []
     var newIdentifiers: [(PurchaseIdentifier, Int64)] = []
     var merges: [(from: Int64, into: Int64)] = []
+    /// When the rows that readings name were first seen.
+    private var firstSeen: [Int64: Instant] = [:]
     /// Where merged rows of this batch went.
     private var mergedInto: [Int64: Int64] = [:]
     /// Contested purchases whose owner is clear again.
@@ -62,6 +64,7 @@ struct ApplyPlan {
         }
         touchedIdentifiers.formUnion(keys)
         touchedPurchases.formUnion(ids)
+        for row in rows.joined() { firstSeen[row.id] = row.firstSeenAt }
         let attributions = zip(item.reading.observations, rows).map { observation, holding in
             attribute(
                 observation,
@@ -166,7 +169,7 @@ struct ApplyPlan {
                 reconciles.append(item.job.userKey)
             }
             if let (into, merged) = attribution.merger {
-                for from in merged { merge(from, into: into) }
+                for from in merged { merge(from, with: into) }
             }
             var target = targets[index]
             if let id = target?.id { target?.id = remaining(id) }
@@ -188,9 +191,13 @@ struct ApplyPlan {
     }
 
     /// Plans a merger; items of one reading may lead through rows that an earlier item has merged already.
-    private mutating func merge(_ row: Int64, into other: Int64) {
-        let (from, into) = (remaining(row), remaining(other))
-        guard from != into else { return }
+    ///
+    /// The oldest of all rows that belong together stays, whatever the order of the items.
+    private mutating func merge(_ row: Int64, with other: Int64) {
+        let pair = [remaining(row), remaining(other)].sorted {
+            (firstSeen[$0] ?? Instant(microseconds: 0), $0) < (firstSeen[$1] ?? Instant(microseconds: 0), $1)
+        }
+        guard let into = pair.first, let from = pair.last, from != into else { return }
         merges.append((from, into))
         mergedInto[from] = into
         // The names move with the merger and are not new to the row that stays.
