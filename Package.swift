@@ -100,7 +100,7 @@ let package = Package(
         target("TestSupport", ["Postgres"]),
         tests("EntitlementsTests", ["Entitlements"]),
         tests("PostgresTests", ["Postgres", "TestSupport", logging]),
-        tests("TransportTests", ["CLibCurl", "Transport", httpTypes, logging, metrics, metricsTestKit]),
+        tests("TransportTests", ["CLibCurl", "TestSupport", "Transport", httpTypes, logging, metrics, metricsTestKit]),
         tests("StoreClientsTests", ["StoreClients", "Entitlements", httpTypes, logging, metrics, metricsTestKit]),
         tests(
             "StoreSimulatorTests",

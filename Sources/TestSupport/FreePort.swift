@@ -9,6 +9,20 @@ package func freeLoopbackPort() -> UInt16 {
     return listener.port
 }
 
+/// A TCP port on loopback that refuses every connection: bound, so that nobody else can take it, and never listening.
+///
+/// A port that was merely free a moment ago may belong to somebody else by the time it is used.
+package struct ClosedPort: ~Copyable {
+    private let descriptor: Int32
+    /// The port; 0 when it could not be bound.
+    package let number: UInt16
+
+    /// Takes a port until the value goes away.
+    package init() { (descriptor, number) = bindLoopback(listening: false) }
+
+    deinit { _ = Glibc.close(descriptor) }
+}
+
 /// A socket on loopback that accepts connections into its backlog and never says a word: a server that hangs.
 package struct LoopbackListener: Sendable {
     private let descriptor: Int32
@@ -16,22 +30,24 @@ package struct LoopbackListener: Sendable {
     package let port: UInt16
 
     /// Begins to listen on a free port.
-    package init() {
-        descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
-        var address = sockaddr_in()
-        address.sin_family = sa_family_t(AF_INET)
-        address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
-        var length = socklen_t(MemoryLayout<sockaddr_in>.size)
-        let descriptor = descriptor
-        let isListening = withUnsafeMutablePointer(to: &address) { pointer in
-            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
-                bind(descriptor, address, length) == 0 && listen(descriptor, 16) == 0
-                    && getsockname(descriptor, address, &length) == 0
-            }
-        }
-        port = isListening ? UInt16(bigEndian: address.sin_port) : 0
-    }
+    package init() { (descriptor, port) = bindLoopback(listening: true) }
 
     /// Stops listening; connections in the backlog are reset.
     package func close() { _ = Glibc.close(descriptor) }
+}
+
+/// Binds a new socket to a port of the system's choice; port 0 when that failed.
+private func bindLoopback(listening: Bool) -> (descriptor: Int32, port: UInt16) {
+    let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
+    var address = sockaddr_in()
+    address.sin_family = sa_family_t(AF_INET)
+    address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
+    var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+    let isReady = withUnsafeMutablePointer(to: &address) { pointer in
+        pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
+            bind(descriptor, address, length) == 0 && (!listening || listen(descriptor, 16) == 0)
+                && getsockname(descriptor, address, &length) == 0
+        }
+    }
+    return (descriptor, isReady ? UInt16(bigEndian: address.sin_port) : 0)
 }

@@ -76,7 +76,8 @@ import Testing
         #expect(host.description == "connectionFailed: the host name no-such-host.invalid is unknown")
         #expect(host.isRetryable)
 
-        let (refused, duration) = try await refusal("host=127.0.0.1 port=\(freeLoopbackPort()) user=u")
+        let closed = ClosedPort()
+        let (refused, duration) = try await refusal("host=127.0.0.1 port=\(closed.number) user=u")
         #expect(refused.code == .connectionFailed && refused.sqlState == nil)
         #expect(refused.message.contains("Connection refused"))
         #expect(refused.isRetryable)
@@ -108,9 +109,10 @@ import Testing
         let database = try #require(TestDatabase.current)
         let silent = LoopbackListener()
         defer { silent.close() }
+        let closed = ClosedPort()
         let good = Int(database.server.port)
         let string = """
-            host=127.0.0.1,no-such-host.invalid,127.0.0.1,localhost port=\(freeLoopbackPort()),1,\(silent.port),\(good) \
+            host=127.0.0.1,no-such-host.invalid,127.0.0.1,localhost port=\(closed.number),1,\(silent.port),\(good) \
             user=postgres dbname=\(database.name)
             """
         #expect(try await port(string, timeout: .seconds(2)) == good)

@@ -117,8 +117,9 @@ import Testing
     }
 
     @Test func `an unreachable server is an error for everybody, soon`() async throws {
+        let closed = ClosedPort()
         let configuration = PostgresConfiguration(
-            connectionString: "host=127.0.0.1 port=\(freeLoopbackPort()) user=u",
+            connectionString: "host=127.0.0.1 port=\(closed.number) user=u",
             maxConnections: 2
         )
         let start = ContinuousClock.now

@@ -19,8 +19,8 @@ struct ReachabilityTests {
         ]
     )
     func unreachable(url: String, code: Int32, text: String) async throws {
-        let port = freeLoopbackPort()
-        let settings = Site.settings(url.replacingOccurrences(of: "PORT", with: "\(port)"))
+        let closed = ClosedPort()
+        let settings = Site.settings(url.replacingOccurrences(of: "PORT", with: "\(closed.number)"))
         for command in Self.onServer { try await command.expectFailure(settings, code: code, naming: [text]) }
     }
 

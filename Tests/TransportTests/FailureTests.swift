@@ -1,5 +1,6 @@
 import Glibc
 import HTTPTypes
+import TestSupport
 import Testing
 
 @testable import Transport
@@ -50,10 +51,9 @@ struct FailureTests {
 
     @Test func `a port where nobody listens is no connection`() async throws {
         let server = try TestServer(bytes: "")
-        let authority = server.authority
-        await server.stop()
+        let closed = ClosedPort()
         try await withTransport(to: server) { transport in
-            let error = try await transport.failure(.to(authority))
+            let error = try await transport.failure(.to("127.0.0.1:\(closed.number)"))
             #expect(error.code == .connect)
             #expect(!error.requestSent)
         }
