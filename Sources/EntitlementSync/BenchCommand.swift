@@ -124,7 +124,7 @@ struct BenchCommand: AsyncParsableCommand {
                     projectID: "projbench",
                     baseURL: "http://127.0.0.1:\(port)/v2"
                 ),
-                http: StoreHTTP(transport: transport),
+                http: StoreHTTP(transport: transport, target: "revenuecat"),
                 gate: .open,
                 logger: runtime.logger
             )

@@ -6,13 +6,16 @@ extension StoreHTTP {
     /// Sends through the transport.
     ///
     /// A store has 20 s to answer, and 4 MiB to say it in.
-    init(transport: HTTPTransport) {
+    ///
+    /// `target`: what its requests are counted under.
+    init(transport: HTTPTransport, target: String) {
         self.init { request throws(StoreHTTPFailure) in
             do throws(TransportError) {
                 let exchange = try await transport.send(
                     request,
                     timeout: .seconds(20),
-                    maxResponseBytes: 4 << 20
+                    maxResponseBytes: 4 << 20,
+                    metricsLabel: target
                 )
                 return StoreHTTPResponse(
                     status: exchange.response.status.code,

@@ -25,7 +25,7 @@ package struct PostgresConfiguration: Sendable {
     ///
     /// False behind a transaction pooler: no named statements, no start-up options.
     package var sessionState: Bool
-    /// Server settings for each session, by name; sent at start-up, and only with `sessionState`.
+    /// Server settings by name: for each session with `sessionState`, else for each transaction.
     package var sessionSettings: [String: String]
 
     /// Creates a configuration; the defaults suit a small service.
@@ -59,6 +59,17 @@ extension PostgresConfiguration: CustomStringConvertible, CustomDebugStringConve
     }
     package var debugDescription: String { description }
     package var customMirror: Mirror { Mirror(self, children: []) }
+}
+
+extension PostgresConfiguration {
+    /// The settings as statements for one transaction, to stand behind its BEGIN in the same message.
+    var localSettings: String {
+        sessionSettings.sorted { $0.key < $1.key }
+            .map {
+                "; SET LOCAL \($0.key) = '\($0.value.split(separator: "'", omittingEmptySubsequences: false).joined(separator: "''"))'"
+            }
+            .joined()
+    }
 }
 
 extension Duration {

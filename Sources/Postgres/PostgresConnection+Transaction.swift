@@ -1,4 +1,5 @@
 import CLibPQ
+import Metrics
 
 /// How much a transaction sees of others; the server's levels.
 package enum PostgresIsolation: String, Sendable, CaseIterable {
@@ -64,7 +65,13 @@ extension PostgresConnection {
 
     private func begin(_ isolation: PostgresIsolation) async throws(PostgresError) {
         guard !isInTransaction else { throw PostgresError(.misuse, message: "a transaction is open already") }
-        try await control("BEGIN ISOLATION LEVEL \(isolation.rawValue)", shielded: false)
+        do throws(PostgresError) {
+            try await control("BEGIN ISOLATION LEVEL \(isolation.rawValue)\(localSettings)", shielded: false)
+        } catch {
+            // A setting that the server refuses comes after the BEGIN.
+            await rollback()
+            throw error
+        }
     }
 
     private func commit() async throws(PostgresError) {
@@ -87,7 +94,9 @@ extension PostgresConnection {
         do throws(PostgresError) {
             try enter()
             defer { leave() }
+            let began = ContinuousClock.now
             try await command("COMMIT", shielded: true)
+            PostgresMetrics.commitTime.record(duration: .now - began)
         } catch {
             // An error on a session that lives on is the server's answer: the transaction is rolled back.
             guard !isOpen else { throw error }

@@ -13,6 +13,8 @@ package actor PostgresConnection {
     static let preparedStatements = 256
 
     let configuration: PostgresConfiguration
+    /// Statements behind a BEGIN that make the session's settings hold where no session keeps any.
+    let localSettings: String
     var handle = ConnectionHandle()
     private var statements = StatementCache(capacity: preparedStatements)
     private var isBusy = false
@@ -21,7 +23,10 @@ package actor PostgresConnection {
     private var savepoints = 0
 
     /// Creates a connection that is still closed; see `open()`.
-    package init(configuration: PostgresConfiguration) { self.configuration = configuration }
+    package init(configuration: PostgresConfiguration) {
+        self.configuration = configuration
+        localSettings = configuration.sessionState ? "" : configuration.localSettings
+    }
 
     /// Closes the session; a statement in progress fails with `.closed`.
     package func close() { handle.close() }

@@ -237,6 +237,7 @@ package struct Apply: Sendable {
         )
         try await startRuns(plan.effects, decisions: decisions, report: &report, on: connection)
         try await EffectWrites.raise(plan.alarms, on: connection)
+        report.alarms = plan.alarms.keys.sorted()
         let ends = plan.ends + plan.effects.map(end)
         try await JobEnds.finish(ends, on: connection)
         let answered = plan.effects.filter { $0.job.request.proofs != nil }.map(\.job.id)

@@ -51,6 +51,8 @@ package struct ApplyReport: Sendable {
     package var assetsChanged = 0
     /// Assets went on into runs.
     package var startedRuns = false
+    /// Names of the alarms that were raised.
+    package var alarms: [String] = []
     /// Reconciles were queued.
     package var enqueued = false
 

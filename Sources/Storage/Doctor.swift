@@ -18,12 +18,16 @@ package struct Check: Sendable, Codable {
 
 /// Looks for what is wrong in the records, and says how to mend it.
 package struct Doctor: Sendable {
-    private let pool: PostgresPool
+    let pool: PostgresPool
+    let limits: DoctorLimits
 
-    package init(pool: PostgresPool) { self.pool = pool }
+    package init(pool: PostgresPool, limits: DoctorLimits = DoctorLimits()) {
+        self.pool = pool
+        self.limits = limits
+    }
 
     /// A count that has to be zero.
-    private struct Count {
+    struct Count {
         var name: String
         var query: PostgresQuery
         var fine: String
@@ -34,7 +38,7 @@ package struct Doctor: Sendable {
     /// Runs every check; one that can't run is a finding itself.
     package func checks() async -> [Check] {
         var checks: [Check] = []
-        for count in Self.counts + Self.laws {
+        for count in Self.counts + workCounts + Self.laws {
             do {
                 let found = try await pool.query(count.query).first?.decode(Int64.self, at: 0) ?? 0
                 checks.append(
@@ -56,20 +60,24 @@ package struct Doctor: Sendable {
                 )
             }
         }
-        do {
-            checks += try await users()
-            checks += try await alarms()
-            checks += try await stores()
-            checks += try await budgets()
-        } catch {
-            checks.append(
-                Check(
-                    name: "alarms",
-                    ok: false,
-                    detail: "could not be read: \(error)",
-                    fix: "Mend what the detail says."
+        let looks: [(name: String, look: () async throws -> [Check])] = [
+            ("users", users), ("horizon", horizon), ("bloat", bloat), ("notifications", notifications),
+            ("replication_slots", slots), ("alarms", alarms), ("stores", stores), ("budgets", budgets),
+        ]
+        // Each by itself: one that can't be taken must not hide what the others find.
+        for (name, look) in looks {
+            do {
+                checks += try await look()
+            } catch {
+                checks.append(
+                    Check(
+                        name: name,
+                        ok: false,
+                        detail: "could not be read: \(error)",
+                        fix: "Mend what the detail says."
+                    )
                 )
-            )
+            }
         }
         return checks
     }

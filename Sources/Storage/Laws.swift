@@ -152,15 +152,16 @@ struct RecordLaw: Sendable {
 
 /// Watches the laws on what happened lately, one worker at a time.
 package struct LawWatch: Sendable {
-    private let pool: PostgresPool
+    let pool: PostgresPool
     /// How much is looked at, and how often.
-    private static let newest: Int64 = 10_000
-    private static let interval = Duration.seconds(600)
+    static let newest: Int64 = 10_000
+    static let interval = Duration.seconds(600)
 
     package init(pool: PostgresPool) { self.pool = pool }
 
-    /// Checks the laws that nobody checked for a while.
+    /// Checks the laws, and looks for drift, where nobody did for a while.
     package func run() async throws {
+        try await lookForDrift()
         for law in RecordLaw.all {
             let due = try await pool.query(
                 """
@@ -180,9 +181,12 @@ package struct LawWatch: Sendable {
 
     /// How often each law was found broken at its last check.
     package func found() async throws -> [(name: String, broken: Int64)] {
-        try await pool.query("SELECT c.name, c.broken FROM entitlement_sync.law_check AS c WHERE c.broken IS NOT NULL")
-            .map {
-                try $0.decode(String.self, Int64.self)
-            }
+        let names = RecordLaw.all.map(\.name)
+        return try await pool.query(
+            """
+            SELECT c.name, c.broken FROM entitlement_sync.law_check AS c
+             WHERE c.name = ANY (\(names)) AND c.broken IS NOT NULL
+            """
+        ).map { try $0.decode(String.self, Int64.self) }
     }
 }

@@ -37,20 +37,32 @@ package final class Breaker: Sendable {
         }
     }
 
+    /// What a word on the store changed.
+    package enum Change: Hashable, Sendable {
+        /// The store is left alone for a while, after so many failures in a row.
+        case opened(Duration, failures: Int)
+        /// It answers again.
+        case closed
+    }
+
     /// Learns how a request ended; errors on ids that clients supplied are not told here.
-    package func note(succeeded: Bool, at now: ContinuousClock.Instant) {
+    ///
+    /// - Returns: what this changed; `nil`: nothing.
+    @discardableResult
+    package func note(succeeded: Bool, at now: ContinuousClock.Instant) -> Change? {
         state.withLock { state in
             if succeeded {
-                state = State()
-                return
+                defer { state = State() }
+                return state.opensUntil == nil ? nil : .closed
             }
             state.failures += 1
-            guard state.failures >= threshold else { return }
-            if let until = state.opensUntil, now < until { return }
+            guard state.failures >= threshold else { return nil }
+            if let until = state.opensUntil, now < until { return nil }
             state.openedTimes += 1
             let pause = min(Duration.milliseconds(500) * (1 << min(state.openedTimes - 1, 5)), .seconds(15))
             state.opensUntil = now + pause
             state.probes = 0
+            return .opened(pause, failures: state.failures)
         }
     }
 

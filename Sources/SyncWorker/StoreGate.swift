@@ -112,9 +112,9 @@ package final class StoreGate: Sendable {
         let now = ContinuousClock.now
         // The answer says which failures are the store's; what ends a row of them is any usable answer.
         if answer.countsForBreaker {
-            breaker.note(succeeded: false, at: now)
+            tell(breaker.note(succeeded: false, at: now), of: answer)
         } else if answer.failure == nil, answer.status == 200 || answer.status == 404 {
-            breaker.note(succeeded: true, at: now)
+            tell(breaker.note(succeeded: true, at: now), of: answer)
         }
         state.withLock { state in
             if let limit = answer.limit { state.limit = limit }
@@ -128,6 +128,21 @@ package final class StoreGate: Sendable {
                 state.wait = wait
             }
             state.isDirty = true
+        }
+    }
+
+    private func tell(_ change: Breaker.Change?, of answer: StoreAnswer) {
+        switch change {
+        case .opened(let pause, let failures):
+            logger.warning(
+                "the store fails and is left alone for a while",
+                metadata: [
+                    "store": "revenuecat", "error.code": "\(answer.failure?.rawValue ?? "none")",
+                    "breaker.failures": "\(failures)", "breaker.pause_ms": "\(pause / .milliseconds(1))",
+                ]
+            )
+        case .closed: logger.notice("the store answers again", metadata: ["store": "revenuecat"])
+        case nil: break
         }
     }
 

@@ -45,6 +45,7 @@ extension Worker {
             case nil:
                 break
             }
+            tell(report.alarms)
             await answer(report)
             count(report, of: items, at: clock.now)
             return postponed(report, among: items, at: clock.now)
@@ -105,6 +106,13 @@ extension Worker {
             let wait = min(Duration.milliseconds(20) * (1 << min(item.postponements, 6)), .seconds(1))
             later.notBefore = now + wait
             return later
+        }
+    }
+
+    /// Says which alarms a batch raised, each once in a while; `doctor` shows them all.
+    private func tell(_ alarms: [String]) {
+        for name in alarms where shared.mayTell(of: name) {
+            logger.error("an alarm was raised; doctor says what to do", metadata: ["alarm.name": "\(name)"])
         }
     }
 

@@ -58,6 +58,7 @@ package struct Worker: Service {
         await withGracefulShutdownHandler {
             await work()
         } onGracefulShutdown: {
+            logger.info("draining: no more jobs are claimed", metadata: ["jobs.in_flight": "\(shared.flight.count)"])
             shared.stop()
         }
     }
@@ -85,6 +86,7 @@ package struct Worker: Service {
             group.addTask {
                 do {
                     try await leases.end(epoch)
+                    logger.info("stopped: leases are returned", metadata: ["worker.epoch": "\(epoch)"])
                 } catch {
                     logger.error("leases could not be returned; they end by themselves", metadata: describe(error))
                 }

@@ -53,10 +53,20 @@ package struct WorkerGauges: Sendable {
                 Gauge(label: "entitlement_sync_law_broken", dimensions: [("law", name)]).record(broken)
             }
         }
+        if let drift = try? await laws.drift() {
+            for (kind, users) in drift.users {
+                Gauge(label: "entitlement_sync_drift_users", dimensions: [("kind", kind.rawValue)]).record(users)
+            }
+            Gauge(label: "entitlement_sync_drift_looked_users").record(drift.looked)
+            Gauge(label: "entitlement_sync_evidence_oldest_seconds").record(drift.oldestEvidenceSeconds)
+        }
         let labels = [("store", store)]
         Gauge(label: "entitlement_sync_store_breaker_open", dimensions: labels).record(gate.isBreakerOpen ? 1 : 0)
-        if budget.perMinute > 0, let level = try? await budget.level() {
-            Gauge(label: "entitlement_sync_store_budget_requests", dimensions: labels).record(level.tokens)
+        if let level = try? await budget.level() {
+            if budget.perMinute > 0 {
+                Gauge(label: "entitlement_sync_store_budget_requests", dimensions: labels).record(level.tokens)
+            }
+            // A store's own wish is obeyed without a limit of ours as well.
             Gauge(label: "entitlement_sync_store_blocked_seconds", dimensions: labels).record(level.blockedSeconds)
         }
     }

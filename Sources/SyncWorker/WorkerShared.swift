@@ -7,6 +7,7 @@ final class WorkerShared: Sendable {
         var readersAreDone = false
         var epoch: Int32?
         var runsWaiting = false
+        var told: [String: ContinuousClock.Instant] = [:]
     }
 
     let flight = Flight()
@@ -34,6 +35,15 @@ final class WorkerShared: Sendable {
         flight.room.raise()
         flight.readyToApply.raise()
         assetsWaiting.raise()
+    }
+
+    /// Whether an alarm of a name is to be logged: once a minute, for a batch may raise it many times a second.
+    func mayTell(of alarm: String, at now: ContinuousClock.Instant = .now) -> Bool {
+        state.withLock { state in
+            if let last = state.told[alarm], now - last < .seconds(60) { return false }
+            state.told[alarm] = now
+            return true
+        }
     }
 
     /// Says that no more reads will come.

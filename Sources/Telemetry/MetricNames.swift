@@ -36,9 +36,14 @@ package enum MetricNames {
         name("leases_lost_total"): "Times this process found its lease ended.",
         name("apply_batch_jobs"): "Jobs in one transaction.",
         name("apply_duration_seconds"): "Time of one transaction that locks, decides, writes and commits.",
+        name("commit_duration_seconds"): "Time of COMMIT alone, of every transaction.",
         name("restore_duration_seconds"): "Time from a restore's request to its committed answer.",
         name("assets_changed_total"): "Assets frozen or unfrozen in the transaction of a verdict.",
         name("law_broken"): "How often the records broke a law at its last check; anything but 0 needs a person.",
+        name("drift_users"): "Users whose record and ledger disagree, by kind, among those looked at last.",
+        name("drift_looked_users"): "Eligible users among those that the last look for drift took up.",
+        name("evidence_oldest_seconds"):
+            "How long ago the subscriber who waits longest was read, among those looked at last.",
         name("requests_per_read"): "Store requests that one read of a user took.",
     ]
 }

@@ -1,0 +1,75 @@
+import Jobs
+import Postgres
+
+extension Doctor {
+    /// Counts that tell whether the queue is worked off, and what that rests on.
+    var workCounts: [Count] {
+        [
+            Count(
+                name: "workers",
+                query: """
+                    SELECT count(*) FROM entitlement_sync.queue AS q
+                     WHERE q.due < now() - interval '10 seconds'
+                       AND NOT EXISTS (SELECT 1 FROM entitlement_sync.worker AS w WHERE w.expires_at > now())
+                    """,
+                fine: "nothing waits for a worker to be started",
+                wrong: "users have due jobs, and no worker is alive",
+                fix: "Start one: entitlement-sync worker. The end of its log says why one that was started is gone."
+            ),
+            Count(
+                name: "queue_age",
+                query: """
+                    SELECT count(*) FROM entitlement_sync.queue AS q
+                     WHERE q.lane IN (0, 1) AND q.owner IS NULL
+                       AND q.due < now() - \(limits.wait.microseconds) * interval '1 microsecond'
+                    """,
+                fine: "no due restore or event waits for long",
+                wrong: "users' due restores or events wait for longer than they should",
+                fix: "Look at the store's budget and health below, then start more workers."
+            ),
+            Count(
+                name: "law_watch",
+                query: """
+                    SELECT count(*) FROM unnest(\(RecordLaw.all.map(\.name))) AS l(name)
+                     WHERE EXISTS (SELECT 1 FROM entitlement_sync.worker AS w
+                                    WHERE w.expires_at > now()
+                                      AND w.started_at < now() - \(limits.lawAge.microseconds) * interval '1 microsecond')
+                       AND NOT EXISTS (SELECT 1 FROM entitlement_sync.law_check AS c
+                                        WHERE c.name = l.name AND c.broken IS NOT NULL
+                                          AND c.checked_at > now() - \(limits.lawAge.microseconds) * interval '1 microsecond')
+                    """,
+                fine: "workers look at the laws",
+                wrong: "laws were not looked at for long although workers run; their metric is stale",
+                fix: "Look for \"housekeeping failed\" in the workers' logs, and mend what it says."
+            ),
+            Count(
+                name: "partitions",
+                query: """
+                    SELECT count(*) FROM unnest('{job_history,job_request}'::text[]) AS t(name), generate_series(0, 1) AS d
+                     WHERE to_regclass('entitlement_sync.' || t.name
+                               || to_char((now() AT TIME ZONE 'UTC')::date + d, '_YYYYMMDD')) IS NULL
+                    """,
+                fine: "the partitions of today and tomorrow exist",
+                wrong: "partitions of today or tomorrow are missing; their rows land in the default partition",
+                fix: "Let a worker run (it makes them every hour), or SELECT entitlement_sync.maintain_partitions()."
+            ),
+            Count(
+                name: "adapter",
+                query: """
+                    SELECT count(*) FROM unnest(\(Self.adapterFunctions)) AS f(name)
+                     WHERE NOT EXISTS (SELECT 1 FROM pg_catalog.pg_proc AS p
+                                         JOIN pg_catalog.pg_namespace AS n ON n.oid = p.pronamespace
+                                        WHERE n.nspname = 'entitlement_sync_host' AND p.proname = f.name)
+                    """,
+                fine: "every function of the host adapter exists",
+                wrong: "functions of the host adapter are missing",
+                fix: "Run entitlement-sync migrate, with --adapter FILE for tables of other names."
+            ),
+        ]
+    }
+
+    private static let adapterFunctions = [
+        "read_users", "lock_users", "set_type", "freeze_assets", "unfreeze_assets", "next_asset", "count_assets",
+        "page_users", "count_subscribers",
+    ]
+}

@@ -1,0 +1,127 @@
+import Jobs
+import Postgres
+
+/// How far users' records and the ledger stood apart when somebody last looked.
+///
+/// A law is broken by us; drift comes from outside: a host that sets types itself, evidence that nobody renewed, a
+/// product that was mapped later.
+package struct Drift: Sendable, Hashable {
+    /// What is wrong with a user who has no job in the queue.
+    package enum Kind: String, Sendable, CaseIterable {
+        /// A subscriber for whom the ledger shows no access, and no decision to wait.
+        case subscriberWithoutAccess = "subscriber_without_access"
+        /// Free, though a purchase or grant gives access.
+        case freeWithAccess = "free_with_access"
+        /// A subscriber whose every paid period ended more than two days ago, and no store was asked since.
+        case evidenceOverdue = "evidence_overdue"
+    }
+
+    /// Eligible users looked at, at most as many as a look takes up.
+    package var looked: Int64 = 0
+    package var users: [Kind: Int64] = [:]
+    /// Age of the newest reading of the subscriber whose newest reading is oldest; 0 where none was read.
+    package var oldestEvidenceSeconds: Int64 = 0
+}
+
+extension LawWatch {
+    private static let prefix = "drift."
+
+    /// What the last look found; `nil` before the first.
+    package func drift() async throws -> Drift? {
+        let rows = try await pool.query(
+            """
+            SELECT c.name, c.broken FROM entitlement_sync.law_check AS c
+             WHERE starts_with(c.name, \(Self.prefix)) AND c.broken IS NOT NULL
+            """
+        )
+        var found: [String: Int64] = [:]
+        for row in rows {
+            let (name, value) = try row.decode(String.self, Int64.self)
+            found[name] = value
+        }
+        guard let looked = found[Self.prefix + "looked"] else { return nil }
+        var drift = Drift(looked: looked, oldestEvidenceSeconds: found[Self.prefix + "oldest_evidence_seconds"] ?? 0)
+        for kind in Drift.Kind.allCases { drift.users[kind] = found[Self.prefix + kind.rawValue] ?? 0 }
+        return drift
+    }
+
+    /// Looks at a stretch of the known users, where nobody did for a while; all of them where they are few.
+    ///
+    /// The stretch begins anywhere, so that in time everybody is looked at.
+    func lookForDrift() async throws {
+        let due = try await pool.query(
+            """
+            INSERT INTO entitlement_sync.law_check AS c (name) VALUES (\(Self.prefix + "looked"))
+            ON CONFLICT (name) DO UPDATE SET checked_at = now()
+             WHERE c.checked_at < now() - \(Self.interval.microseconds) * interval '1 microsecond'
+            RETURNING 1
+            """
+        )
+        guard !due.isEmpty, let row = try await pool.query(Self.look(at: Self.newest)).first else { return }
+        let (looked, without, free, overdue, oldest) = try row.decode(
+            Int64.self,
+            Int64.self,
+            Int64.self,
+            Int64.self,
+            Int64.self
+        )
+        let found: [(String, Int64)] = [
+            ("looked", looked), (Drift.Kind.subscriberWithoutAccess.rawValue, without),
+            (Drift.Kind.freeWithAccess.rawValue, free), (Drift.Kind.evidenceOverdue.rawValue, overdue),
+            ("oldest_evidence_seconds", oldest),
+        ]
+        try await pool.query(
+            """
+            INSERT INTO entitlement_sync.law_check AS c (name, broken)
+            SELECT n.name, n.value FROM unnest(\(found.map { Self.prefix + $0.0 }), \(found.map(\.1))) AS n(name, value)
+            ON CONFLICT (name) DO UPDATE SET broken = excluded.broken, checked_at = now()
+            """
+        )
+    }
+
+    /// Every row is reached by key from the host's users, so that the look costs as much in a big database as in a small.
+    private static func look(at limit: Int64) -> PostgresQuery {
+        """
+        WITH stretch AS MATERIALIZED (
+            SELECT s.user_id
+              FROM entitlement_sync.user_sync AS s
+             WHERE s.user_key >= (SELECT floor(random() * greatest(max(x.user_key) - \(limit), 0))::bigint
+                                    FROM entitlement_sync.user_sync AS x)
+               AND s.user_id IS NOT NULL
+             ORDER BY s.user_key LIMIT \(limit)
+        ), facts AS MATERIALIZED (
+            SELECT u.type = 'subscriber' AS subscriber, s.read_at, ledger.some, ledger.running, ledger.fresh,
+                   EXISTS (SELECT 1 FROM entitlement_sync."grant" AS g
+                            WHERE g.user_key = s.user_key AND g.revoked_at IS NULL AND g.until > now()) AS granted,
+                   NOT EXISTS (SELECT 1 FROM entitlement_sync.queue AS q WHERE q.user_key = s.user_key) AS settled,
+                   coalesce((SELECT d.outcome = 'deferred'
+                                    OR d.outcome = 'already_subscriber'
+                                       AND d.rule NOT IN ('store_access', 'grant_access', 'owner_followed_revenuecat')
+                               FROM entitlement_sync.decision AS d
+                              WHERE d.user_key = s.user_key ORDER BY d.id DESC LIMIT 1), false) AS waits
+              FROM entitlement_sync_host.read_users(ARRAY(SELECT t.user_id FROM stretch AS t)) AS u
+             CROSS JOIN LATERAL (SELECT k.user_key, k.read_at, k.full_read_at FROM entitlement_sync.user_sync AS k
+                                  WHERE k.user_id = u.id OFFSET 0) AS s
+             CROSS JOIN LATERAL (
+                   SELECT coalesce(bool_or(p.gives_access), false) AS some,
+                          coalesce(bool_or(p.gives_access AND coalesce(p.period_ends_at > now(), true)
+                              AND p.environment = 'production'
+                              AND p.observed_at >= coalesce(s.full_read_at, p.observed_at)
+                              AND EXISTS (SELECT 1 FROM entitlement_sync.product AS c
+                                           WHERE c.store = 'revenuecat' AND c.grants_access
+                                             AND c.product_id = ANY (p.entitlements))), false) AS running,
+                          coalesce(bool_or(p.gives_access
+                              AND coalesce(p.period_ends_at > now() - interval '2 days', true)), false) AS fresh
+                     FROM entitlement_sync.purchase AS p
+                    WHERE p.owner_key = s.user_key AND p.merged_into IS NULL) AS ledger
+             WHERE u.status IN ('active', 'onboarding')
+        )
+        SELECT count(*),
+               count(*) FILTER (WHERE f.subscriber AND f.settled AND NOT f.granted AND NOT f.some AND NOT f.waits),
+               count(*) FILTER (WHERE NOT f.subscriber AND f.settled AND (f.granted OR f.running)),
+               count(*) FILTER (WHERE f.subscriber AND f.settled AND NOT f.granted AND f.some AND NOT f.fresh),
+               coalesce(max(extract(epoch FROM now() - f.read_at)) FILTER (WHERE f.subscriber), 0)::bigint
+          FROM facts AS f
+        """
+    }
+}
