@@ -1,0 +1,139 @@
+/// A metric, what made it move in the scenes, and how one sees that it did.
+struct Movement: Sendable, CustomStringConvertible {
+    enum Sign: Sendable {
+        /// At least this.
+        case least(Double)
+        /// Between the two, the ends included.
+        case within(Double, Double)
+        /// This was seen, and before or after it something else.
+        case toggled(Double)
+        /// It stays at 0 as long as nothing is wrong with the program itself.
+        case none
+    }
+
+    var name: String
+    var labels: [String: String]
+    var sign: Sign
+    var cause: String
+
+    var description: String {
+        let text = labels.sorted { $0.key < $1.key }.map { "\($0.key)=\($0.value)" }.joined(separator: ",")
+        return "\(name){\(text)}: \(cause)"
+    }
+
+    init(_ subject: String, _ sign: Sign, _ cause: String) { self.init(subject, [:], sign, cause) }
+
+    init(_ subject: String, _ labels: [String: String], _ sign: Sign, _ cause: String) {
+        name = "entitlement_sync_" + subject
+        self.labels = labels
+        self.sign = sign
+        self.cause = cause
+    }
+
+    /// Whether the sign is in any of the scrapes.
+    func isSeen(in scrapes: [Exposition]) -> Bool {
+        let values = scrapes.compactMap { $0.value(name, labels) }
+        return switch sign {
+        case .least(let least): values.contains { $0 >= least }
+        case .within(let low, let high): values.contains { (low...high).contains($0) }
+        case .toggled(let value): values.contains(value) && values.contains { $0 != value }
+        case .none: !values.isEmpty && values.allSatisfy { $0 == 0 }
+        }
+    }
+
+    static let all: [Movement] =
+        outcomes + queue + stores + [
+            Movement("jobs_claimed_total", ["lane": "restore"], .least(8), "restores were asked for"),
+            Movement("jobs_claimed_total", ["lane": "event"], .least(1), "a restore found that the paid time is over"),
+            Movement("jobs_claimed_total", ["lane": "sweep"], .least(4), "reconciles were asked for"),
+            Movement("jobs_claimed_total", ["lane": "quarantine"], .least(1), "a job was put aside to run alone"),
+            Movement("jobs_retried_total", .least(1), "a store failed for one customer"),
+            Movement("jobs_postponed_total", .least(1), "the host held a user's row"),
+            Movement("jobs_lost_total", .least(1), "a job was taken away while its store was asked"),
+            Movement("jobs_rescued_total", .least(1), "a job stood under the lease of a dead worker"),
+            Movement("leases_lost_total", .least(1), "the worker's lease was ended"),
+            Movement("apply_batch_jobs", .least(5), "batches were written"),
+            Movement("apply_duration_seconds", .least(5), "batches were written"),
+            Movement("commit_duration_seconds", .least(5), "batches were committed"),
+            Movement("restore_duration_seconds", .least(7), "restores were answered"),
+            Movement("assets_changed_total", .least(3), "two assets were unfrozen and one was frozen"),
+            Movement("law_broken", ["law": "one_decision"], .within(1, 1), "a decision was deleted"),
+            Movement("law_broken", ["law": "none_lost"], .within(0, 0), "nobody's request was"),
+            Movement("drift_looked_users", .least(10), "laws were looked at"),
+            Movement(
+                "drift_users",
+                ["kind": "subscriber_without_access"],
+                .within(1, 1),
+                "the host made a payer of nobody"
+            ),
+            Movement("drift_users", ["kind": "free_with_access"], .within(1, 1), "the host took a payer's type away"),
+            Movement("drift_users", ["kind": "evidence_overdue"], .within(1, 1), "a period ended, and nobody looked"),
+            Movement("evidence_oldest_seconds", .within(432_000, 433_000), "a reading is five days old"),
+            Movement("requests_per_read", ["store": "revenuecat"], .least(10), "users were read"),
+            Movement("metrics_dropped_series_total", .none, "nothing dropped a series"),
+        ]
+
+    private static let outcomes: [Movement] =
+        [
+            ("restore", "restored"), ("restore", "already_subscriber"), ("restore", "nothing_to_restore"),
+            ("restore", "not_eligible"), ("restore", "store_account_mismatch"), ("restore", "store_unavailable"),
+            ("restore", "canceled"), ("reconcile", "promoted"), ("reconcile", "demoted"), ("reconcile", "unchanged"),
+            ("reconcile", "deferred"), ("reconcile", "not_eligible"), ("reconcile", "store_unavailable"),
+        ].map { kind, outcome in
+            Movement("jobs_ended_total", ["kind": kind, "outcome": outcome], .least(1), "such a job ended")
+        }
+
+    /// Each place of the queue holds as many as its number, so that none is mistaken for another.
+    private static let queue: [Movement] = QueuePlace.all.flatMap { place in
+        [
+            Movement("queue_jobs", place.labels, .within(place.jobs, place.jobs), "jobs were put there"),
+            Movement("queue_oldest_seconds", place.labels, .within(3600, 4000), "they are an hour old"),
+        ]
+    }
+
+    private static let stores: [Movement] = [
+        Movement("http_client_requests_total", ["target": "revenuecat", "outcome": "2xx"], .least(10), "it answered"),
+        Movement("http_client_requests_total", ["target": "revenuecat", "outcome": "5xx"], .least(1), "it failed"),
+        Movement(
+            "http_client_request_duration_seconds",
+            ["target": "revenuecat", "outcome": "2xx"],
+            .least(10),
+            "it answered"
+        ),
+        Movement(
+            "store_requests_total",
+            ["status": "2xx", "endpoint": "/projects/{project}/customers/{customer}/subscriptions"],
+            .least(10),
+            "it answered"
+        ),
+        Movement("store_requests_total", ["status": "4xx"], .least(1), "it does not know a customer"),
+        Movement("store_requests_total", ["status": "5xx"], .least(1), "it failed"),
+        Movement(
+            "store_request_duration_seconds",
+            ["store": "revenuecat", "status": "2xx"],
+            .least(10),
+            "it answered"
+        ),
+        Movement("store_breaker_open", ["store": "revenuecat"], .toggled(1), "a store was down, and another was not"),
+        Movement("store_budget_requests", ["store": "revenuecat"], .within(0, 59.9), "of 60 some were spent"),
+        Movement("store_blocked_seconds", ["store": "revenuecat"], .within(1, 120), "a 429 asked for two minutes"),
+    ]
+}
+
+/// A lane of the queue and a state of its jobs.
+struct QueuePlace: Sendable {
+    var lane: Int
+    var labels: [String: String]
+    var jobs: Double
+
+    static let all: [QueuePlace] = [(0, "restore"), (1, "event"), (2, "sweep"), (9, "quarantine")].enumerated()
+        .flatMap { row, lane in
+            ["due", "delayed", "running"].enumerated().map { column, state in
+                QueuePlace(
+                    lane: lane.0,
+                    labels: ["lane": lane.1, "state": state],
+                    jobs: Double(row * 3 + column + 1)
+                )
+            }
+        }
+}

@@ -1,0 +1,92 @@
+import Foundation
+import Glibc
+import Postgres
+import TestSupport
+import Testing
+
+/// Everything through a transaction pooler: what is left is what a run without one leaves.
+@Suite(.serialized)
+struct PoolerTests {
+    @Test(
+        "A crowd is answered behind PgBouncer as without it, also when a worker is killed and sessions are wiped",
+        arguments: [false, true]
+    )
+    func crowd(resets: Bool) async throws {
+        let undisturbed = try await InterruptionTests.record.value
+        let simulator = try await Simulator(scenario: Crowd.scenario)
+        let pooler = try await PgBouncer(before: try await PrivatePostgres.shared, resets: resets)
+        try await Site.with(.host, store: simulator.url, settings: InterruptionTests.settings) { site in
+            var site = site
+            site.settings["DATABASE_URL"] = pooler.url(database: site.database.name)
+            site.settings["DATABASE_DIRECT_URL"] = site.database.tcpURL
+            let migrated = try await site.run("migrate")
+            #expect(migrated.code == 0, "\(migrated)")
+            try await site.execute(
+                """
+                INSERT INTO entitlement_sync.product (store, product_id, entitlement, grants_access)
+                VALUES ('revenuecat', 'premium', 'premium', true)
+                """
+            )
+            try await site.execute(Crowd.load)
+            try await work(at: site)
+            try await Record.expectSettled(site)
+            #expect(try await Record(of: site).differences(from: undisturbed) == [])
+            try await commands(at: site)
+            #expect(!pooler.log.contains("unsupported startup parameter"), "\(pooler.log.suffix(2000))")
+        }
+    }
+
+    /// Two workers, of whom one is killed and replaced.
+    private func work(at site: Site) async throws {
+        let first = try await site.start("worker", "--until-idle")
+        let second = try await site.start("worker", "--until-idle")
+        try await site.until(InterruptionTests.ended(700), comment: "700 jobs did not end")
+        try await expectSharing(at: site)
+        first.signal(SIGKILL)
+        #expect(try await first.ending().signal == SIGKILL)
+        let third = try await site.start("worker", "--until-idle")
+        for worker in [second, third] {
+            let ending = try await worker.ending(within: .seconds(180))
+            #expect(ending.code == 0, "\(ending)")
+            for sign in ["prepared statement", "26000", "42P05", "notifications are not heard"] {
+                #expect(!ending.err.contains(sign), "\(ending)")
+            }
+        }
+    }
+
+    /// The pooler marks whoever comes through it; the rest came directly, to listen.
+    private func expectSharing(at site: Site) async throws {
+        try await site.until(
+            """
+            SELECT (count(*) FILTER (WHERE a.application_name LIKE 'entitlement-sync - %') BETWEEN 1 AND \(Int64(PgBouncer.poolSize))
+                    AND count(*) FILTER (WHERE a.application_name = 'entitlement-sync') = 2
+                    AND bool_and(a.query ILIKE 'LISTEN %' OR a.application_name <> 'entitlement-sync'))::integer::bigint
+              FROM pg_stat_activity AS a
+             WHERE a.datname = current_database() AND a.application_name LIKE 'entitlement-sync%'
+            """,
+            comment: "the workers do not share the pooler's sessions, or do not listen beside it"
+        )
+    }
+
+    /// What people type works as well.
+    private func commands(at site: Site) async throws {
+        let worker = try await site.start("worker")
+        let restored = try await site.run("restore", "active-0001", "--wait", "60", "--output", "json")
+        #expect(restored.code == 0 && restored.out.contains("already_subscriber"), "\(restored)")
+        let reconciled = try await site.run("reconcile", "lapsed-0001", "--wait", "60", "--output", "json")
+        #expect(reconciled.code == 0 && reconciled.out.contains("unchanged"), "\(reconciled)")
+        for words in [
+            ["explain", "active-0001"], ["queue", "stats"], ["queue", "dead"], ["pause", "demotions"],
+            ["resume", "demotions"], ["grant", "add", "active-0002", "--until", "2099-01-01", "--reason", "r"],
+        ] {
+            let ending = try await Site.run(words, settings: site.settings)
+            #expect(ending.code == 0, "\(words): \(ending)")
+        }
+        let doctor = try await site.run("doctor")
+        #expect(doctor.code == 0 && doctor.out.contains("dead_jobs: 10 jobs are dead"), "\(doctor)")
+        #expect(!doctor.out.contains("could not be"), "\(doctor)")
+        worker.signal(SIGTERM)
+        let ending = try await worker.ending()
+        #expect(ending.code == 0, "\(ending)")
+    }
+}
