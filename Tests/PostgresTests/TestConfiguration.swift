@@ -80,7 +80,11 @@ func eventually(_ question: () async throws -> Bool) async throws {
 func statementRuns(_ text: String, seenBy observer: PostgresConnection) async throws {
     try await eventually {
         let rows = try await observer.query(
-            "SELECT pid FROM pg_stat_activity WHERE state = 'active' AND strpos(query, \(text)) > 0 AND pid <> pg_backend_pid()"
+            """
+            SELECT pid FROM pg_stat_activity
+             WHERE datname = current_database() AND state = 'active' AND strpos(query, \(text)) > 0
+               AND pid <> pg_backend_pid()
+            """
         )
         return !rows.isEmpty
     }
