@@ -64,7 +64,15 @@ extension PostgresConnection {
 
     private func begin(_ isolation: PostgresIsolation) async throws(PostgresError) {
         guard !isInTransaction else { throw PostgresError(.misuse, message: "a transaction is open already") }
-        try await control("BEGIN ISOLATION LEVEL \(isolation.rawValue)", shielded: false)
+        let begin = "BEGIN ISOLATION LEVEL \(isolation.rawValue)"
+        guard !configuration.sessionState, let settings = configuration.localSettings else {
+            return try await control(begin, shielded: false)
+        }
+        // The settings would travel before the statement, in a transaction of their own: here they follow it.
+        try enter()
+        defer { leave() }
+        guard !Task.isCancelled else { throw PostgresError(.cancelled, message: "the task is cancelled") }
+        try await sendPrepared([PostgresQuery(rawSQL: begin), settings])
     }
 
     private func commit() async throws(PostgresError) {
