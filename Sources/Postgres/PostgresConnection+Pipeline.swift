@@ -29,7 +29,13 @@ extension PostgresConnection {
     func sendTogether(_ queries: [PostgresQuery]) async throws(PostgresError) -> [PostgresRows] {
         guard !configuration.sessionState, transactionStatus == PQTRANS_IDLE, let settings = configuration.localSettings
         else { return try await sendPrepared(queries) }
-        return Array(try await sendPrepared([settings] + queries).dropFirst())
+        do throws(PostgresError) {
+            return Array(try await sendPrepared([settings] + queries).dropFirst())
+        } catch {
+            var error = error
+            error.statement = error.statement.map { max($0 - 1, 0) }
+            throw error
+        }
     }
 
     /// As `sendTogether`, without settings.
@@ -107,7 +113,10 @@ extension PostgresConnection {
         var answers: [PostgresRows] = []
         var failure: PostgresError?
         for step in steps {
-            guard let result = try await results(&failure, &patience) else { continue }
+            let hadFailed = failure != nil
+            let result = try await results(&failure, &patience)
+            if !hadFailed { failure?.statement = answers.count }
+            guard let result else { continue }
             switch step {
             case .prepare(let key, let name): statements.insert(key, name: name)
             case .run: answers.append(PostgresRows(result))
