@@ -162,13 +162,20 @@ enum LedgerReads {
         p.ownership = 'family_shared', p.observed_at, p.first_seen_at, p.owner_since, p.former_owner_key, p.transferred_at
         """
 
-    /// The purchases that the users own, and those that came from them lately.
+    /// The purchases that the users own, and those that came from them lately; each once.
+    ///
+    /// Two branches, because an OR over two columns is fast by bitmaps alone.
     static func ledger(_ userKeys: [Int64]) -> PostgresRequest<Ledger> {
         PostgresRequest(
             """
             SELECT \(rawSQL: columns)
               FROM entitlement_sync.purchase AS p
-             WHERE (p.owner_key = ANY (\(userKeys)) OR p.former_owner_key = ANY (\(userKeys))) AND p.merged_into IS NULL
+             WHERE p.owner_key = ANY (\(userKeys)) AND p.merged_into IS NULL
+             UNION ALL
+            SELECT \(rawSQL: columns)
+              FROM entitlement_sync.purchase AS p
+             WHERE p.former_owner_key = ANY (\(userKeys)) AND coalesce(p.owner_key, 0) <> ALL (\(userKeys))
+               AND p.merged_into IS NULL
             """
         ) { rows in
             var ledger = Ledger()
