@@ -117,7 +117,7 @@ let package = Package(
         tests("WebAPITests", ["WebAPI", hummingbird, hummingbirdTesting, httpTypes, logging, nioPosix]),
         tests(
             "ProcessTests",
-            ["EntitlementSync", "Postgres", "TestSupport", "Transport", httpTypes, logging],
+            ["EntitlementSync", "Postgres", "Storage", "Telemetry", "TestSupport", "Transport", httpTypes, logging],
             exclude: ["Fixtures"]
         ),
         tests("TelemetryTests", ["Telemetry", logging, metrics]),

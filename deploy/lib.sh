@@ -156,11 +156,14 @@ declare -A package_of=(
     [curl]=curl
     [openssl]=openssl
     [python3]=python3
+    [pgbouncer]=pgbouncer
 )
 
 is_present() {
     case $1 in
         postgres) find_postgres ;;
+        # Debian keeps it where only administrators look.
+        pgbouncer) command -v pgbouncer >/dev/null || [[ -x /usr/sbin/pgbouncer ]] ;;
         libpq | libcurl) command -v pkg-config >/dev/null && pkg-config --exists "$1" ;;
         *) command -v "$1" >/dev/null ;;
     esac
@@ -198,11 +201,22 @@ install_missing() {
         "${as_root[@]}" tee "$setting" >/dev/null <<<'create_main_cluster = false'
         at_exit "${as_root[@]}" rm -f "$setting"
     fi
+    # PgBouncer's package would start a service; only its program is wanted.
+    local policy=/usr/sbin/policy-rc.d
+    local -a quiet=()
+    if [[ " ${packages[*]} " == *" pgbouncer "* && ! -e $policy ]]; then
+        quiet=("$policy")
+        printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee "$policy" >/dev/null
+        "${as_root[@]}" chmod 755 "$policy"
+        at_exit "${as_root[@]}" rm -f "$policy"
+    fi
     if ! apt update || ! apt install --no-install-recommends -y "${packages[@]}"; then
         tail -n 15 "$log" >&2
         fail "apt-get could not install them; $advice"
     fi
-    "${as_root[@]}" rm -f "$setting"
+    "${as_root[@]}" rm -f "$setting" "${quiet[@]}"
+    [[ " ${packages[*]} " != *" pgbouncer "* ]] ||
+        "${as_root[@]}" update-rc.d pgbouncer disable >/dev/null 2>&1 || true
     # `--keep` forgets the steps of the end.
     rm -f "$log"
     for thing in "$@"; do

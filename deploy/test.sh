@@ -36,7 +36,7 @@ while (($#)); do
 done
 
 require_swift
-install_missing pkg-config libpq libcurl postgres openssl python3
+install_missing pkg-config libpq libcurl postgres openssl python3 pgbouncer
 at_exit stop_strays 0 INT TERM
 
 worst=0

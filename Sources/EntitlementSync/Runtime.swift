@@ -33,7 +33,8 @@ struct Runtime {
             sessionState: direct || !config.database.isPooled,
             sessionSettings: [
                 // The tables are small or reached by key: plans that only pay with statistics are kept away.
-                "enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off", "jit": "off",
+                "enable_seqscan": "off", "enable_bitmapscan": "off", "enable_hashjoin": "off",
+                "enable_mergejoin": "off", "jit": "off",
                 "lock_timeout": "5s", "idle_in_transaction_session_timeout": "30s",
             ]
         )

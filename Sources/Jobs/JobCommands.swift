@@ -121,7 +121,7 @@ package struct JobCommands: Sendable {
                  WHERE q.user_key = \(userKey) AND q.owner IS NULL
                 """
             )
-            try await JobEnds.forgetProofs(of: [id], on: connection)
+            try await connection.send(JobEnds.forgetProofs(of: [id]))
             return .canceled
         }
     }

@@ -61,20 +61,15 @@ package enum JobEnds {
     /// Locks the rows of jobs that are still this process's; what is held by somebody else is left out.
     ///
     /// - Returns: by user key, the job that runs there, and whether its cancellation was asked for.
-    package static func lock(
-        _ userKeys: [Int64],
-        epoch: Int32,
-        on connection: PostgresConnection
-    ) async throws(PostgresError) -> [Int64: Held] {
-        try held(
-            in: await connection.query(
-                """
-                SELECT q.user_key, q.cancel, CASE q.active WHEN 0 THEN q.restore_id ELSE q.reconcile_id END
-                  FROM entitlement_sync.queue AS q
-                 WHERE q.user_key = ANY (\(userKeys)) AND q.owner = \(epoch)
-                   FOR UPDATE SKIP LOCKED
-                """
-            )
+    package static func lock(_ userKeys: [Int64], epoch: Int32) -> PostgresRequest<[Int64: Held]> {
+        PostgresRequest(
+            """
+            SELECT q.user_key, q.cancel, CASE q.active WHEN 0 THEN q.restore_id ELSE q.reconcile_id END
+              FROM entitlement_sync.queue AS q
+             WHERE q.user_key = ANY (\(userKeys)) AND q.owner = \(epoch)
+               FOR UPDATE SKIP LOCKED
+            """,
+            read: held
         )
     }
 
@@ -86,7 +81,7 @@ package enum JobEnds {
     ) async throws(PostgresError) -> [Int64: Held] {
         guard !userKeys.isEmpty else { return [:] }
         return try held(
-            in: await connection.query(
+            await connection.query(
                 """
                 SELECT q.user_key, q.cancel, CASE q.active WHEN 0 THEN q.restore_id ELSE q.reconcile_id END
                   FROM entitlement_sync.queue AS q
@@ -102,7 +97,7 @@ package enum JobEnds {
         package var cancel: Bool
     }
 
-    private static func held(in rows: PostgresRows) throws(PostgresError) -> [Int64: Held] {
+    private static func held(_ rows: PostgresRows) throws(PostgresError) -> [Int64: Held] {
         var found: [Int64: Held] = [:]
         found.reserveCapacity(rows.count)
         for row in rows {
@@ -112,11 +107,12 @@ package enum JobEnds {
         return found
     }
 
-    /// Ends locked jobs: the row goes, or passes to what the user has queued beside it; history gets one row each.
-    package static func finish(_ ends: [JobEnd], on connection: PostgresConnection) async throws(PostgresError) {
-        guard !ends.isEmpty else { return }
+    /// Ends locked jobs, of which history gets a row each; the queue's row goes where nothing is queued beside it.
+    ///
+    /// Answers with how many rows went. What is left has to be passed on, see ``passOn(_:)``.
+    package static func finish(_ ends: [JobEnd]) -> PostgresRequest<Int> {
         let keys = ends.map(\.userKey)
-        let rows = try await connection.query(
+        return PostgresRequest(
             """
             WITH gone AS (
                 DELETE FROM entitlement_sync.queue AS q
@@ -137,26 +133,26 @@ package enum JobEnds {
             )
             SELECT count(*) FROM gone
             """
-        )
-        let gone = try rows.first?.decode(Int64.self, at: 0) ?? 0
-        guard gone < ends.count else { return }
-        try await passOn(keys, on: connection)
+        ) { rows in
+            guard let row = rows.first else { throw PostgresError(.protocolViolation, message: "no count of jobs") }
+            return Int(try row.decode(Int64.self, at: 0))
+        }
     }
 
     /// Forgets the proofs of jobs that will not run again: receipts and tokens are kept no longer than they are needed.
-    package static func forgetProofs(
-        of ids: [UUID],
-        on connection: PostgresConnection
-    ) async throws(PostgresError) {
-        guard !ids.isEmpty else { return }
-        try await connection.query(
-            "UPDATE entitlement_sync.job_request AS r SET proofs = NULL WHERE r.id = ANY (\(ids)) AND r.proofs <> '[]'"
-        )
+    package static func forgetProofs(of ids: [UUID]) -> [PostgresRequest<Void>] {
+        guard !ids.isEmpty else { return [] }
+        return [
+            PostgresRequest(
+                "UPDATE entitlement_sync.job_request AS r SET proofs = NULL WHERE r.id = ANY (\(ids)) AND r.proofs <> '[]'"
+            )
+        ]
     }
 
-    private static func passOn(_ keys: [Int64], on connection: PostgresConnection) async throws(PostgresError) {
+    /// Passes the rows of ended jobs to what their users have queued beside them.
+    package static func passOn(_ keys: [Int64]) -> PostgresRequest<Void> {
         // `n` holds the slots as they stand once the active job is gone.
-        try await connection.query(
+        PostgresRequest(
             """
             UPDATE entitlement_sync.queue AS q
                SET owner = NULL, active = NULL, crashes = 0, cancel = false,
@@ -185,10 +181,9 @@ package enum JobEnds {
     }
 
     /// Sends locked jobs back to wait.
-    package static func retry(_ retries: [JobRetry], on connection: PostgresConnection) async throws(PostgresError) {
-        guard !retries.isEmpty else { return }
-        try await connection.query(
-            """
+    package static func retry(_ retries: [JobRetry]) -> [PostgresRequest<Void>] {
+        guard !retries.isEmpty else { return [] }
+        let query: PostgresQuery = """
             UPDATE entitlement_sync.queue AS q
                SET owner = NULL, active = NULL, crashes = 0,
                    restore_due = n.restore_due, reconcile_due = n.reconcile_due,
@@ -209,22 +204,17 @@ package enum JobEnds {
                       JOIN entitlement_sync.queue AS x ON x.user_key = r.user_key) AS n
              WHERE q.user_key = n.user_key
             """
-        )
+        return [PostgresRequest(query)]
     }
 
     /// Queues a reconcile for each user, joining what is queued already.
-    package static func enqueueReconciles(
-        for userKeys: [Int64],
-        lane: JobLane,
-        on connection: PostgresConnection
-    ) async throws(PostgresError) {
-        guard !userKeys.isEmpty else { return }
-        try await connection.query(
-            """
+    package static func enqueueReconciles(for userKeys: [Int64], lane: JobLane) -> [PostgresRequest<Void>] {
+        guard !userKeys.isEmpty else { return [] }
+        let query: PostgresQuery = """
             SELECT entitlement_sync.enqueue(k.user_key, 1::smallint, \(lane.rawValue), entitlement_sync.new_id())
               FROM (SELECT DISTINCT u.user_key FROM unnest(\(userKeys)) AS u(user_key) ORDER BY 1) AS k
             """
-        )
+        return [PostgresRequest(query)]
     }
 
     /// Queues a reconcile for each user whose row of the queue is free or is had within a moment.
@@ -240,7 +230,7 @@ package enum JobEnds {
         for key in userKeys {
             do {
                 try await connection.withSavepoint { connection in
-                    try await enqueueReconciles(for: [key], lane: lane, on: connection)
+                    try await connection.send(enqueueReconciles(for: [key], lane: lane))
                 }
             } catch let error as PostgresError where error.sqlState == SQLState.lockNotAvailable {
                 held.insert(key)

@@ -43,11 +43,9 @@ struct ConnectParameters: Sendable {
     }
 
     private func options(for configuration: PostgresConfiguration) -> String? {
-        var settings = configuration.sessionSettings
-        if let limit = configuration.statementTimeout, settings["statement_timeout"] == nil {
-            settings["statement_timeout"] = String(limit.serverMilliseconds)
+        let ours = configuration.allSettings.sorted { $0.key < $1.key }.map {
+            "-c \(Self.escaped("\($0.key)=\($0.value)"))"
         }
-        let ours = settings.sorted { $0.key < $1.key }.map { "-c \(Self.escaped("\($0.key)=\($0.value)"))" }
         let all = [effective("options")].compactMap { $0 } + ours
         return all.isEmpty ? nil : all.joined(separator: " ")
     }

@@ -13,7 +13,7 @@ package struct PostgresConfiguration: Sendable {
     package var connectTimeout: Duration
     /// The longest a statement may run; nil sets no limit.
     ///
-    /// The server enforces it where session state is allowed, this client always.
+    /// The server enforces it, and after it this client.
     package var statementTimeout: Duration?
     /// The most connections a pool opens; at least 1.
     package var maxConnections: Int
@@ -25,7 +25,7 @@ package struct PostgresConfiguration: Sendable {
     ///
     /// False behind a transaction pooler: no named statements, no start-up options.
     package var sessionState: Bool
-    /// Server settings by name: for each session with `sessionState`, else for each transaction.
+    /// Server settings by name: sent at start-up, or with each transaction where sessions keep no state.
     package var sessionSettings: [String: String]
 
     /// Creates a configuration; the defaults suit a small service.
@@ -52,6 +52,27 @@ package struct PostgresConfiguration: Sendable {
     }
 }
 
+extension PostgresConfiguration {
+    /// The settings with the limit on statements.
+    var allSettings: [String: String] {
+        var settings = sessionSettings
+        if let statementTimeout, settings["statement_timeout"] == nil {
+            settings["statement_timeout"] = String(statementTimeout.serverMilliseconds)
+        }
+        return settings
+    }
+
+    /// The statement that makes the settings hold until the transaction ends; nil where there are none.
+    var localSettings: PostgresQuery? {
+        let settings = allSettings.sorted { $0.key < $1.key }
+        guard !settings.isEmpty else { return nil }
+        return """
+            SELECT set_config(s.name, s.setting, true)
+              FROM unnest(\(settings.map(\.key)), \(settings.map(\.value))) AS s(name, setting)
+            """
+    }
+}
+
 /// The connection string holds a password, so nothing that prints a configuration shows it.
 extension PostgresConfiguration: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
     package var description: String {
@@ -59,17 +80,6 @@ extension PostgresConfiguration: CustomStringConvertible, CustomDebugStringConve
     }
     package var debugDescription: String { description }
     package var customMirror: Mirror { Mirror(self, children: []) }
-}
-
-extension PostgresConfiguration {
-    /// The settings as statements for one transaction, to stand behind its BEGIN in the same message.
-    var localSettings: String {
-        sessionSettings.sorted { $0.key < $1.key }
-            .map {
-                "; SET LOCAL \($0.key) = '\($0.value.split(separator: "'", omittingEmptySubsequences: false).joined(separator: "''"))'"
-            }
-            .joined()
-    }
 }
 
 extension Duration {

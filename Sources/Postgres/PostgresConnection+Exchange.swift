@@ -2,11 +2,11 @@ import CLibPQ
 
 extension PostgresConnection {
     /// When and how to stop waiting for the server.
-    private struct Patience {
-        var deadline: ContinuousClock.Instant?
-        var isCancellable: Bool
+    struct Patience {
+        fileprivate(set) var deadline: ContinuousClock.Instant?
+        fileprivate(set) var isCancellable: Bool
         /// Why the statement was asked to stop, once it was.
-        var interruption: PostgresError.Code?
+        fileprivate(set) var interruption: PostgresError.Code?
     }
 
     /// Sends one request and reads everything until the server is ready for the next.
@@ -25,12 +25,28 @@ extension PostgresConnection {
         expendable: Bool = false,
         _ send: (OpaquePointer) -> Int32
     ) async throws(PostgresError) -> PostgresRows {
+        try await exchange(within: limit, shielded: shielded, expendable: expendable, send) {
+            (patience: inout Patience) async throws(PostgresError) in
+            try await collect(&patience)
+        }
+    }
+
+    /// As above, with the answers read by `receive`.
+    func exchange<Answer>(
+        within limit: Duration? = nil,
+        shielded: Bool = false,
+        expendable: Bool = false,
+        _ send: (OpaquePointer) -> Int32,
+        receive: (inout Patience) async throws(PostgresError) -> Answer
+    ) async throws(PostgresError) -> Answer {
         guard let raw = handle.raw else { throw PostgresError(.closed, message: "the connection is closed") }
         let commitsItself = transactionStatus == PQTRANS_IDLE
         guard send(raw) == 1 else {
             let error = PostgresError(lost: raw)
             guard PQstatus(raw) != CONNECTION_OK else {
-                // libpq refused the request itself, such as one with more than 65535 parameters.
+                // libpq refused the request itself, such as one with more than 65535 parameters. Of a pipeline, part of
+                // it is sent already, and there is no way back.
+                if PQpipelineStatus(raw) != PQ_PIPELINE_OFF { handle.close() }
                 throw PostgresError(.misuse, message: error.message)
             }
             handle.close()
@@ -42,7 +58,7 @@ extension PostgresConnection {
             interruption: expendable ? .timeout : nil
         )
         do throws(PostgresError) {
-            return try await collect(&patience)
+            return try await receive(&patience)
         } catch {
             var error = error
             error.isOutcomeUnknown = commitsItself && handle.raw == nil
@@ -54,22 +70,15 @@ extension PostgresConnection {
     private func deadline(_ limit: Duration?) -> ContinuousClock.Instant? {
         if let limit { return .now + limit }
         guard let limit = configuration.statementTimeout else { return nil }
-        // Where the server has the limit too it should be the one to say so: its error leaves a clean session.
-        return .now + limit + (configuration.sessionState ? Self.backstop : .zero)
+        // The server has the limit too, and should be the one to say so: its error leaves a clean session.
+        return .now + limit + Self.backstop
     }
 
     private func collect(_ patience: inout Patience) async throws(PostgresError) -> PostgresRows {
         var last: ResultStorage?
         var failure: PostgresError?
         while true {
-            do throws(PostgresError) {
-                try await awaitResult(&patience)
-            } catch {
-                // A server that ends the session says why before it hangs up; that is the better news.
-                guard var failure, error.code == .connectionLost else { throw error }
-                failure.code = .connectionLost
-                throw failure
-            }
+            try await awaitResult(&patience, after: failure)
             guard let raw = handle.raw, let result = PQgetResult(raw) else { break }
             switch PQresultStatus(result) {
             case PGRES_TUPLES_OK, PGRES_COMMAND_OK, PGRES_EMPTY_QUERY:
@@ -90,16 +99,32 @@ extension PostgresConnection {
         guard let raw = handle.raw else { throw PostgresError(.closed, message: "the connection was closed") }
         let isLost = PQstatus(raw) != CONNECTION_OK
         if isLost { handle.close() }
-        if var failure {
-            if isLost {
-                failure.code = .connectionLost
-            } else if failure.sqlState == SQLState.queryCanceled {
-                failure.code = patience.interruption ?? .timeout
-            }
-            throw failure
-        }
+        if let failure { throw settled(failure, isLost: isLost, patience) }
         guard let last, !isLost else { throw PostgresError(.connectionLost, message: "the server sent no result") }
         return PostgresRows(last)
+    }
+
+    /// What the server's error means once it is known how the session and the wait ended.
+    func settled(_ error: PostgresError, isLost: Bool, _ patience: Patience) -> PostgresError {
+        var error = error
+        if isLost {
+            error.code = .connectionLost
+        } else if error.sqlState == SQLState.queryCanceled {
+            error.code = patience.interruption ?? .timeout
+        }
+        return error
+    }
+
+    /// Waits for the next result; `failure` is what the server said already.
+    func awaitResult(_ patience: inout Patience, after failure: PostgresError?) async throws(PostgresError) {
+        do throws(PostgresError) {
+            try await awaitResult(&patience)
+        } catch {
+            // A server that ends the session says why before it hangs up; that is the better news.
+            guard var failure, error.code == .connectionLost else { throw error }
+            failure.code = .connectionLost
+            throw failure
+        }
     }
 
     /// Sends what is buffered and reads until `PQgetResult` does not block.

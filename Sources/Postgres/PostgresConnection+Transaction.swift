@@ -65,8 +65,16 @@ extension PostgresConnection {
 
     private func begin(_ isolation: PostgresIsolation) async throws(PostgresError) {
         guard !isInTransaction else { throw PostgresError(.misuse, message: "a transaction is open already") }
+        let begin = "BEGIN ISOLATION LEVEL \(isolation.rawValue)"
+        guard !configuration.sessionState, let settings = configuration.localSettings else {
+            return try await control(begin, shielded: false)
+        }
+        // The settings would travel before the statement, in a transaction of their own: here they follow it.
         do throws(PostgresError) {
-            try await control("BEGIN ISOLATION LEVEL \(isolation.rawValue)\(localSettings)", shielded: false)
+            try enter()
+            defer { leave() }
+            guard !Task.isCancelled else { throw PostgresError(.cancelled, message: "the task is cancelled") }
+            try await sendPrepared([PostgresQuery(rawSQL: begin), settings])
         } catch {
             // A setting that the server refuses comes after the BEGIN.
             await rollback()

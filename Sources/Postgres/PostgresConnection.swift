@@ -13,20 +13,15 @@ package actor PostgresConnection {
     static let preparedStatements = 256
 
     let configuration: PostgresConfiguration
-    /// Statements behind a BEGIN that make the session's settings hold where no session keeps any.
-    let localSettings: String
     var handle = ConnectionHandle()
-    private var statements = StatementCache(capacity: preparedStatements)
+    var statements = StatementCache(capacity: preparedStatements)
     private var isBusy = false
     /// Set when the server said something after which the session should not be used again.
     private var isSpent = false
     private var savepoints = 0
 
     /// Creates a connection that is still closed; see `open()`.
-    package init(configuration: PostgresConfiguration) {
-        self.configuration = configuration
-        localSettings = configuration.sessionState ? "" : configuration.localSettings
-    }
+    package init(configuration: PostgresConfiguration) { self.configuration = configuration }
 
     /// Closes the session; a statement in progress fails with `.closed`.
     package func close() { handle.close() }
@@ -65,11 +60,10 @@ package actor PostgresConnection {
         defer { isBusy = false }
         guard !Task.isCancelled else { throw PostgresError(.cancelled, message: "the task is cancelled") }
         guard configuration.sessionState else {
-            return try await exchange { raw in
-                query.withParameters {
-                    PQsendQueryParams(raw, query.sql, $0.count, $0.types, $0.values, $0.lengths, $0.formats, 1)
-                }
+            guard let rows = try await sendTogether([query]).last else {
+                throw PostgresError(.protocolViolation, message: "the server sent no result")
             }
+            return rows
         }
         let key = StatementCache.Key(query)
         do throws(PostgresError) {
@@ -114,7 +108,7 @@ package actor PostgresConnection {
     /// Frees statements that gave way.
     ///
     /// Never inside a transaction, which a refusal would spoil.
-    private func deallocateDiscarded() async throws(PostgresError) {
+    func deallocateDiscarded() async throws(PostgresError) {
         guard !statements.discarded.isEmpty, transactionStatus == PQTRANS_IDLE else { return }
         for name in statements.takeDiscarded() {
             do throws(PostgresError) {

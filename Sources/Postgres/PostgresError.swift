@@ -54,6 +54,8 @@ package struct PostgresError: Error, Sendable {
     package var hint: String?
     /// The 1-based character of the statement where the server found the fault.
     package var position: Int?
+    /// Which statement of a pipeline failed, from 0.
+    package var statement: Int?
     /// Whether the work may have been committed although no answer came: true for `.commitUnknown`, and for a statement
     /// outside a transaction whose connection ended before its answer.
     package var isOutcomeUnknown = false

@@ -52,9 +52,11 @@ package struct Apply: Sendable {
     /// Ends a job as dead without touching its user: the last way out for data that the database refuses.
     package func bury(_ job: ClaimedJob, epoch: Int32) async throws {
         try await pool.withTransaction { connection in
-            guard try await LedgerReads.gate(epoch: epoch, on: connection).isAlive,
-                try await JobEnds.lock([job.userKey], epoch: epoch, on: connection)[job.userKey]?.id == job.id
-            else { return }
+            let (gate, held) = try await connection.send(
+                LedgerReads.gate(epoch: epoch),
+                JobEnds.lock([job.userKey], epoch: epoch)
+            )
+            guard gate.isAlive, held[job.userKey]?.id == job.id else { return }
             let dead = JobEnd(
                 id: job.id,
                 userKey: job.userKey,
@@ -65,7 +67,7 @@ package struct Apply: Sendable {
                 attempt: job.attempt,
                 lastError: ReadFailure.Code.refused.rawValue
             )
-            try await JobEnds.finish([dead], on: connection)
+            try await finish([dead], with: [], on: connection)
         }
     }
 
@@ -81,7 +83,17 @@ package struct Apply: Sendable {
         on connection: PostgresConnection
     ) async throws -> ApplyReport {
         var report = ApplyReport()
-        let gate = try await LedgerReads.gate(epoch: epoch, on: connection)
+        let ids = batch.compactMap(\.job.userID).sorted()
+        let keys = batch.map(\.job.userKey).sorted()
+        // In the order in which locks are taken everywhere: users, our rows of them, jobs, ledger.
+        let (gate, users, facts, locked, named, ledger) = try await connection.send(
+            LedgerReads.gate(epoch: epoch),
+            LedgerReads.lockUsers(ids),
+            LedgerReads.facts(keys),
+            JobEnds.lock(keys, epoch: epoch),
+            LedgerReads.named(by: identifiers(in: batch)),
+            LedgerReads.ledger(keys)
+        )
         guard gate.isAlive else {
             report.halted = .leaseLost
             return report
@@ -91,49 +103,79 @@ package struct Apply: Sendable {
             report.halted = .paused
             return report
         }
-        let plan = try await plan(batch, gate: gate, epoch: epoch, report: &report, on: connection)
+        let scene = Scene(gate: gate, users: users, facts: facts, locked: locked, named: named, ledger: ledger)
+        let plan = try await plan(batch, scene, epoch: epoch, report: &report, on: connection)
         try await write(plan, assetsApart: assetsApart, report: &report, on: connection)
         return report
     }
 
     // MARK: - Lock, load, decide
 
+    /// What was loaded and locked for a batch.
+    private struct Scene {
+        var gate: Gate
+        var users: [String: User]
+        var facts: [Int64: UserFacts]
+        var locked: [Int64: JobEnds.Held]
+        var named: [PurchaseIdentifierKey: Int64]
+        var ledger: LedgerReads.Ledger
+    }
+
+    private func identifiers(in batch: [ReadJob]) -> [PurchaseIdentifier] {
+        var identifiers: Set<PurchaseIdentifier> = []
+        for item in batch {
+            for observation in item.reading.observations { identifiers.formUnion(observation.identifiers) }
+            for found in item.reading.claims.found { identifiers.insert(found.identifier) }
+        }
+        return identifiers.sorted()
+    }
+
+    /// The jobs of a batch that are still ours and whose rows we hold; the others are put off or lost.
+    private func ours(
+        of batch: [ReadJob],
+        in scene: Scene,
+        epoch: Int32,
+        report: inout ApplyReport,
+        on connection: PostgresConnection
+    ) async throws -> [ReadJob] {
+        let unlocked = batch.compactMap(\.job.userID).filter { scene.users[$0] == nil }.sorted()
+        let held = try await LedgerReads.existing(unlocked, on: connection)
+        // Their rows are held elsewhere; whoever has none at all lost it to an erasure.
+        let isFree = { (item: ReadJob) in
+            scene.facts[item.job.userKey] != nil && !(item.job.userID.map(held.contains) ?? false)
+        }
+        report.postponed += batch.filter { !isFree($0) }
+        let free = batch.filter(isFree)
+        // The row must still run this very job: after a commit whose answer was lost it may hold the successor already.
+        let ours = free.filter { scene.locked[$0.job.userKey]?.id == $0.job.id }
+        let missing = free.filter { scene.locked[$0.job.userKey] == nil }
+        let busy = try await JobEnds.busy(missing.map(\.job.userKey), epoch: epoch, on: connection)
+        let waiting = missing.filter { busy[$0.job.userKey]?.id == $0.job.id }
+        report.postponed += waiting
+        report.lost += free.count - ours.count - waiting.count
+        return ours
+    }
+
     private func plan(
         _ batch: [ReadJob],
-        gate: Gate,
+        _ scene: Scene,
         epoch: Int32,
         report: inout ApplyReport,
         on connection: PostgresConnection
     ) async throws -> ApplyPlan {
-        let ids = batch.compactMap(\.job.userID).sorted()
-        let users = try await LedgerReads.lockUsers(ids, on: connection)
-        let unlocked = ids.filter { users[$0] == nil }
-        let held = try await LedgerReads.existing(unlocked, on: connection)
-        let candidates = batch.filter { item in
-            guard let id = item.job.userID, held.contains(id) else { return true }
-            report.postponed.append(item)
-            return false
+        let (gate, facts, locked) = (scene.gate, scene.facts, scene.locked)
+        let ours = try await ours(of: batch, in: scene, epoch: epoch, report: &report, on: connection)
+        let keys = Set(identifiers(in: ours).map(\.key))
+        let named = scene.named.filter { keys.contains($0.key) }
+        var ledger = scene.ledger
+        var holders: [PurchaseIdentifierKey: Purchase] = [:]
+        if !named.isEmpty {
+            // Read again now that the rows are locked: they may have moved meanwhile.
+            (holders, ledger) = try await connection.send(
+                LedgerReads.holders(named),
+                LedgerReads.ledger(ours.map(\.job.userKey))
+            )
         }
-        let keys = candidates.map(\.job.userKey).sorted()
-        let facts = try await LedgerReads.facts(keys, on: connection)
-        // Their rows are held elsewhere; whoever has none at all lost it to an erasure.
-        let unheld = candidates.filter { facts[$0.job.userKey] != nil }
-        report.postponed += candidates.filter { facts[$0.job.userKey] == nil }
-        let locked = try await JobEnds.lock(unheld.map(\.job.userKey).sorted(), epoch: epoch, on: connection)
-        // The row must still run this very job: after a commit whose answer was lost it may hold the successor already.
-        let ours = unheld.filter { locked[$0.job.userKey]?.id == $0.job.id }
-        let missing = unheld.filter { locked[$0.job.userKey] == nil }
-        let busy = try await JobEnds.busy(missing.map(\.job.userKey), epoch: epoch, on: connection)
-        let waiting = missing.filter { busy[$0.job.userKey]?.id == $0.job.id }
-        report.postponed += waiting
-        report.lost += unheld.count - ours.count - waiting.count
-        var identifiers: Set<PurchaseIdentifier> = []
-        for item in ours {
-            for observation in item.reading.observations { identifiers.formUnion(observation.identifiers) }
-            for found in item.reading.claims.found { identifiers.insert(found.identifier) }
-        }
-        let holders = try await LedgerReads.holders(identifiers.sorted(), on: connection)
-        let ledger = try await LedgerReads.ledger(ours.map(\.job.userKey), on: connection)
         var decision = settings.decision
         decision.demotionsPaused = gate.demotionsPaused
         var plan: ApplyPlan
@@ -145,7 +187,7 @@ package struct Apply: Sendable {
                 let key = item.job.userKey
                 plan.add(
                     item,
-                    user: item.job.userID.flatMap { users[$0] },
+                    user: item.job.userID.flatMap { scene.users[$0] },
                     facts: facts[key],
                     canceled: locked[key]?.cancel ?? false,
                     holders: holders,
@@ -196,59 +238,78 @@ package struct Apply: Sendable {
         let fresh = plan.observed.indices.filter { plan.observed[$0].attribution == .new }
         let newIDs = try await numbers.take(fresh.count, on: connection)
         for (index, id) in zip(fresh, newIDs) { plan.observed[index].purchaseID = id }
-        try await LedgerWrites.insertPurchases(fresh.map { plan.observed[$0] }, on: connection)
-        try await LedgerWrites.merge(plan.merges, on: connection)
-        let names = fresh.flatMap { index -> [(PurchaseIdentifier, Int64)] in
-            guard let id = plan.observed[index].purchaseID else { return [] }
-            return (plan.observed[index].observation?.identifiers ?? []).map { ($0, id) }
-        }
-        try await LedgerWrites.insertIdentifiers(names + plan.newIdentifiers, on: connection)
-        try await LedgerWrites.settle(plan.settled, on: connection)
-        try await LedgerWrites.updatePurchases(
-            plan.observed.filter { $0.before != nil && ($0.attribution?.counts ?? false) },
-            on: connection
-        )
-        try await LedgerWrites.insertObservations(plan.observed, on: connection)
-        if !isObserving {
-            try await EffectWrites.setTypes(plan.effects, on: connection)
-            try await changeAssets(&plan.effects, apart: assetsApart, on: connection)
-        } else {
+        var requests = ledgerWrites(plan, fresh: fresh)
+        if isObserving {
+            try await connection.send(requests)
             try await foreseeAssets(&plan.effects, on: connection)
+        } else {
+            requests += EffectWrites.setTypes(plan.effects)
+            try await changeAssets(&plan.effects, apart: assetsApart, after: requests, on: connection)
+            try await openTickets(&plan.effects, on: connection)
         }
-        try await EffectWrites.updateUsers(
-            isObserving ? plan.effects.map(withoutTypeChange) : plan.effects,
-            on: connection
-        )
-        if !isObserving {
-            let wanted = plan.effects.flatMap { effect in
-                effect.verdict.tickets.map {
-                    TicketWrites.Wanted(claimantKey: effect.job.userKey, jobID: effect.job.id, request: $0)
-                }
-            }
-            let visible = try await TicketWrites.open(wanted, on: connection)
-            for index in plan.effects.indices where !plan.effects[index].verdict.tickets.isEmpty {
-                plan.effects[index].ticketID = visible[plan.effects[index].job.userKey]
-            }
+        requests = EffectWrites.updateUsers(isObserving ? plan.effects.map(withoutTypeChange) : plan.effects)
+        var decisions: [Int64: Int64] = [:]
+        if !plan.effects.isEmpty {
+            requests.append(
+                EffectWrites.insertDecisions(plan.effects, mode: settings.decision.mode).then { decisions = $0 }
+            )
         }
-        let decisions = try await EffectWrites.insertDecisions(
-            plan.effects,
-            mode: settings.decision.mode,
-            on: connection
-        )
-        try await startRuns(plan.effects, decisions: decisions, report: &report, on: connection)
-        try await EffectWrites.raise(plan.alarms, on: connection)
+        requests += EffectWrites.raise(plan.alarms)
         report.alarms = plan.alarms.keys.sorted()
         let ends = plan.ends + plan.effects.map(end)
-        try await JobEnds.finish(ends, on: connection)
+        try await finish(ends, with: requests, on: connection)
+        let runs = assetRuns(plan.effects, decisions: decisions)
         let answered = plan.effects.filter { $0.job.request.proofs != nil }.map(\.job.id)
         let canceled = plan.ends.filter { $0.state == .canceled }.map(\.id)
-        try await JobEnds.forgetProofs(of: answered + canceled, on: connection)
-        try await JobEnds.retry(plan.retries, on: connection)
-        try await JobEnds.enqueueReconciles(for: plan.reconciles, lane: .event, on: connection)
+        try await connection.send(
+            EffectWrites.replaceRuns(runs) + JobEnds.forgetProofs(of: answered + canceled)
+                + JobEnds.retry(plan.retries) + JobEnds.enqueueReconciles(for: plan.reconciles, lane: .event)
+        )
+        report.startedRuns = !runs.isEmpty
         report.enqueued = !plan.reconciles.isEmpty || !plan.formerOwners.isEmpty
         report.retried = plan.retries.count
         if !isObserving { report.assetsChanged = plan.effects.reduce(0) { $0 + $1.assetsChanged } }
         report.ended = ends.map { .init(id: $0.id, kind: $0.kind, state: $0.state, outcome: $0.outcome) }
+    }
+
+    /// What was read, as it goes into the ledger.
+    private func ledgerWrites(_ plan: ApplyPlan, fresh: [Int]) -> [PostgresRequest<Void>] {
+        let names = fresh.flatMap { index -> [(PurchaseIdentifier, Int64)] in
+            guard let id = plan.observed[index].purchaseID else { return [] }
+            return (plan.observed[index].observation?.identifiers ?? []).map { ($0, id) }
+        }
+        let known = plan.observed.filter { $0.before != nil && ($0.attribution?.counts ?? false) }
+        return LedgerWrites.insertPurchases(fresh.map { plan.observed[$0] })
+            + LedgerWrites.merge(plan.merges)
+            + LedgerWrites.insertIdentifiers(names + plan.newIdentifiers)
+            + LedgerWrites.settle(plan.settled)
+            + LedgerWrites.updatePurchases(known)
+            + LedgerWrites.insertObservations(plan.observed)
+    }
+
+    private func openTickets(_ effects: inout [Effect], on connection: PostgresConnection) async throws {
+        let wanted = effects.flatMap { effect in
+            effect.verdict.tickets.map {
+                TicketWrites.Wanted(claimantKey: effect.job.userKey, jobID: effect.job.id, request: $0)
+            }
+        }
+        let visible = try await TicketWrites.open(wanted, on: connection)
+        for index in effects.indices where !effects[index].verdict.tickets.isEmpty {
+            effects[index].ticketID = visible[effects[index].job.userKey]
+        }
+    }
+
+    /// Ends jobs, after `requests` and together with them.
+    private func finish(
+        _ ends: [JobEnd],
+        with requests: [PostgresRequest<Void>],
+        on connection: PostgresConnection
+    ) async throws {
+        guard !ends.isEmpty else { return try await connection.send(requests) }
+        var gone = 0
+        try await connection.send(requests + [JobEnds.finish(ends).then { gone = $0 }])
+        guard gone < ends.count else { return }
+        try await connection.send(JobEnds.passOn(ends.map(\.userKey)))
     }
 
     private func withoutTypeChange(_ effect: Effect) -> Effect {
@@ -275,32 +336,44 @@ package struct Apply: Sendable {
     /// A host's trigger or constraint may refuse one asset. Then the batch is written again with all its assets `apart`:
     /// types stand, and runs find the asset that fails and leave it aside. A savepoint for the rare case would burden
     /// every batch.
-    private func changeAssets(_ effects: inout [Effect], apart: Bool, on connection: PostgresConnection) async throws {
-        for direction in [AssetDirection.unfreeze, .freeze] {
-            let indices = effects.indices.filter { direction == self.direction(of: effects[$0]) }
-            let ids = indices.compactMap { effects[$0].user?.id }
-            guard !ids.isEmpty else { continue }
-            guard !apart else {
-                let counts = try await countAssets(ids, on: connection)
+    private func changeAssets(
+        _ effects: inout [Effect],
+        apart: Bool,
+        after requests: [PostgresRequest<Void>],
+        on connection: PostgresConnection
+    ) async throws {
+        let directions: [(AssetDirection, [Int])] = [AssetDirection.unfreeze, .freeze].map { direction in
+            (direction, effects.indices.filter { self.direction(of: effects[$0]) == direction })
+        }.filter { !$0.1.isEmpty }
+        guard !apart else {
+            try await connection.send(requests)
+            for (direction, indices) in directions {
+                let counts = try await countAssets(indices.compactMap { effects[$0].user?.id }, on: connection)
                 for index in indices {
                     guard let count = effects[index].user.flatMap({ counts[$0.id] }) else { continue }
                     let more = (direction == .unfreeze ? count.lapsed : count.others) > 0
                     effects[index].noteAssets(AssetProgress(changed: 0, cursor: nil, more: more), direction)
                 }
-                continue
             }
-            let progress: [String: AssetProgress]
-            do {
-                progress = try await EffectWrites.changeAssets(
-                    direction,
-                    of: ids,
-                    after: ids.map { _ in nil },
-                    batch: settings.assetBatch,
-                    on: connection
-                )
-            } catch let error as PostgresError where error.code == .serverError && !error.isRetryable {
-                throw AssetsRefused(sqlState: error.sqlState)
+            return
+        }
+        var progress: [String: AssetProgress] = [:]
+        let changes = directions.map { direction, indices in
+            let ids = indices.compactMap { effects[$0].user?.id }
+            return EffectWrites.changeAssets(
+                direction,
+                of: ids,
+                after: ids.map { _ in nil },
+                batch: settings.assetBatch
+            )
+            .refused { error in
+                guard error.code == .serverError, !error.isRetryable else { return error }
+                return AssetsRefused(sqlState: error.sqlState)
             }
+            .then { progress.merge($0) { first, _ in first } }
+        }
+        try await connection.send(requests + changes)
+        for (direction, indices) in directions {
             for index in indices {
                 guard let done = effects[index].user.flatMap({ progress[$0.id] }) else { continue }
                 effects[index].noteAssets(done, direction)
@@ -345,14 +418,10 @@ package struct Apply: Sendable {
         return counts
     }
 
-    private func startRuns(
-        _ effects: [Effect],
-        decisions: [Int64: Int64],
-        report: inout ApplyReport,
-        on connection: PostgresConnection
-    ) async throws {
-        guard settings.decision.mode != .observe else { return }
-        let runs = effects.compactMap { effect -> NewAssetRun? in
+    /// The assets that a batch leaves to be carried on.
+    private func assetRuns(_ effects: [Effect], decisions: [Int64: Int64]) -> [NewAssetRun] {
+        guard settings.decision.mode != .observe else { return [] }
+        return effects.compactMap { effect in
             guard effect.assetsPending, let direction = direction(of: effect), let id = decisions[effect.job.userKey]
             else { return nil }
             return NewAssetRun(
@@ -363,7 +432,5 @@ package struct Apply: Sendable {
                 changed: effect.assetsChanged
             )
         }
-        try await EffectWrites.replaceRuns(runs, on: connection)
-        report.startedRuns = !runs.isEmpty
     }
 }

@@ -38,7 +38,7 @@ package struct AssetRuns: Sendable {
         var failure: (run: Run, error: PostgresError)?
         let worked = try await pool.withTransaction { connection -> Bool in
             guard let run = try await take(on: connection) else { return false }
-            let locked = try await LedgerReads.lockUsers([run.userID], on: connection)
+            let locked = try await connection.send(LedgerReads.lockUsers([run.userID]))
             guard let user = locked[run.userID] else {
                 let exists = try await LedgerReads.existing([run.userID], on: connection).contains(run.userID)
                 if exists { try await delay(run, on: connection) } else { try await end(run, on: connection) }
@@ -121,12 +121,8 @@ package struct AssetRuns: Sendable {
     }
 
     private func change(_ run: Run, on connection: PostgresConnection) async throws {
-        let progress = try await EffectWrites.changeAssets(
-            run.direction,
-            of: [run.userID],
-            after: [run.cursor],
-            batch: run.batch,
-            on: connection
+        let progress = try await connection.send(
+            EffectWrites.changeAssets(run.direction, of: [run.userID], after: [run.cursor], batch: run.batch)
         )[run.userID]
         if let progress, progress.changed > 0 {
             try await connection.query(
@@ -184,9 +180,13 @@ package struct AssetRuns: Sendable {
                 """
             )
         }
-        try await EffectWrites.raise(
-            ["asset_refused": "The host's database refuses to change an asset: see asset_batch.failed, and mend it."],
-            on: connection
+        try await connection.send(
+            EffectWrites.raise(
+                [
+                    "asset_refused":
+                        "The host's database refuses to change an asset: see asset_batch.failed, and mend it."
+                ]
+            )
         )
         try await connection.query(
             """

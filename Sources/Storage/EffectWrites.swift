@@ -32,16 +32,18 @@ struct Effect {
 /// The set-based writes of verdicts.
 enum EffectWrites {
     /// Sets the types of locked users.
-    static func setTypes(_ effects: [Effect], on connection: PostgresConnection) async throws {
-        for type in UserType.allCases {
+    static func setTypes(_ effects: [Effect]) -> [PostgresRequest<Void>] {
+        UserType.allCases.compactMap { type in
             let ids = effects.filter { $0.newType == type }.compactMap(\.user?.id)
-            guard !ids.isEmpty else { continue }
-            let changed = try await connection.query(
-                "SELECT t FROM entitlement_sync_host.set_type(\(ids), \(type.rawValue)) AS t"
+            guard !ids.isEmpty else { return nil }
+            return PostgresRequest(
+                "SELECT t FROM entitlement_sync_host.set_type(\(ids), \(type.rawValue)) AS t",
+                read: { changed in
+                    guard changed.count == ids.count else {
+                        throw PostgresError(.protocolViolation, message: "the host adapter did not set every type")
+                    }
+                }
             )
-            guard changed.count == ids.count else {
-                throw PostgresError(.protocolViolation, message: "the host adapter did not set every type")
-            }
         }
     }
 
@@ -52,32 +54,31 @@ enum EffectWrites {
         _ direction: AssetDirection,
         of userIDs: [String],
         after cursors: [String?],
-        batch: Int,
-        on connection: PostgresConnection
-    ) async throws -> [String: AssetProgress] {
-        guard !userIDs.isEmpty else { return [:] }
-        let rows = try await connection.query(
+        batch: Int
+    ) -> PostgresRequest<[String: AssetProgress]> {
+        PostgresRequest(
             """
             SELECT a.user_id, a.changed, a.cursor, a.more
               FROM entitlement_sync_host.\(rawSQL: direction.function)(\(userIDs), \(cursors), \(Int32(batch))) AS a
             """
-        )
-        var progress: [String: AssetProgress] = [:]
-        for row in rows {
-            let (userID, changed, cursor, more) = try row.decode(String.self, Int64.self, String?.self, Bool.self)
-            progress[userID] = AssetProgress(changed: Int(changed), cursor: cursor, more: more)
+        ) { rows in
+            var progress: [String: AssetProgress] = [:]
+            progress.reserveCapacity(rows.count)
+            for row in rows {
+                let (userID, changed, cursor, more) = try row.decode(String.self, Int64.self, String?.self, Bool.self)
+                progress[userID] = AssetProgress(changed: Int(changed), cursor: cursor, more: more)
+            }
+            return progress
         }
-        return progress
     }
 
     /// More changes of type than that within a day are an alarm: two witnesses, or a store that takes its word back.
     private static let flipsADay = 4
 
     /// Brings our own rows of the users up to date.
-    static func updateUsers(_ effects: [Effect], on connection: PostgresConnection) async throws {
-        guard !effects.isEmpty else { return }
-        try await connection.query(
-            """
+    static func updateUsers(_ effects: [Effect]) -> [PostgresRequest<Void>] {
+        guard !effects.isEmpty else { return [] }
+        let query: PostgresQuery = """
             UPDATE entitlement_sync.user_sync AS u
                SET epoch = u.epoch + n.changes,
                    flips = CASE WHEN n.changes = 0 THEN u.flips
@@ -97,12 +98,12 @@ enum EffectWrites {
                    AS n(user_key, changes, coverage, asked_at, absence, observed)
              WHERE u.user_key = n.user_key
             """
-        )
-        if effects.contains(where: { $0.newType != nil && ($0.facts?.flips ?? 0) >= flipsADay }) {
-            let detail =
-                "A user's type changed more than \(flipsADay) times within a day: see decision_log for who and why."
-            try await raise(["flapping": detail], on: connection)
+        guard effects.contains(where: { $0.newType != nil && ($0.facts?.flips ?? 0) >= flipsADay }) else {
+            return [PostgresRequest(query)]
         }
+        let detail =
+            "A user's type changed more than \(flipsADay) times within a day: see decision_log for who and why."
+        return [PostgresRequest(query)] + raise(["flapping": detail])
     }
 
     private static func name(of note: AbsenceNote) -> String {
@@ -113,17 +114,10 @@ enum EffectWrites {
         }
     }
 
-    /// Records the decisions.
-    ///
-    /// - Returns: the decision's id by user key.
-    static func insertDecisions(
-        _ effects: [Effect],
-        mode: Mode,
-        on connection: PostgresConnection
-    ) async throws -> [Int64: Int64] {
-        guard !effects.isEmpty else { return [:] }
+    /// Records the decisions; answers with each decision's id by user key.
+    static func insertDecisions(_ effects: [Effect], mode: Mode) -> PostgresRequest<[Int64: Int64]> {
         let braked = effects.map { mode != .observe && $0.verdict.action == .demote && !$0.verdict.wasAnnounced }
-        let rows = try await connection.query(
+        return PostgresRequest(
             """
             INSERT INTO entitlement_sync.decision
                    (user_key, job_id, assets_changed, observed, braked, kind, rule, outcome, type_before, type_after,
@@ -137,21 +131,21 @@ enum EffectWrites {
                                    \(effects.map(\.verdict.explanation))) AS n
             RETURNING user_key, id
             """
-        )
-        var ids: [Int64: Int64] = [:]
-        ids.reserveCapacity(rows.count)
-        for row in rows {
-            let (userKey, id) = try row.decode(Int64.self, Int64.self)
-            ids[userKey] = id
+        ) { rows in
+            var ids: [Int64: Int64] = [:]
+            ids.reserveCapacity(rows.count)
+            for row in rows {
+                let (userKey, id) = try row.decode(Int64.self, Int64.self)
+                ids[userKey] = id
+            }
+            return ids
         }
-        return ids
     }
 
     /// Replaces the users' asset runs: a new verdict voids what an older one left unfinished.
-    static func replaceRuns(_ runs: [NewAssetRun], on connection: PostgresConnection) async throws {
-        guard !runs.isEmpty else { return }
-        try await connection.query(
-            """
+    static func replaceRuns(_ runs: [NewAssetRun]) -> [PostgresRequest<Void>] {
+        guard !runs.isEmpty else { return [] }
+        let query: PostgresQuery = """
             INSERT INTO entitlement_sync.asset_run AS r (user_key, epoch, decision_id, direction, cursor, changed)
             SELECT n.user_key, u.epoch, n.decision_id, n.direction, n.cursor, n.changed
               FROM unnest(\(runs.map(\.userKey)), \(runs.map(\.decisionID)), \(runs.map(\.direction.rawValue)),
@@ -163,13 +157,13 @@ enum EffectWrites {
                    cursor = excluded.cursor, changed = excluded.changed, attempt = 0, due = now(), batch = 1000,
                    parked = false, last_error = NULL
             """
-        )
+        return [PostgresRequest(query)]
     }
 
     /// Notes what an operator has to know, once a name.
-    static func raise(_ alarms: [String: String], on connection: PostgresConnection) async throws {
-        for (name, detail) in alarms.sorted(by: { $0.key < $1.key }) {
-            try await connection.query(
+    static func raise(_ alarms: [String: String]) -> [PostgresRequest<Void>] {
+        alarms.sorted(by: { $0.key < $1.key }).map { name, detail in
+            PostgresRequest(
                 """
                 INSERT INTO entitlement_sync.alarm AS a (name, detail) VALUES (\(name), \(detail))
                 ON CONFLICT (name) DO UPDATE SET detail = excluded.detail, last_at = now(), count = a.count + 1

@@ -30,8 +30,8 @@ enum LedgerReads {
     /// Whether this process may write at all.
     ///
     /// The key-share lock keeps its lease alive until the commit.
-    static func gate(epoch: Int32, on connection: PostgresConnection) async throws -> Gate {
-        let rows = try await connection.query(
+    static func gate(epoch: Int32) -> PostgresRequest<Gate> {
+        PostgresRequest(
             """
             WITH alive AS MATERIALIZED (
                 SELECT w.epoch FROM entitlement_sync.worker AS w
@@ -44,17 +44,18 @@ enum LedgerReads {
                    ARRAY(SELECT k.grants FROM (\(rawSQL: mapping)) AS k ORDER BY k.product_id)
               FROM entitlement_sync.control AS c
             """
-        )
-        guard let row = rows.first else { throw PostgresError(.protocolViolation, message: "no gate row") }
-        let (alive, paused, demotions, keys, grants) = try row.decode(
-            Bool.self,
-            Bool.self,
-            Bool.self,
-            [String].self,
-            [Bool].self
-        )
-        let catalog = ProductCatalog(Dictionary(zip(keys, grants)) { $0 || $1 })
-        return Gate(isAlive: alive, isPaused: paused, demotionsPaused: demotions, catalog: catalog)
+        ) { rows in
+            guard let row = rows.first else { throw PostgresError(.protocolViolation, message: "no gate row") }
+            let (alive, paused, demotions, keys, grants) = try row.decode(
+                Bool.self,
+                Bool.self,
+                Bool.self,
+                [String].self,
+                [Bool].self
+            )
+            let catalog = ProductCatalog(Dictionary(zip(keys, grants)) { $0 || $1 })
+            return Gate(isAlive: alive, isPaused: paused, demotionsPaused: demotions, catalog: catalog)
+        }
     }
 
     /// Which entitlements mean access, by RevenueCat's lookup keys.
@@ -73,17 +74,16 @@ enum LedgerReads {
         """
 
     /// The host's users, locked; whoever is held elsewhere or gone is left out.
-    static func lockUsers(_ ids: [String], on connection: PostgresConnection) async throws -> [String: User] {
-        let rows = try await connection.query(
-            "SELECT u.id, u.type, u.status FROM entitlement_sync_host.lock_users(\(ids)) AS u"
-        )
-        var users: [String: User] = [:]
-        users.reserveCapacity(rows.count)
-        for row in rows {
-            let (id, type, status) = try row.decode(String.self, String.self, String.self)
-            users[id] = try user(id, type, status)
+    static func lockUsers(_ ids: [String]) -> PostgresRequest<[String: User]> {
+        PostgresRequest("SELECT u.id, u.type, u.status FROM entitlement_sync_host.lock_users(\(ids)) AS u") { rows in
+            var users: [String: User] = [:]
+            users.reserveCapacity(rows.count)
+            for row in rows {
+                let (id, type, status) = try row.decode(String.self, String.self, String.self)
+                users[id] = try user(id, type, status)
+            }
+            return users
         }
-        return users
     }
 
     /// Which of these users exist, locked or not.
@@ -106,8 +106,8 @@ enum LedgerReads {
     }
 
     /// Our rows of the users, locked; those that somebody else holds are left out.
-    static func facts(_ userKeys: [Int64], on connection: PostgresConnection) async throws -> [Int64: UserFacts] {
-        let rows = try await connection.query(
+    static func facts(_ userKeys: [Int64]) -> PostgresRequest<[Int64: UserFacts]> {
+        PostgresRequest(
             """
             SELECT s.user_key, s.epoch, s.read_at, s.absent_since,
                    CASE WHEN s.flips_since > now() - interval '1 day' THEN s.flips ELSE 0 END, s.ever_observed,
@@ -122,8 +122,12 @@ enum LedgerReads {
              CROSS JOIN LATERAL (
                    SELECT coalesce(bool_or(a.until > now()), false) AS allowed, count(*) > 0 AS past
                      FROM entitlement_sync.sandbox_user AS a WHERE a.user_id = s.user_id) AS x
-            """
+            """,
+            read: readFacts
         )
+    }
+
+    private static func readFacts(_ rows: PostgresRows) throws -> [Int64: UserFacts] {
         var facts: [Int64: UserFacts] = [:]
         facts.reserveCapacity(rows.count)
         for row in rows {
@@ -158,24 +162,32 @@ enum LedgerReads {
         p.ownership = 'family_shared', p.observed_at, p.first_seen_at, p.owner_since, p.former_owner_key, p.transferred_at
         """
 
-    /// The purchases that the users own, and those that came from them lately.
-    static func ledger(_ userKeys: [Int64], on connection: PostgresConnection) async throws -> Ledger {
-        let rows = try await connection.query(
+    /// The purchases that the users own, and those that came from them lately; each once.
+    ///
+    /// Two branches, because an OR over two columns is fast by bitmaps alone.
+    static func ledger(_ userKeys: [Int64]) -> PostgresRequest<Ledger> {
+        PostgresRequest(
             """
             SELECT \(rawSQL: columns)
               FROM entitlement_sync.purchase AS p
-             WHERE (p.owner_key = ANY (\(userKeys)) OR p.former_owner_key = ANY (\(userKeys))) AND p.merged_into IS NULL
+             WHERE p.owner_key = ANY (\(userKeys)) AND p.merged_into IS NULL
+             UNION ALL
+            SELECT \(rawSQL: columns)
+              FROM entitlement_sync.purchase AS p
+             WHERE p.former_owner_key = ANY (\(userKeys)) AND coalesce(p.owner_key, 0) <> ALL (\(userKeys))
+               AND p.merged_into IS NULL
             """
-        )
-        var ledger = Ledger()
-        for row in rows {
-            let purchase = try decodePurchase(row)
-            if let owner = purchase.ownerKey { ledger.owned[owner, default: []].append(purchase) }
-            guard let former = purchase.formerOwnerKey else { continue }
-            ledger.contested[former, default: []].append(purchase)
-            if let owner = purchase.ownerKey { ledger.contested[owner, default: []].append(purchase) }
+        ) { rows in
+            var ledger = Ledger()
+            for row in rows {
+                let purchase = try decodePurchase(row)
+                if let owner = purchase.ownerKey { ledger.owned[owner, default: []].append(purchase) }
+                guard let former = purchase.formerOwnerKey else { continue }
+                ledger.contested[former, default: []].append(purchase)
+                if let owner = purchase.ownerKey { ledger.contested[owner, default: []].append(purchase) }
+            }
+            return ledger
         }
-        return ledger
     }
 
     /// Purchases by user.
@@ -185,13 +197,11 @@ enum LedgerReads {
         var contested: [Int64: [Purchase]] = [:]
     }
 
-    /// The purchases under identifiers, locked, whoever owns them.
-    static func holders(
-        _ identifiers: [PurchaseIdentifier],
-        on connection: PostgresConnection
-    ) async throws -> [PurchaseIdentifierKey: Purchase] {
-        guard !identifiers.isEmpty else { return [:] }
-        let rows = try await connection.query(
+    /// The rows that identifiers name.
+    static func named(
+        by identifiers: [PurchaseIdentifier]
+    ) -> PostgresRequest<[PurchaseIdentifierKey: Int64]> {
+        PostgresRequest(
             """
             SELECT i.value, i.store, i.environment, i.purchase_id
               FROM unnest(\(identifiers.map(\.value)), \(identifiers.map(\.store)), \(identifiers.map(\.environment)))
@@ -200,14 +210,21 @@ enum LedgerReads {
                    SELECT x.* FROM entitlement_sync.purchase_identifier AS x
                     WHERE x.value = w.value AND x.store = w.store AND x.environment = w.environment) AS i
             """
-        )
-        guard !rows.isEmpty else { return [:] }
-        var ids: [PurchaseIdentifierKey: Int64] = [:]
-        for row in rows {
-            let (value, store, environment, id) = try row.decode(String.self, String.self, String.self, Int64.self)
-            ids[PurchaseIdentifierKey(value: value, store: store, environment: environment)] = id
+        ) { rows in
+            var ids: [PurchaseIdentifierKey: Int64] = [:]
+            for row in rows {
+                let (value, store, environment, id) = try row.decode(String.self, String.self, String.self, Int64.self)
+                ids[PurchaseIdentifierKey(value: value, store: store, environment: environment)] = id
+            }
+            return ids
         }
-        let held = try await connection.query(
+    }
+
+    /// The purchases that identifiers name, locked, whoever owns them.
+    static func holders(
+        _ ids: [PurchaseIdentifierKey: Int64]
+    ) -> PostgresRequest<[PurchaseIdentifierKey: Purchase]> {
+        PostgresRequest(
             """
             SELECT \(rawSQL: columns)
               FROM entitlement_sync.purchase AS p
@@ -215,15 +232,16 @@ enum LedgerReads {
              ORDER BY p.id
                FOR NO KEY UPDATE
             """
-        )
-        var purchases: [Int64: Purchase] = [:]
-        for row in held {
-            let purchase = try decodePurchase(row)
-            purchases[purchase.id] = purchase
+        ) { rows in
+            var purchases: [Int64: Purchase] = [:]
+            for row in rows {
+                let purchase = try decodePurchase(row)
+                purchases[purchase.id] = purchase
+            }
+            // A row that was merged into another between the two statements has lost its names.
+            guard purchases.count == Set(ids.values).count else { throw LedgerRace() }
+            return ids.compactMapValues { purchases[$0] }
         }
-        // A row that was merged into another between the two statements has lost its names.
-        guard purchases.count == Set(ids.values).count else { throw LedgerRace() }
-        return ids.compactMapValues { purchases[$0] }
     }
 
     private static func decodePurchase(_ row: PostgresRow) throws -> Purchase {

@@ -21,10 +21,8 @@ struct ObservedRow {
 enum LedgerWrites {
     private static func joined(_ texts: [String]) -> String { texts.joined(separator: "\u{1f}") }
 
-    /// Inserts new purchases with their identifiers.
-    ///
-    /// - Throws: `LedgerRace` when an identifier was taken in the same moment.
-    static func insertPurchases(_ rows: [ObservedRow], on connection: PostgresConnection) async throws {
+    /// Inserts new purchases.
+    static func insertPurchases(_ rows: [ObservedRow]) -> [PostgresRequest<Void>] {
         var ids: [Int64] = []
         var items: [Observation] = []
         var new: [ObservedRow] = []
@@ -34,9 +32,8 @@ enum LedgerWrites {
             items.append(item)
             new.append(row)
         }
-        guard !new.isEmpty else { return }
-        try await connection.query(
-            """
+        guard !new.isEmpty else { return [] }
+        let query: PostgresQuery = """
             INSERT INTO entitlement_sync.purchase
                    (id, owner_key, observed_at, period_ends_at, gives_access, end_announced, source, store, environment,
                     kind, status, ownership, renewal, product_id, owner_rule, entitlements)
@@ -52,36 +49,28 @@ enum LedgerWrites {
                    AS n(id, owner_key, observed_at, period_ends_at, gives_access, end_announced, store, environment,
                         kind, status, ownership, renewal, product_id, owner_rule, entitlements)
             """
-        )
+        return [PostgresRequest(query)]
     }
 
     /// Adds identifiers in sorted order, so that two writers meet in the same order; the key decides who is first.
     ///
-    /// - Throws: `LedgerRace` when one was taken in the same moment.
-    static func insertIdentifiers(
-        _ identifiers: [(PurchaseIdentifier, Int64)],
-        on connection: PostgresConnection
-    ) async throws {
-        guard !identifiers.isEmpty else { return }
+    /// One that was taken in the same moment is a `LedgerRace`.
+    static func insertIdentifiers(_ identifiers: [(PurchaseIdentifier, Int64)]) -> [PostgresRequest<Void>] {
+        guard !identifiers.isEmpty else { return [] }
         // One reading may list a purchase twice; the first row keeps the name, a later reading merges the second into it.
         var seen: Set<PurchaseIdentifierKey> = []
         let sorted = identifiers.sorted { ($0.0, $0.1) < ($1.0, $1.1) }.filter { seen.insert($0.0.key).inserted }
-        do throws(PostgresError) {
-            // The whole transaction starts again after a race, so the price of ON CONFLICT would buy nothing.
-            try await connection.query(
-                """
-                INSERT INTO entitlement_sync.purchase_identifier (value, store, environment, kind, purchase_id)
-                SELECT n.* FROM unnest(\(sorted.map(\.0.value)), \(sorted.map(\.0.store)), \(sorted.map(\.0.environment)),
-                                       \(sorted.map(\.0.kind)), \(sorted.map(\.1))) AS n
-                """
-            )
-        } catch {
-            throw error.sqlState == SQLState.uniqueViolation ? LedgerRace() : error as any Error
-        }
+        let query: PostgresQuery = """
+            INSERT INTO entitlement_sync.purchase_identifier (value, store, environment, kind, purchase_id)
+            SELECT n.* FROM unnest(\(sorted.map(\.0.value)), \(sorted.map(\.0.store)), \(sorted.map(\.0.environment)),
+                                   \(sorted.map(\.0.kind)), \(sorted.map(\.1))) AS n
+            """
+        // The whole transaction starts again after a race, so the price of ON CONFLICT would buy nothing.
+        return [PostgresRequest(query) { $0.sqlState == SQLState.uniqueViolation ? LedgerRace() : $0 as any Error }]
     }
 
     /// Brings purchases up to a newer observation; what is older than the row changes nothing.
-    static func updatePurchases(_ rows: [ObservedRow], on connection: PostgresConnection) async throws {
+    static func updatePurchases(_ rows: [ObservedRow]) -> [PostgresRequest<Void>] {
         var ids: [Int64] = []
         var items: [Observation] = []
         var known: [ObservedRow] = []
@@ -93,9 +82,8 @@ enum LedgerWrites {
             items.append(item)
             known.append(row)
         }
-        guard !known.isEmpty else { return }
-        try await connection.query(
-            """
+        guard !known.isEmpty else { return [] }
+        let query: PostgresQuery = """
             UPDATE entitlement_sync.purchase AS p
                SET owner_key = n.owner_key,
                    owner_since = CASE WHEN p.owner_key IS DISTINCT FROM n.owner_key THEN now() ELSE p.owner_since END,
@@ -120,44 +108,39 @@ enum LedgerWrites {
                         ownership, renewal, product_id, owner_rule, entitlements)
              WHERE p.id = n.id AND p.observed_at <= n.observed_at
             """
-        )
+        return [PostgresRequest(query)]
     }
 
     /// Ends the contest about purchases that one of their two owners was read without.
     ///
     /// One that has moved on meanwhile is contested anew and stays so.
-    static func settle(
-        _ purchases: [(purchase: Int64, former: Int64)],
-        on connection: PostgresConnection
-    ) async throws {
-        guard !purchases.isEmpty else { return }
-        try await connection.query(
-            """
+    static func settle(_ purchases: [(purchase: Int64, former: Int64)]) -> [PostgresRequest<Void>] {
+        guard !purchases.isEmpty else { return [] }
+        let query: PostgresQuery = """
             UPDATE entitlement_sync.purchase AS p SET former_owner_key = NULL
               FROM unnest(\(purchases.map(\.purchase)), \(purchases.map(\.former))) AS n(id, former)
              WHERE p.id = n.id AND p.former_owner_key = n.former
             """
-        )
+        return [PostgresRequest(query)]
     }
 
     /// Merges rows of one owner into the oldest: identifiers move, the merged row stays as a pointer.
-    static func merge(_ merged: [(from: Int64, into: Int64)], on connection: PostgresConnection) async throws {
-        for (from, into) in merged {
-            try await connection.query(
-                "UPDATE entitlement_sync.purchase_identifier AS i SET purchase_id = \(into) WHERE i.purchase_id = \(from)"
-            )
-            try await connection.query(
-                "UPDATE entitlement_sync.purchase AS p SET merged_into = \(into) WHERE p.id = \(from)"
-            )
+    static func merge(_ merged: [(from: Int64, into: Int64)]) -> [PostgresRequest<Void>] {
+        merged.flatMap { from, into -> [PostgresRequest<Void>] in
+            [
+                PostgresRequest(
+                    "UPDATE entitlement_sync.purchase_identifier AS i SET purchase_id = \(into) WHERE i.purchase_id = \(from)"
+                ),
+                PostgresRequest("UPDATE entitlement_sync.purchase AS p SET merged_into = \(into) WHERE p.id = \(from)"),
+            ]
         }
     }
 
     /// Records what was read; one row an item, or one for a read that found nothing.
-    static func insertObservations(_ rows: [ObservedRow], on connection: PostgresConnection) async throws {
-        guard !rows.isEmpty else { return }
+    static func insertObservations(_ rows: [ObservedRow]) -> [PostgresRequest<Void>] {
+        guard !rows.isEmpty else { return [] }
         let items = rows.map(\.observation)
-        try await connection.query(
-            """
+        let query: PostgresQuery = """
             INSERT INTO entitlement_sync.observation
                    (user_key, job_id, purchase_id, asked_at, period_starts_at, period_ends_at, gives_access, source,
                     coverage, store, environment, kind, status, ownership, renewal, product_id, attribution,
@@ -178,6 +161,6 @@ enum LedgerWrites {
                         coverage, store, environment, kind, status, ownership, renewal, product_id, attribution,
                         entitlements, payload_hash)
             """
-        )
+        return [PostgresRequest(query)]
     }
 }

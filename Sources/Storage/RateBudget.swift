@@ -41,6 +41,16 @@ package struct RateBudget: Sendable {
     /// The bucket holds an eighth of a minute's requests, and refills so that no sixty seconds exceed the limit.
     private static let burstShare = 0.125
 
+    /// ... but never less than what leaves one whole token beside the reserves, or a small limit would let nobody ask.
+    private var smallestSize: Double { 1.01 / max(0.05, 1 - restoreReserve - supportReserve) }
+
+    /// Requests a minute: ours, or the store's where it said less. A limit that was never seen limits nothing, though
+    /// `greatest` would make a number of it.
+    private static let cap = """
+        CASE WHEN b.seen_limit IS NULL THEN b.per_minute
+             ELSE least(b.per_minute, greatest(b.seen_limit, 1)) END::double precision
+        """
+
     /// Takes up to `wanted` tokens.
     package func take(_ wanted: Int, for share: Share) async throws -> Grant {
         let reserve =
@@ -52,7 +62,7 @@ package struct RateBudget: Sendable {
         let rows = try await pool.query(
             """
             INSERT INTO entitlement_sync.rate_budget AS b (credential, tokens, per_minute)
-            VALUES (\(credential), \(Double(perMinute) * Self.burstShare), \(Int32(perMinute)))
+            VALUES (\(credential), \(max(Double(perMinute) * Self.burstShare, smallestSize)), \(Int32(perMinute)))
             ON CONFLICT (credential) DO UPDATE SET per_minute = excluded.per_minute
             WHERE b.per_minute <> excluded.per_minute
             """
@@ -66,8 +76,9 @@ package struct RateBudget: Sendable {
                        n.size
                   FROM entitlement_sync.rate_budget AS b
                  CROSS JOIN LATERAL (
-                       SELECT l.cap * \(Self.burstShare) AS size, l.cap * (1 - \(Self.burstShare)) / 60 AS rate
-                         FROM (SELECT least(b.per_minute, coalesce(greatest(b.seen_limit, 1), b.per_minute))::double precision AS cap) AS l
+                       SELECT s.size, greatest(l.cap - s.size, l.cap * \(Self.burstShare)) / 60 AS rate
+                         FROM (SELECT \(rawSQL: Self.cap) AS cap) AS l
+                        CROSS JOIN LATERAL (SELECT greatest(l.cap * \(Self.burstShare), \(smallestSize)) AS size) AS s
                        ) AS n
                  WHERE b.credential = \(credential)
                    FOR UPDATE OF b
@@ -95,16 +106,16 @@ package struct RateBudget: Sendable {
     package func level() async throws -> (tokens: Double, blockedSeconds: Double) {
         let rows = try await pool.query(
             """
-            SELECT least(l.cap * \(Self.burstShare),
-                         b.tokens + l.cap * (1 - \(Self.burstShare)) / 60
-                                    * extract(epoch FROM clock_timestamp() - b.refilled_at))::double precision,
+            SELECT least(s.size, b.tokens + greatest(l.cap - s.size, l.cap * \(Self.burstShare)) / 60
+                                            * extract(epoch FROM clock_timestamp() - b.refilled_at))::double precision,
                    coalesce(greatest(extract(epoch FROM b.blocked_until - clock_timestamp()), 0), 0)::double precision
               FROM entitlement_sync.rate_budget AS b
-             CROSS JOIN LATERAL (SELECT least(b.per_minute, coalesce(greatest(b.seen_limit, 1), b.per_minute))::double precision AS cap) AS l
+             CROSS JOIN LATERAL (SELECT \(rawSQL: Self.cap) AS cap) AS l
+             CROSS JOIN LATERAL (SELECT greatest(l.cap * \(Self.burstShare), \(smallestSize)) AS size) AS s
              WHERE b.credential = \(credential)
             """
         )
-        guard let row = rows.first else { return (Double(perMinute) * Self.burstShare, 0) }
+        guard let row = rows.first else { return (max(Double(perMinute) * Self.burstShare, smallestSize), 0) }
         return try row.decode(Double.self, Double.self)
     }
 

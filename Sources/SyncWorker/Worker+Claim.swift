@@ -95,6 +95,7 @@ extension Worker {
         guard let job = try await queue.claim([.init(lane: .quarantine, limit: 1)], upTo: 1, for: epoch).first else {
             return false
         }
+        WorkerMetrics.shared.claim([job])
         shared.flight.beginReading([job])
         let reading =
             job.crashes >= Self.crashLimit

@@ -66,22 +66,34 @@ import Testing
         }
     }
 
-    @Test func `without session state nothing is prepared and nothing is set`() async throws {
+    @Test func `without session state nothing is prepared, and settings end with their transaction`() async throws {
         func change(_ configuration: inout PostgresConfiguration) {
             configuration.sessionState = false
             configuration.sessionSettings = ["lock_timeout": "1234"]
             configuration.statementTimeout = .seconds(9)
         }
+        let ask: PostgresQuery = "SELECT current_setting('lock_timeout'), current_setting('statement_timeout')"
         try await withConnection(change) { connection in
             for number in 0..<3 {
                 #expect(try await connection.query("SELECT \(number)").first?.decode(Int.self) == number)
             }
             #expect(try await prepared(connection) == 0)
-            let settings = try await connection.query(
-                "SELECT current_setting('lock_timeout'), current_setting('statement_timeout')"
+            let alone = try #require(try await connection.query(ask).first)
+            #expect(try alone.decode(String.self, String.self) == ("1234ms", "9s"))
+            try await connection.withTransaction { connection in
+                try await connection.query("SELECT \([1, 2])")
+                let inside = try #require(try await connection.query(ask).first)
+                #expect(try inside.decode(String.self, String.self) == ("1234ms", "9s"))
+            }
+            // What the pooler's next client would find.
+            try await connection.execute(
+                script: """
+                    CREATE TABLE left_over AS
+                    SELECT current_setting('lock_timeout') AS lock, current_setting('statement_timeout') AS statement
+                    """
             )
-            #expect(try #require(settings.first).decode(String.self, String.self) == ("0", "0"))
-            try await connection.withTransaction { try await $0.query("SELECT \([1, 2])") }
+            let left = try #require(try await connection.query("SELECT l.lock, l.statement FROM left_over AS l").first)
+            #expect(try left.decode(String.self, String.self) == ("0", "0"))
         }
     }
 

@@ -8,7 +8,7 @@ import Testing
 @Suite(.serialized)
 struct InterruptionTests {
     /// Small batches and few jobs at once, so that every instant is in the middle of something.
-    private static let settings = ["WORKER_CONCURRENCY": "200", "WORKER_BATCH": "50", "JOB_LEASE_SECONDS": "2"]
+    static let settings = ["WORKER_CONCURRENCY": "200", "WORKER_BATCH": "50", "JOB_LEASE_SECONDS": "2"]
 
     /// After how many ended jobs the next worker dies; not too many for any one job, which would be put aside.
     private static let goals: [Int64] =
@@ -16,7 +16,7 @@ struct InterruptionTests {
         ? [50, 300, 600, 900, 1200, 1500, 1800, 2100, 2300] : [200, 700, 1200, 1700, 2200]
 
     /// What becomes of the crowd when nothing happens.
-    private static let undisturbed = Task {
+    static let record = Task {
         let simulator = try await Simulator(scenario: Crowd.scenario)
         let record = Slot<Record>()
         try await Site.with(store: simulator.url, settings: settings) { site in
@@ -31,7 +31,7 @@ struct InterruptionTests {
 
     @Test("A crowd of every kind is answered as it should be by a run that nobody disturbs")
     func undisturbed() async throws {
-        let record = try await Self.undisturbed.value
+        let record = try await Self.record.value
         let expected: [(String, Int)] = [
             ("restore done restored restored", 900 + 100 + 60 + 150 + 50 + 40),
             ("restore done restored restored.assets_pending", 3),
@@ -57,7 +57,7 @@ struct InterruptionTests {
 
     @Test("L12: a worker killed again and again leaves what an undisturbed one leaves")
     func killed() async throws {
-        let undisturbed = try await Self.undisturbed.value
+        let undisturbed = try await Self.record.value
         let simulator = try await Simulator(scenario: Crowd.scenario)
         try await Site.with(store: simulator.url, settings: Self.settings) { site in
             try await site.execute(Crowd.load)
@@ -84,7 +84,7 @@ struct InterruptionTests {
 
     @Test("L12: the same worker outlives two crashes of PostgreSQL and leaves what an undisturbed one leaves")
     func databaseCrashes() async throws {
-        let undisturbed = try await Self.undisturbed.value
+        let undisturbed = try await Self.record.value
         let simulator = try await Simulator(scenario: Crowd.scenario)
         let server = try await PrivatePostgres.start()
         try await Site.with(on: server, store: simulator.url, settings: Self.settings) { site in
@@ -105,7 +105,7 @@ struct InterruptionTests {
     }
 
     /// Whether so many jobs have ended.
-    private static func ended(_ goal: Int64) -> PostgresQuery {
+    static func ended(_ goal: Int64) -> PostgresQuery {
         "SELECT (count(*) >= \(goal))::integer::bigint FROM entitlement_sync.job_status AS s WHERE s.finished_at IS NOT NULL"
     }
 

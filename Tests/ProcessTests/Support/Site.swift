@@ -137,7 +137,7 @@ extension DatabaseTemplate {
     }
 
     /// The sample host tables, migrated by the program, and the product that means access.
-    static let migrated = DatabaseTemplate(name: "migrated") { url in
+    static let migrated = DatabaseTemplate(name: "migrated_site") { url in
         try await Self.fill(url, Paths.text(Paths.sql + "/host/schema.sql"))
         let ending = try await Site.run(["migrate"], settings: Site.settings(url))
         try #require(ending.code == 0, "\(ending)")

@@ -1,0 +1,73 @@
+import Postgres
+import Storage
+import Testing
+
+/// The shared budget, from its first request on.
+struct BudgetTests {
+    private func budget(
+        _ world: World,
+        _ perMinute: Int,
+        reserves: (Double, Double) = (25, 5),
+        credential: String = "revenuecat"
+    ) -> RateBudget {
+        RateBudget(
+            pool: world.pool,
+            credential: credential,
+            perMinute: perMinute,
+            restoreReservePercent: reserves.0,
+            supportReservePercent: reserves.1
+        )
+    }
+
+    @Test(
+        "A store that never told its limit is asked as fast as ours allows, and everybody is served at once",
+        arguments: [480, 60, 12, 8, 3, 1]
+    )
+    func firstRequest(perMinute: Int) async throws {
+        try await World.with { world in
+            for share in RateBudget.Share.allCases {
+                for reserves in [(25.0, 5.0), (90.0, 5.0), (0.0, 0.0)] {
+                    // Each has a bucket of its own.
+                    let budget = budget(world, perMinute, reserves: reserves, credential: "\(share) \(reserves)")
+                    let level = try await budget.level().tokens
+                    let given = try await budget.take(1, for: share).tokens
+                    #expect(level >= 1 && given == 1, "\(share) \(reserves)")
+                }
+            }
+        }
+    }
+
+    @Test("Sweeps leave what is kept for restores, and restores what is kept for support")
+    func reserves() async throws {
+        try await World.with { world in
+            let budget = budget(world, 480)
+            // An eighth of a minute's requests is 60: 42, then a quarter more, then the rest.
+            let sweep = try await budget.take(1000, for: .sweep).tokens
+            let more = try await budget.take(1000, for: .sweep).tokens
+            let restore = try await budget.take(1000, for: .restore).tokens
+            let support = try await budget.take(1000, for: .support).tokens
+            #expect((41...43).contains(sweep) && more <= 2)
+            #expect((13...19).contains(restore) && (2...7).contains(support))
+        }
+    }
+
+    @Test(
+        "The store's own limit lowers ours, raises nothing, and is told to be lower by doctor",
+        arguments: [0, 24, 9999]
+    )
+    func seenLimit(limit: Int) async throws {
+        try await World.with { world in
+            let budget = budget(world, 480)
+            _ = try await budget.take(1, for: .restore)
+            try await budget.note(limit: limit, usage: 1, wait: nil)
+            try await world.pool.query(
+                "UPDATE entitlement_sync.rate_budget AS b SET refilled_at = now() - interval '1 hour'"
+            )
+            let most = Double(min(max(limit, 1), 480)) / 8
+            let level = try await budget.level().tokens
+            #expect(level <= max(most, 1.5) && level >= min(most, 1))
+            let given = try await budget.take(1000, for: .support).tokens
+            #expect(Double(given) <= level + 1)
+        }
+    }
+}
