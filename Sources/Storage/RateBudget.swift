@@ -41,11 +41,12 @@ package struct RateBudget: Sendable {
     /// The bucket holds an eighth of a minute's requests, and refills so that no sixty seconds exceed the limit.
     private static let burstShare = 0.125
 
-    /// ... but never less than what leaves one whole token beside the reserves, or a small limit would let nobody ask.
+    /// The least that the bucket holds: one whole token beside the reserves, or a small limit would let nobody ask.
     private var smallestSize: Double { 1.01 / max(0.05, 1 - restoreReserve - supportReserve) }
 
-    /// Requests a minute: ours, or the store's where it said less. A limit that was never seen limits nothing, though
-    /// `greatest` would make a number of it.
+    /// Requests a minute: ours, or the store's where it said less.
+    ///
+    /// A limit that was never seen limits nothing, though `greatest` would make a number of it.
     private static let cap = """
         CASE WHEN b.seen_limit IS NULL THEN b.per_minute
              ELSE least(b.per_minute, greatest(b.seen_limit, 1)) END::double precision

@@ -18,7 +18,7 @@ struct PoolerTests {
         try await Site.with(.host, store: simulator.url, settings: InterruptionTests.settings) { site in
             var site = site
             site.settings["DATABASE_URL"] = pooler.url(database: site.database.name)
-            site.settings["DATABASE_DIRECT_URL"] = site.database.tcpURL
+            site.settings["DATABASE_DIRECT_URL"] = site.database.tcpURL + " application_name=direct"
             let migrated = try await site.run("migrate")
             #expect(migrated.code == 0, "\(migrated)")
             try await site.execute(
@@ -58,11 +58,11 @@ struct PoolerTests {
     private func expectSharing(at site: Site) async throws {
         try await site.until(
             """
-            SELECT (count(*) FILTER (WHERE a.application_name LIKE 'entitlement-sync - %') BETWEEN 1 AND \(Int64(PgBouncer.poolSize))
-                    AND count(*) FILTER (WHERE a.application_name = 'entitlement-sync') = 2
-                    AND bool_and(a.query ILIKE 'LISTEN %' OR a.application_name <> 'entitlement-sync'))::integer::bigint
-              FROM pg_stat_activity AS a
-             WHERE a.datname = current_database() AND a.application_name LIKE 'entitlement-sync%'
+            SELECT (count(*) FILTER (WHERE a.application_name LIKE 'entitlement-sync - %')
+                        BETWEEN 1 AND \(Int64(PgBouncer.poolSize))
+                    AND count(*) FILTER (WHERE a.application_name = 'direct') = 2
+                    AND bool_and(a.query ILIKE 'LISTEN %' OR a.application_name <> 'direct'))::integer::bigint
+              FROM pg_stat_activity AS a WHERE a.datname = current_database()
             """,
             comment: "the workers do not share the pooler's sessions, or do not listen beside it"
         )
