@@ -7,6 +7,7 @@ package import Postgres
 package struct BenchDatabase: Sendable {
     package let pool: PostgresPool
     private let admin: PostgresPool
+    private let configuration: PostgresConfiguration
     /// The database's name.
     package let name: String
 
@@ -23,7 +24,8 @@ package struct BenchDatabase: Sendable {
         name = "entitlement_sync_bench_\(ProcessInfo.processInfo.processIdentifier)"
         admin = PostgresPool(configuration: configuration, logger: logger)
         try await admin.query("CREATE DATABASE \(rawSQL: name)")
-        pool = PostgresPool(configuration: connect(name), logger: logger)
+        self.configuration = connect(name)
+        pool = PostgresPool(configuration: self.configuration, logger: logger)
         do {
             let schema = try String(contentsOfFile: sqlDirectory + "/host/schema.sql", encoding: .utf8)
             try await pool.withConnection { connection in try await connection.execute(script: schema) }
@@ -72,13 +74,11 @@ package struct BenchDatabase: Sendable {
         }
     }
 
-    /// Does the write set of every queued job in plain SQL, 500 a commit, on one connection.
-    package func drainInPlainSQL() async throws {
-        try await pool.withConnection { connection in
-            // A procedure that commits must stand alone: several statements in one script are one transaction.
-            try await connection.execute(script: "SET statement_timeout = 0")
-            try await connection.execute(script: "CALL bench_drain(500)")
-        }
+    /// Does the write set of so many queued jobs in plain SQL, 500 a commit, on one connection of `pgbench`.
+    ///
+    /// - Returns: jobs a second.
+    package func drainInPlainSQL(_ jobs: Int) async throws -> Double {
+        try await PlainSQL(configuration: configuration).run(jobs: jobs)
     }
 
     /// Queues a restore again for every user of a prefix.
@@ -149,51 +149,48 @@ package struct BenchDatabase: Sendable {
     }
 
     private static let plainSQL = """
-        CREATE PROCEDURE bench_drain(batch integer) LANGUAGE plpgsql AS $$
+        CREATE PROCEDURE bench_batch(batch integer) LANGUAGE plpgsql AS $$
         DECLARE
             keys bigint[];
             ids  text[];
             top  bigint := 1000000000;
         BEGIN
-            LOOP
-                keys := ARRAY(SELECT q.user_key FROM entitlement_sync.queue AS q WHERE q.owner IS NULL AND q.lane = 0
-                               ORDER BY q.lane, q.due LIMIT batch FOR UPDATE SKIP LOCKED);
-                EXIT WHEN cardinality(keys) = 0;
-                UPDATE entitlement_sync.queue AS q SET owner = 0, active = 0 WHERE q.user_key = ANY (keys);
-                COMMIT;
-                ids := ARRAY(SELECT s.user_id FROM entitlement_sync.user_sync AS s WHERE s.user_key = ANY (keys));
-                UPDATE users AS u SET type = 'subscriber', updated_at = now() WHERE u.id = ANY (ids);
-                UPDATE assets AS a SET frozen_reasons = array_remove(a.frozen_reasons, 'subscription_lapsed'), frozen_at = NULL
-                 WHERE a.user_id = ANY (ids);
-                INSERT INTO entitlement_sync.purchase (id, owner_key, observed_at, period_ends_at, gives_access, source,
-                            store, environment, kind, status, ownership, renewal, product_id, owner_rule, entitlements)
-                SELECT top + k, k, now(), now() + interval '20 days', true, 'revenuecat', 'app_store', 'production',
-                       'subscription', 'active', 'purchased', 'will_renew', 'prod1', 'named_by_revenuecat', '{premium}'
-                  FROM unnest(keys) AS k;
-                INSERT INTO entitlement_sync.purchase_identifier
-                SELECT v.value || k, v.store, 'production', v.kind, top + k FROM unnest(keys) AS k,
-                       (VALUES ('sub', 'revenuecat', 'revenuecat_id'), ('48000', 'app_store', 'store_id'))
-                       AS v(value, store, kind);
-                INSERT INTO entitlement_sync.observation (user_key, job_id, purchase_id, asked_at, period_ends_at,
-                            gives_access, source, coverage, store, environment, kind, status, ownership, renewal,
-                            product_id, attribution, entitlements, payload_hash)
-                SELECT q.user_key, q.restore_id, top + q.user_key, now(), now(), true, 'revenuecat', 'partial', 'app_store',
-                       'production', 'subscription', 'active', 'purchased', 'will_renew', 'prod1', 'new', '{premium}',
-                       sha256(q.restore_id::text::bytea)
-                  FROM entitlement_sync.queue AS q WHERE q.user_key = ANY (keys);
-                UPDATE entitlement_sync.user_sync AS s SET epoch = s.epoch + 1, read_at = now(), ever_observed = true
-                 WHERE s.user_key = ANY (keys);
-                INSERT INTO entitlement_sync.decision (user_key, job_id, assets_changed, kind, rule, outcome, type_before,
-                            type_after, explanation)
-                SELECT q.user_key, q.restore_id, 1, 0, 'store_access', 'restored', 'free', 'subscriber',
-                       'A store says that a purchase of this user gives access, so the user became a subscriber.'
-                  FROM entitlement_sync.queue AS q WHERE q.user_key = ANY (keys);
-                WITH gone AS (DELETE FROM entitlement_sync.queue AS q WHERE q.user_key = ANY (keys)
-                              RETURNING q.user_key, q.restore_id)
-                INSERT INTO entitlement_sync.job_history (id, user_key, finished_at, kind, attempt, state, outcome, message_key)
-                SELECT g.restore_id, g.user_key, clock_timestamp(), 0, 0, 'done', 'restored', 'restored' FROM gone AS g;
-                COMMIT;
-            END LOOP;
+            keys := ARRAY(SELECT q.user_key FROM entitlement_sync.queue AS q WHERE q.owner IS NULL AND q.lane = 0
+                           ORDER BY q.lane, q.due LIMIT batch FOR UPDATE SKIP LOCKED);
+            UPDATE entitlement_sync.queue AS q SET owner = 0, active = 0 WHERE q.user_key = ANY (keys);
+            COMMIT;
+            ids := ARRAY(SELECT s.user_id FROM entitlement_sync.user_sync AS s WHERE s.user_key = ANY (keys));
+            UPDATE users AS u SET type = 'subscriber', updated_at = now() WHERE u.id = ANY (ids);
+            UPDATE assets AS a SET frozen_reasons = array_remove(a.frozen_reasons, 'subscription_lapsed'), frozen_at = NULL
+             WHERE a.user_id = ANY (ids);
+            INSERT INTO entitlement_sync.purchase (id, owner_key, observed_at, period_ends_at, gives_access, source,
+                        store, environment, kind, status, ownership, renewal, product_id, owner_rule, entitlements)
+            SELECT top + k, k, now(), now() + interval '20 days', true, 'revenuecat', 'app_store', 'production',
+                   'subscription', 'active', 'purchased', 'will_renew', 'prod1', 'named_by_revenuecat', '{premium}'
+              FROM unnest(keys) AS k;
+            INSERT INTO entitlement_sync.purchase_identifier
+            SELECT v.value || k, v.store, 'production', v.kind, top + k FROM unnest(keys) AS k,
+                   (VALUES ('sub', 'revenuecat', 'revenuecat_id'), ('48000', 'app_store', 'store_id'))
+                   AS v(value, store, kind);
+            INSERT INTO entitlement_sync.observation (user_key, job_id, purchase_id, asked_at, period_ends_at,
+                        gives_access, source, coverage, store, environment, kind, status, ownership, renewal,
+                        product_id, attribution, entitlements, payload_hash)
+            SELECT q.user_key, q.restore_id, top + q.user_key, now(), now(), true, 'revenuecat', 'partial', 'app_store',
+                   'production', 'subscription', 'active', 'purchased', 'will_renew', 'prod1', 'new', '{premium}',
+                   sha256(q.restore_id::text::bytea)
+              FROM entitlement_sync.queue AS q WHERE q.user_key = ANY (keys);
+            UPDATE entitlement_sync.user_sync AS s SET epoch = s.epoch + 1, read_at = now(), ever_observed = true
+             WHERE s.user_key = ANY (keys);
+            INSERT INTO entitlement_sync.decision (user_key, job_id, assets_changed, kind, rule, outcome, type_before,
+                        type_after, explanation)
+            SELECT q.user_key, q.restore_id, 1, 0, 'store_access', 'restored', 'free', 'subscriber',
+                   'A store says that a purchase of this user gives access, so the user became a subscriber.'
+              FROM entitlement_sync.queue AS q WHERE q.user_key = ANY (keys);
+            WITH gone AS (DELETE FROM entitlement_sync.queue AS q WHERE q.user_key = ANY (keys)
+                          RETURNING q.user_key, q.restore_id)
+            INSERT INTO entitlement_sync.job_history (id, user_key, finished_at, kind, attempt, state, outcome, message_key)
+            SELECT g.restore_id, g.user_key, clock_timestamp(), 0, 0, 'done', 'restored', 'restored' FROM gone AS g;
+            COMMIT;
         END
         $$;
         """

@@ -24,6 +24,19 @@ struct BenchCommand: AsyncParsableCommand {
     @Flag(help: "Also: memory with 1,000,000 jobs waiting, the queue's size after 1,000,000 jobs.")
     var full = false
 
+    /// What can be measured by itself.
+    enum Part: String, ExpressibleByArgument, CaseIterable {
+        /// Jobs a second, and the requests they cost.
+        case throughput
+        /// How long people wait.
+        case people
+        /// What one process costs.
+        case process
+    }
+
+    @Option(parsing: .upToNextOption, help: "Only these parts: throughput, people, process.")
+    var only = Part.allCases
+
     @OptionGroup var options: OutputOptions
 
     func validate() throws {
@@ -94,210 +107,14 @@ struct BenchCommand: AsyncParsableCommand {
     }
 
     private func measure(_ database: BenchDatabase, _ runtime: Runtime) async throws -> Printed {
-        var measurements: [Bench.Measurement] = []
-        try await database.load(jobs, prefix: "plain-")
-        let plain = Double(jobs) / (try await timed { try await database.drainInPlainSQL() })
-        measurements.append(Bench.Measurement(name: "plain_sql", value: plain, unit: "jobs/s"))
-
-        try await database.load(jobs, prefix: "memory-")
-        let promote = Double(jobs) / (try await timed { try await work(database, runtime, memoryStore()) })
-        try await check(database, "memory-")
-        measurements.append(
-            Bench.Measurement(name: "promote", value: promote, unit: "jobs/s", limit: plain, target: 0.6)
-        )
-
+        let work = BenchWork(database: database, runtime: runtime, jobs: jobs)
         let simulator = try SimulatorProcess(prefix: "http-", count: jobs)
         defer { simulator.stop() }
-        let transport = HTTPTransport(
-            configuration: HTTPTransportConfiguration(
-                maxConnectionsPerHost: 64,
-                maxTotalConnections: 64,
-                maxInFlight: 512
-            ),
-            logger: runtime.logger
-        )
-        do {
-            let port = try await simulator.port()
-            let client = RevenueCatClient(
-                configuration: try RevenueCatConfiguration(
-                    apiKey: "sk_bench",
-                    projectID: "projbench",
-                    baseURL: "http://127.0.0.1:\(port)/v2"
-                ),
-                http: StoreHTTP(transport: transport, target: "revenuecat"),
-                gate: .open,
-                logger: runtime.logger
-            )
-            let reads = Double(jobs) / (try await timed { await read(jobs, client) })
-            measurements.append(Bench.Measurement(name: "store_reads", value: reads, unit: "users/s"))
-            try await database.load(jobs, prefix: "http-")
-            let reader = RevenueCatReader(
-                client: client,
-                lookups: UserLookups(pool: database.pool),
-                logger: runtime.logger
-            )
-            let whole = Double(jobs) / (try await timed { try await work(database, runtime, reader.reader) })
-            try await check(database, "http-")
-            let limit = 1 / (1 / plain + 1 / reads)
-            measurements.append(
-                Bench.Measurement(name: "end_to_end", value: whole, unit: "jobs/s", limit: limit, target: 0.5)
-            )
-            measurements += try await prices(client)
-            await transport.shutdown()
-        } catch {
-            await transport.shutdown()
-            throw error
-        }
-        measurements += try await people(database, runtime)
-        measurements += try await process(database, runtime, simulator)
+        var measurements: [Bench.Measurement] = []
+        if only.contains(.throughput) { measurements += try await work.throughput(simulator) }
+        if only.contains(.people) { measurements += try await work.people() }
+        if only.contains(.process) { measurements += try await work.process(simulator, full: full) }
         return Printed(measurements: measurements, settings: try await database.settings())
-    }
-
-    /// How many requests a user costs: with access, and where everything has to be read.
-    private func prices(_ client: RevenueCatClient) async throws -> [Bench.Measurement] {
-        func price(_ mayGrant: @escaping @Sendable ([String]) -> Bool) async -> Double {
-            let query = CustomerQuery(
-                userID: "http-1",
-                lane: .sweep,
-                sandboxCounts: false,
-                mayGrant: mayGrant,
-                isOtherUser: { _ in [] }
-            )
-            return Double(await client.read(query).requests)
-        }
-        return [
-            Bench.Measurement(
-                name: "requests_with_access",
-                value: await price { _ in true },
-                unit: "requests",
-                below: 1.1
-            ),
-            Bench.Measurement(
-                name: "requests_full_read",
-                value: await price { _ in false },
-                unit: "requests",
-                below: 2.1
-            ),
-        ]
-    }
-
-    /// What people feel.
-    private func people(_ database: BenchDatabase, _ runtime: Runtime) async throws -> [Bench.Measurement] {
-        let commit = try await database.commitLatency()
-        let people = BenchPeople(
-            pool: database.pool,
-            listening: runtime.postgres(connections: 1).inDatabase(database.name),
-            logger: runtime.logger
-        ) { reader, listener in
-            try await work(database, runtime, reader, listener: listener)
-        }
-        try await database.load(200, prefix: "idle-", queued: false)
-        let idle = try await people.measure((1...200).map { "idle-\($0)" }, perSecond: 20, storeLatency: .zero)
-        try await database.load(5000, prefix: "tap-", queued: false)
-        let store = Duration.milliseconds(50)
-        let busy = try await people.measure((1...5000).map { "tap-\($0)" }, perSecond: 500, storeLatency: store)
-        return [
-            Bench.Measurement(name: "commit_p50", value: commit, unit: "ms"),
-            Bench.Measurement(name: "idle_pick_up_p50", value: idle.pickUp.percentile(50), unit: "ms", below: 3),
-            Bench.Measurement(name: "restore_p50_at_500/s", value: busy.answer.percentile(50), unit: "ms"),
-            Bench.Measurement(
-                name: "restore_p99_at_500/s",
-                value: busy.answer.percentile(99),
-                unit: "ms",
-                below: store.milliseconds + 10
-            ),
-        ]
-    }
-
-    /// What one process costs.
-    private func process(
-        _ database: BenchDatabase,
-        _ runtime: Runtime,
-        _ simulator: SimulatorProcess
-    ) async throws -> [Bench.Measurement] {
-        let port = try await simulator.port()
-        let program = BenchWorkerProcess(runtime: runtime, database: database.name, storePort: port)
-        var measurements = [
-            Bench.Measurement(name: "start_up", value: try await program.startUp(), unit: "ms", below: 200)
-        ]
-        guard full else { return measurements }
-        try await database.load(1_000_000, prefix: "wait-")
-        let memory = try await program.memory(after: .seconds(15))
-        measurements.append(Bench.Measurement(name: "memory_1M_waiting", value: memory, unit: "MiB", below: 100))
-        try await database.clearQueue()
-        let users = min(jobs, 20_000)
-        for _ in 0..<(1_000_000 / users) {
-            try await database.tapAll(prefix: "plain-")
-            try await work(database, runtime, memoryStore())
-        }
-        measurements.append(
-            Bench.Measurement(name: "queue_after_1M", value: try await database.queueSize(), unit: "MiB", below: 50)
-        )
-        return measurements
-    }
-
-    /// Reads users with 256 requests in flight.
-    private func read(_ count: Int, _ client: RevenueCatClient) async {
-        await withTaskGroup(of: Void.self) { group in
-            for lane in 0..<256 {
-                group.addTask {
-                    for number in stride(from: lane + 1, through: count, by: 256) {
-                        _ = await client.read(
-                            CustomerQuery(
-                                userID: "http-\(number)",
-                                lane: .sweep,
-                                sandboxCounts: false,
-                                isOtherUser: { _ in [] }
-                            )
-                        )
-                    }
-                }
-            }
-        }
-    }
-
-    private func work(
-        _ database: BenchDatabase,
-        _ runtime: Runtime,
-        _ reader: StoreReader,
-        listener: PostgresListener? = nil
-    ) async throws {
-        let config = runtime.config
-        let worker = Worker(
-            pool: database.pool,
-            reader: reader,
-            apply: Apply(
-                pool: database.pool,
-                settings: ApplySettings(decision: config.decision, brake: config.brake, retry: config.retry),
-                logger: runtime.logger
-            ),
-            assets: AssetRuns(pool: database.pool, mode: .full, logger: runtime.logger),
-            listener: listener,
-            exchange: {},
-            settings: WorkerSettings(
-                concurrency: max(1500, config.worker.concurrency),
-                batch: config.worker.batch,
-                lease: config.worker.lease,
-                untilIdle: listener == nil,
-                host: "bench",
-                pid: ProcessInfo.processInfo.processIdentifier,
-                version: Build.version
-            ),
-            logger: runtime.logger
-        )
-        try await worker.run()
-    }
-
-    /// A figure counts only if the work was done.
-    private func check(_ database: BenchDatabase, _ prefix: String) async throws {
-        let done = try await database.subscribers(prefix: prefix)
-        guard done == jobs else { throw CommandFailure(.software, "only \(done) of \(jobs) users were promoted") }
-    }
-
-    private func timed(_ body: () async throws -> Void) async throws -> Double {
-        let clock = ContinuousClock()
-        let elapsed = try await clock.measure { try await body() }
-        return Double(elapsed.components.seconds) + Double(elapsed.components.attoseconds) / 1e18
     }
 
     private func print(_ result: Printed) throws {

@@ -8,7 +8,7 @@ extension StoreHTTP {
     /// A store has 20 s to answer, and 4 MiB to say it in.
     ///
     /// `target`: what its requests are counted under.
-    init(transport: HTTPTransport, target: String) {
+    init(transport: HTTPTransport, target: String = "revenuecat") {
         self.init { request throws(StoreHTTPFailure) in
             do throws(TransportError) {
                 let exchange = try await transport.send(

@@ -141,7 +141,7 @@ struct WorkerCommand: AsyncParsableCommand {
                     projectID: store.projectID,
                     baseURL: store.baseURL
                 ),
-                http: StoreHTTP(transport: transport, target: "revenuecat"),
+                http: StoreHTTP(transport: transport),
                 gate: gate.gate,
                 logger: runtime.logger
             )

@@ -71,7 +71,6 @@ package struct JobQueue: Sendable {
                           CASE q.active WHEN 0 THEN q.restore_error ELSE q.reconcile_error END AS error
             )
             SELECT c.id, c.active, c.lane, c.user_key, u.user_id, c.attempt, c.crashes, c.error,
-                   (extract(epoch FROM clock_timestamp() - entitlement_sync.id_time(c.id)) * 1000000)::bigint,
                    EXISTS (SELECT 1 FROM entitlement_sync.sandbox_user AS s
                             WHERE s.user_id = u.user_id AND s.until > now()),
                    r.proofs::text, r.client_error, r.product_ids, clock_timestamp()
@@ -88,8 +87,7 @@ package struct JobQueue: Sendable {
         jobs.reserveCapacity(rows.count)
         for row in rows {
             let (
-                id, active, lane, userKey, userID, attempt, crashes, lastError, age, sandbox, proofs, error, products,
-                at
+                id, active, lane, userKey, userID, attempt, crashes, lastError, sandbox, proofs, error, products, at
             ) =
                 try row.decode(
                     UUID.self,
@@ -100,13 +98,13 @@ package struct JobQueue: Sendable {
                     Int16.self,
                     Int16.self,
                     String?.self,
-                    Int64.self,
                     Bool.self,
                     String?.self,
                     String?.self,
                     [String]?.self,
                     PostgresTimestamp.self
                 )
+            let claimedAt = Instant(at)
             jobs.append(
                 ClaimedJob(
                     id: id,
@@ -117,10 +115,10 @@ package struct JobQueue: Sendable {
                     attempt: Int(attempt),
                     crashes: Int(crashes),
                     lastError: lastError,
-                    age: .microseconds(max(age, 0)),
+                    age: .microseconds(max(claimedAt.microseconds - id.madeAt.microseconds, 0)),
                     sandboxAllowed: sandbox,
                     request: JobRequest(proofs: proofs, clientError: error, productIDs: products),
-                    claimedAt: Instant(at),
+                    claimedAt: claimedAt,
                     claimedTick: tick
                 )
             )
@@ -174,5 +172,16 @@ package struct JobQueue: Sendable {
         )
         guard let row = rows.first else { return false }
         return try row.decode(Bool.self, at: 0)
+    }
+}
+
+extension UUID {
+    /// The instant in the first 48 bits of an id of version 7, to the millisecond; by the clock of the database.
+    ///
+    /// - SeeAlso: RFC 9562, section 5.7
+    fileprivate var madeAt: Instant {
+        let bytes = uuid
+        let parts = [bytes.0, bytes.1, bytes.2, bytes.3, bytes.4, bytes.5]
+        return Instant(microseconds: parts.reduce(Int64(0)) { $0 << 8 | Int64($1) } * 1000)
     }
 }

@@ -58,6 +58,23 @@ struct ConnectParameters: Sendable {
         }
     }
 
+    /// The parameters as libpq's `PG*` variables, for a program that is to reach the same server.
+    ///
+    /// Keywords without a variable are left out.
+    func environment() -> [String: String] {
+        guard let options = PQconndefaults() else { return [:] }
+        defer { PQconninfoFree(options) }
+        var environment: [String: String] = [:]
+        var next = options
+        while let keyword = next.pointee.keyword {
+            if let variable = next.pointee.envvar, let value = effective(String(cString: keyword)) {
+                environment[String(cString: variable)] = value
+            }
+            next += 1
+        }
+        return environment
+    }
+
     private static func parse(_ connectionString: String) throws(PostgresError) -> [String: String] {
         guard !connectionString.contains("\0") else { throw malformed }
         var message: UnsafeMutablePointer<CChar>?

@@ -7,4 +7,11 @@ extension PostgresConfiguration {
         copy.databaseName = name
         return copy
     }
+
+    /// The server, user and database as libpq's `PG*` variables, for another program; holds the password.
+    ///
+    /// - Throws: `PostgresError` with `.configuration`.
+    package func libpqEnvironment() throws(PostgresError) -> [String: String] {
+        try ConnectParameters(self).environment()
+    }
 }

@@ -86,10 +86,12 @@ package struct Apply: Sendable {
         let ids = batch.compactMap(\.job.userID).sorted()
         let keys = batch.map(\.job.userKey).sorted()
         // In the order in which locks are taken everywhere: users, our rows of them, jobs, ledger.
-        let (gate, users, facts, locked, named, ledger) = try await connection.send(
+        let (gate, users, facts, grants, sandboxes, locked, named, ledger) = try await connection.send(
             LedgerReads.gate(epoch: epoch),
             LedgerReads.lockUsers(ids),
             LedgerReads.facts(keys),
+            LedgerReads.grants(keys),
+            LedgerReads.sandboxes(ids),
             JobEnds.lock(keys, epoch: epoch),
             LedgerReads.named(by: identifiers(in: batch)),
             LedgerReads.ledger(keys)
@@ -103,7 +105,14 @@ package struct Apply: Sendable {
             report.halted = .paused
             return report
         }
-        let scene = Scene(gate: gate, users: users, facts: facts, locked: locked, named: named, ledger: ledger)
+        var scene = Scene(gate: gate, users: users, facts: facts, locked: locked, named: named, ledger: ledger)
+        for (key, state) in grants { scene.facts[key]?.grants = state }
+        if !sandboxes.isEmpty {
+            for item in batch {
+                guard let state = item.job.userID.flatMap({ sandboxes[$0] }) else { continue }
+                scene.facts[item.job.userKey]?.sandbox = state
+            }
+        }
         let plan = try await plan(batch, scene, epoch: epoch, report: &report, on: connection)
         try await write(plan, assetsApart: assetsApart, report: &report, on: connection)
         return report
@@ -165,11 +174,11 @@ package struct Apply: Sendable {
     ) async throws -> ApplyPlan {
         let (gate, facts, locked) = (scene.gate, scene.facts, scene.locked)
         let ours = try await ours(of: batch, in: scene, epoch: epoch, report: &report, on: connection)
-        let keys = Set(identifiers(in: ours).map(\.key))
-        let named = scene.named.filter { keys.contains($0.key) }
         var ledger = scene.ledger
         var holders: [PurchaseIdentifierKey: Purchase] = [:]
-        if !named.isEmpty {
+        if !scene.named.isEmpty {
+            let keys = Set(identifiers(in: ours).map(\.key))
+            let named = scene.named.filter { keys.contains($0.key) }
             // Read again now that the rows are locked: they may have moved meanwhile.
             (holders, ledger) = try await connection.send(
                 LedgerReads.holders(named),

@@ -10,8 +10,8 @@ struct UserFacts {
     /// Changes of type within the last day.
     var flips: Int
     var everObserved: Bool
-    var grants: GrantState
-    var sandbox: SandboxState
+    var grants = GrantState.none
+    var sandbox = SandboxState.none
 }
 
 /// The switches in force.
@@ -105,42 +105,66 @@ enum LedgerReads {
         return User(id: id, type: known, status: state)
     }
 
-    /// Our rows of the users, locked; those that somebody else holds are left out.
+    /// Our rows of the users, locked; those that somebody else holds are left out. Grants and sandboxes come apart.
     static func facts(_ userKeys: [Int64]) -> PostgresRequest<[Int64: UserFacts]> {
         PostgresRequest(
             """
-            SELECT s.user_key, s.epoch, s.read_at, s.absent_since,
-                   CASE WHEN s.flips_since > now() - interval '1 day' THEN s.flips ELSE 0 END, s.ever_observed,
-                   g.active, g.past, x.allowed, x.past
-              FROM (SELECT u.* FROM entitlement_sync.user_sync AS u
-                     WHERE u.user_key = ANY (\(userKeys)) ORDER BY u.user_key
-                       FOR NO KEY UPDATE SKIP LOCKED) AS s
-             CROSS JOIN LATERAL (
-                   SELECT coalesce(bool_or(r.revoked_at IS NULL AND r.until > now()), false) AS active,
-                          count(*) > 0 AS past
-                     FROM entitlement_sync."grant" AS r WHERE r.user_key = s.user_key) AS g
-             CROSS JOIN LATERAL (
-                   SELECT coalesce(bool_or(a.until > now()), false) AS allowed, count(*) > 0 AS past
-                     FROM entitlement_sync.sandbox_user AS a WHERE a.user_id = s.user_id) AS x
+            SELECT u.user_key, u.epoch, u.read_at, u.absent_since,
+                   CASE WHEN u.flips_since > now() - interval '1 day' THEN u.flips ELSE 0 END, u.ever_observed
+              FROM entitlement_sync.user_sync AS u
+             WHERE u.user_key = ANY (\(userKeys))
+             ORDER BY u.user_key
+               FOR NO KEY UPDATE SKIP LOCKED
             """,
             read: readFacts
         )
+    }
+
+    /// Which users have grants, and whether one is in force.
+    static func grants(_ userKeys: [Int64]) -> PostgresRequest<[Int64: GrantState]> {
+        PostgresRequest(
+            """
+            SELECT r.user_key, bool_or(r.revoked_at IS NULL AND r.until > now())
+              FROM entitlement_sync."grant" AS r
+             WHERE r.user_key = ANY (\(userKeys))
+             GROUP BY r.user_key
+            """
+        ) { rows in
+            var grants: [Int64: GrantState] = [:]
+            for row in rows {
+                let (key, isActive) = try row.decode(Int64.self, Bool.self)
+                grants[key] = isActive ? .active : .past
+            }
+            return grants
+        }
+    }
+
+    /// Whose sandbox purchases count, or once counted.
+    static func sandboxes(_ userIDs: [String]) -> PostgresRequest<[String: SandboxState]> {
+        PostgresRequest(
+            """
+            SELECT a.user_id, a.until > now() FROM entitlement_sync.sandbox_user AS a WHERE a.user_id = ANY (\(userIDs))
+            """
+        ) { rows in
+            var sandboxes: [String: SandboxState] = [:]
+            for row in rows {
+                let (id, isAllowed) = try row.decode(String.self, Bool.self)
+                sandboxes[id] = isAllowed ? .allowed : .past
+            }
+            return sandboxes
+        }
     }
 
     private static func readFacts(_ rows: PostgresRows) throws -> [Int64: UserFacts] {
         var facts: [Int64: UserFacts] = [:]
         facts.reserveCapacity(rows.count)
         for row in rows {
-            let (key, epoch, readAt, absent, flips, ever, granted, everGranted, allowed, everAllowed) = try row.decode(
+            let (key, epoch, readAt, absent, flips, ever) = try row.decode(
                 Int64.self,
                 Int64.self,
                 PostgresTimestamp?.self,
                 PostgresTimestamp?.self,
                 Int32.self,
-                Bool.self,
-                Bool.self,
-                Bool.self,
-                Bool.self,
                 Bool.self
             )
             facts[key] = UserFacts(
@@ -148,9 +172,7 @@ enum LedgerReads {
                 readAt: readAt.map(Instant.init),
                 absentSince: absent.map(Instant.init),
                 flips: Int(flips),
-                everObserved: ever,
-                grants: granted ? .active : everGranted ? .past : .none,
-                sandbox: allowed ? .allowed : everAllowed ? .past : .none
+                everObserved: ever
             )
         }
         return facts

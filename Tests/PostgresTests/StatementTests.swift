@@ -97,6 +97,18 @@ import Testing
         }
     }
 
+    @Test func `a setting that the server refuses leaves no transaction behind`() async throws {
+        func change(_ configuration: inout PostgresConfiguration) {
+            configuration.sessionState = false
+            configuration.sessionSettings = ["lock_timeout": "never"]
+        }
+        try await withConnection(change) { connection in
+            let error = try await failure { try await connection.withTransaction { _ in } }
+            #expect(error.sqlState == "22023")
+            #expect(await !connection.isInTransaction)
+        }
+    }
+
     @Test func `with session state the settings hold from the start`() async throws {
         func change(_ configuration: inout PostgresConfiguration) {
             configuration.sessionSettings = ["lock_timeout": "1234", "application_name": "with space \\ and slash"]

@@ -61,8 +61,8 @@ $$;
 
 -- Adds the reason to assets after each user's cursor (null: from the first). `more` says that rows were left, be it
 -- beyond the batch, before the cursor, or because somebody holds them; users with nothing to do are left out. Rows are
--- found once and reached by their place from then on. Written and left rows are added up by grouping: to look each user
--- up among the written rows would take the square of the batch.
+-- found once, a hundred more than the batch in case somebody holds some, and reached by their place from then on. Written
+-- and left rows are added up by grouping: to look each user up among the written rows would take the square of the batch.
 CREATE OR REPLACE FUNCTION entitlement_sync_host.freeze_assets(ids text[], after text[], batch integer)
 RETURNS TABLE (user_id text, changed bigint, cursor text, more boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -79,7 +79,7 @@ BEGIN
                         AND NOT x.frozen_reasons @> '{subscription_lapsed}'
                         AND NOT (x.frozen_at IS NOT NULL AND x.frozen_reasons = '{}')
                       ORDER BY x.user_id, x.id
-                      LIMIT batch + 1) AS places,
+                      LIMIT batch + 100) AS places,
                wanted.after IS NOT NULL
                    AND EXISTS (SELECT 1
                                  FROM public.assets AS x
@@ -89,9 +89,9 @@ BEGIN
                                   AND NOT (x.frozen_at IS NOT NULL AND x.frozen_reasons = '{}')) AS passed_by
           FROM unnest(ids, after) AS wanted(user_id, after)
     ), held AS MATERIALIZED (
-        SELECT a.ctid
+        SELECT a.ctid, a.user_id, a.id
           FROM public.assets AS a
-         WHERE a.ctid = ANY (ARRAY(SELECT place FROM found AS f, unnest(f.places[1:batch]) AS place))
+         WHERE a.ctid = ANY (ARRAY(SELECT place FROM found AS f, unnest(f.places) AS place))
            AND NOT a.frozen_reasons @> '{subscription_lapsed}'
            AND NOT (a.frozen_at IS NOT NULL AND a.frozen_reasons = '{}')
            FOR NO KEY UPDATE SKIP LOCKED
@@ -99,7 +99,10 @@ BEGIN
         UPDATE public.assets AS a
            SET frozen_reasons = a.frozen_reasons || '{subscription_lapsed}',
                frozen_at = coalesce(a.frozen_at, now())
-         WHERE a.ctid = ANY (ARRAY(SELECT h.ctid FROM held AS h))
+         WHERE a.ctid = ANY (ARRAY(SELECT h.ctid
+                                     FROM (SELECT x.ctid, row_number() OVER (PARTITION BY x.user_id ORDER BY x.id) AS n
+                                             FROM held AS x) AS h
+                                    WHERE h.n <= batch))
         RETURNING a.user_id, a.id
     )
     SELECT done.user_id, count(done.changed_id), max(done.changed_id)::text,
@@ -130,7 +133,7 @@ BEGIN
                         AND x.id > coalesce(wanted.after::bigint, 0)
                         AND x.frozen_reasons @> '{subscription_lapsed}'
                       ORDER BY x.user_id, x.id
-                      LIMIT batch + 1) AS places,
+                      LIMIT batch + 100) AS places,
                wanted.after IS NOT NULL
                    AND EXISTS (SELECT 1
                                  FROM public.assets AS x
@@ -139,9 +142,9 @@ BEGIN
                                   AND x.frozen_reasons @> '{subscription_lapsed}') AS passed_by
           FROM unnest(ids, after) AS wanted(user_id, after)
     ), held AS MATERIALIZED (
-        SELECT a.ctid
+        SELECT a.ctid, a.user_id, a.id
           FROM public.assets AS a
-         WHERE a.ctid = ANY (ARRAY(SELECT place FROM found AS f, unnest(f.places[1:batch]) AS place))
+         WHERE a.ctid = ANY (ARRAY(SELECT place FROM found AS f, unnest(f.places) AS place))
            AND a.frozen_reasons @> '{subscription_lapsed}'
            FOR NO KEY UPDATE SKIP LOCKED
     ), written AS (
@@ -149,7 +152,10 @@ BEGIN
            SET frozen_reasons = array_remove(a.frozen_reasons, 'subscription_lapsed'),
                frozen_at = CASE WHEN array_remove(a.frozen_reasons, 'subscription_lapsed') = '{}'
                                 THEN NULL ELSE a.frozen_at END
-         WHERE a.ctid = ANY (ARRAY(SELECT h.ctid FROM held AS h))
+         WHERE a.ctid = ANY (ARRAY(SELECT h.ctid
+                                     FROM (SELECT x.ctid, row_number() OVER (PARTITION BY x.user_id ORDER BY x.id) AS n
+                                             FROM held AS x) AS h
+                                    WHERE h.n <= batch))
         RETURNING a.user_id, a.id
     )
     SELECT done.user_id, count(done.changed_id), max(done.changed_id)::text,

@@ -1,0 +1,226 @@
+import Bench
+import Configuring
+import Dispatch
+import Entitlements
+import Foundation
+import Jobs
+import Logging
+import Postgres
+import Storage
+import StoreClients
+import SyncWorker
+import Transport
+
+/// The measurements, each beside its limit.
+struct BenchWork {
+    var database: BenchDatabase
+    var runtime: Runtime
+    /// Jobs in each measurement.
+    var jobs: Int
+
+    // MARK: - Throughput
+
+    /// Jobs a second from the queue to the commit: the store in memory, then over HTTP.
+    func throughput(_ simulator: SimulatorProcess) async throws -> [Bench.Measurement] {
+        try await database.load(jobs, prefix: "plain-")
+        let plain = try await database.drainInPlainSQL(jobs)
+        try await database.load(jobs, prefix: "memory-")
+        let promote = Double(jobs) / (try await timed { try await work(memoryStore()) })
+        try await check("memory-")
+        let port = try await simulator.port()
+        let raw = Double(jobs) / (try await timed { try await readRaw(port) })
+        let transport = HTTPTransport(
+            configuration: HTTPTransportConfiguration(
+                maxConnectionsPerHost: 64,
+                maxTotalConnections: Self.connections,
+                maxInFlight: 512
+            ),
+            logger: runtime.logger
+        )
+        do {
+            let client = RevenueCatClient(
+                configuration: try RevenueCatConfiguration(
+                    apiKey: "sk_bench",
+                    projectID: "projbench",
+                    baseURL: "http://127.0.0.1:\(port)/v2"
+                ),
+                http: StoreHTTP(transport: transport),
+                gate: .open,
+                logger: runtime.logger
+            )
+            let reads = Double(jobs) / (try await timed { await read(client) })
+            try await database.load(jobs, prefix: "http-")
+            let reader = RevenueCatReader(
+                client: client,
+                lookups: UserLookups(pool: database.pool),
+                logger: runtime.logger
+            )
+            let whole = Double(jobs) / (try await timed { try await work(reader.reader) })
+            try await check("http-")
+            let cheap = await price(client) { _ in true }
+            let dear = await price(client) { _ in false }
+            await transport.shutdown()
+            return [
+                Measurement(name: "plain_sql", value: plain, unit: "jobs/s"),
+                Measurement(name: "promote", value: promote, unit: "jobs/s", limit: plain, target: 0.6),
+                Measurement(name: "raw_requests", value: raw, unit: "requests/s"),
+                Measurement(name: "store_reads", value: reads, unit: "users/s", limit: raw, target: nil),
+                Measurement(
+                    name: "end_to_end",
+                    value: whole,
+                    unit: "jobs/s",
+                    limit: 1 / (1 / plain + cheap / raw),
+                    target: 0.5
+                ),
+                Measurement(name: "requests_with_access", value: cheap, unit: "requests", below: 1.1),
+                Measurement(name: "requests_full_read", value: dear, unit: "requests", below: 2.1),
+            ]
+        } catch {
+            await transport.shutdown()
+            throw error
+        }
+    }
+
+    private static let connections = 64
+
+    /// The worker's first request for each user, by libcurl alone; the simulator answers in a process of its own.
+    private func readRaw(_ port: Int) async throws {
+        let urls = (1...jobs).map {
+            "http://127.0.0.1:\(port)/v2/projects/projbench/customers/http-\($0)/subscriptions?limit=100"
+        }
+        try await withCheckedThrowingContinuation { (done: CheckedContinuation<Void, any Error>) in
+            DispatchQueue.global().async {
+                done.resume(
+                    with: Result {
+                        try RawRequests.get(urls, authorization: "Bearer sk_bench", connections: Self.connections)
+                    }
+                )
+            }
+        }
+    }
+
+    /// Reads users with 256 requests in flight.
+    private func read(_ client: RevenueCatClient) async {
+        await withTaskGroup(of: Void.self) { group in
+            for lane in 0..<256 {
+                group.addTask {
+                    for number in stride(from: lane + 1, through: jobs, by: 256) {
+                        _ = await client.read(Self.query("http-\(number)"))
+                    }
+                }
+            }
+        }
+    }
+
+    /// How many requests a user costs.
+    private func price(
+        _ client: RevenueCatClient,
+        _ mayGrant: @escaping @Sendable ([String]) -> Bool
+    ) async -> Double {
+        Double(await client.read(Self.query("http-1", mayGrant)).requests)
+    }
+
+    private static func query(
+        _ user: String,
+        _ mayGrant: @escaping @Sendable ([String]) -> Bool = { _ in true }
+    ) -> CustomerQuery {
+        CustomerQuery(userID: user, lane: .sweep, sandboxCounts: false, mayGrant: mayGrant, isOtherUser: { _ in [] })
+    }
+
+    // MARK: - People
+
+    /// What people feel.
+    func people() async throws -> [Bench.Measurement] {
+        let commit = try await database.commitLatency()
+        let people = BenchPeople(
+            pool: database.pool,
+            listening: runtime.postgres(connections: 1).inDatabase(database.name),
+            logger: runtime.logger
+        ) { reader, listener in
+            try await work(reader, listener: listener)
+        }
+        try await database.load(200, prefix: "idle-", queued: false)
+        let idle = try await people.measure((1...200).map { "idle-\($0)" }, perSecond: 20, storeLatency: .zero)
+        try await database.load(5000, prefix: "tap-", queued: false)
+        let store = Duration.milliseconds(50)
+        let busy = try await people.measure((1...5000).map { "tap-\($0)" }, perSecond: 500, storeLatency: store)
+        return [
+            Measurement(name: "commit_p50", value: commit, unit: "ms"),
+            Measurement(name: "idle_pick_up_p50", value: idle.pickUp.percentile(50), unit: "ms", below: 3),
+            Measurement(name: "restore_p50_at_500/s", value: busy.answer.percentile(50), unit: "ms"),
+            Measurement(
+                name: "restore_p99_at_500/s",
+                value: busy.answer.percentile(99),
+                unit: "ms",
+                below: store.milliseconds + 10
+            ),
+        ]
+    }
+
+    // MARK: - Process
+
+    /// What one process costs; `full` adds what takes minutes.
+    func process(_ simulator: SimulatorProcess, full: Bool) async throws -> [Bench.Measurement] {
+        let port = try await simulator.port()
+        let program = BenchWorkerProcess(runtime: runtime, database: database.name, storePort: port)
+        var measurements = [
+            Measurement(name: "start_up", value: try await program.startUp(), unit: "ms", below: 200)
+        ]
+        guard full else { return measurements }
+        try await database.load(1_000_000, prefix: "wait-")
+        let memory = try await program.memory(after: .seconds(15))
+        measurements.append(Measurement(name: "memory_1M_waiting", value: memory, unit: "MiB", below: 100))
+        try await database.clearQueue()
+        let users = min(jobs, 20_000)
+        try await database.load(users, prefix: "again-", queued: false)
+        for _ in 0..<(1_000_000 / users) {
+            try await database.tapAll(prefix: "again-")
+            try await work(memoryStore())
+        }
+        measurements.append(
+            Measurement(name: "queue_after_1M", value: try await database.queueSize(), unit: "MiB", below: 50)
+        )
+        return measurements
+    }
+
+    // MARK: - Work
+
+    /// Runs a worker: until it is idle, or with a `listener` until the task is cancelled.
+    private func work(_ reader: StoreReader, listener: PostgresListener? = nil) async throws {
+        let config = runtime.config
+        let worker = Worker(
+            pool: database.pool,
+            reader: reader,
+            apply: Apply(
+                pool: database.pool,
+                settings: ApplySettings(decision: config.decision, brake: config.brake, retry: config.retry),
+                logger: runtime.logger
+            ),
+            assets: AssetRuns(pool: database.pool, mode: .full, logger: runtime.logger),
+            listener: listener,
+            exchange: {},
+            settings: WorkerSettings(
+                concurrency: max(1500, config.worker.concurrency),
+                batch: config.worker.batch,
+                lease: config.worker.lease,
+                untilIdle: listener == nil,
+                host: "bench",
+                pid: ProcessInfo.processInfo.processIdentifier,
+                version: Build.version
+            ),
+            logger: runtime.logger
+        )
+        try await worker.run()
+    }
+
+    /// A figure counts only if the work was done.
+    private func check(_ prefix: String) async throws {
+        let done = try await database.subscribers(prefix: prefix)
+        guard done == jobs else { throw CommandFailure(.software, "only \(done) of \(jobs) users were promoted") }
+    }
+
+    private func timed(_ body: () async throws -> Void) async throws -> Double {
+        let elapsed = try await ContinuousClock().measure { try await body() }
+        return elapsed.milliseconds / 1000
+    }
+}
