@@ -67,10 +67,12 @@ import Testing
         }
         let lines = shown
         #expect(lines[0] == "# TYPE wait_seconds histogram")
-        #expect(lines[1] == "wait_seconds_bucket{lane=\"restore\",le=\"0.0005\"} 2")
-        #expect(lines[2] == "wait_seconds_bucket{lane=\"restore\",le=\"0.001\"} 3")
+        #expect(lines[1] == "wait_seconds_bucket{lane=\"restore\",le=\"0.0001\"} 1")
+        #expect(lines.contains("wait_seconds_bucket{lane=\"restore\",le=\"0.0005\"} 2"))
+        #expect(lines.contains("wait_seconds_bucket{lane=\"restore\",le=\"0.001\"} 3"))
         #expect(lines.contains("wait_seconds_bucket{lane=\"restore\",le=\"2.5\"} 4"))
         #expect(lines.contains("wait_seconds_bucket{lane=\"restore\",le=\"60\"} 4"))
+        #expect(lines.contains("wait_seconds_bucket{lane=\"restore\",le=\"300\"} 5"))
         #expect(lines.contains("wait_seconds_bucket{lane=\"restore\",le=\"+Inf\"} 5"))
         #expect(lines.last == "wait_seconds_count{lane=\"restore\"} 5")
         #expect(lines.count == HistogramSeries.seconds.count + 4)
