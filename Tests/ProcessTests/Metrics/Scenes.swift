@@ -80,12 +80,13 @@ enum Scenes {
             "SELECT (count(*) = 2)::integer::bigint FROM entitlement_sync.queue AS q WHERE q.owner IS NOT NULL",
             comment: "jobs are not claimed"
         )
-        let job = try #require(
-            try await site.texts("SELECT s.id::text FROM entitlement_sync.job_status AS s WHERE s.user_id = 'canceled'")
-                .first
+        // What `queue cancel` does to a job that runs; a process of its own might come too late.
+        try await site.execute(
+            """
+            UPDATE entitlement_sync.queue AS q SET cancel = true
+              FROM entitlement_sync.user_sync AS s WHERE s.user_key = q.user_key AND s.user_id = 'canceled';
+            """
         )
-        let canceled = try await site.run("queue", "cancel", job)
-        #expect(canceled.code == 0, "\(canceled)")
         try await site.execute(
             """
             UPDATE entitlement_sync.queue AS q SET owner = NULL, active = NULL
@@ -93,7 +94,7 @@ enum Scenes {
             """
         )
         try await worker.until("the job that was taken away is missed") {
-            $0.value("entitlement_sync_jobs_lost_total") != 0
+            ($0.value("entitlement_sync_jobs_lost_total") ?? 0) > 0
         }
         // A job under the lease of a worker that is dead already.
         try await site.execute(
@@ -112,11 +113,11 @@ enum Scenes {
             try await connection.query("SELECT 1 FROM users AS u WHERE u.id = 'held' FOR UPDATE")
             try await site.execute("SELECT entitlement_sync.request_restore('held')")
             try await worker.until("the job of a held user is put off") {
-                $0.value("entitlement_sync_jobs_postponed_total") != 0
+                ($0.value("entitlement_sync_jobs_postponed_total") ?? 0) > 0
             }
         }
         try await site.execute("UPDATE entitlement_sync.worker AS w SET expires_at = '-infinity'")
-        try await worker.until("the lease is lost") { $0.value("entitlement_sync_leases_lost_total") != 0 }
+        try await worker.until("the lease is lost") { ($0.value("entitlement_sync_leases_lost_total") ?? 0) > 0 }
         try await site.until(
             "SELECT count(*) FROM entitlement_sync.worker AS w WHERE w.expires_at > now()",
             comment: "the worker has no new lease"
@@ -168,7 +169,7 @@ enum Scenes {
     private static func gauges(of site: Site) async throws -> Exposition {
         try await site.execute("UPDATE entitlement_sync.control AS c SET paused = true WHERE c.name = 'all'")
         // Its owners need a lease that lives, so they are the worker's own.
-        let worker = try await MeteredWorker(of: site)
+        let worker = try await MeteredWorker(of: site, settings: ["JOB_LEASE_SECONDS": "60"])
         let epoch = try #require(try await worker.line(saying: "working")["worker.epoch"])
         let rows = QueuePlace.all.flatMap { place in
             (1...Int(place.jobs)).map { number -> String in
