@@ -100,9 +100,11 @@ struct RecordLaw: Sendable {
                    AND NOT EXISTS (SELECT 1 FROM entitlement_sync.asset_run AS r WHERE r.user_key = w.user_key)
             )
             SELECT count(*)
-              FROM entitlement_sync_host.read_users(ARRAY(SELECT g.user_id FROM granted AS g)) AS u
-              JOIN entitlement_sync_host.count_assets(ARRAY(SELECT g.user_id FROM granted AS g)) AS a ON a.user_id = u.id
-             WHERE u.type = 'subscriber' AND a.lapsed > 0
+              FROM entitlement_sync_host.count_assets(ARRAY(
+                       SELECT u.id
+                         FROM entitlement_sync_host.read_users(ARRAY(SELECT g.user_id FROM granted AS g)) AS u
+                        WHERE u.type = 'subscriber')) AS a
+             WHERE a.lapsed > 0
             """
         },
         RecordLaw(

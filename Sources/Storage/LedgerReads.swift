@@ -105,7 +105,9 @@ enum LedgerReads {
         return User(id: id, type: known, status: state)
     }
 
-    /// Our rows of the users, locked; those that somebody else holds are left out. Grants and sandboxes come apart.
+    /// Our rows of the users, locked; those that somebody else holds are left out.
+    ///
+    /// Grants and sandboxes come apart.
     static func facts(_ userKeys: [Int64]) -> PostgresRequest<[Int64: UserFacts]> {
         PostgresRequest(
             """

@@ -9,7 +9,9 @@ package enum RawRequests {
         package var description: String
     }
 
-    /// Sends GET requests and waits for every answer. Blocks: call it on a thread of its own.
+    /// Sends GET requests and waits for every answer.
+    ///
+    /// Blocks: call it on a thread of its own.
     ///
     /// - Parameters:
     ///   - urls: where to.
