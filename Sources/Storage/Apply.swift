@@ -130,13 +130,15 @@ package struct Apply: Sendable {
         var ledger: LedgerReads.Ledger
     }
 
+    /// All identifiers of a batch, some of them more than once.
     private func identifiers(in batch: [ReadJob]) -> [PurchaseIdentifier] {
-        var identifiers: Set<PurchaseIdentifier> = []
+        var identifiers: [PurchaseIdentifier] = []
+        identifiers.reserveCapacity(batch.count * 2)
         for item in batch {
-            for observation in item.reading.observations { identifiers.formUnion(observation.identifiers) }
-            for found in item.reading.claims.found { identifiers.insert(found.identifier) }
+            for observation in item.reading.observations { identifiers += observation.identifiers }
+            for found in item.reading.claims.found { identifiers.append(found.identifier) }
         }
-        return identifiers.sorted()
+        return identifiers
     }
 
     /// The jobs of a batch that are still ours and whose rows we hold; the others are put off or lost.

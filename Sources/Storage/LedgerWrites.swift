@@ -57,9 +57,20 @@ enum LedgerWrites {
     /// One that was taken in the same moment is a `LedgerRace`.
     static func insertIdentifiers(_ identifiers: [(PurchaseIdentifier, Int64)]) -> [PostgresRequest<Void>] {
         guard !identifiers.isEmpty else { return [] }
+        // Places are sorted and not the identifiers themselves, which take long to move.
+        var places = identifiers.indices.sorted { left, right in
+            let (first, second) = (identifiers[left].0, identifiers[right].0)
+            return first.value != second.value
+                ? first.value < second.value : (first, identifiers[left].1) < (second, identifiers[right].1)
+        }
         // One reading may list a purchase twice; the first row keeps the name, a later reading merges the second into it.
-        var seen: Set<PurchaseIdentifierKey> = []
-        let sorted = identifiers.sorted { ($0.0, $0.1) < ($1.0, $1.1) }.filter { seen.insert($0.0.key).inserted }
+        var last: PurchaseIdentifierKey?
+        places.removeAll { place in
+            let key = identifiers[place].0.key
+            defer { last = key }
+            return key == last
+        }
+        let sorted = places.map { identifiers[$0] }
         let query: PostgresQuery = """
             INSERT INTO entitlement_sync.purchase_identifier (value, store, environment, kind, purchase_id)
             SELECT n.* FROM unnest(\(sorted.map(\.0.value)), \(sorted.map(\.0.store)), \(sorted.map(\.0.environment)),
