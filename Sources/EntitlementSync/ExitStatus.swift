@@ -100,7 +100,7 @@ func reporting(_ body: () async throws -> ExitStatus) async throws {
         throw ExitCode(ExitStatus.elapsed.rawValue)
     } catch {
         let failure = CommandFailure(error)
-        FileHandle.standardError.write(Data("entitlement-sync: \(failure.message)\n".utf8))
+        Output.write("entitlement-sync: \(failure.message)\n", to: .standardError)
         throw ExitCode(failure.status.rawValue)
     }
     guard status == .done else { throw ExitCode(status.rawValue) }

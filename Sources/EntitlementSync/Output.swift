@@ -26,7 +26,10 @@ extension OutputOptions {
 enum Output {
     static let isTerminal = isatty(STDOUT_FILENO) == 1
 
-    static func line(_ text: String) { FileHandle.standardOutput.write(Data((text + "\n").utf8)) }
+    static func line(_ text: String) { write(text + "\n", to: .standardOutput) }
+
+    /// Writes text whose reader may be gone (`| head`), which is no failure of the command: its work is done.
+    static func write(_ text: String, to handle: FileHandle) { try? handle.write(contentsOf: Data(text.utf8)) }
 
     /// One JSON document on one line, keys in order.
     static func json(_ value: some Encodable) throws {
@@ -62,6 +65,6 @@ enum Output {
         guard isatty(STDERR_FILENO) == 1, total > 1 else { return }
         let filled = total == 0 ? 30 : 30 * done / total
         let bar = String(repeating: "#", count: filled) + String(repeating: "-", count: 30 - filled)
-        FileHandle.standardError.write(Data("\r[\(bar)] \(done)/\(total)\(done == total ? "\n" : "")".utf8))
+        write("\r[\(bar)] \(done)/\(total)\(done == total ? "\n" : "")", to: .standardError)
     }
 }

@@ -73,12 +73,17 @@ package struct JobQueue: Sendable {
             SELECT c.id, c.active, c.lane, c.user_key, u.user_id, c.attempt, c.crashes, c.error,
                    EXISTS (SELECT 1 FROM entitlement_sync.sandbox_user AS s
                             WHERE s.user_id = u.user_id AND s.until > now()),
-                   r.proofs::text, r.client_error, r.product_ids, clock_timestamp()
+                   -- Not joined: each of the partitions would be asked for each job, and few jobs say anything.
+                   CASE WHEN c.said THEN (SELECT x.proofs::text FROM entitlement_sync.job_request AS x WHERE x.id = c.id)
+                        END,
+                   CASE WHEN c.said THEN (SELECT x.client_error FROM entitlement_sync.job_request AS x WHERE x.id = c.id)
+                        END,
+                   CASE WHEN c.said THEN (SELECT x.product_ids FROM entitlement_sync.job_request AS x WHERE x.id = c.id)
+                        END,
+                   clock_timestamp()
               FROM claimed AS c
              CROSS JOIN LATERAL (SELECT x.user_id FROM entitlement_sync.user_sync AS x
                                   WHERE x.user_key = c.user_key) AS u
-              LEFT JOIN LATERAL (SELECT x.* FROM entitlement_sync.job_request AS x
-                                  WHERE c.said AND x.id = c.id OFFSET 0) AS r ON true
             """
         )
         // Taken after the answer: what has passed since is at most what has passed for the database.
