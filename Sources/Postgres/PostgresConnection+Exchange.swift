@@ -1,4 +1,5 @@
 import CLibPQ
+import FaultPoints
 
 extension PostgresConnection {
     /// When and how to stop waiting for the server.
@@ -25,6 +26,8 @@ extension PostgresConnection {
         expendable: Bool = false,
         _ send: (OpaquePointer) -> Int32
     ) async throws(PostgresError) -> PostgresRows {
+        // What goes on beside the callers' statements is no place for a fault.
+        if !expendable { try await reach(.statementBefore) }
         guard let raw = handle.raw else { throw PostgresError(.closed, message: "the connection is closed") }
         let commitsItself = transactionStatus == PQTRANS_IDLE
         guard send(raw) == 1 else {
@@ -42,7 +45,9 @@ extension PostgresConnection {
             interruption: expendable ? .timeout : nil
         )
         do throws(PostgresError) {
-            return try await collect(&patience)
+            let rows = try await collect(&patience)
+            if !expendable { try await reach(.statementAfter) }
+            return rows
         } catch {
             var error = error
             error.isOutcomeUnknown = commitsItself && handle.raw == nil

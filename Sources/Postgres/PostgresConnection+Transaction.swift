@@ -1,4 +1,5 @@
 import CLibPQ
+import FaultPoints
 
 /// How much a transaction sees of others; the server's levels.
 package enum PostgresIsolation: String, Sendable, CaseIterable {
@@ -79,6 +80,7 @@ extension PostgresConnection {
         guard transactionStatus != PQTRANS_IDLE else {
             throw PostgresError(.misuse, message: "the transaction was ended by its own statements")
         }
+        try await reach(.commitBefore)
         // A session known to be dead never got to hear COMMIT.
         guard isInTransaction, readsWithoutEnd() else {
             close()
@@ -88,6 +90,7 @@ extension PostgresConnection {
             try enter()
             defer { leave() }
             try await command("COMMIT", shielded: true)
+            try await reach(.commitLostAnswer)
         } catch {
             // An error on a session that lives on is the server's answer: the transaction is rolled back.
             guard !isOpen else { throw error }
@@ -96,6 +99,7 @@ extension PostgresConnection {
             unknown.isOutcomeUnknown = true
             throw unknown
         }
+        try await reach(.commitAfter)
     }
 
     /// Rolls back, also when the task is cancelled.

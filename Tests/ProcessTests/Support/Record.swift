@@ -30,8 +30,16 @@ struct Record: Sendable {
         lines["answer"] = Set(
             try await site.texts(
                 """
-                SELECT concat_ws(' ', s.user_id, s.kind, s.state, s.outcome, s.message_key, s.last_error)
+                SELECT concat_ws(' ', s.user_id, s.kind, s.state, s.outcome, s.message_key)
                   FROM entitlement_sync.job_status AS s
+                """
+            )
+        )
+        lines["error"] = Set(
+            try await site.texts(
+                """
+                SELECT concat_ws(' ', s.user_id, s.kind, s.last_error) FROM entitlement_sync.job_status AS s
+                 WHERE s.last_error IS NOT NULL
                 """
             )
         )
@@ -54,8 +62,11 @@ struct Record: Sendable {
     }
 
     /// The first few lines that only one of the two has.
-    func differences(from other: Record) -> [String] {
-        lines.keys.sorted().flatMap { subject in
+    ///
+    /// `hasTrouble`: the store had troubles in one of the two alone, so a job that was given up may tell of another
+    /// last error.
+    func differences(from other: Record, hasTrouble: Bool = false) -> [String] {
+        lines.keys.sorted().filter { !hasTrouble || $0 != "error" }.flatMap { subject in
             let (mine, theirs) = (lines[subject] ?? [], other.lines[subject] ?? [])
             return mine.subtracting(theirs).sorted().prefix(5).map { "only here: \(subject) \($0)" }
                 + theirs.subtracting(mine).sorted().prefix(5).map { "only there: \(subject) \($0)" }
