@@ -23,7 +23,8 @@ struct PostgresCluster: Sendable {
         guard let initdb = Self.findInitdb() else {
             throw ChildProcess.Failure(description: "no PostgreSQL server is installed (initdb was not found)")
         }
-        binaries = String(initdb.dropLast("/initdb".count))
+        // What the PATH has may be a link, with only some of its siblings beside it.
+        binaries = String(Self.resolved(initdb).dropLast("/initdb".count))
         directory = try Files.makeTemporaryDirectory()
         port = freeLoopbackPort()
         try handOver(directory)
@@ -151,6 +152,12 @@ struct PostgresCluster: Sendable {
     }
 
     private static func groupID(of user: String) -> gid_t { getpwnam(user)?.pointee.pw_gid ?? 0 }
+
+    private static func resolved(_ path: String) -> String {
+        guard let real = realpath(path, nil) else { return path }
+        defer { free(real) }
+        return String(cString: real)
+    }
 
     private static func findInitdb() -> String? {
         let root = "/usr/lib/postgresql"

@@ -9,22 +9,30 @@ struct Fault: Sendable, CustomTestStringConvertible {
     var name: String
     var ground = Stage.Ground.shared
     /// The workers' further settings.
-    var settings: [String: String] = [:]
+    var settings: @Sendable () async throws -> [String: String] = { [:] }
     /// Begins, lasts and ends.
     var happen: @Sendable (Stage) async throws -> Void
     /// Whether it lies between the workers and the store.
     var troublesStore = false
-    /// What the workers' logs have to say of it.
-    var trace: String?
+    /// Whether the workers' logs tell of it; asked where nobody was killed.
+    var leftTrace: @Sendable (String) -> Bool = { _ in true }
 
     var testDescription: String { name }
 
-    private static let lasting = Duration.seconds(3)
+    private static let lasting = Duration.milliseconds(2500)
 
     static let all = [
         nothing, standstill, restart, terminations, promotion, databaseCut, databaseSilent, databaseSlow, storeCut,
         storeSilent, storeSlow, pinnedHorizon, clockAhead, clockBehind,
     ]
+
+    /// Those to run: all, or the ones whose name contains `ENTITLEMENT_SYNC_TEST_FAULT`.
+    static func chosen(_ faults: some Sequence<Fault>) -> [Fault] {
+        guard let text = ProcessInfo.processInfo.environment["ENTITLEMENT_SYNC_TEST_FAULT"] else {
+            return Array(faults)
+        }
+        return faults.filter { $0.name.contains(text) }
+    }
 
     /// For kills alone.
     static let nothing = Fault(name: "nothing else") { _ in try await Task.sleep(for: lasting) }
@@ -36,7 +44,7 @@ struct Fault: Sendable, CustomTestStringConvertible {
             try await Task.sleep(for: .seconds(4))
             await stage.crew.signal(SIGCONT, to: 0)
         },
-        trace: "the lease has ended"
+        leftTrace: { $0.contains("the lease has ended") }
     )
 
     static let restart = Fault(name: "PostgreSQL crashes and is started again", ground: .own) { stage in
@@ -96,30 +104,22 @@ struct Fault: Sendable, CustomTestStringConvertible {
         let pin = PostgresConnection(configuration: .init(connectionString: stage.site.database.tcpURL))
         try await pin.open()
         try await pin.execute(script: "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT pg_current_xact_id()")
-        try await Task.sleep(for: FaultRuns.isFull ? .seconds(120) : .seconds(5))
+        try await Task.sleep(for: FaultRuns.isFull ? .seconds(120) : lasting)
         await pin.close()
     }
 
     // MARK: Clocks
 
-    /// The library that lies to a process about the time.
-    static let clockLibrary: String? = {
-        let root = "/usr/lib"
-        let names = (try? FileManager.default.contentsOfDirectory(atPath: root)) ?? []
-        return names.map { "\(root)/\($0)/faketime/libfaketimeMT.so.1" }
-            .first { FileManager.default.fileExists(atPath: $0) }
-    }()
+    static let clockAhead = clock("an hour ahead", 3600)
+    static let clockBehind = clock("an hour behind", -3600)
 
-    static let clockAhead = clock("an hour ahead", "+3600")
-    static let clockBehind = clock("an hour behind", "-3600")
-
-    private static func clock(_ name: String, _ shift: String) -> Fault {
+    private static func clock(_ name: String, _ shift: Int) -> Fault {
         Fault(
             name: "the workers' clock is \(name)",
-            settings: [
-                "LD_PRELOAD": clockLibrary ?? "", "FAKETIME": shift, "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-            ]
-        ) { _ in try await Task.sleep(for: lasting) }
+            settings: { try await WrongClock.settings(seconds: shift) },
+            happen: { _ in try await Task.sleep(for: lasting) },
+            leftTrace: { log in WrongClock.shift(in: log).map { abs($0 - Double(shift)) < 600 } ?? false }
+        )
     }
 
     // MARK: Disks

@@ -26,12 +26,9 @@ final class SmallDisk: Sendable {
     func fill() throws {
         let file = open(filler, O_WRONLY | O_CREAT | O_APPEND, 0o600)
         defer { close(file) }
-        // Pages first, then what is left of the last one.
-        for size in [1 << 20, 4096, 1] {
-            let bytes = [UInt8](repeating: 1, count: size)
-            while write(file, bytes, size) == size {}
-            try #require(errno == ENOSPC)
-        }
+        let bytes = [UInt8](repeating: 1, count: 1 << 20)
+        while write(file, bytes, bytes.count) > 0 {}
+        try #require(errno == ENOSPC)
     }
 
     /// Gives all of it back.

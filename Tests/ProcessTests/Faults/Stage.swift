@@ -114,7 +114,14 @@ struct Stage: Sendable {
 
     /// Waits until so many jobs have ended.
     func untilEnded(_ goal: Int64) async throws {
-        try await until("\(goal) jobs never ended", within: .seconds(120)) { try await ended() >= goal }
+        let deadline = ContinuousClock.now + .seconds(120)
+        while try await ended() < goal {
+            guard ContinuousClock.now < deadline else {
+                Issue.record("\(goal) jobs never ended: \(await crew.log.suffix(3000))")
+                return
+            }
+            try await Task.sleep(for: .milliseconds(20))
+        }
     }
 }
 

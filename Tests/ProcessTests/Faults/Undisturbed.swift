@@ -39,7 +39,11 @@ enum FaultRuns {
     static let isFull = ProcessInfo.processInfo.environment["ENTITLEMENT_SYNC_TEST_PROFILE"] == "full"
 
     /// A short lease, so that what dead workers held is free soon; enough tries to outlast any fault of the store.
-    static let settings = ["JOB_LEASE_SECONDS": "2", "JOB_MAX_ATTEMPTS": "16", "JOB_BACKOFF_CAP_MS": "300"]
+    static let settings = [
+        "JOB_LEASE_SECONDS": "2", "JOB_MAX_ATTEMPTS": "10", "JOB_BACKOFF_CAP_MS": "200",
+        // Whom the brake holds back depends on who comes first.
+        "DEMOTION_BRAKE_MINIMUM": "1000000",
+    ]
 }
 
 /// Says a number that people want to know, beside the results of the tests.

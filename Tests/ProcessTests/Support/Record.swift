@@ -63,13 +63,31 @@ struct Record: Sendable {
 
     /// The first few lines that only one of the two has.
     ///
-    /// `hasTrouble`: the store had troubles in one of the two alone, so a job that was given up may tell of another
-    /// last error.
+    /// - Parameters:
+    ///   - other: what to compare with.
+    ///   - hasTrouble: whether the store had further troubles in one of the two, see `known(_:of:)`.
     func differences(from other: Record, hasTrouble: Bool = false) -> [String] {
-        lines.keys.sorted().filter { !hasTrouble || $0 != "error" }.flatMap { subject in
-            let (mine, theirs) = (lines[subject] ?? [], other.lines[subject] ?? [])
+        lines.keys.sorted().flatMap { subject in
+            var (mine, theirs) = (lines[subject] ?? [], other.lines[subject] ?? [])
+            if hasTrouble {
+                mine = Set(mine.compactMap { Self.known($0, of: subject) })
+                theirs = Set(theirs.compactMap { Self.known($0, of: subject) })
+            }
             return mine.subtracting(theirs).sorted().prefix(5).map { "only here: \(subject) \($0)" }
                 + theirs.subtracting(mine).sorted().prefix(5).map { "only there: \(subject) \($0)" }
+        }
+    }
+
+    /// What of a line does not depend on how often the store failed.
+    ///
+    /// A job that is given up tells of its last error. Who is not eligible gets that answer without a read, and who
+    /// names a taken receipt gets theirs without a look-up: the ledger and the ticket then know of no purchase.
+    private static func known(_ line: String, of subject: String) -> String? {
+        switch subject {
+        case "error": nil
+        case "purchase": line.contains(" banned-") ? nil : line
+        case "ticket": line.hasPrefix("claimant-") ? String(line.prefix { $0 != " " }) : line
+        default: line
         }
     }
 
