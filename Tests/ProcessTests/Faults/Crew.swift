@@ -1,4 +1,5 @@
 import Glibc
+import Postgres
 import Testing
 
 /// Workers that somebody looks after, as an init system does: whoever is killed is replaced, and nobody leaves before
@@ -8,7 +9,8 @@ actor Crew {
     private var members: [Program] = []
     private var random: Seeded
     private(set) var deaths = 0
-    /// What all members said that have left.
+    private var vacant: Set<Int> = []
+    /// What all members said that were replaced.
     private var said = ""
 
     init(_ size: Int, of site: Site, seed: UInt64) async throws {
@@ -32,16 +34,29 @@ actor Crew {
     @discardableResult
     func killOne() async throws -> Bool {
         let place = Int.random(in: members.indices, using: &random)
-        let victim = members[place]
-        victim.signal(SIGKILL)
-        let ending = try await victim.ending()
-        said += ending.err
+        members[place].signal(SIGKILL)
+        return try await replace(place)
+    }
+
+    /// Starts those again that could not begin.
+    func tend() async throws {
+        for place in members.indices where !members[place].isRunning { try await replace(place) }
+    }
+
+    /// Puts another in the place of one who is leaving, unless nothing is left to do.
+    @discardableResult
+    private func replace(_ place: Int) async throws -> Bool {
+        // Somebody is at it already.
+        guard vacant.insert(place).inserted else { return true }
+        defer { vacant.remove(place) }
+        let ending = try await members[place].ending()
         if ending.signal == SIGKILL {
             deaths += 1
         } else {
             try await check(ending)
             if ending.code == 0 { return false }
         }
+        said += ending.err
         members[place] = try await site.start("worker", "--until-idle")
         return true
     }
@@ -64,9 +79,13 @@ actor Crew {
         members = []
     }
 
-    /// Whoever could not begin without the database is started again; whoever was at work leaves with 0 alone.
+    /// Whoever could not begin without the database is started again; whoever was at work leaves with 0 alone, and not
+    /// before the work is done.
     private func check(_ ending: Program.Ending) async throws {
-        if ending.code != 0 {
+        if ending.code == 0 {
+            let left = try? await site.number("SELECT count(*) FROM entitlement_sync.queue")
+            #expect((left ?? 0) == 0, "a worker left \(left ?? 0) jobs behind: \(ending)")
+        } else {
             let neverBegan = ending.code == 69 && !ending.err.contains("worker.epoch=")
             #expect(neverBegan, "a worker left its work: \(ending)")
             // An init system waits a little as well.
