@@ -1,10 +1,9 @@
 import Foundation
 import Glibc
 import Postgres
-import TestSupport
 import Testing
 
-/// Workers that die, and a database that dies under them: what is left is what an undisturbed run leaves.
+/// Workers that die: what is left is what an undisturbed run leaves.
 @Suite(.serialized)
 struct InterruptionTests {
     /// Small batches and few jobs at once, so that every instant is in the middle of something.
@@ -81,28 +80,6 @@ struct InterruptionTests {
             let record = try await Record(of: site)
             #expect(record.differences(from: undisturbed) == [])
         }
-    }
-
-    @Test("L12: the same worker outlives two crashes of PostgreSQL and leaves what an undisturbed one leaves")
-    func databaseCrashes() async throws {
-        let undisturbed = try await Self.undisturbed.value
-        let simulator = try await Simulator(scenario: Crowd.usual.scenario)
-        let server = try await PrivatePostgres.start()
-        try await Site.with(on: server, store: simulator.url, settings: Self.settings) { site in
-            try await site.execute(Crowd.usual.load)
-            let worker = try await site.start("worker", "--until-idle")
-            for goal: Int64 in [500, 1500] {
-                try await site.until(Self.ended(goal), comment: "\(goal) jobs did not end")
-                try await server.restart(immediate: true)
-                #expect(worker.isRunning)
-            }
-            let ending = try await worker.ending(within: .seconds(120))
-            #expect(ending.code == 0, "\(ending)")
-            try await Record.expectSettled(site)
-            let record = try await Record(of: site)
-            #expect(record.differences(from: undisturbed) == [])
-        }
-        try await server.stop()
     }
 
     /// Whether so many jobs have ended.

@@ -47,10 +47,12 @@ struct Fault: Sendable, CustomTestStringConvertible {
         leftTrace: { $0.contains("the lease has ended") }
     )
 
-    static let restart = Fault(name: "PostgreSQL crashes and is started again", ground: .own) { stage in
-        try await stage.server.stop(immediately: true)
-        try await Task.sleep(for: .seconds(1))
-        try await stage.server.start()
+    static let restart = Fault(name: "PostgreSQL crashes twice and is started again", ground: .own) { stage in
+        for pause in [Duration.zero, .seconds(1)] {
+            try await stage.server.stop(immediately: true)
+            try await Task.sleep(for: pause)
+            try await stage.server.start()
+        }
     }
 
     static let terminations = Fault(name: "all sessions are terminated, ten times") { stage in

@@ -16,6 +16,7 @@ struct Record: Sendable {
                 """
             )
         )
+        // Whoever is not eligible is told so without a read: what their purchases are is noted only if one succeeded.
         lines["purchase"] = Set(
             try await site.texts(
                 """
@@ -24,6 +25,7 @@ struct Record: Sendable {
                   FROM entitlement_sync.purchase_identifier AS i
                   JOIN entitlement_sync.purchase AS p ON p.id = i.purchase_id AND p.merged_into IS NULL
                   LEFT JOIN entitlement_sync.user_sync AS u ON u.user_key = p.owner_key
+                 WHERE NOT EXISTS (SELECT 1 FROM users AS h WHERE h.id = u.user_id AND h.status = 'banned')
                 """
             )
         )
@@ -80,12 +82,11 @@ struct Record: Sendable {
 
     /// What of a line does not depend on how often the store failed.
     ///
-    /// A job that is given up tells of its last error. Who is not eligible gets that answer without a read, and who
-    /// names a taken receipt gets theirs without a look-up: the ledger and the ticket then know of no purchase.
+    /// A job that is given up tells of its last error. Who names a taken receipt is answered without a look-up where it
+    /// fails: the ticket then knows of no purchase.
     private static func known(_ line: String, of subject: String) -> String? {
         switch subject {
         case "error": nil
-        case "purchase": line.contains(" banned-") ? nil : line
         case "ticket": line.hasPrefix("claimant-") ? String(line.prefix { $0 != " " }) : line
         default: line
         }
