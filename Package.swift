@@ -9,6 +9,8 @@ let settings: [SwiftSetting] = [
     .enableUpcomingFeature("InternalImportsByDefault"),
     .enableUpcomingFeature("NonisolatedNonsendingByDefault"),
     .treatAllWarnings(as: .error),
+    // Instants at which tests make the program fail; builds for use have none.
+    .define("FAULT_POINTS", .when(configuration: .debug)),
 ]
 
 let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
@@ -69,7 +71,8 @@ let package = Package(
         .systemLibrary(name: "CLibPQ", pkgConfig: "libpq", providers: [.apt(["libpq-dev"])]),
         .systemLibrary(name: "CLibCurl", pkgConfig: "libcurl", providers: [.apt(["libcurl4-openssl-dev"])]),
         target("Entitlements"),
-        target("Postgres", ["CLibPQ", logging, metrics, collections]),
+        target("FaultPoints"),
+        target("Postgres", ["CLibPQ", "FaultPoints", logging, metrics, collections]),
         target("Transport", ["CLibCurl", httpTypes, logging, metrics, collections]),
         target("StoreClients", ["Entitlements", httpTypes, logging, metrics, crypto]),
         target("Jobs", ["Entitlements", "Postgres", logging]),
@@ -91,9 +94,8 @@ let package = Package(
             name: "EntitlementSync",
             dependencies: [
                 "Entitlements", "Postgres", "Transport", "StoreClients", "Jobs", "Storage", "SyncWorker", "Telemetry",
-                "Bench", "Configuring", "Migrations", "StoreSimulator", "WebAPI", arguments, httpTypes, lifecycle,
-                logging,
-                metrics, unixSignals,
+                "Bench", "Configuring", "FaultPoints", "Migrations", "StoreSimulator", "WebAPI", arguments, httpTypes,
+                lifecycle, logging, metrics, unixSignals,
             ],
             swiftSettings: settings
         ),
@@ -117,7 +119,11 @@ let package = Package(
         tests("WebAPITests", ["WebAPI", hummingbird, hummingbirdTesting, httpTypes, logging, nioPosix]),
         tests(
             "ProcessTests",
-            ["EntitlementSync", "Postgres", "Storage", "Telemetry", "TestSupport", "Transport", httpTypes, logging],
+            [
+                "EntitlementSync", "FaultPoints", "Postgres", "Storage", "Telemetry", "TestSupport", "Transport",
+                httpTypes,
+                logging,
+            ],
             exclude: ["Fixtures"]
         ),
         tests("TelemetryTests", ["Telemetry", logging, metrics]),

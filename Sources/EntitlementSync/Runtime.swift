@@ -1,4 +1,5 @@
 import Configuring
+import FaultPoints
 import Foundation
 import Logging
 import Migrations
@@ -14,7 +15,11 @@ struct Runtime {
     ///
     /// `level`: for commands whose own output matters more than their log.
     init(level: Logger.Level? = nil) throws {
-        config = try Config.load(environment: ProcessInfo.processInfo.environment)
+        let environment = ProcessInfo.processInfo.environment
+        config = try Config.load(environment: environment)
+        #if FAULT_POINTS
+            do { try FaultPlan.arm(environment) } catch { throw CommandFailure(.configuration, "\(error)") }
+        #endif
         LineLogHandler.bootstrap(format: config.log.format, level: level ?? config.log.level)
         logger = Logger(label: "entitlement-sync")
     }

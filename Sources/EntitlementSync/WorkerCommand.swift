@@ -141,7 +141,7 @@ struct WorkerCommand: AsyncParsableCommand {
                     projectID: store.projectID,
                     baseURL: store.baseURL
                 ),
-                http: StoreHTTP(transport: transport),
+                http: StoreHTTP(transport: transport).withFaults,
                 gate: gate.gate,
                 logger: runtime.logger
             )

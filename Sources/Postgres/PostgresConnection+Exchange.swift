@@ -1,4 +1,5 @@
 import CLibPQ
+import FaultPoints
 
 extension PostgresConnection {
     /// When and how to stop waiting for the server.
@@ -39,6 +40,8 @@ extension PostgresConnection {
         _ send: (OpaquePointer) -> Int32,
         receive: (inout Patience) async throws(PostgresError) -> Answer
     ) async throws(PostgresError) -> Answer {
+        // What goes on beside the callers' statements is no place for a fault.
+        if !expendable { try await reach(.statementBefore) }
         guard let raw = handle.raw else { throw PostgresError(.closed, message: "the connection is closed") }
         let commitsItself = transactionStatus == PQTRANS_IDLE
         guard send(raw) == 1 else {
@@ -58,7 +61,9 @@ extension PostgresConnection {
             interruption: expendable ? .timeout : nil
         )
         do throws(PostgresError) {
-            return try await receive(&patience)
+            let answer = try await receive(&patience)
+            if !expendable { try await reach(.statementAfter) }
+            return answer
         } catch {
             var error = error
             error.isOutcomeUnknown = commitsItself && handle.raw == nil

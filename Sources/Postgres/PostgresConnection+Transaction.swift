@@ -1,4 +1,5 @@
 import CLibPQ
+import FaultPoints
 import Metrics
 
 /// How much a transaction sees of others; the server's levels.
@@ -94,6 +95,7 @@ extension PostgresConnection {
         guard transactionStatus != PQTRANS_IDLE else {
             throw PostgresError(.misuse, message: "the transaction was ended by its own statements")
         }
+        try await reach(.commitBefore)
         // A session known to be dead never got to hear COMMIT.
         guard isInTransaction, readsWithoutEnd() else {
             close()
@@ -105,6 +107,7 @@ extension PostgresConnection {
             let began = ContinuousClock.now
             try await command("COMMIT", shielded: true)
             PostgresMetrics.commitTime.record(duration: .now - began)
+            try await reach(.commitLostAnswer)
         } catch {
             // An error on a session that lives on is the server's answer: the transaction is rolled back.
             guard !isOpen else { throw error }
@@ -113,6 +116,7 @@ extension PostgresConnection {
             unknown.isOutcomeUnknown = true
             throw unknown
         }
+        try await reach(.commitAfter)
     }
 
     /// Rolls back, also when the task is cancelled.

@@ -11,9 +11,12 @@ extension PostgresPool {
         case .connect(let id):
             return (id, try await open(id))
         case .lease(let id, let idle):
-            if let connection = shared.withLock({ $0.connections[id] }) {
+            let (known, lostAt) = shared.withLock { ($0.connections[id], $0.lostAt) }
+            if let connection = known {
+                // One that a silent network took with it would cost its first statement the whole time limit.
+                let isDoubtful = idle > Self.restBeforeCheck || lostAt.map { .now - idle <= $0 } ?? false
                 // Checked before anything is sent: after that, nobody could say what a dead connection had carried.
-                if await connection.isAlive(roundTrip: idle > Self.restBeforeCheck) { return (id, connection) }
+                if await connection.isAlive(roundTrip: isDoubtful) { return (id, connection) }
                 await connection.close()
             }
             shared.withLock { $0.state.reconnect(id) }
@@ -24,7 +27,9 @@ extension PostgresPool {
     /// Takes back a connection, cleaned or closed.
     func giveBack(_ id: ConnectionID, _ connection: PostgresConnection) async {
         let isFit = await connection.prepareForReuse()
+        let isLost = if isFit { false } else { await !connection.isOpen }
         let isKept = shared.withLock { shared in
+            if isLost { shared.lostAt = .now }
             if isFit, shared.state.release(id, at: .now) { return true }
             shared.state.discard(id)
             shared.connections[id] = nil

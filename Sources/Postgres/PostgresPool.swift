@@ -19,6 +19,8 @@ package final class PostgresPool: Sendable {
         var waiters: [PoolState.WaiterID: OneShot<Answer>] = [:]
         var lastWaiter = 0
         var lastFailure: PostgresError?
+        /// When a connection was last found dead: all that rested since before then may be as dead, without a word.
+        var lostAt: ContinuousClock.Instant?
         /// Runs `serve` at the end of the backoff.
         var serviceTimer: UInt64?
         /// Resolved when the last lease comes back after `close()`.

@@ -1,12 +1,19 @@
 import Glibc
 
-/// A TCP port on loopback that was free a moment ago.
+/// A TCP port on loopback that was free a moment ago; whoever uses it tries another when somebody took it meanwhile.
 ///
-/// - Returns: the port; 0 when the machine has none left.
+/// Below the range from which the kernel takes the local ends of connections, so that a server that is restarted finds
+/// its port free again.
+///
+/// - Returns: the port; 0 when none was found.
 package func freeLoopbackPort() -> UInt16 {
-    let listener = LoopbackListener()
-    defer { listener.close() }
-    return listener.port
+    for _ in 0..<200 {
+        let port = UInt16.random(in: 22_000..<32_000)
+        let (descriptor, number) = bindLoopback(port, listening: false)
+        _ = Glibc.close(descriptor)
+        if number != 0 { return number }
+    }
+    return 0
 }
 
 /// A TCP port on loopback that refuses every connection: bound, so that nobody else can take it, and never listening.
@@ -36,12 +43,13 @@ package struct LoopbackListener: Sendable {
     package func close() { _ = Glibc.close(descriptor) }
 }
 
-/// Binds a new socket to a port of the system's choice; port 0 when that failed.
-private func bindLoopback(listening: Bool) -> (descriptor: Int32, port: UInt16) {
+/// Binds a new socket to a port, of the system's choice by default; port 0 when that failed.
+func bindLoopback(_ port: UInt16 = 0, listening: Bool) -> (descriptor: Int32, port: UInt16) {
     let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
     var address = sockaddr_in()
     address.sin_family = sa_family_t(AF_INET)
     address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
+    address.sin_port = port.bigEndian
     var length = socklen_t(MemoryLayout<sockaddr_in>.size)
     let isReady = withUnsafeMutablePointer(to: &address) { pointer in
         pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in

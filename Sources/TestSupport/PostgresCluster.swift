@@ -15,20 +15,25 @@ struct PostgresCluster: Sendable {
 
     /// Creates a cluster that is still stopped.
     ///
-    /// - Parameter settings: server settings beside those that make a test server fast.
+    /// - Parameters:
+    ///   - settings: server settings beside those that make a test server fast.
+    ///   - options: further options of `initdb`.
     /// - Throws: `ChildProcess.Failure`.
-    init(settings: [String: String]) throws {
+    init(settings: [String: String], options: [String] = []) throws {
         guard let initdb = Self.findInitdb() else {
             throw ChildProcess.Failure(description: "no PostgreSQL server is installed (initdb was not found)")
         }
-        binaries = String(initdb.dropLast("/initdb".count))
+        // What the PATH has may be a link, with only some of its siblings beside it.
+        binaries = String(Self.resolved(initdb).dropLast("/initdb".count))
         directory = try Files.makeTemporaryDirectory()
         port = freeLoopbackPort()
         try handOver(directory)
-        try runAsServerUser([
-            initdb, "--pgdata=\(data)", "--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8",
-            "--no-sync",
-        ])
+        try runAsServerUser(
+            [
+                initdb, "--pgdata=\(data)", "--username=postgres", "--auth=trust", "--encoding=UTF8",
+                "--locale=C.UTF-8", "--no-sync",
+            ] + options
+        )
         var all = [
             "port": "\(port)", "listen_addresses": "'127.0.0.1'", "unix_socket_directories": "'\(directory)'",
             "max_connections": "300", "shared_buffers": "'64MB'", "fsync": "off", "full_page_writes": "off",
@@ -45,6 +50,25 @@ struct PostgresCluster: Sendable {
         try startWatchdog()
     }
 
+    /// Creates a stopped standby that streams from a running server, under the name `standby`.
+    ///
+    /// - Throws: `ChildProcess.Failure`.
+    init(standbyOf primary: PostgresCluster) throws {
+        binaries = primary.binaries
+        directory = try Files.makeTemporaryDirectory()
+        port = freeLoopbackPort()
+        try handOver(directory)
+        try runAsServerUser([
+            "\(binaries)/pg_basebackup", "--pgdata=\(data)", "--write-recovery-conf", "--checkpoint=fast", "--no-sync",
+            "--dbname=host=\(primary.directory) port=\(primary.port) user=postgres application_name=standby",
+        ])
+        try Files.append("port = \(port)\nunix_socket_directories = '\(directory)'\n", to: "\(data)/postgresql.conf")
+        try startWatchdog()
+    }
+
+    /// Makes a standby the primary.
+    func promote() throws { try pgctl(["promote", "--timeout=60"]) }
+
     func start() throws {
         do {
             try pgctl(["start", "--log=\(log)", "--timeout=60"])
@@ -53,6 +77,12 @@ struct PostgresCluster: Sendable {
             let text = (try? Files.read(log)) ?? ""
             throw ChildProcess.Failure(description: "\(error)\n\(text.suffix(2000))")
         }
+    }
+
+    /// Whether the server's process is there; its number stays behind when it dies.
+    var isRunning: Bool {
+        let first = (try? Files.read("\(data)/postmaster.pid"))?.split(separator: "\n").first
+        return first.flatMap { pid_t($0) }.map { kill($0, 0) == 0 } ?? false
     }
 
     /// Stops the server.
@@ -107,16 +137,27 @@ struct PostgresCluster: Sendable {
     }
 
     /// Gives a file or directory to the server's user.
-    private func handOver(_ path: String) throws {
+    static func lend(_ path: String) throws {
         guard let user = Self.serverUser, let entry = getpwnam(user) else { return }
         guard chown(path, entry.pointee.pw_uid, entry.pointee.pw_gid) == 0 else {
             throw ChildProcess.Failure(description: "chown failed: \(errno)")
         }
+    }
+
+    private func handOver(_ path: String) throws {
+        guard Self.serverUser != nil else { return }
+        try Self.lend(path)
         // Tools run as that user append to a log that root may have begun.
         Files.remove(toolLog)
     }
 
     private static func groupID(of user: String) -> gid_t { getpwnam(user)?.pointee.pw_gid ?? 0 }
+
+    private static func resolved(_ path: String) -> String {
+        guard let real = realpath(path, nil) else { return path }
+        defer { free(real) }
+        return String(cString: real)
+    }
 
     private static func findInitdb() -> String? {
         let root = "/usr/lib/postgresql"

@@ -23,15 +23,47 @@ package final class PrivatePostgres: Sendable {
 
     /// Starts a server of one's own; ends with the process, or with `stop()`.
     ///
-    /// - Parameter settings: lines for `postgresql.conf`, values quoted as there.
+    /// - Parameters:
+    ///   - settings: lines for `postgresql.conf`, values quoted as there.
+    ///   - options: further options of `initdb`.
     /// - Returns: the server, ready for connections.
     /// - Throws: an error that prints the end of the server's log.
-    package static func start(settings: [String: String] = [:]) async throws -> PrivatePostgres {
+    package static func start(
+        settings: [String: String] = [:],
+        options: [String] = []
+    ) async throws -> PrivatePostgres {
         try await blocking {
-            let cluster = try PostgresCluster(settings: settings)
-            try cluster.start()
-            return PrivatePostgres(cluster)
+            try PrivatePostgres(started { try PostgresCluster(settings: settings, options: options) })
         }
+    }
+
+    /// Starts a standby that streams from this server, under the name `standby`.
+    package func standby() async throws -> PrivatePostgres {
+        let cluster = cluster
+        return try await Self.blocking { try PrivatePostgres(Self.started { try PostgresCluster(standbyOf: cluster) }) }
+    }
+
+    /// Makes this standby the primary.
+    package func promote() async throws {
+        let cluster = cluster
+        try await Self.blocking { try cluster.promote() }
+    }
+
+    /// Gives a file or directory to the user that servers run as.
+    package static func lend(_ path: String) throws { try PostgresCluster.lend(path) }
+
+    /// Starts a new server; one whose port somebody else took meanwhile is made again.
+    private static func started(_ make: () throws -> PostgresCluster) throws -> PostgresCluster {
+        for _ in 0..<3 {
+            let cluster = try make()
+            do {
+                try cluster.start()
+                return cluster
+            } catch let failure as ChildProcess.Failure where failure.description.contains("Address already in use") {}
+        }
+        let cluster = try make()
+        try cluster.start()
+        return cluster
     }
 
     /// The loopback port.
@@ -63,6 +95,9 @@ package final class PrivatePostgres: Sendable {
         let cluster = cluster
         try await Self.blocking { try cluster.start() }
     }
+
+    /// Whether the server's process is there.
+    package var isRunning: Bool { cluster.isRunning }
 
     /// Stops and starts the server.
     ///

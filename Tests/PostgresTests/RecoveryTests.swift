@@ -79,4 +79,31 @@ struct RecoveryTests {
         }
         try await server.stop(immediately: true)
     }
+
+    @Test func `after one connection was lost in silence the others are asked before they are used`() async throws {
+        let relay = Relay(to: try await PrivatePostgres.shared.port)
+        defer { relay.end() }
+        let configuration = PostgresConfiguration(
+            connectionString: "host=127.0.0.1 port=\(relay.port) user=postgres dbname=postgres",
+            maxConnections: 3
+        )
+        try await withPool(configuration) { pool in
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for _ in 0..<3 { group.addTask { _ = try await pool.query("SELECT pg_sleep(0.2)") } }
+                try await group.waitForAll()
+            }
+            #expect(pool.statistics.idle == 3)
+            relay.turn(.silent)
+            let lost = Task { try await failure { try await pool.query("SELECT 1") } }
+            try await eventually { pool.statistics.leased == 1 }
+            lost.cancel()
+            #expect(try await lost.value.code == .cancelled)
+            relay.turn(.fair)
+            #expect(pool.statistics.idle == 2)
+            // Unasked, each would take its statement's whole time limit and fail.
+            let start = ContinuousClock.now
+            for number in 0..<3 { #expect(try await pool.query("SELECT \(number)")[0].decode(Int.self) == number) }
+            #expect(ContinuousClock.now - start < .seconds(25))
+        }
+    }
 }

@@ -13,7 +13,7 @@ struct PoolerTests {
     )
     func crowd(resets: Bool) async throws {
         let undisturbed = try await InterruptionTests.record.value
-        let simulator = try await Simulator(scenario: Crowd.scenario)
+        let simulator = try await Simulator(scenario: Crowd.usual.scenario)
         let pooler = try await PgBouncer(before: try await PrivatePostgres.shared, resets: resets)
         try await Site.with(.host, store: simulator.url, settings: InterruptionTests.settings) { site in
             var site = site
@@ -27,7 +27,7 @@ struct PoolerTests {
                 VALUES ('revenuecat', 'premium', 'premium', true)
                 """
             )
-            try await site.execute(Crowd.load)
+            try await site.execute(Crowd.usual.load)
             try await work(at: site)
             try await Record.expectSettled(site)
             #expect(try await Record(of: site).differences(from: undisturbed) == [])

@@ -16,6 +16,7 @@ struct Record: Sendable {
                 """
             )
         )
+        // Whoever is not eligible is told so without a read: what their purchases are is noted only if one succeeded.
         lines["purchase"] = Set(
             try await site.texts(
                 """
@@ -24,14 +25,23 @@ struct Record: Sendable {
                   FROM entitlement_sync.purchase_identifier AS i
                   JOIN entitlement_sync.purchase AS p ON p.id = i.purchase_id AND p.merged_into IS NULL
                   LEFT JOIN entitlement_sync.user_sync AS u ON u.user_key = p.owner_key
+                 WHERE NOT EXISTS (SELECT 1 FROM users AS h WHERE h.id = u.user_id AND h.status = 'banned')
                 """
             )
         )
         lines["answer"] = Set(
             try await site.texts(
                 """
-                SELECT concat_ws(' ', s.user_id, s.kind, s.state, s.outcome, s.message_key, s.last_error)
+                SELECT concat_ws(' ', s.user_id, s.kind, s.state, s.outcome, s.message_key)
                   FROM entitlement_sync.job_status AS s
+                """
+            )
+        )
+        lines["error"] = Set(
+            try await site.texts(
+                """
+                SELECT concat_ws(' ', s.user_id, s.kind, s.last_error) FROM entitlement_sync.job_status AS s
+                 WHERE s.last_error IS NOT NULL
                 """
             )
         )
@@ -54,11 +64,31 @@ struct Record: Sendable {
     }
 
     /// The first few lines that only one of the two has.
-    func differences(from other: Record) -> [String] {
+    ///
+    /// - Parameters:
+    ///   - other: what to compare with.
+    ///   - hasTrouble: whether the store had further troubles in one of the two, see `known(_:of:)`.
+    func differences(from other: Record, hasTrouble: Bool = false) -> [String] {
         lines.keys.sorted().flatMap { subject in
-            let (mine, theirs) = (lines[subject] ?? [], other.lines[subject] ?? [])
+            var (mine, theirs) = (lines[subject] ?? [], other.lines[subject] ?? [])
+            if hasTrouble {
+                mine = Set(mine.compactMap { Self.known($0, of: subject) })
+                theirs = Set(theirs.compactMap { Self.known($0, of: subject) })
+            }
             return mine.subtracting(theirs).sorted().prefix(5).map { "only here: \(subject) \($0)" }
                 + theirs.subtracting(mine).sorted().prefix(5).map { "only there: \(subject) \($0)" }
+        }
+    }
+
+    /// What of a line does not depend on how often the store failed.
+    ///
+    /// A job that is given up tells of its last error. Who names a taken receipt is answered without a look-up where it
+    /// fails: the ticket then knows of no purchase.
+    private static func known(_ line: String, of subject: String) -> String? {
+        switch subject {
+        case "error": nil
+        case "ticket": line.hasPrefix("claimant-") ? String(line.prefix { $0 != " " }) : line
+        default: line
         }
     }
 

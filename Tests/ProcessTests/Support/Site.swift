@@ -17,6 +17,7 @@ struct Site: Sendable {
     /// - Parameters:
     ///   - template: what the database begins with.
     ///   - server: where it is; the shared server by default.
+    ///   - address: how the database is reached; over loopback by default.
     ///   - store: the base address of the store, where there is one.
     ///   - settings: further settings.
     ///   - body: the test.
@@ -24,6 +25,7 @@ struct Site: Sendable {
     static func with(
         _ template: DatabaseTemplate = .migrated,
         on server: PrivatePostgres? = nil,
+        at address: @Sendable (TestDatabase) -> String = \.tcpURL,
         store: String? = nil,
         settings: [String: String] = [:],
         _ body: @Sendable (Site) async throws -> Void
@@ -31,10 +33,14 @@ struct Site: Sendable {
         let home = if let server { server } else { try await PrivatePostgres.shared }
         let database = try await home.database(template)
         let pool = PostgresPool(
-            configuration: PostgresConfiguration(connectionString: database.tcpURL, maxConnections: 4),
+            configuration: PostgresConfiguration(
+                connectionString: address(database),
+                applicationName: "process-tests",
+                maxConnections: 4
+            ),
             logger: .silent
         )
-        var all = Site.settings(database.tcpURL)
+        var all = Site.settings(address(database))
         all["REVENUECAT_BASE_URL"] = store
         all.merge(settings) { $1 }
         let result: Result<Void, any Error>
@@ -45,8 +51,10 @@ struct Site: Sendable {
             result = .failure(error)
         }
         await pool.close()
-        // The test's own failure is the one worth reading.
-        if case .success = result { try await home.drop(database) } else { try? await home.drop(database) }
+        // A server of the test's own goes as a whole. The test's own failure is the one worth reading.
+        if server == nil {
+            if case .success = result { try await home.drop(database) } else { try? await home.drop(database) }
+        }
         try result.get()
     }
 

@@ -1,0 +1,93 @@
+import Glibc
+import Postgres
+import TestSupport
+import Testing
+
+/// Two worker processes at once, and everything that may happen to them: what is left is what an undisturbed run leaves.
+struct FaultRunTests {
+    /// A store that takes its time, so that work lasts longer than any fault.
+    private static let crowd = Crowd(percent: 35, latency: 60)
+    private static let turnstile = Turnstile(5)
+
+    @Test("A fault that passes changes nothing", arguments: Fault.chosen(Fault.all.dropFirst()))
+    func alone(fault: Fault) async throws { try await Self.run(fault, kills: 0) }
+
+    @Test(
+        "A fault that passes changes nothing, although workers are killed meanwhile",
+        arguments: Fault.chosen(Fault.all)
+    )
+    func withKills(fault: Fault) async throws { try await Self.run(fault, kills: 4) }
+
+    @Test(
+        "A full disk changes nothing once it has room again",
+        .enabled(if: SmallDisk.isAvailable, "only root may mount a small disk"),
+        arguments: Fault.chosen(Fault.disks),
+        [0, 4]
+    )
+    func fullDisk(fault: Fault, kills: Int) async throws { try await Self.run(fault, kills: kills) }
+
+    private static func run(_ fault: Fault, kills: Int) async throws {
+        let undisturbed = try await Undisturbed.record(of: crowd)
+        try await turnstile.pass {
+            try await Stage.with(fault.ground, crowd: crowd, settings: try await fault.settings(), seed: UInt64(kills))
+            { stage in
+                try await stage.untilEnded(Int64(crowd.size / 10))
+                async let deaths: Void = kill(kills, in: stage)
+                try await fault.happen(stage)
+                let recovery = try await recovery(stage)
+                try await deaths
+                try await stage.crew.finish()
+                report("\(fault.name)\(kills > 0 ? ", \(kills) kills" : ""): \(recovery)")
+                let killed = await stage.crew.deaths
+                #expect(killed >= min(kills, 1))
+                let said = await stage.crew.log
+                #expect(kills > 0 || fault.leftTrace(said), "\(said)")
+                try await Record.expectSettled(stage.site)
+                let record = try await Record(of: stage.site)
+                #expect(record.differences(from: undisturbed, hasTrouble: fault.troublesStore) == [])
+            }
+        }
+    }
+
+    /// Kills workers at instants that are random and the same in each run.
+    private static func kill(_ count: Int, in stage: Stage) async throws {
+        var random = Seeded(UInt64(count))
+        for _ in 0..<count {
+            try await Task.sleep(for: .milliseconds(.random(in: 200...1200, using: &random)))
+            guard try await stage.crew.killOne() else { return }
+        }
+    }
+
+    /// How long it takes from the fault's end to the next job that ends.
+    private static func recovery(_ stage: Stage) async throws -> String {
+        let began = ContinuousClock.now
+        let (ended, left) = try await counts(stage)
+        #expect(left > 0, "all was done before the fault had passed")
+        while true {
+            try await stage.crew.tend()
+            // The test's own connections have to come back as well.
+            do { if try await stage.ended() > ended { break } } catch {
+                try #require(.now - began < .seconds(120), "the database stays away: \(error)")
+            }
+            guard .now - began < .seconds(120) else {
+                Issue.record("nothing moves any more: \(await stage.crew.log.suffix(3000))")
+                break
+            }
+            try await Task.sleep(for: .milliseconds(10))
+        }
+        return "\(seconds(.now - began)) s to the next finished job, \(left) were left"
+    }
+
+    /// Jobs that have ended and jobs that are left, as soon as the database says so.
+    private static func counts(_ stage: Stage) async throws -> (Int64, Int64) {
+        let deadline = ContinuousClock.now + .seconds(60)
+        while true {
+            do {
+                return (
+                    try await stage.ended(), try await stage.site.number("SELECT count(*) FROM entitlement_sync.queue")
+                )
+            } catch { try #require(ContinuousClock.now < deadline, "the database stays away: \(error)") }
+            try await Task.sleep(for: .milliseconds(50))
+        }
+    }
+}

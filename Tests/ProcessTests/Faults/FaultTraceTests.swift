@@ -1,0 +1,17 @@
+import Foundation
+import Testing
+
+/// What of the faults is in the program.
+struct FaultTraceTests {
+    #if FAULT_POINTS
+        private static let isExpected = true
+    #else
+        private static let isExpected = false
+    #endif
+
+    @Test("Fault points are in builds for tests, and no trace of them in builds for use")
+    func trace() throws {
+        let program = try Data(contentsOf: URL(fileURLWithPath: Paths.program), options: .alwaysMapped)
+        #expect((program.range(of: Data("ENTITLEMENT_SYNC_FAULTS".utf8)) != nil) == Self.isExpected)
+    }
+}

@@ -1,0 +1,47 @@
+import Glibc
+import Postgres
+import Testing
+
+/// Two workers over a great crowd, killed at random instants.
+struct KillRunTests {
+    private static let crowd = Crowd(percent: FaultRuns.isFull ? 4500 : 900)
+    private static let kills = FaultRuns.isFull ? 100 : 20
+
+    @Test("Tens of thousands of restores come out the same, however often workers are killed")
+    func killed() async throws {
+        let undisturbed = try await Undisturbed.record(of: Self.crowd)
+        let simulator = try await Simulator(scenario: Self.crowd.scenario)
+        try await Site.with(store: simulator.url, settings: FaultRuns.settings) { site in
+            try await site.execute(Self.crowd.load)
+            let began = ContinuousClock.now
+            let crew = try await Crew(2, of: site, seed: 20)
+            var random = Seeded(20)
+            // By what is done, so that every kill hits work, on a fast machine as on a slow one.
+            let goals = (0..<Self.kills).map { _ in
+                Int.random(in: Self.crowd.size / 50...Self.crowd.size * 19 / 20, using: &random)
+            }
+            var heldAtDeath: Int64 = 0
+            for goal in goals.sorted() {
+                try await until("\(goal) jobs never ended", within: .seconds(300)) {
+                    try await site.number("SELECT count(*) FROM entitlement_sync.job_history") >= goal
+                }
+                try await Task.sleep(for: .milliseconds(.random(in: 0...100, using: &random)))
+                try await crew.killOne()
+                heldAtDeath += try await site.number(
+                    """
+                    SELECT count(*) FROM entitlement_sync.queue AS q
+                      JOIN entitlement_sync.worker AS w ON w.epoch = q.owner
+                     WHERE w.pid <> ALL (\(await crew.pids))
+                    """
+                )
+            }
+            #expect(heldAtDeath > 0, "every kill came between two pieces of work")
+            try await crew.finish(within: .seconds(600))
+            #expect(await crew.deaths == Self.kills)
+            report("\(Self.crowd.size) restores, \(Self.kills) kills: \(seconds(.now - began)) s")
+            try await Record.expectSettled(site)
+            let record = try await Record(of: site)
+            #expect(record.differences(from: undisturbed) == [])
+        }
+    }
+}

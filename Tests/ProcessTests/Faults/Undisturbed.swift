@@ -1,0 +1,82 @@
+import Foundation
+import Testing
+
+/// What becomes of crowds when nothing happens to anybody; each found out once, by whoever asks first.
+actor Undisturbed {
+    private static let shared = Undisturbed()
+    private var runs: [Int: Task<Record, any Error>] = [:]
+
+    /// The records that a crowd leaves.
+    ///
+    /// How slow the store is makes no difference to them.
+    static func record(of crowd: Crowd) async throws -> Record { try await shared.run(crowd).value }
+
+    private func run(_ crowd: Crowd) -> Task<Record, any Error> {
+        let run =
+            runs[crowd.percent]
+            ?? Task {
+                let simulator = try await Simulator(scenario: Crowd(percent: crowd.percent).scenario)
+                let record = Slot<Record>()
+                try await Site.with(store: simulator.url, settings: FaultRuns.settings) { site in
+                    try await site.execute(crowd.load)
+                    let started = ContinuousClock.now
+                    try await Crew(2, of: site, seed: 0).finish(within: .seconds(600))
+                    report("\(crowd.size) restores undisturbed: \(seconds(ContinuousClock.now - started)) s")
+                    try await Record.expectSettled(site)
+                    record.value = try await Record(of: site)
+                }
+                return try #require(record.value)
+            }
+        runs[crowd.percent] = run
+        return run
+    }
+}
+
+/// What fault runs share.
+enum FaultRuns {
+    /// The long profile: more users, more kills.
+    static let isFull = ProcessInfo.processInfo.environment["ENTITLEMENT_SYNC_TEST_PROFILE"] == "full"
+
+    /// A short lease, so that what dead workers held is free soon; enough tries to outlast any fault of the store.
+    static let settings = [
+        "JOB_LEASE_SECONDS": "2", "JOB_MAX_ATTEMPTS": "10", "JOB_BACKOFF_CAP_MS": "200",
+        // Whom the brake holds back depends on who comes first.
+        "DEMOTION_BRAKE_MINIMUM": "1000000",
+    ]
+}
+
+/// Says a number that people want to know, beside the results of the tests.
+func report(_ text: String) { FileHandle.standardError.write(Data("    \(text)\n".utf8)) }
+
+/// Seconds with one digit after the point.
+func seconds(_ duration: Duration) -> String { String(format: "%.1f", duration / .seconds(1)) }
+
+/// Random numbers that are the same in every run.
+struct Seeded: RandomNumberGenerator {
+    private var state: UInt64
+
+    init(_ seed: UInt64) { state = seed }
+
+    /// SplitMix64.
+    mutating func next() -> UInt64 {
+        state &+= 0x9E37_79B9_7F4A_7C15
+        var z = state
+        z = (z ^ (z >> 30)) &* 0xBF58_476D_1CE4_E5B9
+        z = (z ^ (z >> 27)) &* 0x94D0_49BB_1331_11EB
+        return z ^ (z >> 31)
+    }
+}
+
+/// Lets few in at a time: what many processes do at once on a few cores is a fault of its own.
+actor Turnstile {
+    private var free: Int
+    private var waiting: [CheckedContinuation<Void, Never>] = []
+
+    init(_ places: Int) { free = places }
+
+    func pass<Value: Sendable>(_ body: @Sendable () async throws -> Value) async rethrows -> Value {
+        if free > 0 { free -= 1 } else { await withCheckedContinuation { waiting.append($0) } }
+        defer { if waiting.isEmpty { free += 1 } else { waiting.removeFirst().resume() } }
+        return try await body()
+    }
+}
