@@ -66,7 +66,7 @@
                     continue
                 }
                 let halves = sides[1].split(separator: "@", maxSplits: 1)
-                guard halves.count == 2, let point = FaultPoint(rawValue: String(sides[0])),
+                guard halves.count == 2, let point = FaultPoint.allCases.first(where: { $0.name == sides[0] }),
                     let action = Self.action(halves[0], at: point), let occurrence = Self.occurrence(halves[1])
                 else { throw Self.malformed(part) }
                 rules.append(Rule(point: point, action: action, occurrence: occurrence))
@@ -114,7 +114,7 @@
             guard let plan = current.withLock({ $0 }) else { return nil }
             guard let action = plan.action(at: point) else { return nil }
             // The proof for the test that it happened; unbuffered, because the process may be about to die.
-            let line = Array("fault: \(point.rawValue) \(action)\n".utf8)
+            let line = Array("fault: \(point.name) \(action)\n".utf8)
             _ = write(STDERR_FILENO, line, line.count)
             switch action {
             case .kill: _ = Glibc.kill(getpid(), SIGKILL)

@@ -12,7 +12,7 @@
         /// Visits to the point between two faults, about.
         var visits: Int
 
-        var testDescription: String { "\(action) at \(point.rawValue)" }
+        var testDescription: String { "\(action) at \(point.name)" }
     }
 
     /// Workers that fail at one exact instant, again and again: what is left is what an undisturbed run leaves.
@@ -54,7 +54,7 @@
                 // Few enough that no job counts as one that kills its workers.
                 for _ in 0..<4 {
                     let place = Int.random(in: 1...fault.visits, using: &random)
-                    let ending = try await Self.start(site, "\(fault.point.rawValue)=kill@\(place)").ending()
+                    let ending = try await Self.start(site, "\(fault.point.name)=kill@\(place)").ending()
                     if ending.signal == SIGKILL { deaths += 1 } else { #expect(ending.code == 0, "\(ending)") }
                 }
                 #expect(deaths >= 3, "the point was hardly ever reached")
@@ -68,7 +68,7 @@
         )
         func loses(fault: PointFault) async throws {
             try await Self.run(fault) { site in
-                let plan = "seed=7;\(fault.point.rawValue)=\(fault.action)@~\(1 / Double(fault.visits))"
+                let plan = "seed=7;\(fault.point.name)=\(fault.action)@~\(1 / Double(fault.visits))"
                 let ending = try await Self.start(site, plan).ending(within: .seconds(120))
                 #expect(ending.code == 0, "\(ending)")
                 let count = ending.err.split(separator: "\n").count { $0.hasPrefix("fault: ") }
@@ -82,7 +82,7 @@
         )
         func stands(fault: PointFault) async throws {
             try await Self.run(fault) { site in
-                let zombie = try await Self.start(site, "\(fault.point.rawValue)=stop@\(fault.visits)")
+                let zombie = try await Self.start(site, "\(fault.point.name)=stop@\(fault.visits)")
                 try await until("it never stood still") { Self.isStopped(zombie.pid) }
                 let other = try await site.start("worker", "--until-idle")
                 // What it held is free as soon as nothing of it is locked; with a transaction open, not before it goes on.

@@ -12,6 +12,8 @@ struct FaultTraceTests {
     @Test("Fault points are in builds for tests, and no trace of them in builds for use")
     func trace() throws {
         let program = try Data(contentsOf: URL(fileURLWithPath: Paths.program), options: .alwaysMapped)
-        #expect((program.range(of: Data("ENTITLEMENT_SYNC_FAULTS".utf8)) != nil) == Self.isExpected)
+        for text in ["ENTITLEMENT_SYNC_FAULTS", "commit.lost_answer"] {
+            #expect((program.range(of: Data(text.utf8)) != nil) == Self.isExpected, "\(text)")
+        }
     }
 }

@@ -41,6 +41,7 @@ struct Stage: Sendable {
     ///   - settings: the workers' further settings.
     ///   - seed: what random choices follow.
     ///   - body: what happens while they work.
+    /// - Throws: what the body threw, or why there is no such stage.
     static func with(
         _ ground: Ground,
         crowd: Crowd,

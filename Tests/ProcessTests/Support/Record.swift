@@ -68,6 +68,7 @@ struct Record: Sendable {
     /// - Parameters:
     ///   - other: what to compare with.
     ///   - hasTrouble: whether the store had further troubles in one of the two, see `known(_:of:)`.
+    /// - Returns: what to print; empty when the two are equal.
     func differences(from other: Record, hasTrouble: Bool = false) -> [String] {
         lines.keys.sorted().flatMap { subject in
             var (mine, theirs) = (lines[subject] ?? [], other.lines[subject] ?? [])
