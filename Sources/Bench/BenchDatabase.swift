@@ -1,4 +1,5 @@
 import Foundation
+import Jobs
 package import Logging
 import Migrations
 package import Postgres
@@ -99,6 +100,41 @@ package struct BenchDatabase: Sendable {
     package func queueSize() async throws -> Double {
         let rows = try await pool.query("SELECT pg_total_relation_size('entitlement_sync.queue')")
         return Double(try rows.first?.decode(Int64.self, at: 0) ?? 0) / 1_048_576
+    }
+
+    /// What it costs to claim a job, 500 at a time as a worker does, in microseconds.
+    ///
+    /// Queues a restore for every user of a prefix, claims them all, and empties the queue without a trace.
+    package func claimCost(prefix: String) async throws -> Double {
+        let queue = JobQueue(pool: pool)
+        let leases = Leases(pool: pool, duration: .seconds(60))
+        try await tapAll(prefix: prefix)
+        let epoch = try await leases.register(host: "bench", pid: 0, version: "bench")
+        var floors = ClaimFloors()
+        let wishes = JobLane.allCases.filter { $0 != .quarantine }.map { JobQueue.Wish(lane: $0, limit: 500) }
+        var claimed = 0
+        let elapsed = try await ContinuousClock().measure {
+            while true {
+                let jobs = try await queue.claim(wishes, upTo: 500, for: epoch, from: floors.next(at: .now))
+                floors.note(jobs, of: wishes, upTo: 500)
+                claimed += jobs.count
+                if jobs.isEmpty { break }
+            }
+        }
+        try await pool.query("DELETE FROM entitlement_sync.queue")
+        try await leases.end(epoch)
+        return elapsed.milliseconds * 1000 / Double(max(claimed, 1))
+    }
+
+    /// Runs a body while another session holds a snapshot of now, as a forgotten transaction or a long report does.
+    package func withPinnedHorizon(_ body: () async throws -> Void) async throws {
+        try await pool.withConnection { connection in
+            try await connection.execute(
+                script: "SET idle_in_transaction_session_timeout = 0; BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1"
+            )
+            try await body()
+            try await connection.execute(script: "ROLLBACK; RESET idle_in_transaction_session_timeout")
+        }
     }
 
     /// The median time of a commit that writes one row, in milliseconds.

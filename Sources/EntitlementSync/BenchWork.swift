@@ -171,16 +171,39 @@ struct BenchWork {
         let memory = try await program.memory(after: .seconds(15))
         measurements.append(Measurement(name: "memory_1M_waiting", value: memory, unit: "MiB", below: 100))
         try await database.clearQueue()
+        return try await measurements + bloat()
+    }
+
+    /// What a million jobs leave behind, and another million while an old snapshot keeps vacuum away.
+    private func bloat() async throws -> [Bench.Measurement] {
         let users = min(jobs, 20_000)
         try await database.load(users, prefix: "again-", queued: false)
-        for _ in 0..<(1_000_000 / users) {
-            try await database.tapAll(prefix: "again-")
-            try await work(memoryStore())
+        func million() async throws {
+            for _ in 0..<(1_000_000 / users) {
+                try await database.tapAll(prefix: "again-")
+                try await work(memoryStore())
+            }
         }
-        measurements.append(
-            Measurement(name: "queue_after_1M", value: try await database.queueSize(), unit: "MiB", below: 50)
-        )
-        return measurements
+        let fresh = try await database.claimCost(prefix: "again-")
+        try await million()
+        let size = try await database.queueSize()
+        let used = try await database.claimCost(prefix: "again-")
+        var pinned = (size: 0.0, cost: 0.0)
+        try await database.withPinnedHorizon {
+            try await million()
+            pinned = (try await database.queueSize(), try await database.claimCost(prefix: "again-"))
+        }
+        // The worker's own housekeeping, without waiting for autovacuum.
+        try await database.tapAll(prefix: "again-")
+        try await work(memoryStore())
+        return [
+            Measurement(name: "claim_fresh", value: fresh, unit: "us/job"),
+            Measurement(name: "queue_after_1M", value: size, unit: "MiB", below: 50),
+            Measurement(name: "claim_after_1M", value: used, unit: "us/job", below: 2 * fresh),
+            Measurement(name: "queue_with_pin", value: pinned.size, unit: "MiB", below: 50),
+            Measurement(name: "claim_with_pin", value: pinned.cost, unit: "us/job", below: 2 * fresh),
+            Measurement(name: "queue_after_pin", value: try await database.queueSize(), unit: "MiB", below: 50),
+        ]
     }
 
     // MARK: - Work

@@ -1,6 +1,7 @@
 import Configuring
 import FaultPoints
 import Foundation
+import Jobs
 import Logging
 import Migrations
 import Postgres
@@ -36,12 +37,7 @@ struct Runtime {
             maxWaiters: 4096,
             acquireTimeout: .seconds(10),
             sessionState: direct || !config.database.isPooled,
-            sessionSettings: [
-                // The tables are small or reached by key: plans that only pay with statistics are kept away.
-                "enable_seqscan": "off", "enable_bitmapscan": "off", "enable_hashjoin": "off",
-                "enable_mergejoin": "off", "jit": "off",
-                "lock_timeout": "5s", "idle_in_transaction_session_timeout": "30s",
-            ]
+            sessionSettings: SessionSettings.worker
         )
     }
 

@@ -31,6 +31,8 @@ package struct ClaimedJob: Sendable {
     package var id: UUID
     package var kind: JobKind
     package var lane: JobLane
+    /// Since when its row was to be claimed.
+    package var due: Instant
     package var userKey: Int64
     /// `nil` after an erasure.
     package var userID: String?
@@ -52,6 +54,7 @@ package struct ClaimedJob: Sendable {
         id: UUID,
         kind: JobKind,
         lane: JobLane,
+        due: Instant,
         userKey: Int64,
         userID: String?,
         attempt: Int = 0,
@@ -66,6 +69,7 @@ package struct ClaimedJob: Sendable {
         self.id = id
         self.kind = kind
         self.lane = lane
+        self.due = due
         self.userKey = userKey
         self.userID = userID
         self.attempt = attempt

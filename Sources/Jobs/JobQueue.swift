@@ -1,4 +1,4 @@
-import Entitlements
+package import Entitlements
 import FoundationEssentials
 package import Postgres
 
@@ -34,9 +34,14 @@ package struct JobQueue: Sendable {
     /// `wishes`: the lanes in the order in which they are served.
     /// `limit`: for all lanes together.
     /// `epoch`: the process's lease.
+    /// `floors`: where to begin, see ``ClaimFloors``.
     /// Returns at most `limit` jobs; empty also when the lease has ended.
-    package func claim(_ wishes: [Wish], upTo limit: Int, for epoch: Int32) async throws(PostgresError) -> [ClaimedJob]
-    {
+    package func claim(
+        _ wishes: [Wish],
+        upTo limit: Int,
+        for epoch: Int32,
+        from floors: [JobLane: Instant] = [:]
+    ) async throws(PostgresError) -> [ClaimedJob] {
         let rows = try await pool.query(
             """
             WITH alive AS MATERIALIZED (
@@ -46,11 +51,13 @@ package struct JobQueue: Sendable {
                    FOR KEY SHARE
             ), picked AS MATERIALIZED (
                 SELECT p.ctid
-                  FROM unnest(\(wishes.map(\.lane.rawValue)), \(wishes.map { Int32($0.limit) })) AS wanted(lane, cap)
+                  FROM unnest(\(wishes.map(\.lane.rawValue)), \(wishes.map { Int32($0.limit) }),
+                              \(wishes.map { floors[$0.lane]?.timestamp })) AS wanted(lane, cap, floor)
                  CROSS JOIN LATERAL (
                        SELECT q.ctid
                          FROM entitlement_sync.queue AS q
-                        WHERE q.lane = wanted.lane AND q.due <= now() AND q.owner IS NULL
+                        WHERE q.lane = wanted.lane AND q.due >= coalesce(wanted.floor, '-infinity') AND q.due <= now()
+                          AND q.owner IS NULL
                         ORDER BY q.due
                         LIMIT wanted.cap
                           FOR UPDATE SKIP LOCKED) AS p
@@ -65,12 +72,12 @@ package struct JobQueue: Sendable {
                                      WHEN q.restore_id IS NOT NULL AND (q.restore_due <= now() OR q.reconcile_id IS NULL)
                                      THEN 0 ELSE 1 END
                  WHERE q.ctid = ANY (ARRAY(SELECT picked.ctid FROM picked)) AND q.owner IS NULL
-                RETURNING q.user_key, q.active, q.lane, q.crashes, q.said,
+                RETURNING q.user_key, q.active, q.lane, q.due, q.crashes, q.said,
                           CASE q.active WHEN 0 THEN q.restore_id ELSE q.reconcile_id END AS id,
                           CASE q.active WHEN 0 THEN q.restore_attempt ELSE q.reconcile_attempt END AS attempt,
                           CASE q.active WHEN 0 THEN q.restore_error ELSE q.reconcile_error END AS error
             )
-            SELECT c.id, c.active, c.lane, c.user_key, u.user_id, c.attempt, c.crashes, c.error,
+            SELECT c.id, c.active, c.lane, c.due, c.user_key, u.user_id, c.attempt, c.crashes, c.error,
                    EXISTS (SELECT 1 FROM entitlement_sync.sandbox_user AS s
                             WHERE s.user_id = u.user_id AND s.until > now()),
                    -- Not joined: each of the partitions would be asked for each job, and few jobs say anything.
@@ -92,12 +99,14 @@ package struct JobQueue: Sendable {
         jobs.reserveCapacity(rows.count)
         for row in rows {
             let (
-                id, active, lane, userKey, userID, attempt, crashes, lastError, sandbox, proofs, error, products, at
+                id, active, lane, due, userKey, userID, attempt, crashes, lastError, sandbox, proofs, error, products,
+                at
             ) =
                 try row.decode(
                     UUID.self,
                     Int16.self,
                     Int16.self,
+                    PostgresTimestamp.self,
                     Int64.self,
                     String?.self,
                     Int16.self,
@@ -115,6 +124,7 @@ package struct JobQueue: Sendable {
                     id: id,
                     kind: JobKind(rawValue: active) ?? .reconcile,
                     lane: JobLane(rawValue: lane) ?? .sweep,
+                    due: Instant(due),
                     userKey: userKey,
                     userID: userID,
                     attempt: Int(attempt),

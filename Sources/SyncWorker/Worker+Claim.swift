@@ -13,6 +13,7 @@ extension Worker {
         var nextQuarantine = clock.now
         var ranAlone = false
         var hasStrays = false
+        var floors = ClaimFloors()
         while !shared.isStopping, !Task.isCancelled {
             guard let epoch = shared.epoch else {
                 await shared.wake.wait(upTo: .milliseconds(100))
@@ -37,7 +38,9 @@ extension Worker {
                     if ranAlone { nextQuarantine = clock.now + (clock.now - began) }
                 }
                 let limit = min(free, settings.batch)
-                let jobs = try await queue.claim(wishes(limit, round: round), upTo: limit, for: epoch)
+                let wishes = self.wishes(limit, round: round)
+                let jobs = try await queue.claim(wishes, upTo: limit, for: epoch, from: floors.next(at: clock.now))
+                floors.note(jobs, of: wishes, upTo: limit)
                 round += 1
                 WorkerMetrics.shared.claim(jobs)
                 guard !jobs.isEmpty else {

@@ -52,22 +52,30 @@ extension Worker {
         }
     }
 
-    /// Partitions and forgotten keys about once an hour, the brake's count every few minutes.
+    /// Partitions and forgotten keys about once an hour, the brake's count every few minutes, the queue's size all the time.
     func housekeepingDuty() async {
         let clock = ContinuousClock()
         var nextHour = clock.now
+        var nextMinute = clock.now
         // A worker that starts has better things to do than to look back.
         var nextLook = clock.now + .seconds(60)
         while !Task.isCancelled {
             // Each by itself: one that fails must not keep the others from being done.
-            await housekeep { try await housekeeping.countSubscribers() }
+            if clock.now >= nextMinute {
+                await housekeep { try await housekeeping.countSubscribers() }
+                nextMinute = clock.now + .seconds(60)
+            }
             if clock.now >= nextHour, await housekeep({ try await housekeeping.run() }) {
                 nextHour = clock.now + .seconds(3600)
             }
             if clock.now >= nextLook, await housekeep({ try await laws.run() }) {
                 nextLook = clock.now + .seconds(60)
             }
-            try? await Task.sleep(for: .seconds(60))
+            await housekeep {
+                guard try await housekeeping.compactQueue() else { return }
+                logger.info("the queue was full of dead rows and has been moved")
+            }
+            try? await Task.sleep(for: .seconds(5))
         }
     }
 

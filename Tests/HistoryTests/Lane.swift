@@ -1,3 +1,4 @@
+import Jobs
 import Entitlements
 import Foundation
 import Logging
@@ -38,7 +39,7 @@ struct Lane: Sendable {
             // The witnesses look at workers alone.
             settings["hist.host"] = "on"
         } else {
-            for name in ["enable_seqscan", "enable_hashjoin", "enable_mergejoin"] { settings[name] = "off" }
+            for (name, value) in SessionSettings.worker where name.hasPrefix("enable_") { settings[name] = value }
         }
         return PostgresPool(
             configuration: PostgresConfiguration(

@@ -1,6 +1,7 @@
 import Entitlements
 import Foundation
 import HTTPTypes
+import Jobs
 import Logging
 import Postgres
 import Storage
@@ -57,9 +58,9 @@ extension World {
 
     /// Waits until a query's only number is not 0.
     ///
-    /// The database tells nobody what a worker did, so this asks again and again, for 15 s at most.
+    /// The database tells nobody what a worker did, so this asks again and again, for a minute at most.
     func until(_ query: PostgresQuery, comment: Comment? = nil) async throws {
-        let deadline = ContinuousClock.now + .seconds(15)
+        let deadline = ContinuousClock.now + .seconds(60)
         while try await number(query) == 0 {
             try #require(ContinuousClock.now < deadline, comment ?? "waited in vain")
             try await Task.sleep(for: .milliseconds(10))
@@ -71,10 +72,7 @@ extension World {
             connectionString: database.url,
             maxConnections: 8,
             maxWaiters: 4096,
-            sessionSettings: [
-                "enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off", "jit": "off",
-                "lock_timeout": "5s", "idle_in_transaction_session_timeout": "30s",
-            ]
+            sessionSettings: SessionSettings.worker
         )
         let pool = PostgresPool(configuration: configuration, logger: .quiet)
         let transport = HTTPTransport(
