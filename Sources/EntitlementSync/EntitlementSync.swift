@@ -1,4 +1,5 @@
 import ArgumentParser
+import Foundation
 
 @main
 struct EntitlementSync: AsyncParsableCommand {
@@ -12,6 +13,12 @@ struct EntitlementSync: AsyncParsableCommand {
             BenchCommand.self,
         ]
     )
+
+    static func main() async {
+        // A reader that goes (`| head`) ends no command: see ``Output``.
+        signal(SIGPIPE, SIG_IGN)
+        await main(nil)
+    }
 }
 
 /// What this build is called.

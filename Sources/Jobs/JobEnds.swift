@@ -225,18 +225,18 @@ package enum JobEnds {
         lane: JobLane,
         on connection: PostgresConnection
     ) async throws -> Set<Int64> {
-        var held: Set<Int64> = []
-        try await connection.query("SET LOCAL lock_timeout = '50ms'")
-        for key in userKeys {
-            do {
-                try await connection.withSavepoint { connection in
-                    try await connection.send(enqueueReconciles(for: [key], lane: lane))
+        try await connection.withSetting("lock_timeout", "50ms") { connection in
+            var held: Set<Int64> = []
+            for key in userKeys {
+                do {
+                    try await connection.withSavepoint { connection in
+                        try await connection.send(enqueueReconciles(for: [key], lane: lane))
+                    }
+                } catch let error as PostgresError where error.sqlState == SQLState.lockNotAvailable {
+                    held.insert(key)
                 }
-            } catch let error as PostgresError where error.sqlState == SQLState.lockNotAvailable {
-                held.insert(key)
             }
+            return held
         }
-        try await connection.query("SET LOCAL lock_timeout TO DEFAULT")
-        return held
     }
 }

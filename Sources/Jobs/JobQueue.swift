@@ -42,8 +42,7 @@ package struct JobQueue: Sendable {
         for epoch: Int32,
         from floors: [JobLane: Instant] = [:]
     ) async throws(PostgresError) -> [ClaimedJob] {
-        let rows = try await pool.query(
-            """
+        let query: PostgresQuery = """
             WITH alive AS MATERIALIZED (
                 SELECT w.epoch
                   FROM entitlement_sync.worker AS w
@@ -92,7 +91,7 @@ package struct JobQueue: Sendable {
              CROSS JOIN LATERAL (SELECT x.user_id FROM entitlement_sync.user_sync AS x
                                   WHERE x.user_key = c.user_key) AS u
             """
-        )
+        guard let rows = try await pool.pipeline([SessionSettings.inOrder, query]).last else { return [] }
         // Taken after the answer: what has passed since is at most what has passed for the database.
         let tick = ContinuousClock.now
         var jobs: [ClaimedJob] = []

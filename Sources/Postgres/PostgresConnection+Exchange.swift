@@ -79,6 +79,12 @@ extension PostgresConnection {
         return .now + limit + Self.backstop
     }
 
+    /// Begins the time of the next statement anew, unless this one was asked to stop.
+    func renew(_ patience: inout Patience) {
+        guard patience.interruption == nil else { return }
+        patience.deadline = deadline(nil)
+    }
+
     private func collect(_ patience: inout Patience) async throws(PostgresError) -> PostgresRows {
         var last: ResultStorage?
         var failure: PostgresError?

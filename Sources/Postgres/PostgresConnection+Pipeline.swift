@@ -33,7 +33,8 @@ extension PostgresConnection {
             return Array(try await sendPrepared([settings] + queries).dropFirst())
         } catch {
             var error = error
-            error.statement = error.statement.map { max($0 - 1, 0) }
+            // Where the settings themselves were refused, no statement of the caller's was.
+            error.statement = error.statement.flatMap { $0 > 0 ? $0 - 1 : nil }
             throw error
         }
     }
@@ -116,6 +117,8 @@ extension PostgresConnection {
             let hadFailed = failure != nil
             let result = try await results(&failure, &patience)
             if !hadFailed { failure?.statement = answers.count }
+            // The server's limit is each statement's own, and so is ours.
+            renew(&patience)
             guard let result else { continue }
             switch step {
             case .prepare(let key, let name): statements.insert(key, name: name)

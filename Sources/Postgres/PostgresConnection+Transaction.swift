@@ -64,6 +64,30 @@ extension PostgresConnection {
         return result
     }
 
+    /// Runs a closure inside a transaction with another setting, and puts back what held before.
+    ///
+    /// `SET LOCAL … TO DEFAULT` would not do: behind a pooler our settings are not the session's defaults. Nothing is put
+    /// back after a failure, whose transaction or savepoint takes the setting along.
+    ///
+    /// - Parameters:
+    ///   - name: the setting.
+    ///   - value: its value meanwhile.
+    ///   - body: the work; gets this connection.
+    /// - Returns: what the closure returns.
+    /// - Throws: what the closure throws, or `PostgresError`.
+    nonisolated package func withSetting<Result>(
+        _ name: String,
+        _ value: String,
+        _ body: (PostgresConnection) async throws -> Result
+    ) async throws -> Result {
+        let before = try await pipeline([
+            "SELECT current_setting(\(name))", "SELECT set_config(\(name), \(value), true)",
+        ]).first?.first?.decode(String.self)
+        let result = try await body(self)
+        if let before { try await query("SELECT set_config(\(name), \(before), true)") }
+        return result
+    }
+
     private func begin(_ isolation: PostgresIsolation) async throws(PostgresError) {
         guard !isInTransaction else { throw PostgresError(.misuse, message: "a transaction is open already") }
         let begin = "BEGIN ISOLATION LEVEL \(isolation.rawValue)"

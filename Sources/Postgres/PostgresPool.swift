@@ -64,6 +64,22 @@ package final class PostgresPool: Sendable {
         }
     }
 
+    /// Sends statements together on any connection, in a transaction of their own.
+    ///
+    /// - Throws: `PostgresError`, see `PostgresConnection.pipeline`; also as `query` does.
+    @discardableResult
+    package func pipeline(_ queries: [PostgresQuery]) async throws(PostgresError) -> [PostgresRows] {
+        let (id, connection) = try await lease()
+        do throws(PostgresError) {
+            let rows = try await connection.pipeline(queries)
+            await giveBack(id, connection)
+            return rows
+        } catch {
+            await giveBack(id, connection)
+            throw error
+        }
+    }
+
     /// Lends a connection to a closure, which must not keep it.
     ///
     /// A transaction left open is rolled back.

@@ -30,11 +30,18 @@ package struct Apply: Sendable {
     package func callAsFunction(_ batch: [ReadJob], epoch: Int32) async throws -> ApplyReport {
         var tries = 0
         var assetsApart = false
+        var free = batch
+        var putOff: [ReadJob] = []
         while true {
             do {
-                return try await pool.withTransaction { connection in
-                    try await attempt(batch, epoch: epoch, assetsApart: assetsApart, on: connection)
+                var report = try await pool.withTransaction { connection in
+                    try await attempt(free, epoch: epoch, assetsApart: assetsApart, on: connection)
                 }
+                report.postponed += putOff
+                return report
+            } catch let held as HeldElsewhere {
+                putOff += free.filter { held.concerns($0) }
+                free.removeAll { held.concerns($0) }
             } catch let refused as AssetsRefused where !assetsApart {
                 logger.warning(
                     "assets refused in a batch, continuing one by one",
@@ -69,6 +76,16 @@ package struct Apply: Sendable {
             )
             try await finish([dead], with: [], on: connection)
         }
+    }
+
+    /// Users whom somebody else holds: the batch starts again without them.
+    ///
+    /// By then the rest of what is theirs was locked, and a host that asks for a restore of a user whom it holds must not
+    /// wait for the whole batch, or worse, the batch for it.
+    private struct HeldElsewhere: Error {
+        var users: Set<String>
+
+        func concerns(_ item: ReadJob) -> Bool { item.job.userID.map(users.contains) ?? false }
     }
 
     /// Why a batch is written again with its assets left to runs.
@@ -151,10 +168,9 @@ package struct Apply: Sendable {
     ) async throws -> [ReadJob] {
         let unlocked = batch.compactMap(\.job.userID).filter { scene.users[$0] == nil }.sorted()
         let held = try await LedgerReads.existing(unlocked, on: connection)
-        // Their rows are held elsewhere; whoever has none at all lost it to an erasure.
-        let isFree = { (item: ReadJob) in
-            scene.facts[item.job.userKey] != nil && !(item.job.userID.map(held.contains) ?? false)
-        }
+        guard held.isEmpty else { throw HeldElsewhere(users: held) }
+        // Our rows of them are held elsewhere; whoever has none at all lost it to an erasure.
+        let isFree = { (item: ReadJob) in scene.facts[item.job.userKey] != nil }
         report.postponed += batch.filter { !isFree($0) }
         let free = batch.filter(isFree)
         // The row must still run this very job: after a commit whose answer was lost it may hold the successor already.
@@ -265,6 +281,7 @@ package struct Apply: Sendable {
                 EffectWrites.insertDecisions(plan.effects, mode: settings.decision.mode).then { decisions = $0 }
             )
         }
+        plan.alarms.merge(EffectWrites.alarms(plan.effects)) { first, _ in first }
         requests += EffectWrites.raise(plan.alarms)
         report.alarms = plan.alarms.keys.sorted()
         let ends = plan.ends + plan.effects.map(end)

@@ -34,10 +34,10 @@ enum BrakeStore {
     private static func countQuickly(on connection: PostgresConnection) async throws -> Int64? {
         do {
             return try await connection.withSavepoint { connection in
-                try await connection.query("SET LOCAL statement_timeout = '250ms'")
-                let rows = try await connection.query("SELECT entitlement_sync_host.count_subscribers()")
-                try await connection.query("SET LOCAL statement_timeout TO DEFAULT")
-                return try rows.first?.decode(Int64.self, at: 0)
+                try await connection.withSetting("statement_timeout", "250ms") { connection in
+                    let rows = try await connection.query("SELECT entitlement_sync_host.count_subscribers()")
+                    return try rows.first?.decode(Int64.self, at: 0)
+                }
             }
         } catch let error as PostgresError where error.sqlState == SQLState.queryCanceled && !Task.isCancelled {
             return nil

@@ -111,7 +111,8 @@ extension LawWatch {
                                            WHERE c.store = 'revenuecat' AND c.grants_access
                                              AND c.product_id = ANY (p.entitlements))), false) AS running,
                           coalesce(bool_or(p.gives_access
-                              AND coalesce(p.period_ends_at > now() - interval '2 days', true)), false) AS fresh
+                              AND (coalesce(p.period_ends_at > now() - interval '2 days', true)
+                                   OR p.observed_at > p.period_ends_at)), false) AS fresh
                      FROM entitlement_sync.purchase AS p
                     WHERE p.owner_key = s.user_key AND p.merged_into IS NULL) AS ledger
              WHERE u.status IN ('active', 'onboarding')

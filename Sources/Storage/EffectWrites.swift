@@ -98,12 +98,16 @@ enum EffectWrites {
                    AS n(user_key, changes, coverage, asked_at, absence, observed)
              WHERE u.user_key = n.user_key
             """
-        guard effects.contains(where: { $0.newType != nil && ($0.facts?.flips ?? 0) >= flipsADay }) else {
-            return [PostgresRequest(query)]
-        }
-        let detail =
-            "A user's type changed more than \(flipsADay) times within a day: see decision_log for who and why."
-        return [PostgresRequest(query)] + raise(["flapping": detail])
+        return [PostgresRequest(query)]
+    }
+
+    /// What an operator has to know of these effects.
+    static func alarms(_ effects: [Effect]) -> [String: String] {
+        guard effects.contains(where: { $0.newType != nil && ($0.facts?.flips ?? 0) >= flipsADay }) else { return [:] }
+        return [
+            "flapping":
+                "A user's type changed more than \(flipsADay) times within a day: see decision_log for who and why."
+        ]
     }
 
     private static func name(of note: AbsenceNote) -> String {

@@ -93,15 +93,15 @@ enum TicketWrites {
     private static func meet(_ owners: [String], on connection: PostgresConnection) async throws {
         do {
             try await connection.withSavepoint { connection in
-                try await connection.query("SET LOCAL lock_timeout = '50ms'")
-                try await connection.query(
-                    """
-                    INSERT INTO entitlement_sync.user_sync (user_id)
-                    SELECT u.id FROM entitlement_sync_host.read_users(\(owners)) AS u ORDER BY u.id
-                    ON CONFLICT (user_id) DO NOTHING
-                    """
-                )
-                try await connection.query("SET LOCAL lock_timeout TO DEFAULT")
+                try await connection.withSetting("lock_timeout", "50ms") { connection in
+                    try await connection.query(
+                        """
+                        INSERT INTO entitlement_sync.user_sync (user_id)
+                        SELECT u.id FROM entitlement_sync_host.read_users(\(owners)) AS u ORDER BY u.id
+                        ON CONFLICT (user_id) DO NOTHING
+                        """
+                    )
+                }
             }
         } catch let error as PostgresError where error.sqlState == SQLState.lockNotAvailable {
             return

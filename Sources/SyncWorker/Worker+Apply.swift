@@ -49,7 +49,7 @@ extension Worker {
             await answer(report)
             count(report, of: items, at: clock.now)
             return postponed(report, among: items, at: clock.now)
-        } catch let error where spoilsBatch(error) {
+        } catch let error where spoilsBatch(error) || (isTimeout(error) && items.count > 1) {
             return await isolate(items, error, at: clock)
         } catch {
             logger.warning("a batch could not be written; trying again", metadata: describe(error))
@@ -163,3 +163,6 @@ private func spoilsBatch(_ error: any Error) -> Bool {
     default: return false
     }
 }
+
+/// Whether the work took longer than one statement may: half of it takes half as long.
+private func isTimeout(_ error: any Error) -> Bool { (error as? PostgresError)?.code == .timeout }

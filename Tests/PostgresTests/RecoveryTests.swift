@@ -89,7 +89,7 @@ struct RecoveryTests {
         )
         try await withPool(configuration) { pool in
             try await withThrowingTaskGroup(of: Void.self) { group in
-                for _ in 0..<3 { group.addTask { _ = try await pool.query("SELECT pg_sleep(0.2)") } }
+                for _ in 0..<3 { group.addTask { _ = try await pool.query("SELECT pg_sleep(2)") } }
                 try await group.waitForAll()
             }
             #expect(pool.statistics.idle == 3)

@@ -44,6 +44,47 @@ struct RaceTests {
         }
     }
 
+    @Test func `A host that asks for a restore of a user whom it holds waits for no batch`() async throws {
+        try await World.with(customers: ["{id: ann, state: active}", "{id: bob, state: active}"]) { world in
+            for user in ["ann", "bob"] { try await world.add(user) }
+            // The host's own trigger takes a lock that its transaction holds already.
+            try await world.pool.withConnection { connection in
+                try await connection.execute(
+                    script: """
+                        CREATE FUNCTION note_team() RETURNS trigger LANGUAGE plpgsql AS
+                            $$ BEGIN PERFORM pg_advisory_xact_lock(77); RETURN NEW; END $$;
+                        CREATE TRIGGER note_team BEFORE UPDATE OF type ON users
+                            FOR EACH ROW EXECUTE FUNCTION note_team();
+                        """
+                )
+            }
+            for user in ["ann", "bob"] { _ = try await world.restore(user) }
+            try await world.pool.withConnection { host in
+                try await host.execute(
+                    script:
+                        "BEGIN; SELECT pg_advisory_xact_lock(77); UPDATE users SET updated_at = now() WHERE id = 'ann'"
+                )
+                try await world.working {
+                    // Bob is being promoted, in the batch that ann's job came with.
+                    try await world.until(
+                        "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 77 AND NOT granted"
+                    )
+                    try await host.execute(
+                        script: """
+                            SET LOCAL lock_timeout = '20s'; SELECT entitlement_sync.request_restore('ann'); COMMIT
+                            """
+                    )
+                    try await world.until(
+                        """
+                        SELECT (count(*) = 2)::int::bigint FROM entitlement_sync.job_status AS s
+                         WHERE s.state = 'done' AND s.outcome = 'restored'
+                        """
+                    )
+                }
+            }
+        }
+    }
+
     @Test func `86: a lapse while assets are still coming back wins; they end frozen`() async throws {
         try await World.with(customers: ["{id: ann, state: active}"]) { world in
             try await world.add("ann")

@@ -170,7 +170,7 @@ private func object(_ line: String) throws -> [String: Any] {
         let logger = Logger(label: "test") { LineLogHandler(label: $0, level: .info, sink: sink) }
         pipe.fill()
         let spent = ContinuousClock().measure { for _ in 0..<1000 { logger.info("lost") } }
-        #expect(spent < .seconds(2))
+        #expect(spent < .seconds(10))
         #expect(sink.droppedLines == 1000)
         _ = pipe.drain()
         logger.info("heard")

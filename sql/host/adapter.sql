@@ -59,10 +59,9 @@ BEGIN
 END
 $$;
 
--- Adds the reason to assets after each user's cursor (null: from the first). `more` says that rows were left, be it
--- beyond the batch, before the cursor, or because somebody holds them; users with nothing to do are left out. Rows are
--- found once, a hundred more than the batch in case somebody holds some, and reached by their place from then on. Written
--- and left rows are added up by grouping: to look each user up among the written rows would take the square of the batch.
+-- Adds the reason to assets after each user's cursor (null: from the first). `more` says that rows were left,
+-- be it beyond the batch or because somebody holds them; users with nothing to do are left out. Written and left rows
+-- are added up by grouping: to look each user up among the written rows would take the square of the batch.
 CREATE OR REPLACE FUNCTION entitlement_sync_host.freeze_assets(ids text[], after text[], batch integer)
 RETURNS TABLE (user_id text, changed bigint, cursor text, more boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -70,50 +69,43 @@ SET enable_seqscan = off AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
-    WITH found AS MATERIALIZED (
-        SELECT wanted.user_id,
-               ARRAY(SELECT x.ctid
-                       FROM public.assets AS x
-                      WHERE x.user_id = wanted.user_id
-                        AND x.id > coalesce(wanted.after::bigint, 0)
-                        AND NOT x.frozen_reasons @> '{subscription_lapsed}'
-                        AND NOT (x.frozen_at IS NOT NULL AND x.frozen_reasons = '{}')
-                      ORDER BY x.user_id, x.id
-                      LIMIT batch + 100) AS places,
-               wanted.after IS NOT NULL
-                   AND EXISTS (SELECT 1
-                                 FROM public.assets AS x
-                                WHERE x.user_id = wanted.user_id
-                                  AND x.id <= wanted.after::bigint
-                                  AND NOT x.frozen_reasons @> '{subscription_lapsed}'
-                                  AND NOT (x.frozen_at IS NOT NULL AND x.frozen_reasons = '{}')) AS passed_by
+    WITH picked AS MATERIALIZED (
+        SELECT a.id, a.user_id
           FROM unnest(ids, after) AS wanted(user_id, after)
-    ), held AS MATERIALIZED (
-        SELECT a.ctid, a.user_id, a.id
-          FROM public.assets AS a
-         WHERE a.ctid = ANY (ARRAY(SELECT place FROM found AS f, unnest(f.places) AS place))
-           AND NOT a.frozen_reasons @> '{subscription_lapsed}'
-           AND NOT (a.frozen_at IS NOT NULL AND a.frozen_reasons = '{}')
-           FOR NO KEY UPDATE SKIP LOCKED
+         CROSS JOIN LATERAL (
+               SELECT x.id, x.user_id
+                 FROM public.assets AS x
+                WHERE x.user_id = wanted.user_id
+                  AND x.id > coalesce(wanted.after::bigint, 0)
+                  AND NOT x.frozen_reasons @> '{subscription_lapsed}'
+                  AND NOT (x.frozen_at IS NOT NULL AND x.frozen_reasons = '{}')
+                ORDER BY x.user_id, x.id
+                LIMIT batch
+                  FOR NO KEY UPDATE SKIP LOCKED) AS a
     ), written AS (
         UPDATE public.assets AS a
            SET frozen_reasons = a.frozen_reasons || '{subscription_lapsed}',
                frozen_at = coalesce(a.frozen_at, now())
-         WHERE a.ctid = ANY (ARRAY(SELECT h.ctid
-                                     FROM (SELECT x.ctid, row_number() OVER (PARTITION BY x.user_id ORDER BY x.id) AS n
-                                             FROM held AS x) AS h
-                                    WHERE h.n <= batch))
+         WHERE a.id = ANY (ARRAY(SELECT p.id FROM picked AS p))
         RETURNING a.user_id, a.id
     )
-    SELECT done.user_id, count(done.changed_id), max(done.changed_id)::text,
-           coalesce(sum(done.candidates), 0) > count(done.changed_id)
+    SELECT found.user_id, count(found.changed_id), max(found.changed_id)::text,
+           coalesce(sum(found.candidates), 0) > count(found.changed_id)
       FROM (SELECT w.user_id, w.id AS changed_id, NULL::bigint AS candidates
               FROM written AS w
              UNION ALL
-            SELECT f.user_id, NULL, cardinality(f.places) + f.passed_by::integer
-              FROM found AS f
-             WHERE f.passed_by OR cardinality(f.places) > 0) AS done
-     GROUP BY done.user_id;
+            SELECT wanted.user_id, NULL, rest.candidates
+              FROM unnest(ids) AS wanted(user_id)
+             CROSS JOIN LATERAL (
+                   SELECT count(*) AS candidates
+                     FROM (SELECT 1
+                             FROM public.assets AS x
+                            WHERE x.user_id = wanted.user_id
+                              AND NOT x.frozen_reasons @> '{subscription_lapsed}'
+                              AND NOT (x.frozen_at IS NOT NULL AND x.frozen_reasons = '{}')
+                            LIMIT batch + 1) AS seen) AS rest
+             WHERE rest.candidates > 0) AS found
+     GROUP BY found.user_id;
 END
 $$;
 
@@ -125,48 +117,42 @@ SET enable_seqscan = off AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
-    WITH found AS MATERIALIZED (
-        SELECT wanted.user_id,
-               ARRAY(SELECT x.ctid
-                       FROM public.assets AS x
-                      WHERE x.user_id = wanted.user_id
-                        AND x.id > coalesce(wanted.after::bigint, 0)
-                        AND x.frozen_reasons @> '{subscription_lapsed}'
-                      ORDER BY x.user_id, x.id
-                      LIMIT batch + 100) AS places,
-               wanted.after IS NOT NULL
-                   AND EXISTS (SELECT 1
-                                 FROM public.assets AS x
-                                WHERE x.user_id = wanted.user_id
-                                  AND x.id <= wanted.after::bigint
-                                  AND x.frozen_reasons @> '{subscription_lapsed}') AS passed_by
+    WITH picked AS MATERIALIZED (
+        SELECT a.id, a.user_id
           FROM unnest(ids, after) AS wanted(user_id, after)
-    ), held AS MATERIALIZED (
-        SELECT a.ctid, a.user_id, a.id
-          FROM public.assets AS a
-         WHERE a.ctid = ANY (ARRAY(SELECT place FROM found AS f, unnest(f.places) AS place))
-           AND a.frozen_reasons @> '{subscription_lapsed}'
-           FOR NO KEY UPDATE SKIP LOCKED
+         CROSS JOIN LATERAL (
+               SELECT x.id, x.user_id
+                 FROM public.assets AS x
+                WHERE x.user_id = wanted.user_id
+                  AND x.id > coalesce(wanted.after::bigint, 0)
+                  AND x.frozen_reasons @> '{subscription_lapsed}'
+                ORDER BY x.user_id, x.id
+                LIMIT batch
+                  FOR NO KEY UPDATE SKIP LOCKED) AS a
     ), written AS (
         UPDATE public.assets AS a
            SET frozen_reasons = array_remove(a.frozen_reasons, 'subscription_lapsed'),
                frozen_at = CASE WHEN array_remove(a.frozen_reasons, 'subscription_lapsed') = '{}'
                                 THEN NULL ELSE a.frozen_at END
-         WHERE a.ctid = ANY (ARRAY(SELECT h.ctid
-                                     FROM (SELECT x.ctid, row_number() OVER (PARTITION BY x.user_id ORDER BY x.id) AS n
-                                             FROM held AS x) AS h
-                                    WHERE h.n <= batch))
+         WHERE a.id = ANY (ARRAY(SELECT p.id FROM picked AS p))
         RETURNING a.user_id, a.id
     )
-    SELECT done.user_id, count(done.changed_id), max(done.changed_id)::text,
-           coalesce(sum(done.candidates), 0) > count(done.changed_id)
+    SELECT found.user_id, count(found.changed_id), max(found.changed_id)::text,
+           coalesce(sum(found.candidates), 0) > count(found.changed_id)
       FROM (SELECT w.user_id, w.id AS changed_id, NULL::bigint AS candidates
               FROM written AS w
              UNION ALL
-            SELECT f.user_id, NULL, cardinality(f.places) + f.passed_by::integer
-              FROM found AS f
-             WHERE f.passed_by OR cardinality(f.places) > 0) AS done
-     GROUP BY done.user_id;
+            SELECT wanted.user_id, NULL, rest.candidates
+              FROM unnest(ids) AS wanted(user_id)
+             CROSS JOIN LATERAL (
+                   SELECT count(*) AS candidates
+                     FROM (SELECT 1
+                             FROM public.assets AS x
+                            WHERE x.user_id = wanted.user_id
+                              AND x.frozen_reasons @> '{subscription_lapsed}'
+                            LIMIT batch + 1) AS seen) AS rest
+             WHERE rest.candidates > 0) AS found
+     GROUP BY found.user_id;
 END
 $$;
 
