@@ -161,6 +161,81 @@ struct RaceTests {
         }
     }
 
+    @Test func `83: who is banned while assets are still coming back keeps those that are frozen`() async throws {
+        try await World.with(customers: ["{id: ann, state: active}"]) { world in
+            try await world.add("ann")
+            try await world.addAssets(30, of: "ann", frozenFor: ["subscription_lapsed"])
+            _ = try await world.restore("ann")
+            try await world.pool.withTransaction { host in
+                // While the host holds one asset the run cannot end.
+                try await host.query("SELECT id FROM assets WHERE user_id = 'ann' ORDER BY id DESC LIMIT 1 FOR UPDATE")
+                try await world.working(smallBatches) {
+                    try await world.until("SELECT (count(*) = 29)::int::bigint FROM assets WHERE frozen_reasons = '{}'")
+                }
+                try await world.pool.query("UPDATE users SET status = 'banned' WHERE id = 'ann'")
+            }
+            try await world.work(smallBatches)
+            #expect(try await world.assets(of: "ann", frozenFor: ["subscription_lapsed"]) == 1)
+        }
+    }
+
+    @Test func `83: who is being banned when the verdict is written gains nothing`() async throws {
+        try await World.with(customers: ["{id: ann, state: active}", "{id: bob, state: active}"]) { world in
+            for user in ["ann", "bob"] { try await world.add(user) }
+            let job = try await world.restore("ann")
+            try await world.pool.withTransaction { host in
+                try await host.query("UPDATE users SET status = 'banned' WHERE id = 'ann'")
+                try await world.working {
+                    try await world.until("SELECT count(*) FROM entitlement_sync.queue WHERE owner IS NOT NULL")
+                    // Once bob, who came later, has his answer, the verdict about ann has been tried.
+                    let later = try await world.restore("bob")
+                    try await world.until(
+                        "SELECT count(*) FROM entitlement_sync.job_status WHERE id = \(later) AND state = 'done'"
+                    )
+                    try await host.query("COMMIT AND CHAIN")
+                    try await world.until(
+                        "SELECT count(*) FROM entitlement_sync.job_status WHERE id = \(job) AND state = 'done'"
+                    )
+                }
+            }
+            #expect(try await world.status(job).outcome == "not_eligible")
+            #expect(try await world.type(of: "ann") == "free")
+        }
+    }
+
+    @Test func `L1: two writers who find a purchase unknown at the same moment end in one row`() async throws {
+        let item = #"[{"state":"active","id":"sub_both","store_subscription_identifier":"200000070000001"}]"#
+        try await World.with(customers: ["{id: old, state: none}", "{id: new, state: none}"]) { world in
+            for user in ["old", "new"] {
+                try await world.add(user)
+                try await world.change(user, #"{"subscriptions":\#(item)}"#)
+            }
+            #expect(try await world.restored("old").outcome == "restored")
+            // The other writer's names, taken back so that they can be on their way when the worker looks.
+            try await world.pool.query("CREATE TABLE names AS SELECT * FROM entitlement_sync.purchase_identifier")
+            try await world.pool.query("DELETE FROM entitlement_sync.purchase_identifier")
+            try await world.pool.withTransaction { host in
+                try await host.query("INSERT INTO entitlement_sync.purchase_identifier SELECT * FROM names")
+                let job = try await world.restore("new")
+                try await world.working {
+                    try await world.until(
+                        """
+                        SELECT count(*) FROM pg_stat_activity
+                         WHERE datname = current_database() AND wait_event_type = 'Lock'
+                        """,
+                        comment: "the worker did not meet the other writer"
+                    )
+                    try await host.query("COMMIT AND CHAIN")
+                    try await world.until(
+                        "SELECT count(*) FROM entitlement_sync.job_status WHERE id = \(job) AND state = 'done'"
+                    )
+                }
+            }
+            #expect(try await world.number("SELECT count(*) FROM entitlement_sync.purchase") == 1)
+            #expect(try await world.decisions(about: "new").map(\.rule) == ["owner_followed_revenuecat"])
+        }
+    }
+
     @Test func `134: a user who flaps within a day is an alarm`() async throws {
         try await World.with(customers: ["{id: ann, state: active}"]) { world in
             try await world.add("ann")

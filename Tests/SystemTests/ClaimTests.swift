@@ -1,0 +1,63 @@
+import Jobs
+import Logging
+import Postgres
+import TestSupport
+import Testing
+
+struct ClaimTests {
+    @Test func `a claim takes what is due, free and held by nobody, and only under a living lease`() async throws {
+        try await World.with { world in
+            // A correct claim waits for no lock, so this limit says only when a wrong one has lost.
+            let pool = PostgresPool(
+                configuration: PostgresConfiguration(
+                    connectionString: world.database.url,
+                    maxConnections: 1,
+                    sessionSettings: ["lock_timeout": "5s"]
+                ),
+                logger: .quiet
+            )
+            let queue = JobQueue(pool: pool)
+            let leases = Leases(pool: pool, duration: .seconds(3600))
+            let (mine, other) = try await (lease(leases), lease(leases))
+            for user in ["held", "ann", "later"] {
+                try await world.add(user)
+                _ = try await world.restore(user)
+            }
+            try await world.pool.query(
+                "UPDATE entitlement_sync.queue SET due = now() + interval '1 hour' WHERE user_key = \(await key("later", world))"
+            )
+            let wishes = [JobQueue.Wish(lane: .restore, limit: 10)]
+            try await world.pool.withTransaction { host in
+                try await host.query(
+                    "SELECT 1 FROM entitlement_sync.queue WHERE user_key = \(await key("held", world)) FOR UPDATE"
+                )
+                #expect(try await queue.claim(wishes, upTo: 10, for: mine).map(\.userID) == ["ann"])
+            }
+            #expect(try await queue.claim(wishes, upTo: 10, for: other).map(\.userID) == ["held"])
+            #expect(try await queue.claim(wishes, upTo: 10, for: other).isEmpty)
+            // Given back, one in each way, both are as they were.
+            try await queue.release([try await key("ann", world)], for: mine)
+            try await leases.end(other)
+            let touched = try await world.number(
+                """
+                SELECT count(*) FROM entitlement_sync.queue
+                 WHERE owner IS NOT NULL OR active IS NOT NULL OR crashes + restore_attempt + reconcile_attempt > 0
+                """
+            )
+            #expect(touched == 0)
+            try await world.pool.query(
+                "UPDATE entitlement_sync.worker SET expires_at = now() - interval '1 second' WHERE epoch = \(mine)"
+            )
+            #expect(try await queue.claim(wishes, upTo: 10, for: mine).isEmpty)
+            await pool.close()
+        }
+    }
+
+    private func lease(_ leases: Leases) async throws -> Int32 {
+        try await leases.register(host: "test", pid: 1, version: "test")
+    }
+
+    private func key(_ user: String, _ world: World) async throws -> Int64 {
+        try await world.number("SELECT user_key FROM entitlement_sync.user_sync WHERE user_id = \(user)")
+    }
+}
