@@ -81,7 +81,10 @@ case $sanitizer in
         # Says what the standard library's mutexes do out of the sanitizer's sight; nothing has to be suppressed then.
         mkdir -p "$scratch"
         shim=$(realpath "$scratch")/tsan-mutex.o
-        "$(dirname "$(realpath "$(command -v swift)")")/clang" -O1 -g -fPIC -c deploy/tsan-mutex.c -o "$shim"
+        # The toolchain brings one; a toolchain manager's is on the PATH.
+        clang=$(dirname "$(realpath "$(command -v swift)")")/clang
+        [[ -x $clang ]] || clang=clang
+        "$clang" -O1 -g -fPIC -c deploy/tsan-mutex.c -o "$shim"
         build_arguments+=(-Xlinker "$shim")
         test_arguments+=(-Xlinker "$shim")
         ;;
