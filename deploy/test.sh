@@ -3,7 +3,9 @@
 #
 #   deploy/test.sh [--full] [swift test arguments]
 #
-#   --full   the long profile: more seeds, more users, more kills
+#   --full                        the long profile: more seeds, more users, more kills
+#   --sanitize thread | address   under that sanitizer, in a build of its own (.build-thread, .build-address) unless
+#                                 --scratch-path names another
 #
 # Ends with the status of the first step that failed.
 
@@ -13,6 +15,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 build_arguments=()
 test_arguments=()
+sanitizer=
+scratch=
 while (($#)); do
     case $1 in
         --full) export ENTITLEMENT_SYNC_TEST_PROFILE=full ;;
@@ -21,12 +25,26 @@ while (($#)); do
             exit 0
             ;;
         # What changes the products has to be said to the build as well.
-        -c | --configuration | -j | --jobs | --sanitize | --scratch-path | -Xswiftc | -Xcc | -Xlinker)
+        --sanitize | --sanitize=*)
+            if [[ $1 == *=* ]]; then sanitizer=${1#*=}; else
+                sanitizer=${2:?a value has to follow $1}
+                shift
+            fi
+            build_arguments+=(--sanitize "$sanitizer")
+            test_arguments+=(--sanitize "$sanitizer")
+            ;;
+        --scratch-path | --scratch-path=*)
+            if [[ $1 == *=* ]]; then scratch=${1#*=}; else
+                scratch=${2:?a value has to follow $1}
+                shift
+            fi
+            ;;
+        -c | --configuration | -j | --jobs | -Xswiftc | -Xcc | -Xlinker)
             build_arguments+=("$1" "${2:?a value has to follow $1}")
             test_arguments+=("$1" "$2")
             shift
             ;;
-        --configuration=* | --jobs=* | --sanitize=* | --scratch-path=* | --enable-code-coverage)
+        --configuration=* | --jobs=* | --enable-code-coverage)
             build_arguments+=("$1")
             test_arguments+=("$1")
             ;;
@@ -34,6 +52,13 @@ while (($#)); do
     esac
     shift
 done
+
+# A sanitizer changes every product: the usual build stays as it is.
+[[ -n $scratch || -z $sanitizer ]] || scratch=.build-$sanitizer
+if [[ -n $scratch ]]; then
+    build_arguments+=(--scratch-path "$scratch")
+    test_arguments+=(--scratch-path "$scratch")
+fi
 
 require_swift
 install_missing pkg-config libpq libcurl postgres openssl python3 pgbouncer
@@ -50,6 +75,21 @@ step() {
     ((worst)) || worst=$status
     return "$status"
 }
+
+case $sanitizer in
+    thread)
+        # Says what the standard library's mutexes do out of the sanitizer's sight; nothing has to be suppressed then.
+        mkdir -p "$scratch"
+        shim=$(realpath "$scratch")/tsan-mutex.o
+        # The toolchain brings one; a toolchain manager's is on the PATH.
+        clang=$(dirname "$(realpath "$(command -v swift)")")/clang
+        [[ -x $clang ]] || clang=clang
+        "$clang" -O1 -g -fPIC -c deploy/tsan-mutex.c -o "$shim"
+        build_arguments+=(-Xlinker "$shim")
+        test_arguments+=(-Xlinker "$shim")
+        ;;
+    address) export ASAN_OPTIONS=detect_leaks=1:${ASAN_OPTIONS:-} ;;
+esac
 
 if step build swift build --build-tests --explicit-target-dependency-import-check error "${build_arguments[@]}"; then
     if ((${#test_arguments[@]} > ${#build_arguments[@]})); then

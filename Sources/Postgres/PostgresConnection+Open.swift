@@ -40,7 +40,13 @@ extension PostgresConnection {
         var failure = PostgresError(.connectionFailed, message: "no server was reached")
         for (index, server) in servers.enumerated() {
             let serverEnd = share(of: deadline, among: servers.count - index)
-            let addresses = try await look(up: server, until: serverEnd)
+            guard let addresses = try await look(up: server, until: serverEnd) else {
+                failure = PostgresError(
+                    .connectionFailed,
+                    message: "the host name \(server.printableHost ?? "") was not looked up in time"
+                )
+                continue
+            }
             if addresses.isEmpty {
                 failure = PostgresError(
                     .connectionFailed,
@@ -66,15 +72,16 @@ extension PostgresConnection {
         throw failure
     }
 
+    /// The addresses of a host; none where it is unknown, nil where that is not known in time.
     private static func look(
         up server: ServerAddress,
         until deadline: ContinuousClock.Instant
-    ) async throws(PostgresError) -> [ServerAddress] {
+    ) async throws(PostgresError) -> [ServerAddress]? {
         guard server.needsLookup else { return [server] }
         let found = await BlockingWork.run(until: deadline, cancellable: true) { server.resolved() }
         if let found { return found }
         guard !Task.isCancelled else { throw PostgresError(.cancelled, message: "the task is cancelled") }
-        return []
+        return nil
     }
 
     /// One attempt on one address.

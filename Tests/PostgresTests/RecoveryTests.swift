@@ -50,7 +50,11 @@ struct RecoveryTests {
     @Test(arguments: [false, true])
     func `a pool survives a restart of the server`(immediate: Bool) async throws {
         let server = try await PrivatePostgres.start()
-        let configuration = PostgresConfiguration(connectionString: server.url(database: "postgres"), maxConnections: 4)
+        let configuration = PostgresConfiguration(
+            connectionString: server.url(database: "postgres"),
+            maxConnections: 4,
+            acquireTimeout: .seconds(60)
+        )
         try await withPool(configuration) { pool in
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for _ in 0..<8 { group.addTask { _ = try await pool.query("SELECT pg_sleep(0.05)") } }

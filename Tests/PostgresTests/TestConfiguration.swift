@@ -5,12 +5,16 @@ import Synchronization
 import TestSupport
 import Testing
 
-/// A configuration for the running test's database, with limits that make a hanging test fail soon.
+/// A configuration for the running test's database, with limits that a busy machine keeps.
 func configuration(
     _ change: (inout PostgresConfiguration) -> Void = { _ in }
 ) throws -> PostgresConfiguration {
     let database = try #require(TestDatabase.current)
-    var configuration = PostgresConfiguration(connectionString: database.url)
+    var configuration = PostgresConfiguration(
+        connectionString: database.url,
+        connectTimeout: .seconds(60),
+        acquireTimeout: .seconds(60)
+    )
     change(&configuration)
     return configuration
 }

@@ -116,31 +116,34 @@ struct ConcurrencyTests {
         }
         let configuration = HTTPTransportConfiguration(maxInFlight: 1, maxQueued: 4)
         try await withTransport(to: server, configuration) { transport in
-            let first = Task { try await transport.get(server.authority, "/first") }
+            // The server's thread waits at the gate, even if this fails on the way.
+            defer { gate.open() }
+            let first = Task { try await transport.get(server.authority, "/first", timeout: .seconds(120)) }
             await arrived.wait()
             var waiting: [Task<TransportError.Code?, Never>] = []
-            for (index, path) in ["/a", "/leaves", "/expires", "/b"].enumerated() {
+            for (index, path) in ["/a", "/leaves", "/b", "/expires"].enumerated() {
                 waiting.append(
                     Task {
                         do throws(TransportError) {
-                            let limit: Duration = path == "/expires" ? .milliseconds(100) : .seconds(20)
+                            // Long enough to be seen waiting, together with one that finds no room.
+                            let limit: Duration = path == "/expires" ? .seconds(5) : .seconds(120)
                             _ = try await transport.get(server.authority, path, timeout: limit)
                             return nil
                         } catch { return error.code }
                     }
                 )
-                while transport.unfinishedRequests < index + 2 { await Task.yield() }
+                try await eventually { transport.unfinishedRequests >= index + 2 }
             }
             let refused = try await transport.failure(.to(server.authority, "/refused"))
             #expect(refused.code == .overloaded)
             #expect(!refused.requestSent)
             waiting[1].cancel()
             #expect(await waiting[1].value == .cancelled)
-            #expect(await waiting[2].value == .timeout)
+            #expect(await waiting[3].value == .timeout)
             gate.open()
             _ = try await first.value
             #expect(await waiting[0].value == nil)
-            #expect(await waiting[3].value == nil)
+            #expect(await waiting[2].value == nil)
         }
         #expect(served.withLock { $0 } == ["/first", "/a", "/b"])
     }
@@ -153,16 +156,16 @@ struct ConcurrencyTests {
             return false
         }
         let transport = HTTPTransport(configuration: .init(maxInFlight: 4), logger: quietLogger)
-        let codes = await withTaskGroup(of: TransportError.Code?.self) { group in
+        let codes = try await withThrowingTaskGroup(of: TransportError.Code?.self) { group in
             for _ in 0..<20 {
-                group.addTask { try? await transport.failure(.to(server.authority)).code }
+                group.addTask { try? await transport.failure(.to(server.authority), timeout: .seconds(120)).code }
             }
             await arrived.wait(4)
-            while transport.unfinishedRequests < 20 { await Task.yield() }
+            try await eventually { transport.unfinishedRequests == 20 }
             await withTaskGroup(of: Void.self) { stops in
                 for _ in 0..<3 { stops.addTask { await transport.shutdown() } }
             }
-            return await group.reduce(into: []) { $0.append($1) }
+            return try await group.reduce(into: []) { $0.append($1) }
         }
         #expect(codes == Array(repeating: .closed, count: 20))
         let late = try await transport.failure(.to(server.authority))
