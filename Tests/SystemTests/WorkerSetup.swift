@@ -37,7 +37,7 @@ extension World {
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { try await runWorker(setup) }
             group.addTask {
-                try await Task.sleep(for: .seconds(20))
+                try await Task.sleep(for: .seconds(60))
                 throw WorkerTookTooLong()
             }
             try await group.next()
