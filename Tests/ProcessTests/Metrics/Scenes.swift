@@ -155,7 +155,8 @@ enum Scenes {
              WHERE s.user_key = d.user_key AND s.user_id = 'shaky';
             UPDATE users SET type = 'subscriber' WHERE id = 'nobody';
             UPDATE users SET type = 'free' WHERE id = 'other-payer';
-            UPDATE entitlement_sync.purchase AS p SET period_ends_at = now() - interval '3 days'
+            UPDATE entitlement_sync.purchase AS p
+               SET period_ends_at = now() - interval '3 days', observed_at = now() - interval '5 days'
               FROM entitlement_sync.user_sync AS s WHERE s.user_key = p.owner_key AND s.user_id = 'stale-payer';
             UPDATE entitlement_sync.user_sync AS s SET read_at = now() - interval '5 days' WHERE s.user_id = 'stale-payer';
             DELETE FROM entitlement_sync.law_check;
@@ -214,6 +215,10 @@ enum Scenes {
             try await site.until(
                 "SELECT count(*) FROM entitlement_sync.rate_budget AS b WHERE b.blocked_until > now()",
                 comment: "the store's wish is not written down: \(worker.program.err)"
+            )
+            // What was spent comes back within a moment; from nothing it takes longer than a scrape.
+            try await site.execute(
+                "UPDATE entitlement_sync.rate_budget AS b SET tokens = 0, refilled_at = clock_timestamp()"
             )
             scrapes.value = [try await worker.scrape()]
             try await worker.stop()
