@@ -1,0 +1,123 @@
+import Entitlements
+import FoundationEssentials
+import Jobs
+import Logging
+import Postgres
+
+/// What is loaded, locked and decided before anything is written.
+extension Apply {
+    /// What was loaded and locked for a batch.
+    struct Scene {
+        var gate: Gate
+        var users: [String: User]
+        var facts: [Int64: UserFacts]
+        var locked: [Int64: JobEnds.Held]
+        var named: [PurchaseIdentifierKey: Int64]
+        var ledger: LedgerReads.Ledger
+    }
+
+    /// All identifiers of a batch, some of them more than once.
+    func identifiers(in batch: [ReadJob]) -> [PurchaseIdentifier] {
+        var identifiers: [PurchaseIdentifier] = []
+        identifiers.reserveCapacity(batch.count * 2)
+        for item in batch {
+            for observation in item.reading.observations { identifiers += observation.identifiers }
+            for found in item.reading.claims.found { identifiers.append(found.identifier) }
+        }
+        return identifiers
+    }
+
+    /// The jobs of a batch that are still ours and whose rows we hold; the others are put off or lost.
+    private func ours(
+        of batch: [ReadJob],
+        in scene: Scene,
+        epoch: Int32,
+        report: inout ApplyReport,
+        on connection: PostgresConnection
+    ) async throws -> [ReadJob] {
+        let unlocked = batch.compactMap(\.job.userID).filter { scene.users[$0] == nil }.sorted()
+        let held = try await LedgerReads.existing(unlocked, on: connection)
+        guard held.isEmpty else { throw HeldElsewhere(users: held) }
+        // Our rows of them are held elsewhere; whoever has none at all lost it to an erasure.
+        let isFree = { (item: ReadJob) in scene.facts[item.job.userKey] != nil }
+        report.postponed += batch.filter { !isFree($0) }
+        let free = batch.filter(isFree)
+        // The row must still run this very job: after a commit whose answer was lost it may hold the successor already.
+        let ours = free.filter { scene.locked[$0.job.userKey]?.id == $0.job.id }
+        let missing = free.filter { scene.locked[$0.job.userKey] == nil }
+        let busy = try await JobEnds.busy(missing.map(\.job.userKey), epoch: epoch, on: connection)
+        let waiting = missing.filter { busy[$0.job.userKey]?.id == $0.job.id }
+        report.postponed += waiting
+        report.lost += free.count - ours.count - waiting.count
+        return ours
+    }
+
+    func plan(
+        _ batch: [ReadJob],
+        _ scene: Scene,
+        epoch: Int32,
+        report: inout ApplyReport,
+        on connection: PostgresConnection
+    ) async throws -> ApplyPlan {
+        let (gate, facts, locked) = (scene.gate, scene.facts, scene.locked)
+        let ours = try await ours(of: batch, in: scene, epoch: epoch, report: &report, on: connection)
+        var ledger = scene.ledger
+        var holders: [PurchaseIdentifierKey: Purchase] = [:]
+        if !scene.named.isEmpty {
+            let keys = Set(identifiers(in: ours).map(\.key))
+            let named = scene.named.filter { keys.contains($0.key) }
+            // Read again now that the rows are locked: they may have moved meanwhile.
+            (holders, ledger) = try await connection.send(
+                LedgerReads.holders(named),
+                LedgerReads.ledger(ours.map(\.job.userKey))
+            )
+        }
+        var decision = settings.decision
+        decision.demotionsPaused = gate.demotionsPaused
+        var plan: ApplyPlan
+        var postponed: Set<Int64> = []
+        repeat {
+            plan = ApplyPlan(settings: settings, decision: decision, catalog: gate.catalog)
+            for (key, purchase) in holders { plan.knownIdentifiers[purchase.id, default: []].insert(key) }
+            for item in ours where !postponed.contains(item.job.userKey) {
+                let key = item.job.userKey
+                plan.add(
+                    item,
+                    user: item.job.userID.flatMap { scene.users[$0] },
+                    facts: facts[key],
+                    canceled: locked[key]?.cancel ?? false,
+                    holders: holders,
+                    ledger: ledger.owned[key] ?? [],
+                    contested: ledger.contested[key] ?? []
+                )
+            }
+            // Without the jobs that have to wait, others may touch what they touched: planned anew, until nobody waits.
+        } while try await postpone(&postponed, in: plan, on: connection)
+        report.postponed += plan.postponed + ours.filter { postponed.contains($0.job.userKey) }
+        let brakes = { (effect: Effect) in effect.verdict.action == .demote && !effect.verdict.wasAnnounced }
+        if settings.decision.mode != .observe, plan.effects.contains(where: brakes) {
+            let wanted = plan.effects.count(where: brakes)
+            let allowance = try await BrakeStore.allowance(settings.brake, wanted: wanted, on: connection)
+            BrakeStore.hold(&plan.effects, beyond: allowance)
+        }
+        return plan
+    }
+
+    /// Queues the former owners of purchases that move.
+    ///
+    /// A host's open transaction may hold such an owner's row of the queue: its claimants are put off, and nobody waits.
+    ///
+    /// - Returns: whether claimants were added to `postponed`.
+    private func postpone(
+        _ postponed: inout Set<Int64>,
+        in plan: ApplyPlan,
+        on connection: PostgresConnection
+    ) async throws -> Bool {
+        let owners = Set(plan.formerOwners.map(\.owner)).sorted()
+        guard !owners.isEmpty else { return false }
+        let held = try await JobEnds.enqueueUnheld(owners, lane: .event, on: connection)
+        let claimants = plan.formerOwners.filter { held.contains($0.owner) }.map(\.claimant)
+        postponed.formUnion(claimants)
+        return !claimants.isEmpty
+    }
+}

@@ -1,0 +1,216 @@
+import Entitlements
+import FoundationEssentials
+import Jobs
+import Logging
+import Postgres
+
+/// What a planned batch comes to in the database.
+extension Apply {
+    func write(
+        _ planned: ApplyPlan,
+        assetsApart: Bool,
+        report: inout ApplyReport,
+        on connection: PostgresConnection
+    ) async throws {
+        var plan = planned
+        let isObserving = settings.decision.mode == .observe
+        let fresh = plan.observed.indices.filter { plan.observed[$0].attribution == .new }
+        let newIDs = try await numbers.take(fresh.count, on: connection)
+        for (index, id) in zip(fresh, newIDs) { plan.observed[index].purchaseID = id }
+        var requests = ledgerWrites(plan, fresh: fresh)
+        if isObserving {
+            try await connection.send(requests)
+            try await foreseeAssets(&plan.effects, on: connection)
+        } else {
+            requests += EffectWrites.setTypes(plan.effects)
+            try await changeAssets(&plan.effects, apart: assetsApart, after: requests, on: connection)
+            try await openTickets(&plan.effects, on: connection)
+        }
+        requests = EffectWrites.updateUsers(isObserving ? plan.effects.map(withoutTypeChange) : plan.effects)
+        var decisions: [Int64: Int64] = [:]
+        if !plan.effects.isEmpty {
+            requests.append(
+                EffectWrites.insertDecisions(plan.effects, mode: settings.decision.mode).then { decisions = $0 }
+            )
+        }
+        plan.alarms.merge(EffectWrites.alarms(plan.effects)) { first, _ in first }
+        requests += EffectWrites.raise(plan.alarms)
+        report.alarms = plan.alarms.keys.sorted()
+        let ends = plan.ends + plan.effects.map(end)
+        try await finish(ends, with: requests, on: connection)
+        let runs = assetRuns(plan.effects, decisions: decisions)
+        let answered = plan.effects.filter { $0.job.request.proofs != nil }.map(\.job.id)
+        let canceled = plan.ends.filter { $0.state == .canceled }.map(\.id)
+        try await connection.send(
+            EffectWrites.replaceRuns(runs) + JobEnds.forgetProofs(of: answered + canceled)
+                + JobEnds.retry(plan.retries) + JobEnds.enqueueReconciles(for: plan.reconciles, lane: .event)
+        )
+        report.startedRuns = !runs.isEmpty
+        report.enqueued = !plan.reconciles.isEmpty || !plan.formerOwners.isEmpty
+        report.retried = plan.retries.count
+        if !isObserving { report.assetsChanged = plan.effects.reduce(0) { $0 + $1.assetsChanged } }
+        report.ended = ends.map { .init(id: $0.id, kind: $0.kind, state: $0.state, outcome: $0.outcome) }
+    }
+
+    /// What was read, as it goes into the ledger.
+    private func ledgerWrites(_ plan: ApplyPlan, fresh: [Int]) -> [PostgresRequest<Void>] {
+        let names = fresh.flatMap { index -> [(PurchaseIdentifier, Int64)] in
+            guard let id = plan.observed[index].purchaseID else { return [] }
+            return (plan.observed[index].observation?.identifiers ?? []).map { ($0, id) }
+        }
+        let known = plan.observed.filter { $0.before != nil && ($0.attribution?.counts ?? false) }
+        return LedgerWrites.insertPurchases(fresh.map { plan.observed[$0] })
+            + LedgerWrites.merge(plan.merges)
+            + LedgerWrites.insertIdentifiers(names + plan.newIdentifiers)
+            + LedgerWrites.settle(plan.settled)
+            + LedgerWrites.updatePurchases(known)
+            + LedgerWrites.insertObservations(plan.observed)
+    }
+
+    private func openTickets(_ effects: inout [Effect], on connection: PostgresConnection) async throws {
+        let wanted = effects.flatMap { effect in
+            effect.verdict.tickets.map {
+                TicketWrites.Wanted(claimantKey: effect.job.userKey, jobID: effect.job.id, request: $0)
+            }
+        }
+        let visible = try await TicketWrites.open(wanted, on: connection)
+        for index in effects.indices where !effects[index].verdict.tickets.isEmpty {
+            effects[index].ticketID = visible[effects[index].job.userKey]
+        }
+    }
+
+    /// Ends jobs, after `requests` and together with them.
+    func finish(
+        _ ends: [JobEnd],
+        with requests: [PostgresRequest<Void>],
+        on connection: PostgresConnection
+    ) async throws {
+        guard !ends.isEmpty else { return try await connection.send(requests) }
+        var gone = 0
+        try await connection.send(requests + [JobEnds.finish(ends).then { gone = $0 }])
+        guard gone < ends.count else { return }
+        try await connection.send(JobEnds.passOn(ends.map(\.userKey)))
+    }
+
+    private func withoutTypeChange(_ effect: Effect) -> Effect {
+        var same = effect
+        same.verdict.action = .none
+        return same
+    }
+
+    private func end(_ effect: Effect) -> JobEnd {
+        JobEnd(
+            id: effect.job.id,
+            userKey: effect.job.userKey,
+            kind: effect.job.kind,
+            state: .done,
+            outcome: effect.verdict.outcome,
+            messageKey: effect.verdict.messageKey,
+            ticketID: effect.ticketID,
+            attempt: effect.job.attempt
+        )
+    }
+
+    /// Changes the assets of everybody whose access is there or has just gone.
+    ///
+    /// A host's trigger or constraint may refuse one asset. Then the batch is written again with all its assets `apart`:
+    /// types stand, and runs find the asset that fails and leave it aside. A savepoint for the rare case would burden
+    /// every batch.
+    private func changeAssets(
+        _ effects: inout [Effect],
+        apart: Bool,
+        after requests: [PostgresRequest<Void>],
+        on connection: PostgresConnection
+    ) async throws {
+        let directions: [(AssetDirection, [Int])] = [AssetDirection.unfreeze, .freeze].map { direction in
+            (direction, effects.indices.filter { self.direction(of: effects[$0]) == direction })
+        }.filter { !$0.1.isEmpty }
+        guard !apart else {
+            try await connection.send(requests)
+            for (direction, indices) in directions {
+                let counts = try await countAssets(indices.compactMap { effects[$0].user?.id }, on: connection)
+                for index in indices {
+                    guard let count = effects[index].user.flatMap({ counts[$0.id] }) else { continue }
+                    let more = (direction == .unfreeze ? count.lapsed : count.others) > 0
+                    effects[index].noteAssets(AssetProgress(changed: 0, cursor: nil, more: more), direction)
+                }
+            }
+            return
+        }
+        var progress: [String: AssetProgress] = [:]
+        let changes = directions.map { direction, indices in
+            let ids = indices.compactMap { effects[$0].user?.id }
+            return EffectWrites.changeAssets(
+                direction,
+                of: ids,
+                after: ids.map { _ in nil },
+                batch: settings.assetBatch
+            )
+            .refused { error in
+                guard error.code == .serverError, !error.isRetryable else { return error }
+                return AssetsRefused(sqlState: error.sqlState)
+            }
+            .then { progress.merge($0) { first, _ in first } }
+        }
+        try await connection.send(requests + changes)
+        for (direction, indices) in directions {
+            for index in indices {
+                guard let done = effects[index].user.flatMap({ progress[$0.id] }) else { continue }
+                effects[index].noteAssets(done, direction)
+            }
+        }
+    }
+
+    private func direction(of effect: Effect) -> AssetDirection? {
+        switch effect.verdict.action {
+        case .grant: .unfreeze
+        case .demote: .freeze
+        case .none: nil
+        }
+    }
+
+    /// What the assets would have changed, for decisions that are only observed.
+    private func foreseeAssets(_ effects: inout [Effect], on connection: PostgresConnection) async throws {
+        let ids = effects.filter { $0.verdict.action != .none }.compactMap(\.user?.id)
+        guard !ids.isEmpty else { return }
+        let counts = try await countAssets(ids, on: connection)
+        for index in effects.indices {
+            guard let direction = direction(of: effects[index]), let id = effects[index].user?.id,
+                let count = counts[id]
+            else { continue }
+            let changed = direction == .unfreeze ? count.lapsed : count.others
+            effects[index].noteAssets(AssetProgress(changed: Int(changed), cursor: nil, more: false), direction)
+        }
+    }
+
+    private func countAssets(
+        _ ids: [String],
+        on connection: PostgresConnection
+    ) async throws -> [String: (lapsed: Int64, others: Int64)] {
+        let rows = try await connection.query(
+            "SELECT a.user_id, a.lapsed, a.others FROM entitlement_sync_host.count_assets(\(ids)) AS a"
+        )
+        var counts: [String: (lapsed: Int64, others: Int64)] = [:]
+        for row in rows {
+            let (id, lapsed, others) = try row.decode(String.self, Int64.self, Int64.self)
+            counts[id] = (lapsed, others)
+        }
+        return counts
+    }
+
+    /// The assets that a batch leaves to be carried on.
+    private func assetRuns(_ effects: [Effect], decisions: [Int64: Int64]) -> [NewAssetRun] {
+        guard settings.decision.mode != .observe else { return [] }
+        return effects.compactMap { effect in
+            guard effect.assetsPending, let direction = direction(of: effect), let id = decisions[effect.job.userKey]
+            else { return nil }
+            return NewAssetRun(
+                userKey: effect.job.userKey,
+                decisionID: id,
+                direction: direction,
+                cursor: effect.assetCursor,
+                changed: effect.assetsChanged
+            )
+        }
+    }
+}
