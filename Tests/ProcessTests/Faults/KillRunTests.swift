@@ -41,7 +41,9 @@ struct KillRunTests {
             report("\(Self.crowd.size) restores, \(Self.kills) kills: \(seconds(.now - began)) s")
             try await Record.expectSettled(site)
             let record = try await Record(of: site)
-            #expect(record.differences(from: undisturbed) == [])
+            // The crowd's shaky customers fail by themselves, and on a busy machine the breaker then opens in one run and not
+            // in the other: what depends on a look-up that failed is not compared.
+            #expect(record.differences(from: undisturbed, hasTrouble: true) == [])
         }
     }
 }
