@@ -100,10 +100,13 @@ let package = Package(
             swiftSettings: settings
         ),
         target("TestSupport", ["Postgres"]),
-        tests("EntitlementsTests", ["Entitlements"]),
+        tests("EntitlementsTests", ["Entitlements", "TestSupport"]),
         tests("PostgresTests", ["Postgres", "TestSupport", logging]),
         tests("TransportTests", ["CLibCurl", "TestSupport", "Transport", httpTypes, logging, metrics, metricsTestKit]),
-        tests("StoreClientsTests", ["StoreClients", "Entitlements", httpTypes, logging, metrics, metricsTestKit]),
+        tests(
+            "StoreClientsTests",
+            ["StoreClients", "Entitlements", "TestSupport", httpTypes, logging, metrics, metricsTestKit]
+        ),
         tests(
             "StoreSimulatorTests",
             ["StoreSimulator", hummingbird, hummingbirdTesting, httpTypes, logging, nioCore, nioPosix]

@@ -86,27 +86,8 @@ extension PostgresConnection {
     }
 
     private func collect(_ patience: inout Patience) async throws(PostgresError) -> PostgresRows {
-        var last: ResultStorage?
         var failure: PostgresError?
-        while true {
-            try await awaitResult(&patience, after: failure)
-            guard let raw = handle.raw, let result = PQgetResult(raw) else { break }
-            switch PQresultStatus(result) {
-            case PGRES_TUPLES_OK, PGRES_COMMAND_OK, PGRES_EMPTY_QUERY:
-                last = ResultStorage(owning: result)
-            case PGRES_FATAL_ERROR, PGRES_BAD_RESPONSE:
-                failure = failure ?? PostgresError(result: result)
-                PQclear(result)
-            default:
-                // COPY, which would have us send or read data for ever.
-                PQclear(result)
-                handle.close()
-                throw PostgresError(
-                    .protocolViolation,
-                    message: "the statement needs a protocol that is not spoken here"
-                )
-            }
-        }
+        let last = try await results(&failure, &patience)
         guard let raw = handle.raw else { throw PostgresError(.closed, message: "the connection was closed") }
         let isLost = PQstatus(raw) != CONNECTION_OK
         if isLost { handle.close() }

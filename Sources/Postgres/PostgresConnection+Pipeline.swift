@@ -140,10 +140,10 @@ extension PostgresConnection {
         return answers
     }
 
-    /// Reads until one step has no more results.
+    /// Reads until one request has no more results.
     ///
-    /// - Returns: its result; nil when it failed or was skipped.
-    private func results(
+    /// - Returns: its last result; nil when it failed or, in a pipeline, was skipped.
+    func results(
         _ failure: inout PostgresError?,
         _ patience: inout Patience
     ) async throws(PostgresError) -> ResultStorage? {
@@ -160,6 +160,7 @@ extension PostgresConnection {
             case PGRES_PIPELINE_ABORTED:
                 PQclear(result)
             default:
+                // COPY, which would have us send or read data for ever.
                 PQclear(result)
                 handle.close()
                 throw PostgresError(

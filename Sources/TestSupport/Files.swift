@@ -2,7 +2,7 @@ import FoundationEssentials
 import Glibc
 
 /// The few file operations that test servers need.
-enum Files {
+package enum Files {
     static func read(_ path: String) throws -> String { try String(contentsOfFile: path, encoding: .utf8) }
 
     static func append(_ text: String, to path: String) throws {
@@ -10,7 +10,11 @@ enum Files {
     }
 
     /// Makes a private directory with a name so short that a socket in it has a legal path.
-    static func makeTemporaryDirectory() throws -> String {
+    ///
+    /// Not where `TMPDIR` points: that may be long, and closed to the user that servers run as.
+    ///
+    /// - Throws: `ChildProcess.Failure`.
+    package static func makeTemporaryDirectory() throws -> String {
         var template = Array("/tmp/pgtest-XXXXXX".utf8CString)
         guard let path = mkdtemp(&template) else { throw ChildProcess.Failure(description: "mkdtemp failed: \(errno)") }
         return String(cString: path)

@@ -1,4 +1,5 @@
 import Entitlements
+import TestSupport
 
 extension DecideProperties {
     static let laws: [Law] = [

@@ -1,29 +1,6 @@
 import Entitlements
 import Foundation
-
-/// SplitMix64: small, fast, and the same on every machine, so that a seed names a case for ever.
-struct SeededGenerator: RandomNumberGenerator {
-    private var state: UInt64
-
-    init(seed: UInt64) { state = seed }
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var mixed = state
-        mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
-        return mixed ^ (mixed >> 31)
-    }
-
-    /// True once in so many cases.
-    mutating func oneIn(_ count: Int) -> Bool { Int.random(in: 0..<count, using: &self) == 0 }
-
-    /// One of a few values, all equally likely; the first where the list has no more.
-    mutating func pick<Value>(_ first: Value, _ others: Value...) -> Value {
-        let index = Int.random(in: 0...others.count, using: &self)
-        return index == 0 ? first : others[index - 1]
-    }
-}
+import TestSupport
 
 /// Which seeds the property tests walk.
 enum Cases {

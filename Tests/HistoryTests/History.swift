@@ -1,4 +1,5 @@
 import Entitlements
+import TestSupport
 
 /// How the workers of a history are configured, and how its world begins.
 struct HistorySetup: Sendable {

@@ -1,6 +1,7 @@
 import Entitlements
 import Foundation
 import Jobs
+import TestSupport
 import Testing
 
 extension HistoryTests {

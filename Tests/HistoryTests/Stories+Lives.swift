@@ -1,4 +1,5 @@
 import Entitlements
+import TestSupport
 
 /// What one user lives through, and what races for the user's job.
 extension Stories {

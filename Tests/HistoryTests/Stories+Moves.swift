@@ -1,4 +1,5 @@
 import Entitlements
+import TestSupport
 
 /// Purchases that move and merge, readings that fail, assets that go on.
 extension Stories {

@@ -1,4 +1,5 @@
 import Entitlements
+import TestSupport
 
 /// Short stories that lead to the situations worth seeing; what happens between them is chance.
 struct Stories {

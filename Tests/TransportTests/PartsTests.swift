@@ -2,6 +2,7 @@ import CLibCurl
 import HTTPTypes
 import Metrics
 import MetricsTestKit
+import TestSupport
 import Testing
 
 @testable import Transport
@@ -22,7 +23,7 @@ struct WaitingLineTests {
 
     @Test(arguments: 0..<20 as Range<UInt64>)
     func `any order of coming and going agrees with a plain array`(seed: UInt64) {
-        var random = SplitMix(state: seed)
+        var random = SeededGenerator(seed: seed)
         var line = WaitingLine<Int>()
         var model: [(ticket: Int, value: Int)] = []
         for step in 0..<3000 {
@@ -37,18 +38,6 @@ struct WaitingLineTests {
                 #expect(line.remove(member.ticket) == member.value)
             }
             #expect(line.count == model.count)
-        }
-    }
-
-    private struct SplitMix: RandomNumberGenerator {
-        var state: UInt64
-
-        mutating func next() -> UInt64 {
-            state &+= 0x9e37_79b9_7f4a_7c15
-            var z = state
-            z = (z ^ (z >> 30)) &* 0xbf58_476d_1ce4_e5b9
-            z = (z ^ (z >> 27)) &* 0x94d0_49bb_1331_11eb
-            return z ^ (z >> 31)
         }
     }
 }

@@ -1,5 +1,6 @@
 import Glibc
 import Postgres
+import TestSupport
 import Testing
 
 /// Workers that somebody looks after, as an init system does: whoever is killed is replaced, and nobody leaves before
@@ -7,7 +8,7 @@ import Testing
 actor Crew {
     private let site: Site
     private var members: [Program] = []
-    private var random: Seeded
+    private var random: SeededGenerator
     private(set) var deaths = 0
     private var vacant: Set<Int> = []
     /// What all members said that were replaced.
@@ -15,7 +16,7 @@ actor Crew {
 
     init(_ size: Int, of site: Site, seed: UInt64) async throws {
         self.site = site
-        random = Seeded(seed)
+        random = SeededGenerator(seed: seed)
         for _ in 0..<size { members.append(try await site.start("worker", "--until-idle")) }
     }
 

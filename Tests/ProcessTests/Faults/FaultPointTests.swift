@@ -1,3 +1,5 @@
+import TestSupport
+
 #if FAULT_POINTS
     import FaultPoints
     import Foundation
@@ -49,7 +51,7 @@
         @Test("Workers that die at a point leave what an undisturbed one leaves", arguments: kills)
         func dies(fault: PointFault) async throws {
             try await Self.run(fault) { site in
-                var random = Seeded(UInt64(fault.visits))
+                var random = SeededGenerator(seed: UInt64(fault.visits))
                 var deaths = 0
                 // Few enough that no job counts as one that kills its workers.
                 for _ in 0..<4 {

@@ -51,7 +51,7 @@ struct FaultRunTests {
 
     /// Kills workers at instants that are random and the same in each run.
     private static func kill(_ count: Int, in stage: Stage) async throws {
-        var random = Seeded(UInt64(count))
+        var random = SeededGenerator(seed: UInt64(count))
         for _ in 0..<count {
             try await Task.sleep(for: .milliseconds(.random(in: 200...1200, using: &random)))
             guard try await stage.crew.killOne() else { return }

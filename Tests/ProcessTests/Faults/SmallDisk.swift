@@ -42,8 +42,7 @@ final class SmallDisk: Sendable {
     }
 
     private static func makeFolder() throws -> String {
-        var template = Array("/tmp/process-tests-disk-XXXXXX".utf8CString)
-        let path = try #require(mkdtemp(&template).map { String(cString: $0) })
+        let path = try Files.makeTemporaryDirectory()
         chmod(path, 0o711)
         return path
     }

@@ -51,22 +51,6 @@ func report(_ text: String) { FileHandle.standardError.write(Data("    \(text)\n
 /// Seconds with one digit after the point.
 func seconds(_ duration: Duration) -> String { String(format: "%.1f", duration / .seconds(1)) }
 
-/// Random numbers that are the same in every run.
-struct Seeded: RandomNumberGenerator {
-    private var state: UInt64
-
-    init(_ seed: UInt64) { state = seed }
-
-    /// SplitMix64.
-    mutating func next() -> UInt64 {
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var z = state
-        z = (z ^ (z >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        z = (z ^ (z >> 27)) &* 0x94D0_49BB_1331_11EB
-        return z ^ (z >> 31)
-    }
-}
-
 /// Lets few in at a time: what many processes do at once on a few cores is a fault of its own.
 actor Turnstile {
     private var free: Int

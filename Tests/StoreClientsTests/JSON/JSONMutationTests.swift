@@ -1,26 +1,15 @@
 import Foundation
+import TestSupport
 import Testing
 
 @testable import StoreClients
 
 /// Mutated answers: nothing crashes or hangs, and we take no text for JSON that Foundation refuses.
 @Suite struct JSONMutationTests {
-    /// SplitMix64: the same inputs on every run of a seed.
-    private struct Generator: RandomNumberGenerator {
-        var state: UInt64
-        mutating func next() -> UInt64 {
-            state &+= 0x9E37_79B9_7F4A_7C15
-            var value = state
-            value = (value ^ (value >> 30)) &* 0xBF58_476D_1CE4_E5B9
-            value = (value ^ (value >> 27)) &* 0x94D0_49BB_1331_11EB
-            return value ^ (value >> 31)
-        }
-    }
-
     private static let interesting: [UInt8] =
         Array("{}[]\",:\\u0123456789-+.eEtfn \n\0\u{1F}".utf8) + [0x80, 0xC2, 0xED, 0xF4, 0xFF]
 
-    private static func mutate(_ seed: [UInt8], _ generator: inout Generator) -> [UInt8] {
+    private static func mutate(_ seed: [UInt8], _ generator: inout SeededGenerator) -> [UInt8] {
         var body = seed
         for _ in 0..<Int.random(in: 1...4, using: &generator) where !body.isEmpty {
             let index = Int.random(in: 0..<body.count, using: &generator)
@@ -46,7 +35,7 @@ import Testing
 
     @Test("100: no mutated text is taken for JSON that Foundation refuses", arguments: 0..<4 as Range<UInt64>)
     func acceptsNoMore(_ seed: UInt64) {
-        var generator = Generator(state: seed)
+        var generator = SeededGenerator(seed: seed)
         var accepted = 0
         for round in 0..<25_000 {
             let body = Self.mutate(Self.seeds[round % Self.seeds.count], &generator)
