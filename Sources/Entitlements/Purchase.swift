@@ -15,6 +15,7 @@ package struct Purchase: Hashable, Sendable {
     /// When the request of the newest observation began.
     package var observedAt: Instant
     package var firstSeenAt: Instant
+    /// When the request began whose answer named the owner first.
     package var ownerSince: Instant
     /// From whom it came, while no reading has shown yet that it left them, or that it left its owner again.
     package var formerOwnerKey: Int64?

@@ -32,18 +32,19 @@ extension PostgresConnection {
         }
     }
 
-    /// As above, with the answers read by `receive`.
+    /// As above, with the answers read by `receive`; `begins` says that the request begins a transaction.
     func exchange<Answer>(
         within limit: Duration? = nil,
         shielded: Bool = false,
         expendable: Bool = false,
+        begins: Bool = false,
         _ send: (OpaquePointer) -> Int32,
         receive: (inout Patience) async throws(PostgresError) -> Answer
     ) async throws(PostgresError) -> Answer {
         // What goes on beside the callers' statements is no place for a fault.
         if !expendable { try await reach(.statementBefore) }
         guard let raw = handle.raw else { throw PostgresError(.closed, message: "the connection is closed") }
-        let commitsItself = transactionStatus == PQTRANS_IDLE
+        let commitsItself = transactionStatus == PQTRANS_IDLE && !begins
         guard send(raw) == 1 else {
             let error = PostgresError(lost: raw)
             guard PQstatus(raw) != CONNECTION_OK else {

@@ -24,32 +24,47 @@ extension PostgresConnection {
 
     /// As `pipeline`, for a caller that has entered already.
     ///
-    /// A pooler's sessions belong to everybody, so there the settings travel with the statements, for as long as their
-    /// transaction lasts.
+    /// A transaction begins with its first statements. A pooler's sessions belong to everybody, so there the settings
+    /// travel with the statements, for as long as their transaction lasts.
+    @discardableResult
     func sendTogether(_ queries: [PostgresQuery]) async throws(PostgresError) -> [PostgresRows] {
-        guard !configuration.sessionState, transactionStatus == PQTRANS_IDLE, let settings = configuration.localSettings
-        else { return try await sendPrepared(queries) }
+        let begins = !opening.isEmpty
+        let ahead = begins ? opening : ownSettings
+        opening = []
         do throws(PostgresError) {
-            return Array(try await sendPrepared([settings] + queries).dropFirst())
+            return Array(try await sendPrepared(ahead + queries, begins: begins).dropFirst(ahead.count))
         } catch {
             var error = error
-            // Where the settings themselves were refused, no statement of the caller's was.
-            error.statement = error.statement.flatMap { $0 > 0 ? $0 - 1 : nil }
+            // Where what goes ahead was refused, no statement of the caller's was.
+            error.statement = error.statement.flatMap { $0 >= ahead.count ? $0 - ahead.count : nil }
             throw error
         }
     }
 
-    /// As `sendTogether`, without settings.
-    @discardableResult
-    func sendPrepared(_ queries: [PostgresQuery]) async throws(PostgresError) -> [PostgresRows] {
+    /// What begins a transaction, for a statement that can't travel with it.
+    func sendOpening() async throws(PostgresError) {
+        guard !opening.isEmpty else { return }
+        try await sendTogether([])
+    }
+
+    /// The settings for statements that are a transaction together, where the session has none.
+    private var ownSettings: [PostgresQuery] {
+        guard !configuration.sessionState, transactionStatus == PQTRANS_IDLE else { return [] }
+        return configuration.localSettings.map { [$0] } ?? []
+    }
+
+    private func sendPrepared(
+        _ queries: [PostgresQuery],
+        begins: Bool
+    ) async throws(PostgresError) -> [PostgresRows] {
         do throws(PostgresError) {
-            return try await attempt(queries)
+            return try await attempt(queries, begins: begins)
         } catch {
             guard error.code == .staleStatement else { throw error }
             for query in queries { statements.forget(StatementCache.Key(query)) }
             // Inside a transaction the failure has spoiled it, and only its owner can start it again.
             guard transactionStatus == PQTRANS_IDLE else { throw error }
-            return try await attempt(queries)
+            return try await attempt(queries, begins: begins)
         }
     }
 
@@ -63,13 +78,13 @@ extension PostgresConnection {
         }
     }
 
-    private func attempt(_ queries: [PostgresQuery]) async throws(PostgresError) -> [PostgresRows] {
+    private func attempt(_ queries: [PostgresQuery], begins: Bool) async throws(PostgresError) -> [PostgresRows] {
         // Found by libpq in the middle of the pipeline, it would cost the session.
         guard queries.allSatisfy({ $0.binds.count <= Self.mostParameters }) else {
             throw PostgresError(.misuse, message: "a statement has more than \(Self.mostParameters) parameters")
         }
         let steps = try await plan(queries)
-        return try await exchange { raw in
+        return try await exchange(begins: begins) { raw in
             guard PQenterPipelineMode(raw) == 1 else { return 0 }
             for step in steps where Self.send(step, on: raw) != 1 { return 0 }
             return PQpipelineSync(raw)

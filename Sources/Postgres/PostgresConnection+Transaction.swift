@@ -12,6 +12,7 @@ package enum PostgresIsolation: String, Sendable, CaseIterable {
 extension PostgresConnection {
     /// Runs a closure in a transaction: commits when it returns, rolls back when it throws.
     ///
+    /// The server hears of the transaction together with its first statement; one without a statement costs nothing.
     /// The commit goes on although the task is cancelled. When its answer is lost the error says `.commitUnknown`.
     ///
     /// - Parameters:
@@ -88,26 +89,20 @@ extension PostgresConnection {
         return result
     }
 
-    private func begin(_ isolation: PostgresIsolation) async throws(PostgresError) {
+    private func begin(_ isolation: PostgresIsolation) throws(PostgresError) {
+        try enter()
+        defer { leave() }
         guard !isInTransaction else { throw PostgresError(.misuse, message: "a transaction is open already") }
-        let begin = "BEGIN ISOLATION LEVEL \(isolation.rawValue)"
-        guard !configuration.sessionState, let settings = configuration.localSettings else {
-            return try await control(begin, shielded: false)
-        }
-        // The settings would travel before the statement, in a transaction of their own: here they follow it.
-        do throws(PostgresError) {
-            try enter()
-            defer { leave() }
-            guard !Task.isCancelled else { throw PostgresError(.cancelled, message: "the task is cancelled") }
-            try await sendPrepared([PostgresQuery(rawSQL: begin), settings])
-        } catch {
-            // A setting that the server refuses comes after the BEGIN.
-            await rollback()
-            throw error
-        }
+        guard !Task.isCancelled else { throw PostgresError(.cancelled, message: "the task is cancelled") }
+        opening = [PostgresQuery(rawSQL: "BEGIN ISOLATION LEVEL \(isolation.rawValue)")]
+        if !configuration.sessionState, let settings = configuration.localSettings { opening.append(settings) }
     }
 
     private func commit() async throws(PostgresError) {
+        guard opening.isEmpty else {
+            opening = []
+            return
+        }
         guard transactionStatus != PQTRANS_INERROR else {
             await rollback()
             throw PostgresError(
@@ -145,6 +140,10 @@ extension PostgresConnection {
 
     /// Rolls back, also when the task is cancelled.
     private func rollback() async {
+        guard opening.isEmpty else {
+            opening = []
+            return
+        }
         guard isInTransaction else { return }
         do throws(PostgresError) {
             try await control("ROLLBACK", shielded: true)
@@ -159,6 +158,7 @@ extension PostgresConnection {
         try enter()
         defer { leave() }
         guard shielded || !Task.isCancelled else { throw PostgresError(.cancelled, message: "the task is cancelled") }
+        try await sendOpening()
         try await command(sql, shielded: shielded)
     }
 }

@@ -19,6 +19,8 @@ package actor PostgresConnection {
     /// Set when the server said something after which the session should not be used again.
     private var isSpent = false
     private var savepoints = 0
+    /// What begins the transaction whose first statement has not been sent yet: it travels with that statement.
+    var opening: [PostgresQuery] = []
 
     /// Creates a connection that is still closed; see `open()`.
     package init(configuration: PostgresConfiguration) { self.configuration = configuration }
@@ -38,7 +40,7 @@ package actor PostgresConnection {
     /// Whether a transaction block is open, failed or not.
     package var isInTransaction: Bool {
         let status = transactionStatus
-        return status == PQTRANS_INTRANS || status == PQTRANS_INERROR
+        return !opening.isEmpty || status == PQTRANS_INTRANS || status == PQTRANS_INERROR
     }
 
     var transactionStatus: PGTransactionStatusType { handle.raw.map { PQtransactionStatus($0) } ?? PQTRANS_UNKNOWN }
@@ -59,7 +61,7 @@ package actor PostgresConnection {
         try enter()
         defer { isBusy = false }
         guard !Task.isCancelled else { throw PostgresError(.cancelled, message: "the task is cancelled") }
-        guard configuration.sessionState else {
+        guard configuration.sessionState, opening.isEmpty else {
             guard let rows = try await sendTogether([query]).last else {
                 throw PostgresError(.protocolViolation, message: "the server sent no result")
             }
@@ -84,6 +86,7 @@ package actor PostgresConnection {
         try enter()
         defer { isBusy = false }
         guard !Task.isCancelled else { throw PostgresError(.cancelled, message: "the task is cancelled") }
+        try await sendOpening()
         try await command(script, shielded: false)
     }
 
@@ -151,6 +154,7 @@ package actor PostgresConnection {
     /// - Returns: false when the session must be closed.
     func prepareForReuse() async -> Bool {
         guard isOpen, !isBusy, !isSpent else { return false }
+        opening = []
         guard transactionStatus != PQTRANS_IDLE else { return true }
         guard isInTransaction else { return false }
         do throws(PostgresError) {

@@ -37,7 +37,7 @@ extension Apply {
         requests += EffectWrites.raise(plan.alarms)
         report.alarms = plan.alarms.keys.sorted()
         let ends = plan.ends + plan.effects.map(end)
-        try await finish(ends, with: requests, on: connection)
+        let passedOn = try await finish(ends, with: requests, on: connection)
         let runs = assetRuns(plan.effects, decisions: decisions)
         let answered = plan.effects.filter { $0.job.request.proofs != nil }.map(\.job.id)
         let canceled = plan.ends.filter { $0.state == .canceled }.map(\.id)
@@ -46,7 +46,7 @@ extension Apply {
                 + JobEnds.retry(plan.retries) + JobEnds.enqueueReconciles(for: plan.reconciles, lane: .event)
         )
         report.startedRuns = !runs.isEmpty
-        report.enqueued = !plan.reconciles.isEmpty || !plan.formerOwners.isEmpty
+        report.enqueued = passedOn || !plan.reconciles.isEmpty || !plan.formerOwners.isEmpty
         report.retried = plan.retries.count
         if !isObserving { report.assetsChanged = plan.effects.reduce(0) { $0 + $1.assetsChanged } }
         report.ended = ends.map { .init(id: $0.id, kind: $0.kind, state: $0.state, outcome: $0.outcome) }
@@ -80,16 +80,23 @@ extension Apply {
     }
 
     /// Ends jobs, after `requests` and together with them.
+    ///
+    /// - Returns: whether jobs that waited behind them have their turn.
+    @discardableResult
     func finish(
         _ ends: [JobEnd],
         with requests: [PostgresRequest<Void>],
         on connection: PostgresConnection
-    ) async throws {
-        guard !ends.isEmpty else { return try await connection.send(requests) }
+    ) async throws -> Bool {
+        guard !ends.isEmpty else {
+            try await connection.send(requests)
+            return false
+        }
         var gone = 0
         try await connection.send(requests + [JobEnds.finish(ends).then { gone = $0 }])
-        guard gone < ends.count else { return }
+        guard gone < ends.count else { return false }
         try await connection.send(JobEnds.passOn(ends.map(\.userKey)))
+        return true
     }
 
     private func withoutTypeChange(_ effect: Effect) -> Effect {

@@ -53,7 +53,7 @@ package struct ApplyReport: Sendable {
     package var startedRuns = false
     /// Names of the alarms that were raised.
     package var alarms: [String] = []
-    /// Reconciles were queued.
+    /// Jobs became due: reconciles were queued, or what waited behind a job has its turn.
     package var enqueued = false
 
     package enum Halt: String, Sendable { case paused, leaseLost = "lease_lost" }

@@ -35,10 +35,10 @@ enum LedgerWrites {
         guard !new.isEmpty else { return [] }
         let query: PostgresQuery = """
             INSERT INTO entitlement_sync.purchase
-                   (id, owner_key, observed_at, period_ends_at, gives_access, end_announced, source, store, environment,
-                    kind, status, ownership, renewal, product_id, owner_rule, entitlements)
-            SELECT n.id, n.owner_key, n.observed_at, n.period_ends_at, n.gives_access, n.end_announced, 'revenuecat',
-                   n.store, n.environment, n.kind, n.status, n.ownership, n.renewal, n.product_id, n.owner_rule,
+                   (id, owner_key, owner_since, observed_at, period_ends_at, gives_access, end_announced, source, store,
+                    environment, kind, status, ownership, renewal, product_id, owner_rule, entitlements)
+            SELECT n.id, n.owner_key, n.observed_at, n.observed_at, n.period_ends_at, n.gives_access, n.end_announced,
+                   'revenuecat', n.store, n.environment, n.kind, n.status, n.ownership, n.renewal, n.product_id, n.owner_rule,
                    coalesce(string_to_array(nullif(n.entitlements, ''), E'\\x1f'), '{}')
               FROM unnest(\(ids), \(new.map(\.userKey)), \(new.map(\.askedAt.timestamp)),
                           \(items.map { $0.periodEndsAt?.timestamp }), \(items.map(\.givesAccess)),
@@ -97,7 +97,8 @@ enum LedgerWrites {
         let query: PostgresQuery = """
             UPDATE entitlement_sync.purchase AS p
                SET owner_key = n.owner_key,
-                   owner_since = CASE WHEN p.owner_key IS DISTINCT FROM n.owner_key THEN now() ELSE p.owner_since END,
+                   owner_since = CASE WHEN p.owner_key IS DISTINCT FROM n.owner_key THEN n.observed_at
+                                      ELSE p.owner_since END,
                    former_owner_key = CASE WHEN n.owner_rule = 'owner_followed_revenuecat' THEN p.owner_key
                                            ELSE p.former_owner_key END,
                    owner_rule = CASE WHEN p.owner_key IS DISTINCT FROM n.owner_key THEN n.owner_rule ELSE p.owner_rule END,

@@ -1,4 +1,5 @@
 package import Entitlements
+import FoundationEssentials
 package import Postgres
 
 /// Small reads outside the apply transaction.
@@ -81,10 +82,14 @@ package struct Housekeeping: Sendable {
     }
 
     /// Announces ended jobs; a hint, sent after the commit.
-    package func announce(_ outcomes: [String]) async throws {
-        guard !outcomes.isEmpty else { return }
+    package func announce(_ ended: [ApplyReport.Ended]) async throws {
+        guard !ended.isEmpty else { return }
+        let payloads = ended.map { job in
+            let outcome = job.outcome.map { "\"\($0.rawValue)\"" } ?? "null"
+            return "{\"job\":\"\(job.id.uuidString.lowercased())\",\"outcome\":\(outcome)}"
+        }
         try await pool.query(
-            "SELECT pg_notify('entitlement_sync_outcome', o.payload) FROM unnest(\(outcomes)) AS o(payload)"
+            "SELECT pg_notify('entitlement_sync_outcome', o.payload) FROM unnest(\(payloads)) AS o(payload)"
         )
     }
 }

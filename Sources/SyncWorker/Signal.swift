@@ -31,7 +31,8 @@ final class Signal: Sendable {
         }
     }
 
-    private func wait() async {
+    /// Waits for a signal or for the task's cancellation.
+    func wait() async {
         let id = state.withLock { state in
             state.nextID += 1
             return state.nextID

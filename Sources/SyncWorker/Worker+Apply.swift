@@ -20,7 +20,7 @@ extension Worker {
             }
             let putBack = await settle(items, at: clock)
             shared.flight.settle(items, putBack: putBack)
-            shared.wake.raise()
+            if shared.flight.count == 0 { shared.wake.raise() }
         }
     }
 
@@ -46,7 +46,7 @@ extension Worker {
                 break
             }
             tell(report.alarms)
-            await answer(report)
+            answer(report)
             count(report, of: items, at: clock.now)
             return postponed(report, among: items, at: clock.now)
         } catch let error where spoilsBatch(error) || (isTimeout(error) && items.count > 1) {
@@ -116,17 +116,11 @@ extension Worker {
         }
     }
 
-    /// Tells whoever waits; a lost hint is found by polling.
-    private func answer(_ report: ApplyReport) async {
+    /// Wakes whoever goes on from here.
+    private func answer(_ report: ApplyReport) {
         if report.startedRuns { shared.assetsWaiting.raise() }
-        let payloads = report.ended.map {
-            "{\"job\":\"\($0.id.uuidString.lowercased())\",\"outcome\":\($0.outcome.map { "\"\($0.rawValue)\"" } ?? "null")}"
-        }
-        do {
-            try await housekeeping.announce(payloads)
-        } catch {
-            logger.info("outcomes could not be announced", metadata: describe(error))
-        }
+        if report.enqueued { shared.wake.raise() }
+        shared.answers.add(report.ended)
     }
 
     private func count(_ report: ApplyReport, of items: [Flight.Item], at now: ContinuousClock.Instant) {

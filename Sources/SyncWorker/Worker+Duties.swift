@@ -104,6 +104,27 @@ extension Worker {
         }
     }
 
+    /// Tells whoever waits how jobs ended.
+    func announceDuty() async {
+        while !Task.isCancelled {
+            await announce()
+            await shared.answers.arrived.wait()
+        }
+    }
+
+    /// Announces what has ended since the last time; a lost hint is found by polling.
+    func announce() async {
+        let ended = shared.answers.takeAll()
+        guard !ended.isEmpty else { return }
+        do {
+            try await housekeeping.announce(ended)
+        } catch {
+            // Whoever stopped this goes on with it on the way out.
+            guard !Task.isCancelled else { return shared.answers.add(ended) }
+            logger.info("outcomes could not be announced", metadata: describe(error))
+        }
+    }
+
     /// Trades the stores' limits and health with other workers.
     func exchangeDuty() async {
         while !Task.isCancelled {

@@ -71,19 +71,21 @@ package struct Worker: Service {
             duties.addTask { await assetDuty() }
             duties.addTask { await exchangeDuty() }
             duties.addTask { await listenDuty() }
+            duties.addTask { await announceDuty() }
             await pipelineWithin(drain: settings.drain)
             shared.stop()
             duties.cancelAll()
         }
-        guard let epoch = shared.epoch else { return }
         // A task of its own, because a cancelled worker has leases to return as well.
-        await Task { await returnLeases(of: epoch) }.value
+        await Task { await leave() }.value
     }
 
-    /// Gives back what this process still holds, within two seconds.
-    private func returnLeases(of epoch: Int32) async {
+    /// Tells what is still untold and gives back what this process still holds, within two seconds.
+    private func leave() async {
         await withTaskGroup(of: Void.self) { group in
             group.addTask {
+                await announce()
+                guard let epoch = shared.epoch else { return }
                 do {
                     try await leases.end(epoch)
                     logger.info("stopped: leases are returned", metadata: ["worker.epoch": "\(epoch)"])

@@ -13,6 +13,7 @@ final class WorkerShared: Sendable {
     let flight = Flight()
     /// Raised by notifications, ended jobs and a shutdown: look for due jobs.
     let wake = Signal()
+    let answers = Answers()
     /// Raised when asset runs begin.
     let assetsWaiting = Signal()
     private let stopping = Signal()

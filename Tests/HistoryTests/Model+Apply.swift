@@ -21,11 +21,9 @@ struct ModelItem {
 extension Model {
     /// Applies the jobs of a batch that were not put off: each is decided on the state before the batch.
     ///
-    /// `now`: the database's clock just before the write.
     /// `lockedAssets`: held by a host's transaction.
     /// Returns the jobs that ended, and who keeps their ticket.
-    mutating func apply(_ items: [ModelItem], at now: Instant, lockedAssets: Set<Int64>) -> [Int] {
-        writtenAt = now
+    mutating func apply(_ items: [ModelItem], lockedAssets: Set<Int64>) -> [Int] {
         let before = self
         var ended: [Int] = []
         var effects: [Effect] = []

@@ -82,7 +82,7 @@ extension Model {
         facts.formerOwnerKey = old.formerOwnerKey
         facts.ownerSince = old.ownerSince
         if old.ownerKey != facts.ownerKey {
-            facts.ownerSince = writtenAt
+            facts.ownerSince = moment
             if old.ownerKey != nil { facts.formerOwnerKey = old.ownerKey }
             note("followed owner")
         }

@@ -7,8 +7,6 @@ import Foundation
 ///
 /// Users are numbered as in the history; a user's key is the number and one.
 struct Model {
-    /// The database's clock just before the newest write.
-    var writtenAt = Instant(microseconds: 0)
     var setup: HistorySetup
     var people: [Person]
     var jobs: [Job] = []

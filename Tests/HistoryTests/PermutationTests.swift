@@ -12,7 +12,8 @@ extension HistoryTests {
     func `The same readings in any order, some of them twice, end in one state`(users: Int) async throws {
         let orders = 3
         try await Lane.with { lane in
-            for seed in 0..<UInt64(Profile.isFull ? 150 : 8) {
+            // The last ones once went wrong.
+            for seed in Array(0..<UInt64(Profile.isFull ? 150 : 8)) + [74, 122] {
                 let tale = Tale(seed: seed, users: users)
                 var first: [String]?
                 for order in 0..<orders {

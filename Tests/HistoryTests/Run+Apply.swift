@@ -38,7 +38,6 @@ extension Run {
     {
         let worker = try worker(side)
         if batch.count > 1 { model.note("batch of several jobs") }
-        let clock = try await lane.host.query("SELECT clock_timestamp()").first?.decode(PostgresTimestamp.self)
         let (report, locks) = try await send(batch, worker, epoch, held: held)
         guard model.leases[epoch] == true else {
             try expect(report.halted == .leaseLost, "written without a lease")
@@ -69,7 +68,7 @@ extension Run {
         noteNeighbours(items, ours)
         let before = model
         let ended = Set(
-            model.apply(items, at: Instant(clock ?? .init(microsecondsSinceUnixEpoch: 0)), lockedAssets: locks.assets)
+            model.apply(items, lockedAssets: locks.assets)
                 .compactMap { model.jobs[$0].id }
         )
         let reported = Set(report.ended.map(\.id))

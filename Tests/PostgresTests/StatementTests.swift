@@ -103,7 +103,7 @@ import Testing
             configuration.sessionSettings = ["lock_timeout": "never"]
         }
         try await withConnection(change) { connection in
-            let error = try await failure { try await connection.withTransaction { _ in } }
+            let error = try await failure { try await connection.withTransaction { try await $0.query("SELECT 1") } }
             #expect(error.sqlState == "22023")
             #expect(await !connection.isInTransaction)
         }

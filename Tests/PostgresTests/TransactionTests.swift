@@ -144,6 +144,77 @@ import Testing
         }
     }
 
+    @Test(arguments: [true, false])
+    func `a transaction travels with its first statement, whatever that is`(sessionState: Bool) async throws {
+        try await withConnection({ $0.sessionState = sessionState }) { connection in
+            try await connection.execute(script: "CREATE TABLE t (id int8)")
+            try await withConnection { observer in
+                let pid = Int(await connection.backendPID)
+                func isOpenThere() async throws -> Bool? {
+                    try await observer.query(
+                        "SELECT a.xact_start IS NOT NULL FROM pg_stat_activity AS a WHERE a.pid = \(pid)::int"
+                    ).first?.decode(Bool.self)
+                }
+                let firsts: [(PostgresConnection) async throws -> Void] = [
+                    { try await $0.query("INSERT INTO t VALUES (1)") },
+                    { try await $0.pipeline(["INSERT INTO t VALUES (1)", "SELECT 1"]) },
+                    { try await $0.execute(script: "INSERT INTO t VALUES (1); SELECT 1") },
+                    { connection in
+                        _ = try await connection.withSavepoint { try await $0.query("INSERT INTO t VALUES (1)") }
+                    },
+                    { _ in },
+                ]
+                for (index, first) in firsts.enumerated() {
+                    await #expect(throws: Stop.self) {
+                        try await connection.withTransaction { connection in
+                            #expect(await connection.isInTransaction)
+                            #expect(try await isOpenThere() == false)
+                            try await first(connection)
+                            #expect(try await isOpenThere() == (index < firsts.count - 1))
+                            throw Stop()
+                        }
+                    }
+                    #expect(await !connection.isInTransaction)
+                    #expect(try await count(connection) == 0, "what came first was not part of the transaction")
+                }
+                try await connection.withTransaction { _ in }
+                #expect(try await count(connection) == 0)
+            }
+        }
+    }
+
+    @Test func `what goes ahead of the first statement is not counted as one of them`() async throws {
+        try await withTable { connection in
+            let error = try await failure {
+                try await connection.withTransaction { try await $0.pipeline(["SELECT 1", "SELECT 1 / 0"]) }
+            }
+            #expect(error.sqlState == "22012")
+            #expect(error.statement == 1)
+        }
+    }
+
+    @Test func `a connection that dies before the first statement is answered is lost, and nothing happened`()
+        async throws
+    {
+        try await withTable { connection in
+            try await withConnection { observer in
+                let pid = Int(await connection.backendPID)
+                try await observer.query("SELECT pg_advisory_lock(8)")
+                async let outcome = failure {
+                    try await connection.withTransaction {
+                        try await $0.pipeline(["INSERT INTO t VALUES (1)", "SELECT pg_advisory_xact_lock(8)"])
+                    }
+                }
+                try await statementRuns("SELECT pg_advisory_xact_lock(8)", seenBy: observer)
+                try await observer.query("SELECT pg_terminate_backend(\(pid)::int)")
+                let error = try await outcome
+                #expect(error.code == .connectionLost)
+                #expect(!error.isOutcomeUnknown && error.isRetryable)
+                #expect(try await count(observer) == 0)
+            }
+        }
+    }
+
     @Test func `the cancelled task's commit goes on`() async throws {
         try await withTable { connection in
             let task = Task {
