@@ -30,7 +30,7 @@ extension Doctor {
             Count(
                 name: "law_watch",
                 query: """
-                    SELECT count(*) FROM unnest(\(RecordLaw.all.map(\.name))) AS l(name)
+                    SELECT count(*) FROM unnest(\(RecordLaw.all.map(\.name) + [LawWatch.looked])) AS l(name)
                      WHERE EXISTS (SELECT 1 FROM entitlement_sync.worker AS w
                                     WHERE w.expires_at > now()
                                       AND w.started_at < now() - \(limits.lawAge.microseconds) * interval '1 microsecond')
@@ -38,8 +38,8 @@ extension Doctor {
                                         WHERE c.name = l.name AND c.broken IS NOT NULL
                                           AND c.checked_at > now() - \(limits.lawAge.microseconds) * interval '1 microsecond')
                     """,
-                fine: "workers look at the laws",
-                wrong: "laws were not looked at for long although workers run; their metric is stale",
+                fine: "workers look at the laws and for drift",
+                wrong: "laws or drift were not looked at for long although workers run; their metrics are stale",
                 fix: "Look for \"housekeeping failed\" in the workers' logs, and mend what it says."
             ),
             Count(

@@ -25,8 +25,10 @@ package struct Drift: Sendable, Hashable {
 
 extension LawWatch {
     private static let prefix = "drift."
+    /// The row that says when somebody looked last, and how far; without a number while a look is under way or failed.
+    static let looked = prefix + "looked"
 
-    /// What the last look found; `nil` before the first.
+    /// What the last look found; `nil` before the first, and after one that failed.
     package func drift() async throws -> Drift? {
         let rows = try await pool.query(
             """
@@ -39,7 +41,7 @@ extension LawWatch {
             let (name, value) = try row.decode(String.self, Int64.self)
             found[name] = value
         }
-        guard let looked = found[Self.prefix + "looked"] else { return nil }
+        guard let looked = found[Self.looked] else { return nil }
         var drift = Drift(looked: looked, oldestEvidenceSeconds: found[Self.prefix + "oldest_evidence_seconds"] ?? 0)
         for kind in Drift.Kind.allCases { drift.users[kind] = found[Self.prefix + kind.rawValue] ?? 0 }
         return drift
@@ -51,8 +53,8 @@ extension LawWatch {
     func lookForDrift() async throws {
         let due = try await pool.query(
             """
-            INSERT INTO entitlement_sync.law_check AS c (name) VALUES (\(Self.prefix + "looked"))
-            ON CONFLICT (name) DO UPDATE SET checked_at = now()
+            INSERT INTO entitlement_sync.law_check AS c (name) VALUES (\(Self.looked))
+            ON CONFLICT (name) DO UPDATE SET checked_at = now(), broken = NULL
              WHERE c.checked_at < now() - \(Self.interval.microseconds) * interval '1 microsecond'
             RETURNING 1
             """

@@ -163,7 +163,6 @@ package struct LawWatch: Sendable {
 
     /// Checks the laws, and looks for drift, where nobody did for a while.
     package func run() async throws {
-        try await lookForDrift()
         for law in RecordLaw.all {
             let due = try await pool.query(
                 """
@@ -179,6 +178,7 @@ package struct LawWatch: Sendable {
                 "UPDATE entitlement_sync.law_check AS c SET broken = \(broken) WHERE c.name = \(law.name)"
             )
         }
+        try await lookForDrift()
     }
 
     /// How often each law was found broken at its last check.

@@ -45,12 +45,13 @@ package struct Timeline: Sendable {
                        format('Rule %s, outcome %s: %s%s%s%s', d.rule, d.outcome, d.explanation,
                               CASE WHEN d.type_before IS DISTINCT FROM d.type_after
                                    THEN format(' Type %s became %s.', d.type_before, d.type_after) ELSE '' END,
-                              CASE WHEN d.assets_changed > 0 THEN format(' %s assets changed.', d.assets_changed) ELSE '' END,
+                              CASE WHEN d.assets_changed = 1 THEN ' 1 asset changed.'
+                                   WHEN d.assets_changed > 1 THEN format(' %s assets changed.', d.assets_changed) ELSE '' END,
                               CASE WHEN d.observed THEN ' Observed only: nothing was written.' ELSE '' END)
                   FROM entitlement_sync.decision AS d JOIN me USING (user_key)
                 UNION ALL
                 SELECT b.at, b.id, 'assets',
-                       CASE WHEN b.failed IS NULL THEN format('%s more assets changed.', b.changed)
+                       CASE WHEN b.failed IS NULL THEN format('%s more %s changed.', b.changed, CASE b.changed WHEN 1 THEN 'asset' ELSE 'assets' END)
                             ELSE format('An asset was refused by the host''s database (%s).', b.failed) END
                   FROM entitlement_sync.asset_batch AS b
                   JOIN entitlement_sync.decision AS d ON d.id = b.decision_id JOIN me USING (user_key)

@@ -64,6 +64,15 @@ struct DoctorTests {
                 UPDATE entitlement_sync.law_check AS c SET checked_at = now() - interval '2 hours' WHERE c.name = 'none_lost'
                 """
         ),
+        // As a look for drift leaves it that failed.
+        Finding(
+            name: "law_watch",
+            made: """
+                INSERT INTO entitlement_sync.worker (epoch, host, pid, version, started_at, expires_at)
+                VALUES (2000000000, 'here', 1, 'any', now() - interval '2 hours', now() + interval '1 hour');
+                UPDATE entitlement_sync.law_check AS c SET broken = NULL WHERE c.name = 'drift.looked'
+                """
+        ),
         Finding(
             name: "partitions",
             made: """

@@ -206,6 +206,29 @@ struct OwnershipTests {
         }
     }
 
+    @Test func `proofs are forgotten when their job is canceled, before it runs or while it does`() async throws {
+        try await World.with(customers: ["{id: ann, state: active}"]) { world in
+            try await world.add("ann")
+            let proof = #"[{"store":"app_store","kind":"storekit_jws","value":"a.b.c"}]"#
+            let kept: PostgresQuery = "SELECT count(*) FROM entitlement_sync.job_request WHERE proofs IS NOT NULL"
+            let queued = try await world.restore("ann", proofs: proof)
+            #expect(try await world.number(kept) == 1)
+            #expect(try await world.commands.cancel(queued) == .canceled)
+            #expect(try await world.number(kept) == 0)
+            let running = try await world.restore("ann", proofs: proof)
+            try await world.inject(#"{"latency":"500ms"}"#)
+            try await world.working {
+                try await world.until("SELECT count(*) FROM entitlement_sync.queue WHERE owner IS NOT NULL")
+                #expect(try await world.commands.cancel(running) == .asked)
+                try await world.until(
+                    "SELECT count(*) FROM entitlement_sync.job_status WHERE id = \(running) AND state = 'canceled'"
+                )
+            }
+            #expect(try await world.number(kept) == 0)
+            #expect(try await world.type(of: "ann") == "free")
+        }
+    }
+
     @Test func `194: a store that names two owners at once ends in tickets, not in a chase`() async throws {
         let item = #"[{"state":"active","id":"sub_both","store_subscription_identifier":"200000070000001"}]"#
         try await World.with(customers: ["{id: old, state: none}", "{id: new, state: none}"]) { world in
