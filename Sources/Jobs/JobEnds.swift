@@ -107,10 +107,22 @@ package enum JobEnds {
         return found
     }
 
-    /// Ends locked jobs, of which history gets a row each; the queue's row goes where nothing is queued beside it.
+    /// Ends locked jobs, of which history gets a row each; what their users have queued beside them has its turn.
     ///
-    /// Answers with how many rows went. What is left has to be passed on, see ``passOn(_:)``.
-    package static func finish(_ ends: [JobEnd]) -> PostgresRequest<Int> {
+    /// - Parameters:
+    ///   - ends: the jobs.
+    ///   - passedOn: gets the number of users for whom another job waits.
+    /// - Returns: what to send, in order; nothing where nothing ends.
+    package static func finish(
+        _ ends: [JobEnd],
+        passedOn: @escaping (Int) -> Void = { _ in }
+    ) -> [PostgresRequest<Void>] {
+        guard !ends.isEmpty else { return [] }
+        return [close(ends), passOn(ends.map(\.userKey)).then(passedOn)]
+    }
+
+    /// Writes history; the queue's row goes where nothing is queued beside the job.
+    private static func close(_ ends: [JobEnd]) -> PostgresRequest<Void> {
         let keys = ends.map(\.userKey)
         return PostgresRequest(
             """
@@ -119,24 +131,18 @@ package enum JobEnds {
                  WHERE q.user_key = ANY (\(keys))
                    AND CASE q.active WHEN 0 THEN q.restore_next IS NULL AND q.reconcile_id IS NULL
                                      ELSE q.reconcile_next IS NULL AND q.restore_id IS NULL END
-                RETURNING 1
-            ), kept AS (
-                INSERT INTO entitlement_sync.job_history
-                       (id, user_key, ticket_id, finished_at, kind, attempt, state, outcome, message_key, last_error)
-                SELECT e.id, e.user_key, e.ticket_id, clock_timestamp(), e.kind, e.attempt, e.state, e.outcome,
-                       e.message_key, e.last_error
-                  FROM unnest(\(ends.map(\.id)), \(keys), \(ends.map(\.ticketID)), \(ends.map(\.kind.rawValue)),
-                              \(ends.map { Int16(clamping: $0.attempt) }), \(ends.map(\.state.rawValue)),
-                              \(ends.map { $0.outcome?.rawValue }), \(ends.map { $0.messageKey?.rawValue }),
-                              \(ends.map(\.lastError)))
-                       AS e(id, user_key, ticket_id, kind, attempt, state, outcome, message_key, last_error)
             )
-            SELECT count(*) FROM gone
+            INSERT INTO entitlement_sync.job_history
+                   (id, user_key, ticket_id, finished_at, kind, attempt, state, outcome, message_key, last_error)
+            SELECT e.id, e.user_key, e.ticket_id, clock_timestamp(), e.kind, e.attempt, e.state, e.outcome,
+                   e.message_key, e.last_error
+              FROM unnest(\(ends.map(\.id)), \(keys), \(ends.map(\.ticketID)), \(ends.map(\.kind.rawValue)),
+                          \(ends.map { Int16(clamping: $0.attempt) }), \(ends.map(\.state.rawValue)),
+                          \(ends.map { $0.outcome?.rawValue }), \(ends.map { $0.messageKey?.rawValue }),
+                          \(ends.map(\.lastError)))
+                   AS e(id, user_key, ticket_id, kind, attempt, state, outcome, message_key, last_error)
             """
-        ) { rows in
-            guard let row = rows.first else { throw PostgresError(.protocolViolation, message: "no count of jobs") }
-            return Int(try row.decode(Int64.self, at: 0))
-        }
+        )
     }
 
     /// Forgets the proofs of jobs that will not run again: receipts and tokens are kept no longer than they are needed.
@@ -149,8 +155,10 @@ package enum JobEnds {
         ]
     }
 
-    /// Passes the rows of ended jobs to what their users have queued beside them.
-    package static func passOn(_ keys: [Int64]) -> PostgresRequest<Void> {
+    /// Passes the rows of ended jobs to what their users have queued beside them; answers with their number.
+    ///
+    /// Always sent: a host's own trigger may have queued something after the row was locked.
+    private static func passOn(_ keys: [Int64]) -> PostgresRequest<Int> {
         // `n` holds the slots as they stand once the active job is gone.
         PostgresRequest(
             """
@@ -176,7 +184,8 @@ package enum JobEnds {
                       FROM entitlement_sync.queue AS x
                      WHERE x.user_key = ANY (\(keys)) AND x.active IS NOT NULL) AS n
              WHERE q.user_key = n.user_key
-            """
+            """,
+            read: { $0.affected }
         )
     }
 

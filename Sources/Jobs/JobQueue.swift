@@ -91,7 +91,7 @@ package struct JobQueue: Sendable {
              CROSS JOIN LATERAL (SELECT x.user_id FROM entitlement_sync.user_sync AS x
                                   WHERE x.user_key = c.user_key) AS u
             """
-        guard let rows = try await pool.pipeline([SessionSettings.inOrder, query]).last else { return [] }
+        guard let rows = try await pool.pipeline([SessionSettings.claim, query]).last else { return [] }
         // Taken after the answer: what has passed since is at most what has passed for the database.
         let tick = ContinuousClock.now
         var jobs: [ClaimedJob] = []

@@ -11,6 +11,12 @@ package enum SessionSettings {
         "plan_cache_mode": "force_generic_plan", "lock_timeout": "5s", "idle_in_transaction_session_timeout": "30s",
     ]
 
-    /// Keeps a claim from gathering and sorting all that waits: it is to follow the index, and to stop.
-    static let inOrder: PostgresQuery = "SELECT set_config('enable_bitmapscan', 'off', true)"
+    /// How a claim is made.
+    ///
+    /// It follows the index and stops, instead of gathering and sorting all that waits. And it does not wait for the disk:
+    /// a crash of the server may undo it, and then whoever held the jobs can't end them any more (their rows have no
+    /// owner), and they are claimed again. What they come to is committed in full.
+    static let claim: PostgresQuery = """
+        SELECT set_config('enable_bitmapscan', 'off', true), set_config('synchronous_commit', 'off', true)
+        """
 }

@@ -27,12 +27,17 @@ extension PostgresConnection {
     /// A transaction begins with its first statements. A pooler's sessions belong to everybody, so there the settings
     /// travel with the statements, for as long as their transaction lasts.
     @discardableResult
-    func sendTogether(_ queries: [PostgresQuery]) async throws(PostgresError) -> [PostgresRows] {
+    func sendTogether(
+        _ queries: [PostgresQuery],
+        shielded: Bool = false
+    ) async throws(PostgresError) -> [PostgresRows] {
         let begins = !opening.isEmpty
         let ahead = begins ? opening : ownSettings
         opening = []
         do throws(PostgresError) {
-            return Array(try await sendPrepared(ahead + queries, begins: begins).dropFirst(ahead.count))
+            return Array(
+                try await sendPrepared(ahead + queries, begins: begins, shielded: shielded).dropFirst(ahead.count)
+            )
         } catch {
             var error = error
             // Where what goes ahead was refused, no statement of the caller's was.
@@ -55,16 +60,17 @@ extension PostgresConnection {
 
     private func sendPrepared(
         _ queries: [PostgresQuery],
-        begins: Bool
+        begins: Bool,
+        shielded: Bool
     ) async throws(PostgresError) -> [PostgresRows] {
         do throws(PostgresError) {
-            return try await attempt(queries, begins: begins)
+            return try await attempt(queries, begins: begins, shielded: shielded)
         } catch {
             guard error.code == .staleStatement else { throw error }
             for query in queries { statements.forget(StatementCache.Key(query)) }
             // Inside a transaction the failure has spoiled it, and only its owner can start it again.
             guard transactionStatus == PQTRANS_IDLE else { throw error }
-            return try await attempt(queries, begins: begins)
+            return try await attempt(queries, begins: begins, shielded: shielded)
         }
     }
 
@@ -78,13 +84,17 @@ extension PostgresConnection {
         }
     }
 
-    private func attempt(_ queries: [PostgresQuery], begins: Bool) async throws(PostgresError) -> [PostgresRows] {
+    private func attempt(
+        _ queries: [PostgresQuery],
+        begins: Bool,
+        shielded: Bool
+    ) async throws(PostgresError) -> [PostgresRows] {
         // Found by libpq in the middle of the pipeline, it would cost the session.
         guard queries.allSatisfy({ $0.binds.count <= Self.mostParameters }) else {
             throw PostgresError(.misuse, message: "a statement has more than \(Self.mostParameters) parameters")
         }
         let steps = try await plan(queries)
-        return try await exchange(begins: begins) { raw in
+        return try await exchange(shielded: shielded, begins: begins) { raw in
             guard PQenterPipelineMode(raw) == 1 else { return 0 }
             for step in steps where Self.send(step, on: raw) != 1 { return 0 }
             return PQpipelineSync(raw)
@@ -129,6 +139,7 @@ extension PostgresConnection {
         var answers: [PostgresRows] = []
         var failure: PostgresError?
         for step in steps {
+            answeredBefore = .now
             let hadFailed = failure != nil
             let result = try await results(&failure, &patience)
             if !hadFailed { failure?.statement = answers.count }

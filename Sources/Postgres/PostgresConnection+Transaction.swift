@@ -98,11 +98,31 @@ extension PostgresConnection {
         if !configuration.sessionState, let settings = configuration.localSettings { opening.append(settings) }
     }
 
+    /// Sends the last statements of a transaction together with its COMMIT; its closure may send nothing afterwards.
+    ///
+    /// As the commit itself they go on although the task is cancelled.
+    ///
+    /// - Returns: the rows of each statement.
+    /// - Throws: as `pipeline` and `withTransaction` do; `withTransaction` rolls back.
+    package func pipelineAndCommit(_ queries: [PostgresQuery]) async throws(PostgresError) -> [PostgresRows] {
+        guard isInTransaction else { throw PostgresError(.misuse, message: "no transaction is open") }
+        guard !Task.isCancelled else { throw PostgresError(.cancelled, message: "the task is cancelled") }
+        let rows = try await commit(after: queries)
+        isCommitted = true
+        return rows
+    }
+
     private func commit() async throws(PostgresError) {
-        guard opening.isEmpty else {
+        guard opening.isEmpty, !isCommitted else {
             opening = []
+            isCommitted = false
             return
         }
+        try await commit(after: [])
+    }
+
+    @discardableResult
+    private func commit(after queries: [PostgresQuery]) async throws(PostgresError) -> [PostgresRows] {
         guard transactionStatus != PQTRANS_INERROR else {
             await rollback()
             throw PostgresError(
@@ -111,7 +131,7 @@ extension PostgresConnection {
                 message: "an earlier error has spoiled the transaction"
             )
         }
-        guard transactionStatus != PQTRANS_IDLE else {
+        guard transactionStatus != PQTRANS_IDLE || !opening.isEmpty else {
             throw PostgresError(.misuse, message: "the transaction was ended by its own statements")
         }
         try await reach(.commitBefore)
@@ -120,12 +140,18 @@ extension PostgresConnection {
             close()
             throw PostgresError(.connectionLost, message: "the connection broke before the commit")
         }
+        let rows: [PostgresRows]
         do throws(PostgresError) {
             try enter()
             defer { leave() }
-            let began = ContinuousClock.now
-            try await command("COMMIT", shielded: true)
-            PostgresMetrics.commitTime.record(duration: .now - began)
+            answeredBefore = .now
+            if queries.isEmpty {
+                try await command("COMMIT", shielded: true)
+                rows = []
+            } else {
+                rows = try await sendTogether(queries + ["COMMIT"], shielded: true).dropLast()
+            }
+            if let answeredBefore { PostgresMetrics.commitTime.record(duration: .now - answeredBefore) }
             try await reach(.commitLostAnswer)
         } catch {
             // An error on a session that lives on is the server's answer: the transaction is rolled back.
@@ -136,10 +162,12 @@ extension PostgresConnection {
             throw unknown
         }
         try await reach(.commitAfter)
+        return rows
     }
 
     /// Rolls back, also when the task is cancelled.
     private func rollback() async {
+        isCommitted = false
         guard opening.isEmpty else {
             opening = []
             return

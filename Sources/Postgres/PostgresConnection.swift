@@ -21,6 +21,10 @@ package actor PostgresConnection {
     private var savepoints = 0
     /// What begins the transaction whose first statement has not been sent yet: it travels with that statement.
     var opening: [PostgresQuery] = []
+    /// Whether the transaction was committed together with its last statements.
+    var isCommitted = false
+    /// When the last answer but one came, within the exchange that is under way.
+    var answeredBefore: ContinuousClock.Instant?
 
     /// Creates a connection that is still closed; see `open()`.
     package init(configuration: PostgresConfiguration) { self.configuration = configuration }
@@ -131,6 +135,7 @@ package actor PostgresConnection {
 
     func enter() throws(PostgresError) {
         guard handle.raw != nil else { throw PostgresError(.closed, message: "the connection is closed") }
+        guard !isCommitted else { throw PostgresError(.misuse, message: "the transaction is committed already") }
         guard !isBusy else { throw PostgresError(.misuse, message: "another statement runs on this connection") }
         isBusy = true
     }
@@ -155,6 +160,7 @@ package actor PostgresConnection {
     func prepareForReuse() async -> Bool {
         guard isOpen, !isBusy, !isSpent else { return false }
         opening = []
+        isCommitted = false
         guard transactionStatus != PQTRANS_IDLE else { return true }
         guard isInTransaction else { return false }
         do throws(PostgresError) {

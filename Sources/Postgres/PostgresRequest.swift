@@ -67,12 +67,19 @@ extension PostgresConnection {
         for (request, rows) in zip(requests, answers) { try request.read(rows) }
     }
 
+    /// Sends the last requests of a transaction together with its COMMIT; see `pipelineAndCommit`.
+    nonisolated package func sendAndCommit(_ requests: [PostgresRequest<Void>]) async throws {
+        let answers = try await answers(to: requests.map(\.query), requests.map(\.refusal), commits: true)
+        for (request, rows) in zip(requests, answers) { try request.read(rows) }
+    }
+
     private nonisolated func answers(
         to queries: [PostgresQuery],
-        _ refusals: [(PostgresError) -> any Error]
+        _ refusals: [(PostgresError) -> any Error],
+        commits: Bool = false
     ) async throws -> [PostgresRows] {
         do {
-            return try await pipeline(queries)
+            return commits ? try await pipelineAndCommit(queries) : try await pipeline(queries)
         } catch {
             guard let failed = error.statement, refusals.indices.contains(failed) else { throw error }
             throw refusals[failed](error)

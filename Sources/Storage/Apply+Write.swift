@@ -6,6 +6,7 @@ import Postgres
 
 /// What a planned batch comes to in the database.
 extension Apply {
+    /// Writes it and commits.
     func write(
         _ planned: ApplyPlan,
         assetsApart: Bool,
@@ -37,16 +38,21 @@ extension Apply {
         requests += EffectWrites.raise(plan.alarms)
         report.alarms = plan.alarms.keys.sorted()
         let ends = plan.ends + plan.effects.map(end)
-        let passedOn = try await finish(ends, with: requests, on: connection)
-        let runs = assetRuns(plan.effects, decisions: decisions)
+        var passedOn = 0
+        requests += JobEnds.finish(ends) { passedOn = $0 }
+        let startsRuns = !isObserving && plan.effects.contains(where: \.assetsPending)
+        if startsRuns {
+            // Runs carry the numbers that their decisions are given.
+            try await connection.send(requests)
+            requests = EffectWrites.replaceRuns(assetRuns(plan.effects, decisions: decisions))
+        }
         let answered = plan.effects.filter { $0.job.request.proofs != nil }.map(\.job.id)
         let canceled = plan.ends.filter { $0.state == .canceled }.map(\.id)
-        try await connection.send(
-            EffectWrites.replaceRuns(runs) + JobEnds.forgetProofs(of: answered + canceled)
-                + JobEnds.retry(plan.retries) + JobEnds.enqueueReconciles(for: plan.reconciles, lane: .event)
-        )
-        report.startedRuns = !runs.isEmpty
-        report.enqueued = passedOn || !plan.reconciles.isEmpty || !plan.formerOwners.isEmpty
+        requests += JobEnds.forgetProofs(of: answered + canceled) + JobEnds.retry(plan.retries)
+        requests += JobEnds.enqueueReconciles(for: plan.reconciles, lane: .event)
+        try await connection.sendAndCommit(requests)
+        report.startedRuns = startsRuns
+        report.enqueued = passedOn > 0 || !plan.reconciles.isEmpty || !plan.formerOwners.isEmpty
         report.retried = plan.retries.count
         if !isObserving { report.assetsChanged = plan.effects.reduce(0) { $0 + $1.assetsChanged } }
         report.ended = ends.map { .init(id: $0.id, kind: $0.kind, state: $0.state, outcome: $0.outcome) }
@@ -77,26 +83,6 @@ extension Apply {
         for index in effects.indices where !effects[index].verdict.tickets.isEmpty {
             effects[index].ticketID = visible[effects[index].job.userKey]
         }
-    }
-
-    /// Ends jobs, after `requests` and together with them.
-    ///
-    /// - Returns: whether jobs that waited behind them have their turn.
-    @discardableResult
-    func finish(
-        _ ends: [JobEnd],
-        with requests: [PostgresRequest<Void>],
-        on connection: PostgresConnection
-    ) async throws -> Bool {
-        guard !ends.isEmpty else {
-            try await connection.send(requests)
-            return false
-        }
-        var gone = 0
-        try await connection.send(requests + [JobEnds.finish(ends).then { gone = $0 }])
-        guard gone < ends.count else { return false }
-        try await connection.send(JobEnds.passOn(ends.map(\.userKey)))
-        return true
     }
 
     private func withoutTypeChange(_ effect: Effect) -> Effect {
@@ -207,8 +193,7 @@ extension Apply {
 
     /// The assets that a batch leaves to be carried on.
     private func assetRuns(_ effects: [Effect], decisions: [Int64: Int64]) -> [NewAssetRun] {
-        guard settings.decision.mode != .observe else { return [] }
-        return effects.compactMap { effect in
+        effects.compactMap { effect in
             guard effect.assetsPending, let direction = direction(of: effect), let id = decisions[effect.job.userKey]
             else { return nil }
             return NewAssetRun(

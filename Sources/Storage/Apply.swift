@@ -74,7 +74,7 @@ package struct Apply: Sendable {
                 attempt: job.attempt,
                 lastError: ReadFailure.Code.refused.rawValue
             )
-            try await finish([dead], with: [], on: connection)
+            try await connection.sendAndCommit(JobEnds.finish([dead]))
         }
     }
 

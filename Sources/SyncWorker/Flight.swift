@@ -43,13 +43,18 @@ final class Flight: Sendable {
     }
 
     /// Takes what can be applied now, at most `limit`, all of one lease and of different users.
+    ///
+    /// One user may be here twice: after a crash of the server has undone a claim, the next one finds the same job again.
     func take(upTo limit: Int, at now: ContinuousClock.Instant) -> [Item] {
         state.withLock { state in
             guard let epoch = state.waiting.first(where: { ($0.notBefore ?? now) <= now })?.epoch else { return [] }
             var taken: [Item] = []
             var left: [Item] = []
+            var users: Set<Int64> = []
             for item in state.waiting {
-                if taken.count < limit, item.epoch == epoch, (item.notBefore ?? now) <= now {
+                if taken.count < limit, item.epoch == epoch, (item.notBefore ?? now) <= now,
+                    users.insert(item.read.job.userKey).inserted
+                {
                     taken.append(item)
                 } else {
                     left.append(item)

@@ -72,6 +72,21 @@ import Testing
         #expect(found.explanation == unfound.explanation, "what the lookup found is not told")
     }
 
+    @Test(arguments: ReadFailure.Code.allCases)
+    func `A mismatch waits for a look-up that was never sent, and for none that failed`(code: ReadFailure.Code) {
+        for type in UserType.allCases {
+            var scene = Scene(.restore, type, item("expired", access: false))
+            scene.claims = Self.inUse
+            scene.claims.failure = ReadFailure(code, retryAfter: .seconds(3))
+            if [.breakerOpen, .budgetExhausted, .interrupted].contains(code) {
+                #expect(scene.resolution == .retry(ReadFailure(code, retryAfter: .seconds(3))))
+            } else {
+                #expect(scene.verdict?.outcome == .storeAccountMismatch)
+                #expect(scene.verdict?.tickets.first?.kind == .paidNoAccess)
+            }
+        }
+    }
+
     @Test func `Access and a deferral outrank a mismatch, and an unread store withholds it`() {
         var scene = Scene(.restore, .subscriber, item("active", access: false, ends: .zero - hour))
         scene.claims = Self.inUse

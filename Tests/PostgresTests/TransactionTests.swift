@@ -215,6 +215,72 @@ import Testing
         }
     }
 
+    @Test(arguments: [true, false])
+    func `the last statements travel with the COMMIT`(sessionState: Bool) async throws {
+        try await withConnection({ $0.sessionState = sessionState }) { connection in
+            try await connection.execute(script: "CREATE TABLE t (id int8 UNIQUE DEFERRABLE INITIALLY DEFERRED)")
+            let rows = try await connection.withTransaction { connection in
+                try await connection.query("INSERT INTO t VALUES (1)")
+                let rows = try await connection.pipelineAndCommit([
+                    "INSERT INTO t VALUES (2)", "SELECT count(*) FROM t",
+                ])
+                let error = try await failure { try await connection.query("INSERT INTO t VALUES (3)") }
+                #expect(error.code == .misuse)
+                return rows
+            }
+            #expect(rows.count == 2)
+            #expect(try rows.last?.first?.decode(Int.self) == 2)
+            #expect(await !connection.isInTransaction)
+            // A transaction of these statements alone.
+            try await connection.withTransaction { _ = try await $0.pipelineAndCommit(["INSERT INTO t VALUES (3)"]) }
+            #expect(try await count(connection) == 3)
+
+            let refused = try await failure {
+                try await connection.withTransaction { connection in
+                    try await connection.query("INSERT INTO t VALUES (4)")
+                    _ = try await connection.pipelineAndCommit(["SELECT 1", "SELECT 1 / 0", "SELECT 2"])
+                }
+            }
+            #expect(refused.sqlState == "22012" && refused.statement == 1)
+            let atCommit = try await failure {
+                try await connection.withTransaction {
+                    _ = try await $0.pipelineAndCommit(["INSERT INTO t VALUES (1)"])
+                }
+            }
+            #expect(atCommit.sqlState == SQLState.uniqueViolation && atCommit.statement == 1)
+            await #expect(throws: Stop.self) {
+                try await connection.withTransaction { connection in
+                    _ = try await connection.pipelineAndCommit(["INSERT INTO t VALUES (5)"])
+                    throw Stop()
+                }
+            }
+            #expect(try await count(connection) == 4, "what was committed stays, whatever its owner does afterwards")
+            #expect(await !connection.isInTransaction)
+            let outside = try await failure { _ = try await connection.pipelineAndCommit(["SELECT 1"]) }
+            #expect(outside.code == .misuse)
+        }
+    }
+
+    @Test func `a connection killed while the last statements and COMMIT are under way leaves an unknown outcome`()
+        async throws
+    {
+        try await withTable { connection in
+            try await withConnection { observer in
+                try await observer.query("SELECT pg_advisory_lock(9)")
+                let pid = Int(await connection.backendPID)
+                async let outcome = failure {
+                    try await connection.withTransaction {
+                        _ = try await $0.pipelineAndCommit(["SELECT pg_advisory_xact_lock(9)"])
+                    }
+                }
+                try await statementRuns("SELECT pg_advisory_xact_lock(9)", seenBy: observer)
+                try await observer.query("SELECT pg_terminate_backend(\(pid)::int)")
+                let error = try await outcome
+                #expect(error.code == .commitUnknown && error.isOutcomeUnknown)
+            }
+        }
+    }
+
     @Test func `the cancelled task's commit goes on`() async throws {
         try await withTable { connection in
             let task = Task {
