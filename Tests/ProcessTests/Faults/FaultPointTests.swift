@@ -46,7 +46,6 @@ import TestSupport
         ]) {
             $1
         }
-        private static let turnstile = Turnstile(5)
 
         @Test("Workers that die at a point leave what an undisturbed one leaves", arguments: kills)
         func dies(fault: PointFault) async throws {
@@ -122,7 +121,7 @@ import TestSupport
 
         private static func run(_ fault: PointFault, _ body: @Sendable (Site) async throws -> Void) async throws {
             let undisturbed = try await Undisturbed.record(of: crowd)
-            try await turnstile.pass {
+            try await Turnstile.shared.pass {
                 let simulator = try await Simulator(scenario: crowd.scenario)
                 try await Site.with(store: simulator.url, settings: settings) { site in
                     try await site.execute(crowd.load)

@@ -7,7 +7,6 @@ import Testing
 struct FaultRunTests {
     /// A store that takes its time, so that work lasts longer than any fault.
     private static let crowd = Crowd(percent: 35, latency: 60)
-    private static let turnstile = Turnstile(5)
 
     @Test("A fault that passes changes nothing", arguments: Fault.chosen(Fault.all.dropFirst()))
     func alone(fault: Fault) async throws { try await Self.run(fault, kills: 0) }
@@ -28,7 +27,7 @@ struct FaultRunTests {
 
     private static func run(_ fault: Fault, kills: Int) async throws {
         let undisturbed = try await Undisturbed.record(of: crowd)
-        try await turnstile.pass {
+        try await Turnstile.shared.pass {
             try await Stage.with(fault.ground, crowd: crowd, settings: try await fault.settings(), seed: UInt64(kills))
             { stage in
                 try await stage.untilEnded(Int64(crowd.size / 10))

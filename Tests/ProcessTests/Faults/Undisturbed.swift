@@ -53,14 +53,39 @@ func seconds(_ duration: Duration) -> String { String(format: "%.1f", duration /
 
 /// Lets few in at a time: what many processes do at once on a few cores is a fault of its own.
 actor Turnstile {
+    /// For all fault runs together.
+    static let shared = Turnstile(10)
+
+    private let places: Int
     private var free: Int
-    private var waiting: [CheckedContinuation<Void, Never>] = []
+    private var waiting: [(places: Int, turn: CheckedContinuation<Void, Never>)] = []
 
-    init(_ places: Int) { free = places }
+    init(_ places: Int) {
+        self.places = places
+        free = places
+    }
 
-    func pass<Value: Sendable>(_ body: @Sendable () async throws -> Value) async rethrows -> Value {
-        if free > 0 { free -= 1 } else { await withCheckedContinuation { waiting.append($0) } }
-        defer { if waiting.isEmpty { free += 1 } else { waiting.removeFirst().resume() } }
+    /// Runs a body once a place is free, in the order of asking; `alone` waits until nobody else is inside.
+    func pass<Value: Sendable>(
+        alone: Bool = false,
+        _ body: @Sendable () async throws -> Value
+    ) async rethrows -> Value {
+        let wanted = alone ? places : 1
+        await withCheckedContinuation { turn in
+            waiting.append((wanted, turn))
+            letIn()
+        }
+        defer {
+            free += wanted
+            letIn()
+        }
         return try await body()
+    }
+
+    private func letIn() {
+        while let next = waiting.first, next.places <= free {
+            free -= next.places
+            waiting.removeFirst().turn.resume()
+        }
     }
 }
