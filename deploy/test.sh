@@ -88,7 +88,10 @@ case $sanitizer in
         build_arguments+=(-Xlinker "$shim")
         test_arguments+=(-Xlinker "$shim")
         ;;
-    address) export ASAN_OPTIONS=detect_leaks=1:${ASAN_OPTIONS:-} ;;
+    address)
+        export ASAN_OPTIONS=detect_leaks=1:${ASAN_OPTIONS:-}
+        export LSAN_OPTIONS=suppressions=$PWD/deploy/lsan-suppressions.txt:print_suppressions=0:${LSAN_OPTIONS:-}
+        ;;
 esac
 
 if step build swift build --build-tests --explicit-target-dependency-import-check error "${build_arguments[@]}"; then

@@ -1,9 +1,11 @@
-import Glibc
+package import Glibc
 
 /// Runs programs for tests; blocking, so not for the cooperative pool.
-enum ChildProcess {
-    struct Failure: Error, CustomStringConvertible {
-        var description: String
+package enum ChildProcess {
+    package struct Failure: Error, CustomStringConvertible {
+        package var description: String
+
+        package init(description: String) { self.description = description }
     }
 
     /// Runs a program to its end.
@@ -33,7 +35,7 @@ enum ChildProcess {
     /// - Returns: the process's number.
     /// - Throws: `Failure` when the program cannot start.
     @discardableResult
-    static func start(_ arguments: [String], input: Int32? = nil, output: String) throws -> pid_t {
+    package static func start(_ arguments: [String], input: Int32? = nil, output: String) throws -> pid_t {
         var actions = posix_spawn_file_actions_t()
         posix_spawn_file_actions_init(&actions)
         defer { posix_spawn_file_actions_destroy(&actions) }
@@ -59,7 +61,7 @@ enum ChildProcess {
     }
 
     /// Finds a program in `PATH`, then in further directories.
-    static func find(_ name: String, also directories: [String] = []) -> String? {
+    package static func find(_ name: String, also directories: [String] = []) -> String? {
         let path = getenv("PATH").map { String(cString: $0) } ?? ""
         let all = path.split(separator: ":").map(String.init) + directories
         return all.map { "\($0)/\(name)" }.first { access($0, X_OK) == 0 }

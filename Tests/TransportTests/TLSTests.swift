@@ -1,5 +1,6 @@
 import Foundation
 import HTTPTypes
+import TestSupport
 import Testing
 
 @testable import Transport
@@ -103,94 +104,75 @@ struct ChildServer {
 
     let port: Int
     let certificate: String
-    private let process: Process
-    private let folder: URL
+    private let pid: pid_t
+    private let folder: String
 
     var authority: String { "127.0.0.1:\(port)" }
 
     init(_ kind: Kind) async throws {
-        folder = FileManager.default.temporaryDirectory.appending(path: "transport-\(UUID().uuidString)")
-        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
-        let key = folder.appending(path: "key.pem").path
-        certificate = folder.appending(path: "cert.pem").path
-        let request = Process()
-        let made = try await Self.run(
-            request,
+        folder = try Files.makeTemporaryDirectory()
+        let key = folder + "/key.pem"
+        certificate = folder + "/cert.pem"
+        let maker = try Self.start(
             [
                 "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
                 "-keyout", key, "-out", certificate, "-days", "2", "-subj", "/CN=transport-test",
                 "-addext", "subjectAltName=IP:127.0.0.1",
             ],
-            until: { _ in false }
+            output: folder + "/made"
         )
-        try #require(made == nil && FileManager.default.fileExists(atPath: certificate))
-        process = Process()
+        try await Self.poll { waitpid(maker, nil, WNOHANG) == maker ? true : nil }
+        let log = folder + "/log"
         switch kind {
         case .openssl:
-            let line = try await Self.run(
-                process,
+            pid = try Self.start(
                 ["openssl", "s_server", "-accept", "127.0.0.1:0", "-key", key, "-cert", certificate, "-www"],
-                until: { $0.hasPrefix("ACCEPT") }
+                output: log
             )
-            port = try #require(line?.split(separator: ":").last.flatMap { Int($0) })
+            port = try await Self.poll {
+                Self.lines(of: log).first { $0.hasPrefix("ACCEPT") }?.split(separator: ":").last.flatMap { Int($0) }
+            }
         case .nghttpd:
             // It cannot pick a port itself, so a free one is found for it.
             let listener = try listen(port: 0, backlog: 1)
-            port = try boundPort(of: listener)
+            let free = try boundPort(of: listener)
             close(listener)
-            let line = try await Self.run(
-                process,
+            port = free
+            pid = try Self.start(
                 [
-                    "nghttpd", "-v", "--echo-upload", "--address=127.0.0.1", "-d", folder.path, "\(port)", key,
-                    certificate,
+                    "nghttpd", "-v", "--echo-upload", "--address=127.0.0.1", "-d", folder, "\(free)", key, certificate,
                 ],
-                until: { $0.contains("listen") }
+                output: log
             )
-            try #require(line != nil)
+            try await Self.poll { Self.lines(of: log).contains { $0.contains("listen") } ? true : nil }
         }
     }
 
     func stop() {
-        // Not SIGTERM: the child inherited the signal mask of the pool's thread that started it, which blocks that.
-        if process.isRunning { kill(process.processIdentifier, SIGKILL) }
-        try? FileManager.default.removeItem(at: folder)
+        kill(pid, SIGKILL)
+        waitpid(pid, nil, 0)
+        try? FileManager.default.removeItem(atPath: folder)
     }
 
-    static func exists(_ program: String) -> Bool {
-        let path = (ProcessInfo.processInfo.environment["PATH"] ?? "") + ":/usr/sbin"
-        return path.split(separator: ":").contains { FileManager.default.isExecutableFile(atPath: "\($0)/\(program)") }
+    static func exists(_ program: String) -> Bool { ChildProcess.find(program, also: ["/usr/sbin"]) != nil }
+
+    private static func start(_ command: [String], output: String) throws -> pid_t {
+        let program = try #require(ChildProcess.find(command[0], also: ["/usr/sbin"]))
+        return try ChildProcess.start([program] + command.dropFirst(), output: output)
     }
 
-    /// Starts a program and returns its first line that satisfies `found`; `nil` once its output ends without one.
-    private static func run(
-        _ process: Process,
-        _ command: [String],
-        until found: @escaping @Sendable (String) -> Bool
-    ) async throws -> String? {
-        let pipe = Pipe()
-        process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
-        process.arguments = command
-        var environment = ProcessInfo.processInfo.environment
-        environment["PATH", default: "/usr/bin"] += ":/usr/sbin"
-        process.environment = environment
-        process.standardInput = FileHandle.nullDevice
-        process.standardOutput = pipe
-        process.standardError = FileHandle.nullDevice
-        let (lines, continuation) = AsyncStream<String>.makeStream()
-        // Not the end of the output: another child may have inherited the pipe's other end and hold it open.
-        process.terminationHandler = { _ in continuation.finish() }
-        try process.run()
-        Thread.detachNewThread {
-            var rest = ""
-            // Reads on to the end even when nobody listens any more, so that the child never blocks on a full pipe.
-            while case let data = pipe.fileHandleForReading.availableData, !data.isEmpty {
-                rest += String(decoding: data, as: UTF8.self)
-                while let end = rest.firstIndex(of: "\n") {
-                    continuation.yield(String(rest[..<end]))
-                    rest = String(rest[rest.index(after: end)...])
-                }
-            }
+    private static func lines(of path: String) -> [Substring] {
+        ((try? String(contentsOfFile: path, encoding: .utf8)) ?? "").split(separator: "\n")
+    }
+
+    /// Looks again and again until there is something to see, for half a minute.
+    @discardableResult
+    private static func poll<Value>(_ look: () -> Value?) async throws -> Value {
+        let deadline = ContinuousClock.now + .seconds(30)
+        while ContinuousClock.now < deadline {
+            if let found = look() { return found }
+            try await Task.sleep(for: .milliseconds(10))
         }
-        return await lines.first { found($0) }
+        throw ChildProcess.Failure(description: "a server did not start")
     }
 }
