@@ -162,7 +162,10 @@ struct ChildServer {
     }
 
     private static func lines(of path: String) -> [Substring] {
-        ((try? String(contentsOfFile: path, encoding: .utf8)) ?? "").split(separator: "\n")
+        // Foundation loses the buffer into which it reads an empty file.
+        var status = stat()
+        guard stat(path, &status) == 0, status.st_size > 0 else { return [] }
+        return ((try? String(contentsOfFile: path, encoding: .utf8)) ?? "").split(separator: "\n")
     }
 
     /// Looks again and again until there is something to see, for half a minute.
