@@ -82,15 +82,31 @@ package struct BenchDatabase: Sendable {
         try await PlainSQL(configuration: configuration).run(jobs: jobs)
     }
 
-    /// Queues a restore again for every user of a prefix.
-    package func tapAll(prefix: String) async throws {
-        try await pool.query(
+    /// Queues a restore again for the next users of a prefix.
+    ///
+    /// - Parameters:
+    ///   - count: how many.
+    ///   - prefix: what their ids begin with.
+    ///   - after: the key of the last one of the time before.
+    /// - Returns: the key of the last one.
+    /// - Throws: `PostgresError`.
+    @discardableResult
+    package func tap(_ count: Int, prefix: String, after: Int64 = 0) async throws -> Int64 {
+        let rows = try await pool.query(
             """
-            INSERT INTO entitlement_sync.queue (user_key, due, lane, restore_id, restore_due)
-            SELECT u.user_key, now(), 0, entitlement_sync.new_id(), now()
-              FROM entitlement_sync.user_sync AS u WHERE u.user_id LIKE \(prefix + "%")
+            WITH tapped AS (
+                INSERT INTO entitlement_sync.queue (user_key, due, lane, restore_id, restore_due)
+                SELECT u.user_key, now(), 0, entitlement_sync.new_id(), now()
+                  FROM entitlement_sync.user_sync AS u
+                 WHERE u.user_key > \(after) AND u.user_id LIKE \(prefix + "%")
+                 ORDER BY u.user_key
+                 LIMIT \(Int64(count))
+                RETURNING user_key
+            )
+            SELECT max(t.user_key) FROM tapped AS t
             """
         )
+        return try rows.first?.decode(Int64?.self, at: 0) ?? after
     }
 
     /// Empties the queue.
@@ -104,11 +120,11 @@ package struct BenchDatabase: Sendable {
 
     /// What it costs to claim a job, 500 at a time as a worker does, in microseconds.
     ///
-    /// Queues a restore for every user of a prefix, claims them all, and empties the queue without a trace.
-    package func claimCost(prefix: String) async throws -> Double {
+    /// Queues a restore for users of a prefix, claims them all, and empties the queue without a trace.
+    package func claimCost(_ count: Int, prefix: String) async throws -> Double {
         let queue = JobQueue(pool: pool)
         let leases = Leases(pool: pool, duration: .seconds(60))
-        try await tapAll(prefix: prefix)
+        try await tap(count, prefix: prefix)
         let epoch = try await leases.register(host: "bench", pid: 0, version: "bench")
         var floors = ClaimFloors()
         let wishes = JobLane.allCases.filter { $0 != .quarantine }.map { JobQueue.Wish(lane: $0, limit: 500) }

@@ -3,6 +3,7 @@ import Bench
 import Configuring
 import Entitlements
 import Foundation
+import Jobs
 import Logging
 import Postgres
 import ServiceLifecycle
@@ -90,7 +91,7 @@ struct BenchCommand: AsyncParsableCommand {
             return try await BenchDatabase(
                 configuration: runtime.postgres(connections: 1),
                 connect: { name in
-                    var configuration = runtime.postgres(connections: 8)
+                    var configuration = runtime.postgres(connections: 8, settings: SessionSettings.worker)
                     configuration.sessionSettings["statement_timeout"] = "0"
                     configuration.statementTimeout = nil
                     return configuration.inDatabase(name)

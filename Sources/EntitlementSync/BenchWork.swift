@@ -174,27 +174,28 @@ struct BenchWork {
         return try await measurements + bloat()
     }
 
-    /// What a million jobs leave behind, and another million while an old snapshot keeps vacuum away.
+    /// What a million jobs leave behind, and another million while an old snapshot keeps vacuum away; one job a user each
+    /// time.
     private func bloat() async throws -> [Bench.Measurement] {
-        let users = min(jobs, 20_000)
-        try await database.load(users, prefix: "again-", queued: false)
+        let (prefix, some) = ("wait-", 20_000)
         func million() async throws {
-            for _ in 0..<(1_000_000 / users) {
-                try await database.tapAll(prefix: "again-")
+            var last: Int64 = 0
+            for _ in 0..<(1_000_000 / some) {
+                last = try await database.tap(some, prefix: prefix, after: last)
                 try await work(memoryStore())
             }
         }
-        let fresh = try await database.claimCost(prefix: "again-")
+        let fresh = try await database.claimCost(some, prefix: prefix)
         try await million()
         let size = try await database.queueSize()
-        let used = try await database.claimCost(prefix: "again-")
+        let used = try await database.claimCost(some, prefix: prefix)
         var pinned = (size: 0.0, cost: 0.0)
         try await database.withPinnedHorizon {
             try await million()
-            pinned = (try await database.queueSize(), try await database.claimCost(prefix: "again-"))
+            pinned = (try await database.queueSize(), try await database.claimCost(some, prefix: prefix))
         }
         // The worker's own housekeeping, without waiting for autovacuum.
-        try await database.tapAll(prefix: "again-")
+        try await database.tap(some, prefix: prefix)
         try await work(memoryStore())
         return [
             Measurement(name: "claim_fresh", value: fresh, unit: "us/job"),

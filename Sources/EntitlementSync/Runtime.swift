@@ -26,7 +26,11 @@ struct Runtime {
     }
 
     /// A configuration for ordinary statements, or for a session of its own (LISTEN, migrations).
-    func postgres(connections: Int = 4, direct: Bool = false) -> PostgresConfiguration {
+    func postgres(
+        connections: Int = 4,
+        direct: Bool = false,
+        settings: [String: String] = SessionSettings.ordinary
+    ) -> PostgresConfiguration {
         let url = direct ? config.database.sessionURL : config.database.url
         return PostgresConfiguration(
             connectionString: url?.reveal(),
@@ -37,7 +41,7 @@ struct Runtime {
             maxWaiters: 4096,
             acquireTimeout: .seconds(10),
             sessionState: direct || !config.database.isPooled,
-            sessionSettings: SessionSettings.worker
+            sessionSettings: settings
         )
     }
 

@@ -37,7 +37,10 @@ struct WorkerCommand: AsyncParsableCommand {
                     "no store is configured; set REVENUECAT_API_KEY and REVENUECAT_PROJECT_ID"
                 )
             }
-            let pool = PostgresPool(configuration: runtime.postgres(connections: 8), logger: runtime.logger)
+            let pool = PostgresPool(
+                configuration: runtime.postgres(connections: 8, settings: SessionSettings.worker),
+                logger: runtime.logger
+            )
             do {
                 try await SchemaCheck(pool: pool).verify()
             } catch {

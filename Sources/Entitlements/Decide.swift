@@ -25,10 +25,9 @@ package func decide(_ situation: Situation) -> Resolution {
     case .reconcile: return .verdict(reconcile(lapse, evidence, situation))
     case .restore:
         let verdict = restoreWithoutAccess(lapse, evidence, situation)
-        if let failure = situation.reading.claims.failure {
-            if lapse == nil, verdict.outcome == .nothingToRestore { return .retry(failure) }
-            // Whatever the store says of a typed id changes no answer, but support is to have it; here nobody was asked.
-            if verdict.rule == .receiptInUse, failure.treatment == .wait { return .retry(failure) }
+        // A mismatch waits for no look-up: whatever that finds, the answer is the same.
+        if lapse == nil, verdict.outcome == .nothingToRestore, let failure = situation.reading.claims.failure {
+            return .retry(failure)
         }
         return .verdict(verdict)
     }

@@ -1,15 +1,20 @@
 import Postgres
 
-/// How the worker's sessions are set up on the server.
+/// How sessions are set up on the server.
 package enum SessionSettings {
-    /// The worker's statements reach rows by key, or by an index in its order.
+    /// Our statements reach rows by key, or by an index in its order.
     ///
-    /// A plan that pays only with fresh statistics is kept away: a queue is empty in one moment and full in the next. One
-    /// plan serves arrays of every length, so nothing is gained by planning anew for each.
-    package static let worker = [
+    /// A plan that pays only with fresh statistics is kept away: a queue is empty in one moment and full in the next.
+    package static let ordinary = [
         "enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off", "jit": "off",
-        "plan_cache_mode": "force_generic_plan", "lock_timeout": "5s", "idle_in_transaction_session_timeout": "30s",
+        "lock_timeout": "5s", "idle_in_transaction_session_timeout": "30s",
     ]
+
+    /// As above, for the few statements that a worker sends again and again.
+    ///
+    /// One plan serves arrays of every length, so nothing is gained by planning anew for each. Whoever reads much with
+    /// one statement (`doctor`, a sweep over all users) may need a plan for its own values.
+    package static let worker = ordinary.merging(["plan_cache_mode": "force_generic_plan"]) { $1 }
 
     /// How a claim is made.
     ///

@@ -63,13 +63,15 @@ extension PostgresConnection {
         begins: Bool,
         shielded: Bool
     ) async throws(PostgresError) -> [PostgresRows] {
+        // Inside a transaction a failure has spoiled it, also one that COMMIT itself reports, and only its owner can start
+        // it again.
+        let isWhole = transactionStatus == PQTRANS_IDLE
         do throws(PostgresError) {
             return try await attempt(queries, begins: begins, shielded: shielded)
         } catch {
             guard error.code == .staleStatement else { throw error }
             for query in queries { statements.forget(StatementCache.Key(query)) }
-            // Inside a transaction the failure has spoiled it, and only its owner can start it again.
-            guard transactionStatus == PQTRANS_IDLE else { throw error }
+            guard isWhole, transactionStatus == PQTRANS_IDLE else { throw error }
             return try await attempt(queries, begins: begins, shielded: shielded)
         }
     }

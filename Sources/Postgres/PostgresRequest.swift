@@ -70,7 +70,11 @@ extension PostgresConnection {
     /// Sends the last requests of a transaction together with its COMMIT; see `pipelineAndCommit`.
     nonisolated package func sendAndCommit(_ requests: [PostgresRequest<Void>]) async throws {
         let answers = try await answers(to: requests.map(\.query), requests.map(\.refusal), commits: true)
-        for (request, rows) in zip(requests, answers) { try request.read(rows) }
+        do {
+            for (request, rows) in zip(requests, answers) { try request.read(rows) }
+        } catch {
+            throw PostgresError(.commitUnknown, message: "committed, but an answer was not understood: \(error)")
+        }
     }
 
     private nonisolated func answers(

@@ -18,7 +18,10 @@ extension Apply {
         let fresh = plan.observed.indices.filter { plan.observed[$0].attribution == .new }
         let newIDs = try await numbers.take(fresh.count, on: connection)
         for (index, id) in zip(fresh, newIDs) { plan.observed[index].purchaseID = id }
-        var requests = ledgerWrites(plan, fresh: fresh)
+        // Not with the COMMIT: whoever mends what an alarm is about may hold its row, and that wait can be stopped here.
+        plan.alarms.merge(EffectWrites.alarms(plan.effects)) { first, _ in first }
+        report.alarms = plan.alarms.keys.sorted()
+        var requests = ledgerWrites(plan, fresh: fresh) + EffectWrites.raise(plan.alarms)
         if isObserving {
             try await connection.send(requests)
             try await foreseeAssets(&plan.effects, on: connection)
@@ -34,9 +37,6 @@ extension Apply {
                 EffectWrites.insertDecisions(plan.effects, mode: settings.decision.mode).then { decisions = $0 }
             )
         }
-        plan.alarms.merge(EffectWrites.alarms(plan.effects)) { first, _ in first }
-        requests += EffectWrites.raise(plan.alarms)
-        report.alarms = plan.alarms.keys.sorted()
         let ends = plan.ends + plan.effects.map(end)
         var passedOn = 0
         requests += JobEnds.finish(ends) { passedOn = $0 }
@@ -46,13 +46,14 @@ extension Apply {
             try await connection.send(requests)
             requests = EffectWrites.replaceRuns(assetRuns(plan.effects, decisions: decisions))
         }
-        let answered = plan.effects.filter { $0.job.request.proofs != nil }.map(\.job.id)
+        let answered = plan.effects.filter { ($0.job.request.proofs ?? "[]") != "[]" }.map(\.job.id)
         let canceled = plan.ends.filter { $0.state == .canceled }.map(\.id)
         requests += JobEnds.forgetProofs(of: answered + canceled) + JobEnds.retry(plan.retries)
         requests += JobEnds.enqueueReconciles(for: plan.reconciles, lane: .event)
         try await connection.sendAndCommit(requests)
         report.startedRuns = startsRuns
-        report.enqueued = passedOn > 0 || !plan.reconciles.isEmpty || !plan.formerOwners.isEmpty
+        let isAgain = plan.retries.contains { $0.after == .zero }
+        report.enqueued = passedOn > 0 || isAgain || !plan.reconciles.isEmpty || !plan.formerOwners.isEmpty
         report.retried = plan.retries.count
         if !isObserving { report.assetsChanged = plan.effects.reduce(0) { $0 + $1.assetsChanged } }
         report.ended = ends.map { .init(id: $0.id, kind: $0.kind, state: $0.state, outcome: $0.outcome) }

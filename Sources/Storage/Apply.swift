@@ -57,7 +57,10 @@ package struct Apply: Sendable {
     }
 
     /// Ends a job as dead without touching its user: the last way out for data that the database refuses.
-    package func bury(_ job: ClaimedJob, epoch: Int32) async throws {
+    ///
+    /// - Returns: whether another job of the user has its turn.
+    package func bury(_ job: ClaimedJob, epoch: Int32) async throws -> Bool {
+        var passedOn = 0
         try await pool.withTransaction { connection in
             let (gate, held) = try await connection.send(
                 LedgerReads.gate(epoch: epoch),
@@ -74,8 +77,9 @@ package struct Apply: Sendable {
                 attempt: job.attempt,
                 lastError: ReadFailure.Code.refused.rawValue
             )
-            try await connection.sendAndCommit(JobEnds.finish([dead]))
+            try await connection.sendAndCommit(JobEnds.finish([dead]) { passedOn = $0 })
         }
+        return passedOn > 0
     }
 
     /// Users whom somebody else holds: the batch starts again without them.

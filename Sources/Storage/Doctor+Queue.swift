@@ -35,7 +35,9 @@ extension Doctor {
                                     WHERE w.expires_at > now()
                                       AND w.started_at < now() - \(limits.lawAge.microseconds) * interval '1 microsecond')
                        AND NOT EXISTS (SELECT 1 FROM entitlement_sync.law_check AS c
-                                        WHERE c.name = l.name AND c.broken IS NOT NULL
+                                        WHERE c.name = l.name
+                                          -- Without a number while somebody looks.
+                                          AND (c.broken IS NOT NULL OR c.checked_at > now() - interval '2 minutes')
                                           AND c.checked_at > now() - \(limits.lawAge.microseconds) * interval '1 microsecond')
                     """,
                 fine: "workers look at the laws and for drift",

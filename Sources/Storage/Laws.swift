@@ -142,7 +142,7 @@ struct RecordLaw: Sendable {
             """
             SELECT count(*)
               FROM (SELECT x.user_key, x.job_id FROM entitlement_sync.idempotency AS x
-                     WHERE \(newest)::bigint IS NULL OR x.created_at > now() - interval '1 hour'
+                     WHERE x.created_at > \(rawSQL: newest == nil ? "'-infinity'" : "now() - interval '1 hour'")
                      LIMIT \(newest)) AS i
              WHERE NOT EXISTS (SELECT 1 FROM entitlement_sync.job_history AS h WHERE h.id = i.job_id)
                AND NOT EXISTS (SELECT 1 FROM entitlement_sync.queue AS q

@@ -13,7 +13,8 @@ final class Flight: Sendable {
     }
 
     private struct State {
-        var reading: [Int64: ClaimedJob] = [:]
+        var reading: [Int64: [ClaimedJob]] = [:]
+        var readingCount = 0
         var waiting: [Item] = []
         var applying: [Int64: Int] = [:]
         var applyingCount = 0
@@ -26,17 +27,23 @@ final class Flight: Sendable {
     let room = Signal()
 
     /// Everything that is claimed and has not ended.
-    var count: Int { state.withLock { $0.reading.count + $0.waiting.count + $0.applyingCount } }
+    var count: Int { state.withLock { $0.readingCount + $0.waiting.count + $0.applyingCount } }
 
     func beginReading(_ jobs: [ClaimedJob]) {
         state.withLock { state in
-            for job in jobs { state.reading[job.userKey] = job }
+            for job in jobs { state.reading[job.userKey, default: []].append(job) }
+            state.readingCount += jobs.count
         }
     }
 
     func endReading(_ read: ReadJob, epoch: Int32) {
         state.withLock { state in
-            if state.reading[read.job.userKey]?.id == read.job.id { state.reading[read.job.userKey] = nil }
+            let key = read.job.userKey
+            if let index = state.reading[key]?.firstIndex(where: { $0.id == read.job.id }) {
+                state.reading[key]?.remove(at: index)
+                if state.reading[key]?.isEmpty == true { state.reading[key] = nil }
+                state.readingCount -= 1
+            }
             state.waiting.append(Item(read: read, epoch: epoch))
         }
         readyToApply.raise()
@@ -91,7 +98,8 @@ final class Flight: Sendable {
     /// Held jobs that nobody waits for.
     var sweeps: Int {
         state.withLock { state in
-            state.reading.values.count { $0.lane != .restore } + state.waiting.count { $0.read.job.lane != .restore }
+            state.reading.values.reduce(0) { $0 + $1.count { $0.lane != .restore } }
+                + state.waiting.count { $0.read.job.lane != .restore }
         }
     }
 }

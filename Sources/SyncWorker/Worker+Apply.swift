@@ -20,7 +20,8 @@ extension Worker {
             }
             let putBack = await settle(items, at: clock)
             shared.flight.settle(items, putBack: putBack)
-            if shared.flight.count == 0 { shared.wake.raise() }
+            // Whoever claims waits for notifications and due dates, and has to hear of places only where it lacked them.
+            if shared.lacksRoom || shared.flight.count == 0 { shared.wake.raise() }
         }
     }
 
@@ -86,7 +87,7 @@ extension Worker {
     /// Ends a job that can't even be refused in the usual way, touching neither its user nor the ledger.
     private func bury(_ item: Flight.Item) async -> [Flight.Item] {
         do {
-            try await apply.bury(item.read.job, epoch: item.epoch)
+            if try await apply.bury(item.read.job, epoch: item.epoch) { shared.wake.raise() }
             return []
         } catch {
             logger.warning("a refused job could not be ended; trying again", metadata: describe(error))

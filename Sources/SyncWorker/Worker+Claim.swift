@@ -39,6 +39,7 @@ extension Worker {
                 }
                 let limit = min(free, settings.batch)
                 let wishes = self.wishes(limit, round: round)
+                shared.lacksRoom = wishes.count == 1
                 let jobs = try await queue.claim(wishes, upTo: limit, for: epoch, from: floors.next(at: clock.now))
                 floors.note(jobs, of: wishes, upTo: limit)
                 round += 1

@@ -80,18 +80,18 @@ package struct Worker: Service {
         await Task { await leave() }.value
     }
 
-    /// Tells what is still untold and gives back what this process still holds, within two seconds.
+    /// Gives back what this process still holds, and tells what is still untold, within two seconds.
     private func leave() async {
         await withTaskGroup(of: Void.self) { group in
             group.addTask {
-                await announce()
-                guard let epoch = shared.epoch else { return }
+                guard let epoch = shared.epoch else { return await announce() }
                 do {
                     try await leases.end(epoch)
                     logger.info("stopped: leases are returned", metadata: ["worker.epoch": "\(epoch)"])
                 } catch {
                     logger.error("leases could not be returned; they end by themselves", metadata: describe(error))
                 }
+                await announce()
             }
             group.addTask { try? await Task.sleep(for: .seconds(2)) }
             await group.next()

@@ -6,7 +6,7 @@ final class WorkerShared: Sendable {
         var isStopping = false
         var readersAreDone = false
         var epoch: Int32?
-        var runsWaiting = false
+        var lacksRoom = false
         var told: [String: ContinuousClock.Instant] = [:]
     }
 
@@ -21,6 +21,12 @@ final class WorkerShared: Sendable {
 
     var isStopping: Bool { state.withLock { $0.isStopping } }
     var readersAreDone: Bool { state.withLock { $0.readersAreDone } }
+
+    /// Whether jobs may be waiting that were not asked for, because their kind had no place left.
+    var lacksRoom: Bool {
+        get { state.withLock { $0.lacksRoom } }
+        set { state.withLock { $0.lacksRoom = newValue } }
+    }
 
     /// This process's lease; `nil` before the first registration and after one was lost.
     var epoch: Int32? {

@@ -70,7 +70,8 @@ struct DoctorTests {
             made: """
                 INSERT INTO entitlement_sync.worker (epoch, host, pid, version, started_at, expires_at)
                 VALUES (2000000000, 'here', 1, 'any', now() - interval '2 hours', now() + interval '1 hour');
-                UPDATE entitlement_sync.law_check AS c SET broken = NULL WHERE c.name = 'drift.looked'
+                UPDATE entitlement_sync.law_check AS c SET broken = NULL, checked_at = now() - interval '5 minutes'
+                 WHERE c.name = 'drift.looked'
                 """
         ),
         Finding(

@@ -193,7 +193,8 @@ BEGIN
 END
 $$;
 
--- Users in the order of their ids, after a given one (null: from the first).
+-- Users in the order of their ids, after a given one (null: from the first). Written so that any plan begins at the
+-- given one; "after IS NULL OR ..." would have a plan for all values read from the first user each time.
 CREATE OR REPLACE FUNCTION entitlement_sync_host.page_users(after text, batch integer)
 RETURNS TABLE (id text, type text, status text, created_at timestamptz)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -203,7 +204,7 @@ BEGIN
     RETURN QUERY
     SELECT u.id, u.type, u.status, u.created_at
       FROM public.users AS u
-     WHERE after IS NULL OR u.id > after
+     WHERE u.id >= coalesce(after, '') AND u.id IS DISTINCT FROM after
      ORDER BY u.id
      LIMIT batch;
 END
