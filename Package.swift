@@ -20,6 +20,8 @@ let unixSignals = Target.Dependency.product(name: "UnixSignals", package: "swift
 let httpTypes = Target.Dependency.product(name: "HTTPTypes", package: "swift-http-types")
 let collections = Target.Dependency.product(name: "Collections", package: "swift-collections")
 let crypto = Target.Dependency.product(name: "Crypto", package: "swift-crypto")
+let x509 = Target.Dependency.product(name: "X509", package: "swift-certificates")
+let asn1 = Target.Dependency.product(name: "SwiftASN1", package: "swift-asn1")
 let yams = Target.Dependency.product(name: "Yams", package: "Yams")
 let arguments = Target.Dependency.product(name: "ArgumentParser", package: "swift-argument-parser")
 let configuration = Target.Dependency.product(name: "Configuration", package: "swift-configuration")
@@ -56,6 +58,8 @@ let package = Package(
     products: [.executable(name: "entitlement-sync", targets: ["EntitlementSync"])],
     dependencies: [
         .package(url: "https://github.com/apple/swift-argument-parser", exact: "1.8.2"),
+        .package(url: "https://github.com/apple/swift-asn1", exact: "1.7.4"),
+        .package(url: "https://github.com/apple/swift-certificates", exact: "1.21.1"),
         .package(url: "https://github.com/apple/swift-collections", exact: "1.6.0"),
         .package(url: "https://github.com/apple/swift-configuration", exact: "1.4.0"),
         .package(url: "https://github.com/apple/swift-crypto", exact: "4.5.2"),
@@ -74,7 +78,7 @@ let package = Package(
         target("FaultPoints"),
         target("Postgres", ["CLibPQ", "FaultPoints", logging, metrics, collections]),
         target("Transport", ["CLibCurl", httpTypes, logging, metrics, collections]),
-        target("StoreClients", ["Entitlements", httpTypes, logging, metrics, crypto]),
+        target("StoreClients", ["Entitlements", httpTypes, logging, metrics, crypto, x509, asn1]),
         target("Jobs", ["Entitlements", "Postgres", logging]),
         target("Storage", ["Entitlements", "Jobs", "Postgres", logging]),
         target(
@@ -86,7 +90,11 @@ let package = Package(
         target("Migrations", ["Postgres", logging, crypto]),
         target(
             "StoreSimulator",
-            [hummingbird, hummingbirdCore, httpTypes, lifecycle, logging, nioCore, nioHTTP1, nioPosix, yams]
+            [
+                hummingbird, hummingbirdCore, httpTypes, lifecycle, logging, nioCore, nioHTTP1, nioPosix, yams, crypto,
+                x509,
+                asn1,
+            ]
         ),
         target("WebAPI", [hummingbird, httpTypes, lifecycle, logging, nioCore]),
         target("Bench", ["Entitlements", "Jobs", "Migrations", "Postgres", "SyncWorker", logging]),
@@ -95,6 +103,7 @@ let package = Package(
             dependencies: [
                 "Entitlements", "Postgres", "Transport", "StoreClients", "Jobs", "Storage", "SyncWorker", "Telemetry",
                 "Bench", "Configuring", "FaultPoints", "Migrations", "StoreSimulator", "WebAPI", arguments, httpTypes,
+                x509,
                 lifecycle, logging, metrics, unixSignals,
             ],
             swiftSettings: settings
@@ -105,7 +114,11 @@ let package = Package(
         tests("TransportTests", ["CLibCurl", "TestSupport", "Transport", httpTypes, logging, metrics, metricsTestKit]),
         tests(
             "StoreClientsTests",
-            ["StoreClients", "Entitlements", "TestSupport", httpTypes, logging, metrics, metricsTestKit]
+            [
+                "StoreClients", "StoreSimulator", "Entitlements", "TestSupport", httpTypes, logging, metrics,
+                metricsTestKit,
+                crypto, x509, asn1,
+            ]
         ),
         tests(
             "StoreSimulatorTests",
@@ -123,7 +136,8 @@ let package = Package(
         tests(
             "ProcessTests",
             [
-                "EntitlementSync", "FaultPoints", "Postgres", "Storage", "Telemetry", "TestSupport", "Transport",
+                "EntitlementSync", "FaultPoints", "Postgres", "Storage", "StoreSimulator", "Telemetry", "TestSupport",
+                "Transport", x509,
                 httpTypes,
                 logging,
             ],

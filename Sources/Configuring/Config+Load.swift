@@ -28,6 +28,14 @@ extension Config {
             ),
             reserves: reserves(&reader),
             revenueCat: revenueCat(&reader),
+            appStore: AppStoreSettings(
+                bundleID: reader.parsed(.appStoreBundleID, fix: "Set the app's bundle id, like com.example.app") {
+                    text in
+                    text.utf8.count <= 255 && text.utf8.allSatisfy({ isIdentifierByte($0) || $0 == 0x2E })
+                        ? .success(text) : .failure(.init("holds characters that no bundle id has, or is too long"))
+                },
+                rootCertificates: reader.text(.appStoreRootCertificates)
+            ),
             http: listenAddress(&reader, host: .httpHost, port: .httpPort, defaultPort: 8080),
             admin: admin(&reader),
             supportContactURL: reader.parsed(

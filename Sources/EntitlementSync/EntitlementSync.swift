@@ -10,7 +10,7 @@ struct EntitlementSync: AsyncParsableCommand {
         subcommands: [
             Migrate.self, WorkerCommand.self, Restore.self, Reconcile.self, Explain.self, GrantCommand.self, Adopt.self,
             SandboxCommand.self, Pause.self, Resume.self, QueueCommand.self, DoctorCommand.self, Simulate.self,
-            BenchCommand.self,
+            Inspect.self, BenchCommand.self,
         ]
     )
 

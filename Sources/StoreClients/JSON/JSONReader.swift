@@ -74,15 +74,16 @@ struct JSONReader {
 
     /// Reads a string.
     ///
-    /// - Returns: text of at most `maximumStringBytes`, without NUL, which PostgreSQL's `text` cannot hold.
-    mutating func readString() throws(JSONFault) -> String {
+    /// - Parameter limit: the most bytes of UTF-8 that are built.
+    /// - Returns: text without NUL, which PostgreSQL's `text` cannot hold.
+    mutating func readString(upTo limit: Int = maximumStringBytes) throws(JSONFault) -> String {
         guard try token() == UInt8(ascii: "\"") else { throw .wrongType }
         let (range, isEscaped) = try scanString()
         guard isEscaped else {
-            guard range.count <= Self.maximumStringBytes else { throw .outOfRange }
+            guard range.count <= limit else { throw .outOfRange }
             return String(decoding: bytes[range], as: UTF8.self)
         }
-        let decoded = try unescape(range, limit: Self.maximumStringBytes)
+        let decoded = try unescape(range, limit: limit)
         guard !decoded.contains(0) else { throw .outOfRange }
         return String(decoding: decoded, as: UTF8.self)
     }

@@ -45,6 +45,7 @@ struct Command: Sendable, CustomStringConvertible {
         Command("queue", "stats", "--output", "json"),
         Command("queue", "stats"), Command("queue", "dead", "--output", "json"), Command("queue", "retry", job),
         Command("queue", "cancel", job), Command("doctor", "--output", "json"), Command("doctor"),
+        Command("inspect", "storekit_jws=a.b.c", need: .nothing),
         Command("simulate", "--scenario", scenario, need: .nothing),
         Command("bench", "--jobs", "1000", "--output", "json", need: .server),
     ]

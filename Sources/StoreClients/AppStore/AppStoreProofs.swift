@@ -1,0 +1,72 @@
+import Crypto
+package import X509
+
+/// Verifies what the App Store has signed, without asking anybody.
+///
+/// A signature proves that the App Store wrote a text, not that its bearer is the buyer, nor that it still holds: a
+/// transaction that was signed before a refund verifies for ever. What gives access is what the store says when asked.
+package struct AppStoreProofs: Sendable {
+    /// What a proof has to be about.
+    package struct Expectation: Sendable {
+        /// The app; `nil` takes any, for a look at a proof by somebody who has no configuration.
+        package var bundleID: String?
+        /// What the store calls its environments.
+        package var environments: Set<String>
+
+        /// Describes an app.
+        ///
+        /// - Parameters:
+        ///   - bundleID: the app's bundle id; `nil` takes any.
+        ///   - environments: the environments whose texts count; those that sign on a developer's machine never do.
+        package init(bundleID: String?, environments: Set<String> = ["Production", "Sandbox"]) {
+            self.bundleID = bundleID
+            self.environments = environments.intersection(["Production", "Sandbox"])
+        }
+    }
+
+    private let chains: AppStoreChains
+    private let expected: Expectation
+
+    /// Creates a verifier.
+    ///
+    /// - Parameters:
+    ///   - roots: what every chain has to lead to; see `AppStoreRoots`.
+    ///   - expected: what the proofs have to be about.
+    package init(roots: [Certificate], expected: Expectation) {
+        chains = AppStoreChains(roots: roots)
+        self.expected = expected
+    }
+
+    /// What a text says that looks like a signed transaction; nobody vouches for a word of it.
+    package static func unverified(_ text: String) -> SignedTransaction? {
+        guard let signed = try? CompactJWS(text) else { return nil }
+        return try? SignedTransaction(payload: signed.payload)
+    }
+
+    /// Verifies a signed transaction (`storekit_jws`).
+    ///
+    /// - Returns: what the App Store signed.
+    /// - Throws: `ProofRefusal`.
+    package func transaction(_ text: String) async throws(ProofRefusal) -> SignedTransaction {
+        let signed = try CompactJWS(text)
+        let chain = try await chains.chain(of: signed)
+        guard let signature = try? P256.Signing.ECDSASignature(rawRepresentation: signed.signature),
+            chain.key.isValidSignature(signature, for: signed.signed)
+        else { throw ProofRefusal(.badSignature, "The signature is not one of the signer's over this text.") }
+        // Only now the payload is worth reading; its date is the one for which the chain has to be valid.
+        let transaction = try SignedTransaction(payload: signed.payload)
+        guard chain.validFrom <= transaction.signedAt else {
+            throw ProofRefusal(.notYetValid, "It was signed before its certificates became valid.")
+        }
+        guard transaction.signedAt <= chain.validUntil else {
+            throw ProofRefusal(.expired, "It was signed after its certificates had expired.")
+        }
+        if let bundleID = expected.bundleID, transaction.bundleID != bundleID {
+            throw ProofRefusal(.wrongBundle, "It is about another app.")
+        }
+        guard expected.environments.contains(transaction.environment) else {
+            throw ProofRefusal(.wrongEnvironment, "It is of an environment that does not count here.")
+        }
+        return transaction
+    }
+}

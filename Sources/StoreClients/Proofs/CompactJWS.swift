@@ -1,0 +1,88 @@
+/// A signed text in three parts (RFC 7515, section 7.1), taken apart and not yet verified.
+struct CompactJWS: Sendable {
+    /// The longest text that is looked at, in bytes.
+    static let maximumBytes = 64 << 10
+
+    /// What a header says of the signature.
+    struct Header: Sendable {
+        /// The algorithm; the verifier knows which one it has to be.
+        var algorithm: String
+        /// The certificates in base64, the signer's first.
+        var certificates: [String] = []
+        var keyID: String?
+    }
+
+    /// The header as it was written, in base64url.
+    var writtenHeader: ArraySlice<UInt8>
+    var payload: [UInt8]
+    var signature: [UInt8]
+    /// What is signed: the first two parts as they were written, with the dot between them.
+    var signed: ArraySlice<UInt8>
+
+    /// Takes a text apart; its header is read apart, by whoever does not know it yet.
+    ///
+    /// - Throws: `ProofRefusal`: `tooLarge`, `malformed`.
+    init(_ text: String) throws(ProofRefusal) {
+        let bytes = Array(text.utf8)
+        guard bytes.count <= Self.maximumBytes else {
+            throw ProofRefusal(.tooLarge, "It is longer than \(Self.maximumBytes) bytes.")
+        }
+        let parts = bytes.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
+        guard parts.count == 3 else {
+            throw ProofRefusal(
+                .malformed,
+                "A signed text has three parts with dots between them; this has \(parts.count)."
+            )
+        }
+        guard let payload = Base64.decode(parts[1], .url), let signature = Base64.decode(parts[2], .url) else {
+            throw ProofRefusal(.malformed, "A part is not base64url without filling.")
+        }
+        writtenHeader = parts[0]
+        self.payload = payload
+        self.signature = signature
+        signed = bytes[..<parts[1].endIndex]
+    }
+
+    /// Reads the header.
+    ///
+    /// - Throws: `ProofRefusal`: `malformed`.
+    func header() throws(ProofRefusal) -> Header {
+        guard let bytes = Base64.decode(writtenHeader, .url) else {
+            throw ProofRefusal(.malformed, "The header is not base64url without filling.")
+        }
+        do throws(JSONFault) {
+            return try Self.readHeader(bytes)
+        } catch {
+            throw ProofRefusal(.malformed, "The header is not the JSON object that it has to be (\(error.rawValue)).")
+        }
+    }
+
+    private enum HeaderField: String, CaseIterable {
+        case algorithm = "alg"
+        case certificates = "x5c"
+        case keyID = "kid"
+        case critical = "crit"
+    }
+
+    private static let headerFields = JSONFields<HeaderField>()
+
+    private static func readHeader(_ bytes: [UInt8]) throws(JSONFault) -> Header {
+        var reader = try JSONReader(bytes)
+        var header = Header(algorithm: "")
+        try reader.readObject(headerFields) { reader, field throws(JSONFault) in
+            switch field {
+            case .algorithm: header.algorithm = try reader.readString()
+            case .keyID: header.keyID = try reader.readOptionalString()
+            case .certificates:
+                try reader.readArray { reader throws(JSONFault) in
+                    header.certificates.append(try reader.readString(upTo: Self.maximumBytes))
+                }
+            // It names members that have to be understood; we understand none.
+            case .critical: throw .wrongType
+            }
+        }
+        try reader.finish()
+        guard !header.algorithm.isEmpty else { throw .missing }
+        return header
+    }
+}
