@@ -137,7 +137,7 @@ let package = Package(
             "ProcessTests",
             [
                 "EntitlementSync", "FaultPoints", "Postgres", "Storage", "StoreSimulator", "Telemetry", "TestSupport",
-                "Transport", x509,
+                "Transport", x509, asn1,
                 httpTypes,
                 logging,
             ],

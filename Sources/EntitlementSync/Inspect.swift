@@ -1,6 +1,8 @@
 import ArgumentParser
+import Configuring
 import Entitlements
 import Foundation
+import Logging
 import StoreClients
 import X509
 
