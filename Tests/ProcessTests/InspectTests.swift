@@ -15,11 +15,12 @@ struct InspectTests {
         var facts: [String: String]
     }
 
+    /// Signed in a minute, because the certificates are yet to be made.
     private static let payload = """
         {"transactionId":"2000000700000002","originalTransactionId":"2000000700000001","bundleId":"com.example.app",\
         "productId":"monthly","type":"Auto-Renewable Subscription","inAppOwnershipType":"PURCHASED",\
         "environment":"Production","purchaseDate":\(Int64(Date().timeIntervalSince1970 * 1000)),\
-        "signedDate":\(Int64(Date().timeIntervalSince1970 * 1000))}
+        "signedDate":\(Int64(Date().timeIntervalSince1970 * 1000) + 60_000)}
         """
 
     private func withFolder(_ body: (String) async throws -> Void) async throws {

@@ -76,6 +76,7 @@ struct JSONReader {
     ///
     /// - Parameter limit: the most bytes of UTF-8 that are built.
     /// - Returns: text without NUL, which PostgreSQL's `text` cannot hold.
+    /// - Throws: `wrongType`, `outOfRange`, faults of the text.
     mutating func readString(upTo limit: Int = maximumStringBytes) throws(JSONFault) -> String {
         guard try token() == UInt8(ascii: "\"") else { throw .wrongType }
         let (range, isEscaped) = try scanString()

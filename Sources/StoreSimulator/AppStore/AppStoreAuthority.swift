@@ -122,6 +122,7 @@ package struct AppStoreAuthority: Sendable {
     ///   - payload: a JSON text.
     ///   - header: the header, where it is to be another than the App Store's.
     /// - Returns: a compact JWS.
+    /// - Throws: what the cryptography library does.
     package func sign(_ payload: String, header: [String: any Sendable]? = nil) throws -> String {
         let header = try header ?? ["alg": "ES256", "x5c": chain()]
         let written = try JSONSerialization.data(
