@@ -27,6 +27,9 @@ struct Inspect: AsyncParsableCommand {
             guard argument.kind == "storekit_jws" else {
                 throw CommandFailure(.data, "PROOF: \(argument.kind) can't be read offline; use storekit_jws")
             }
+            guard argument.store == "app_store" else {
+                throw CommandFailure(.data, "PROOF: a storekit_jws is of app_store; leave the store out")
+            }
             let inspection = try await Inspection(storeKit: argument.value, runtime.config.appStore)
             switch options.output {
             case .json: try Output.json(inspection)
@@ -56,7 +59,10 @@ private struct Inspection: Encodable {
         do throws(ProofRefusal) {
             _ = try await proofs.transaction(text)
             verifies = true
-            reasons = ["The App Store signed it."]
+            reasons = [
+                settings.rootCertificates == nil
+                    ? "The App Store signed it." : "It was signed under a root of APP_STORE_ROOT_CERTIFICATES."
+            ]
         } catch {
             verifies = false
             reasons = [error.detail]
@@ -96,7 +102,7 @@ private struct Inspection: Encodable {
 
     private static func text(_ instant: Instant) -> String {
         Date(timeIntervalSince1970: Double(instant.microseconds) / 1_000_000)
-            .formatted(.iso8601.time(includingFractionalSeconds: true))
+            .formatted(Date.ISO8601FormatStyle(includingFractionalSeconds: true))
     }
 
     func show() {

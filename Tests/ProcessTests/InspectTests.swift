@@ -59,6 +59,8 @@ struct InspectTests {
             let said = try answer(genuine)
             #expect(said.verifies && said.kind == "storekit_jws" && said.store == "app_store")
             #expect(said.facts["original_transaction_id"] == "2000000700000001")
+            #expect(said.facts["purchased_at"]?.wholeMatch(of: /20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z/) != nil)
+            #expect(said.reasons == ["It was signed under a root of APP_STORE_ROOT_CERTIFICATES."])
             let elsewhere = try await inspect([proof, "--output", "json"])
             #expect(elsewhere.code == 65)
             #expect(try answer(elsewhere).reasons == ["The certificates do not lead to a pinned root."])
@@ -89,6 +91,7 @@ struct InspectTests {
     @Test(arguments: [
         ("storekit_jws", 65, "write [STORE:]KIND=VALUE"), ("no_such_kind=x", 65, "unknown kind"),
         ("storekit_jws=@/nonexistent", 65, "the file can't be read"), ("purchase_token=x", 65, "can't be read offline"),
+        ("google_play:storekit_jws=a.b.c", 65, "leave the store out"),
         ("storekit_jws=a.b", 65, "three parts with dots"),
     ])
     func `what can't be inspected is an error that says what to write`(

@@ -65,7 +65,10 @@ package struct SignedTransaction: Sendable, Hashable {
         do throws(JSONFault) {
             self = try Self.read(payload)
         } catch {
-            throw ProofRefusal(.malformed, "The payload is not a transaction (\(error.rawValue)).")
+            throw ProofRefusal(
+                .malformed,
+                "The payload is not a transaction: it is no JSON object, or a member is missing or of a wrong type."
+            )
         }
     }
 

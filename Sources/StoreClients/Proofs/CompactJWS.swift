@@ -34,8 +34,11 @@ struct CompactJWS: Sendable {
                 "A signed text has three parts with dots between them; this has \(parts.count)."
             )
         }
-        guard let payload = Base64.decode(parts[1], .url), let signature = Base64.decode(parts[2], .url) else {
-            throw ProofRefusal(.malformed, "A part is not base64url without filling.")
+        guard let payload = Base64.decode(parts[1], .url) else {
+            throw ProofRefusal(.malformed, "The payload is not base64url without padding and line breaks.")
+        }
+        guard let signature = Base64.decode(parts[2], .url) else {
+            throw ProofRefusal(.malformed, "The signature is not base64url without padding and line breaks.")
         }
         writtenHeader = parts[0]
         self.payload = payload
@@ -48,12 +51,12 @@ struct CompactJWS: Sendable {
     /// - Throws: `ProofRefusal`: `malformed`.
     func header() throws(ProofRefusal) -> Header {
         guard let bytes = Base64.decode(writtenHeader, .url) else {
-            throw ProofRefusal(.malformed, "The header is not base64url without filling.")
+            throw ProofRefusal(.malformed, "The header is not base64url without padding and line breaks.")
         }
         do throws(JSONFault) {
             return try Self.readHeader(bytes)
         } catch {
-            throw ProofRefusal(.malformed, "The header is not the JSON object that it has to be (\(error.rawValue)).")
+            throw ProofRefusal(.malformed, "The header is not the JSON object that it has to be.")
         }
     }
 
