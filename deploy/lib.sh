@@ -117,15 +117,23 @@ stop_group() { stop_process "-$1" "${@:2}"; }
 # stop_strays SIGNAL...: ends whatever was started under this mark and still runs, whoever its parent is now; each
 # signal has five seconds to work. 0 harms nobody: it gives those that tidy up after themselves two seconds to do so.
 stop_strays() {
-    local signal left
+    local signal deadline sent
     local -a strays
     for signal in "$@" KILL; do
-        for ((left = 100; left > 0; left--)); do
-            mapfile -t strays < <(grep -lsz "^ENTITLEMENT_SYNC_RUN=$ENTITLEMENT_SYNC_RUN\$" /proc/[0-9]*/environ)
+        sent=
+        deadline=$((SECONDS + 5))
+        [[ $signal != 0 ]] || deadline=$((SECONDS + 2))
+        while :; do
+            # The one that looks must not find itself.
+            mapfile -t strays < <(
+                env -u ENTITLEMENT_SYNC_RUN grep -lsz "^ENTITLEMENT_SYNC_RUN=$ENTITLEMENT_SYNC_RUN\$" /proc/[0-9]*/environ
+            )
             ((${#strays[@]})) || return 0
             strays=("${strays[@]#/proc/}")
-            ((left < 100)) || kill -s "$signal" "${strays[@]%/environ}" 2>/dev/null || true
-            [[ $signal != 0 ]] || ((left > 60)) || break
+            [[ $sent ]] || kill -s "$signal" "${strays[@]%/environ}" 2>/dev/null || true
+            sent=1
+            # By the clock: on a busy machine a look takes longer than the rest between two.
+            ((SECONDS < deadline)) || break
             sleep 0.05
         done
     done
