@@ -160,7 +160,9 @@ private func restoreWithoutAccess(_ lapse: Lapse?, _ evidence: Evidence, _ situa
         tickets: needsProofTicket(situation).map { adding($0, to: tickets) } ?? tickets,
         explanation: evidence.hasAnonymous
             ? "A purchase is held by an anonymous customer; a restore in the app while signed in attaches it."
-            : "Every store was read to the end, and none gives this user access."
+            : key == .nothingSandbox
+                ? "Every store was read to the end; purchases of a store's sandbox do not count for this user."
+                : "Every store was read to the end, and none gives this user access."
     )
 }
 

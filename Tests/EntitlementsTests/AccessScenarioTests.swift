@@ -253,6 +253,7 @@ import Testing
         var scene = Scene(.restore, .free, sandbox)
         #expect(scene.verdict?.outcome == .nothingToRestore)
         #expect(scene.verdict?.messageKey == .nothingSandbox)
+        #expect(scene.verdict?.explanation.contains("sandbox do not count for this user") == true)
         scene.sandbox = .allowed
         #expect(scene.verdict?.outcome == .restored)
         scene.sandbox = .past
