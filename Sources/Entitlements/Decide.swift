@@ -152,17 +152,21 @@ private func restoreWithoutAccess(_ lapse: Lapse?, _ evidence: Evidence, _ situa
         )
     }
     let key = evidence.hasAnonymous ? MessageKey.restoreInAppSignedIn : nothingKey(evidence)
+    let explanation =
+        switch key {
+        case .restoreInAppSignedIn:
+            "A purchase is held by an anonymous customer; a restore in the app while signed in attaches it."
+        case .nothingSandbox:
+            "Every store was read to the end; purchases of a store's sandbox do not count for this user."
+        default: "Every store was read to the end, and none gives this user access."
+        }
     return Verdict(
         evidence.hasAnonymous ? .anonymousOwner : .noAccess,
         outcome: .nothingToRestore,
         messageKey: key,
         absence: absence,
         tickets: needsProofTicket(situation).map { adding($0, to: tickets) } ?? tickets,
-        explanation: evidence.hasAnonymous
-            ? "A purchase is held by an anonymous customer; a restore in the app while signed in attaches it."
-            : key == .nothingSandbox
-                ? "Every store was read to the end; purchases of a store's sandbox do not count for this user."
-                : "Every store was read to the end, and none gives this user access."
+        explanation: explanation
     )
 }
 

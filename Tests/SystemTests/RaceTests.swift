@@ -236,6 +236,26 @@ struct RaceTests {
         }
     }
 
+    @Test func `What a host's trigger asks for while a verdict is written has its turn afterwards`() async throws {
+        try await World.with(customers: ["{id: ann, state: active}"]) { world in
+            try await world.add("ann")
+            try await world.pool.withConnection { connection in
+                try await connection.execute(
+                    script: """
+                        CREATE FUNCTION look_again() RETURNS trigger LANGUAGE plpgsql AS
+                            $$ BEGIN PERFORM entitlement_sync.request_reconcile(NEW.id); RETURN NEW; END $$;
+                        CREATE TRIGGER look_again AFTER UPDATE OF type ON users FOR EACH ROW EXECUTE FUNCTION look_again();
+                        """
+                )
+            }
+            #expect(try await world.restored("ann").outcome == "restored")
+            let ended = "SELECT kind || ' ' || outcome FROM entitlement_sync.job_status WHERE state = 'done' ORDER BY 1"
+            let jobs = try await world.pool.query(PostgresQuery(rawSQL: ended)).map { try $0.decode(String.self) }
+            #expect(jobs == ["reconcile unchanged", "restore restored"])
+            #expect(try await world.number("SELECT count(*) FROM entitlement_sync.queue") == 0)
+        }
+    }
+
     @Test func `134: a user who flaps within a day is an alarm`() async throws {
         try await World.with(customers: ["{id: ann, state: active}"]) { world in
             try await world.add("ann")

@@ -144,7 +144,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT a.uid::text, CASE a.plan WHEN 'premium' THEN 'subscriber' ELSE 'free' END,
            (ARRAY['onboarding', 'active', 'banned', 'banned_final', 'to_be_deleted'])[a.state + 1], a.joined::timestamptz
       FROM shop.accounts AS a
-     WHERE after IS NULL OR a.uid > after
+     WHERE a.uid >= coalesce(after, '') AND a.uid IS DISTINCT FROM after
      ORDER BY a.uid
      LIMIT batch
 $$;
