@@ -97,7 +97,12 @@ extension Apply {
         let brakes = { (effect: Effect) in effect.verdict.action == .demote && !effect.verdict.wasAnnounced }
         if settings.decision.mode != .observe, plan.effects.contains(where: brakes) {
             let wanted = plan.effects.count(where: brakes)
-            let allowance = try await BrakeStore.allowance(settings.brake, wanted: wanted, on: connection)
+            let allowance = try await BrakeStore.allowance(
+                settings.brake,
+                wanted: wanted,
+                countingFor: settings.countLimit,
+                on: connection
+            )
             BrakeStore.hold(&plan.effects, beyond: allowance)
         }
         return plan

@@ -20,8 +20,17 @@ package struct ApplySettings: Sendable {
     package var retry: RetryPolicy
     /// Assets of one user that are changed beside the type; the rest goes on in runs.
     package var assetBatch: Int
+    /// How long a batch that may demote waits for a count of the host's subscribers; after that housekeeping's has to do.
+    package var countLimit: Duration
 
-    package init(decision: DecisionSettings, brake: DemotionBrake, retry: RetryPolicy, assetBatch: Int = 1000) {
+    package init(
+        decision: DecisionSettings,
+        brake: DemotionBrake,
+        retry: RetryPolicy,
+        assetBatch: Int = 1000,
+        countLimit: Duration = .milliseconds(250)
+    ) {
+        self.countLimit = countLimit
         self.decision = decision
         self.brake = brake
         self.retry = retry

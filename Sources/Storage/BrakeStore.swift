@@ -1,4 +1,5 @@
 import Entitlements
+import Jobs
 import Postgres
 
 /// The demotion brake across all workers.
@@ -10,10 +11,16 @@ enum BrakeStore {
     /// - Parameters:
     ///   - brake: the limits.
     ///   - wanted: how many the batch would demote; where the known count allows them, nobody is counted.
+    ///   - limit: how long a count may take, to the millisecond.
     ///   - connection: the batch's.
     /// - Returns: how many of them may be written.
     /// - Throws: `PostgresError`.
-    static func allowance(_ brake: DemotionBrake, wanted: Int, on connection: PostgresConnection) async throws -> Int {
+    static func allowance(
+        _ brake: DemotionBrake,
+        wanted: Int,
+        countingFor limit: Duration,
+        on connection: PostgresConnection
+    ) async throws -> Int {
         let rows = try await connection.query(
             """
             SELECT b.subscribers, coalesce(b.counted_at < clock_timestamp() - interval '100 milliseconds', true)
@@ -25,16 +32,18 @@ enum BrakeStore {
         let counted = try await connection.query(spent)
         let used = try counted.first?.decode(Int64.self, at: 0) ?? 0
         let allowance = max(0, brake.limit(subscribers: known) - Int(used))
-        guard allowance < wanted, mayCount, let now = try await countQuickly(on: connection) else { return allowance }
+        guard allowance < wanted, mayCount, let now = try await count(for: limit, on: connection) else {
+            return allowance
+        }
         try await note(now + used, on: connection)
         return max(0, brake.limit(subscribers: now + used) - Int(used))
     }
 
     /// Counts the host's subscribers, unless that takes long: then housekeeping's count has to do.
-    private static func countQuickly(on connection: PostgresConnection) async throws -> Int64? {
+    private static func count(for limit: Duration, on connection: PostgresConnection) async throws -> Int64? {
         do {
             return try await connection.withSavepoint { connection in
-                try await connection.withSetting("statement_timeout", "250ms") { connection in
+                try await connection.withSetting("statement_timeout", "\(limit.microseconds / 1000)ms") { connection in
                     let rows = try await connection.query("SELECT entitlement_sync_host.count_subscribers()")
                     return try rows.first?.decode(Int64.self, at: 0)
                 }

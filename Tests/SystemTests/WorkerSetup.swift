@@ -124,7 +124,9 @@ extension World {
                     decision: setup.decision,
                     brake: setup.brake,
                     retry: setup.retry,
-                    assetBatch: setup.assetBatch
+                    assetBatch: setup.assetBatch,
+                    // All tests at once leave little time to each.
+                    countLimit: .seconds(20)
                 ),
                 logger: .quiet
             ),
