@@ -20,6 +20,7 @@ let unixSignals = Target.Dependency.product(name: "UnixSignals", package: "swift
 let httpTypes = Target.Dependency.product(name: "HTTPTypes", package: "swift-http-types")
 let collections = Target.Dependency.product(name: "Collections", package: "swift-collections")
 let crypto = Target.Dependency.product(name: "Crypto", package: "swift-crypto")
+let cryptoExtras = Target.Dependency.product(name: "CryptoExtras", package: "swift-crypto")
 let x509 = Target.Dependency.product(name: "X509", package: "swift-certificates")
 let asn1 = Target.Dependency.product(name: "SwiftASN1", package: "swift-asn1")
 let yams = Target.Dependency.product(name: "Yams", package: "Yams")
@@ -78,7 +79,7 @@ let package = Package(
         target("FaultPoints"),
         target("Postgres", ["CLibPQ", "FaultPoints", logging, metrics, collections]),
         target("Transport", ["CLibCurl", httpTypes, logging, metrics, collections]),
-        target("StoreClients", ["Entitlements", httpTypes, logging, metrics, crypto, x509, asn1]),
+        target("StoreClients", ["Entitlements", httpTypes, logging, metrics, crypto, cryptoExtras, x509, asn1]),
         target("Jobs", ["Entitlements", "Postgres", logging]),
         target("Storage", ["Entitlements", "Jobs", "Postgres", logging]),
         target(
@@ -92,8 +93,7 @@ let package = Package(
             "StoreSimulator",
             [
                 hummingbird, hummingbirdCore, httpTypes, lifecycle, logging, nioCore, nioHTTP1, nioPosix, yams, crypto,
-                x509,
-                asn1,
+                cryptoExtras, x509, asn1,
             ]
         ),
         target("WebAPI", [hummingbird, httpTypes, lifecycle, logging, nioCore]),
@@ -116,13 +116,15 @@ let package = Package(
             "StoreClientsTests",
             [
                 "StoreClients", "StoreSimulator", "Entitlements", "TestSupport", httpTypes, logging, metrics,
-                metricsTestKit,
-                crypto, x509, asn1,
+                metricsTestKit, crypto, cryptoExtras, x509, asn1,
             ]
         ),
         tests(
             "StoreSimulatorTests",
-            ["StoreSimulator", hummingbird, hummingbirdTesting, httpTypes, logging, nioCore, nioPosix]
+            [
+                "StoreSimulator", hummingbird, hummingbirdTesting, httpTypes, logging, nioCore, nioPosix, crypto,
+                cryptoExtras, x509, asn1,
+            ]
         ),
         tests(
             "SystemTests",
@@ -137,9 +139,7 @@ let package = Package(
             "ProcessTests",
             [
                 "EntitlementSync", "FaultPoints", "Postgres", "Storage", "StoreSimulator", "Telemetry", "TestSupport",
-                "Transport", x509, asn1,
-                httpTypes,
-                logging,
+                "Transport", x509, asn1, httpTypes, logging, crypto, cryptoExtras,
             ],
             exclude: ["Fixtures"]
         ),

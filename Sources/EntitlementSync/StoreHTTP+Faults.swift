@@ -6,9 +6,9 @@ extension StoreHTTP {
     #if FAULT_POINTS
         /// The same, with a test's faults around each request.
         var withFaults: StoreHTTP {
-            StoreHTTP { request throws(StoreHTTPFailure) in
+            StoreHTTP { request, body throws(StoreHTTPFailure) in
                 guard await FaultPlan.reach(.storeBefore) == nil else { throw StoreHTTPFailure(.unavailable) }
-                let response = try await send(request)
+                let response = try await send(request, body)
                 guard await FaultPlan.reach(.storeAfter) == nil else { throw StoreHTTPFailure(.unavailable) }
                 return response
             }

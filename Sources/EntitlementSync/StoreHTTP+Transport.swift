@@ -9,10 +9,11 @@ extension StoreHTTP {
     ///
     /// `target`: what its requests are counted under.
     init(transport: HTTPTransport, target: String = "revenuecat") {
-        self.init { request throws(StoreHTTPFailure) in
+        self.init { request, body throws(StoreHTTPFailure) in
             do throws(TransportError) {
                 let exchange = try await transport.send(
                     request,
+                    body: body,
                     timeout: .seconds(20),
                     maxResponseBytes: 4 << 20,
                     metricsLabel: target

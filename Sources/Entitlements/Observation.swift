@@ -38,12 +38,23 @@ package struct PurchaseIdentifierKey: Hashable, Sendable {
 
 /// Whom an item that was read for a user names as its owner.
 package enum NamedOwner: Hashable, Sendable {
+    // RevenueCat's word, which names customers.
     /// The user we asked for, directly or through an alias that leads to nobody else.
     case askedUser
     /// An anonymous customer whose aliases do not hold our user.
     case anonymous
     /// Another of our users, who shares the store's customer record with the one we asked for.
     case otherUser(id: String)
+
+    // The stores' own, which know accounts of theirs and at most an id that the app gave them.
+    /// The app's id in the purchase is the asked user's.
+    case account
+    /// The app's id in the purchase is another user's.
+    case otherAccount(id: String)
+    /// Nothing names an owner.
+    case nobody
+    /// Nothing names an owner, and the store's rules let no proof stand in for that.
+    case unattributable
 }
 
 /// One verified read of one item a store holds.
@@ -53,6 +64,8 @@ package struct Observation: Hashable, Sendable {
         case oneTime = "one_time"
     }
 
+    /// Who said it.
+    package var source: Store
     package var kind: Kind
     /// The store's raw name, `app_store` and `play_store` among them; unknown names are kept.
     package var store: String
@@ -73,6 +86,20 @@ package struct Observation: Hashable, Sendable {
     /// The raw ownership; `purchased` and `family_shared` are known.
     package var ownership: String
     package var owner: NamedOwner
+    /// The asked user has shown a proof of it, which its store has verified.
+    package var isShown: Bool
+    /// The id that the app gave the store for the buyer, as the store tells it.
+    ///
+    /// Never shown, never logged.
+    package var accountID: String?
+    /// By which of its identifiers the store is asked again; `nil`: it is not asked about single purchases.
+    package var lookupID: String?
+    /// When it was bought first, whatever was renewed or restored since.
+    package var boughtAt: Instant?
+    /// What Google Play waits for before it keeps the sale.
+    package var acknowledgement: Acknowledgement?
+    /// The store's own version of what it said: when it signed or fetched it.
+    package var statedAt: Instant?
     /// SHA-256 over the facts above.
     package var payloadHash: [UInt8]
 
@@ -91,8 +118,22 @@ package struct Observation: Hashable, Sendable {
         periodEndsAt: Instant? = nil,
         ownership: String = "purchased",
         owner: NamedOwner = .askedUser,
+        source: Store = .revenueCat,
+        isShown: Bool = false,
+        accountID: String? = nil,
+        lookupID: String? = nil,
+        boughtAt: Instant? = nil,
+        acknowledgement: Acknowledgement? = nil,
+        statedAt: Instant? = nil,
         payloadHash: [UInt8] = []
     ) {
+        self.source = source
+        self.isShown = isShown
+        self.accountID = accountID
+        self.lookupID = lookupID
+        self.boughtAt = boughtAt
+        self.acknowledgement = acknowledgement
+        self.statedAt = statedAt
         self.kind = kind
         self.store = store
         self.environment = environment
@@ -115,6 +156,26 @@ package struct Observation: Hashable, Sendable {
 
     /// Whether the store has said that the period's end is final.
     package var announcesEnd: Bool { renewal == "will_not_renew" || renewal == "will_pause" }
+}
+
+/// A sale that Google Play takes back unless it is acknowledged in time.
+package struct Acknowledgement: Hashable, Sendable {
+    /// The product under which the call is made.
+    package var productID: String
+    /// The purchase token.
+    ///
+    /// Never shown, never logged.
+    package var token: String
+    package var kind: Observation.Kind
+    /// When Google Play refunds and revokes it.
+    package var deadline: Instant
+
+    package init(productID: String, token: String, kind: Observation.Kind, deadline: Instant) {
+        self.productID = productID
+        self.token = token
+        self.kind = kind
+        self.deadline = deadline
+    }
 }
 
 /// A store's word on an item: the raw text is kept beside the case, and an unknown word is data, never a failure.

@@ -69,6 +69,7 @@ package func attribute(
     case .otherUser(let id): return .otherUser(id: id)
     case .anonymous: return .anonymous
     case .askedUser: break
+    case .account, .otherAccount, .nobody, .unattributable: break
     }
     // The oldest row survives a merger; ids break ties so that every worker picks the same one.
     let rows = holders.sorted { ($0.firstSeenAt, $0.id) < ($1.firstSeenAt, $1.id) }

@@ -21,10 +21,13 @@ package struct ReadFailure: Error, Hashable, Sendable {
     package var code: Code
     /// The store's own wish, uncapped.
     package var retryAfter: Duration?
+    /// Which store, where it is not RevenueCat.
+    package var store: Store?
 
-    package init(_ code: Code, retryAfter: Duration? = nil) {
+    package init(_ code: Code, retryAfter: Duration? = nil, store: Store? = nil) {
         self.code = code
         self.retryAfter = retryAfter
+        self.store = store
     }
 
     /// How the queue treats the job.

@@ -37,10 +37,12 @@ package struct StoreHTTPFailure: Error, Hashable, Sendable, CustomStringConverti
 
 /// How a client reaches its store: a value, so that tests replace it.
 package struct StoreHTTP: Sendable {
-    /// Sends one request without a body and waits for the whole answer, which may have any status.
-    package var send: @Sendable (HTTPRequest) async throws(StoreHTTPFailure) -> StoreHTTPResponse
+    /// Sends one request, with a body where there is one, and waits for the whole answer, which may have any status.
+    package var send: @Sendable (HTTPRequest, [UInt8]?) async throws(StoreHTTPFailure) -> StoreHTTPResponse
 
-    package init(send: @escaping @Sendable (HTTPRequest) async throws(StoreHTTPFailure) -> StoreHTTPResponse) {
+    package init(
+        send: @escaping @Sendable (HTTPRequest, [UInt8]?) async throws(StoreHTTPFailure) -> StoreHTTPResponse
+    ) {
         self.send = send
     }
 }

@@ -124,7 +124,7 @@ final class FakeStore: Sendable {
     var targets: [String] { requests.map { String(($0.path ?? "").dropFirst(Self.project.count)) } }
 
     var http: StoreHTTP {
-        StoreHTTP { request throws(StoreHTTPFailure) in
+        StoreHTTP { request, _ throws(StoreHTTPFailure) in
             let target = String((request.path ?? "").dropFirst(Self.project.count))
             let answer = self.state.withLock { state in
                 state.requests.append(request)

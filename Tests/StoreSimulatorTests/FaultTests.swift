@@ -99,7 +99,7 @@ struct FaultTests {
         second.status = 429
         second.backoff = Span(milliseconds: 9000)
         var book = FaultBook([second, first])
-        let struck = book.strike(endpoint: .customer, method: "GET", ids: ["u"])
+        let struck = book.strike(endpoint: "customer", method: "GET", ids: ["u"])
         let effect = try #require(struck)
         #expect(effect.delay == 50...50)
         #expect(effect.status == 429)
@@ -107,7 +107,7 @@ struct FaultTests {
         // The fields that shape an error stay with the rule whose status won.
         #expect(effect.retryable == nil)
         book = FaultBook([first, second])
-        let struckAgain = book.strike(endpoint: .customer, method: "GET", ids: ["u"])
+        let struckAgain = book.strike(endpoint: "customer", method: "GET", ids: ["u"])
         let other = try #require(struckAgain)
         #expect(other.status == 503)
         #expect(other.backoffMs == nil)

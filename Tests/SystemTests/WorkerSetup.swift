@@ -152,9 +152,14 @@ extension World {
 extension StoreHTTP {
     /// Sends through the transport, as the program does.
     fileprivate init(transport: HTTPTransport) {
-        self.init { request throws(StoreHTTPFailure) in
+        self.init { request, body throws(StoreHTTPFailure) in
             do throws(TransportError) {
-                let exchange = try await transport.send(request, timeout: .seconds(20), maxResponseBytes: 4 << 20)
+                let exchange = try await transport.send(
+                    request,
+                    body: body,
+                    timeout: .seconds(20),
+                    maxResponseBytes: 4 << 20
+                )
                 return StoreHTTPResponse(
                     status: exchange.response.status.code,
                     headers: exchange.response.headerFields,

@@ -29,4 +29,11 @@ enum Base64 {
         guard let bytes = Data(base64Encoded: written), bytes.base64EncodedData() == written else { return nil }
         return Array(bytes)
     }
+
+    /// Writes bytes.
+    static func encode(_ bytes: some Collection<UInt8>, _ alphabet: Alphabet) -> String {
+        let text = Data(bytes).base64EncodedString()
+        guard alphabet == .url else { return text }
+        return text.replacing("+", with: "-").replacing("/", with: "_").replacing("=", with: "")
+    }
 }

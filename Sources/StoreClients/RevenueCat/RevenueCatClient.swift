@@ -135,7 +135,7 @@ package struct RevenueCatClient: Sendable {
             switch observation.owner {
             case .askedUser: reading.own.append(observation)
             case .otherUser(let id): reading.found.append(FoundPurchase(item, customerID: id))
-            case .anonymous: reading.found.append(FoundPurchase(item, customerID: item.customerID))
+            default: reading.found.append(FoundPurchase(item, customerID: item.customerID))
             }
         }
         reading.failure = reading.failure ?? session.failure

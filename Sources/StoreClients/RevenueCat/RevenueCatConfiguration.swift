@@ -28,7 +28,11 @@ package struct RevenueCatConfiguration: Sendable {
         if projectID.isEmpty || PathSegment(projectID) == nil { faults.append(.projectID) }
         if maxPages < 1 { faults.append(.maxPages) }
         var parsed: BaseURL?
-        do throws(RevenueCatConfigurationError.Fault) { parsed = try BaseURL(baseURL) } catch { faults.append(error) }
+        do throws(BaseURL.Fault) {
+            parsed = try BaseURL(baseURL, endingIn: "v2")
+        } catch {
+            faults.append(error == .insecure ? .insecureBaseURL : .baseURL)
+        }
         guard let base = parsed, faults.isEmpty else { throw RevenueCatConfigurationError(faults: faults) }
         self.apiKey = apiKey
         self.projectID = projectID
@@ -62,49 +66,4 @@ package struct RevenueCatConfigurationError: Error, Hashable, Sendable, CustomSt
     package init(faults: [Fault]) { self.faults = faults }
 
     package var description: String { faults.map(\.rawValue).joined(separator: "; ") }
-}
-
-/// A base URL taken apart, without a slash at its end.
-struct BaseURL: Hashable, Sendable {
-    var scheme: String
-    var authority: String
-    /// Ends in `/v2`.
-    var path: String
-
-    init(_ text: String) throws(RevenueCatConfigurationError.Fault) {
-        // White space, user info, queries and fragments have no business here, and a URL with them is a mistake.
-        let isPlain = text.utf8.allSatisfy { byte in
-            (0x21...0x7E).contains(byte) && !"@?#\\\"<>^`{|}".utf8.contains(byte)
-        }
-        guard isPlain, let schemeEnd = text.firstRange(of: "://") else { throw .baseURL }
-        scheme = text[..<schemeEnd.lowerBound].lowercased()
-        let rest = text[schemeEnd.upperBound...]
-        let pathStart = rest.firstIndex(of: "/") ?? rest.endIndex
-        authority = String(rest[..<pathStart])
-        guard let host = Self.host(authority), scheme == "https" || scheme == "http" else { throw .baseURL }
-        guard scheme == "https" || Self.isLoopback(host) else { throw .insecureBaseURL }
-        var segments = rest[pathStart...].split(separator: "/")
-        if segments.last != "v2" { segments.append("v2") }
-        path = segments.map { "/" + $0 }.joined()
-    }
-
-    /// The host of `host`, `host:port`, `[address]` or `[address]:port`; `nil` where it is none of them.
-    private static func host(_ authority: String) -> Substring? {
-        let hostEnd: String.Index
-        if authority.hasPrefix("[") {
-            guard let bracket = authority.firstIndex(of: "]") else { return nil }
-            hostEnd = authority.index(after: bracket)
-        } else {
-            hostEnd = authority.firstIndex(of: ":") ?? authority.endIndex
-        }
-        let port = authority[hostEnd...]
-        guard port.isEmpty || port.first == ":" && (1...65_535).contains(Int(port.dropFirst()) ?? 0) else { return nil }
-        return hostEnd == authority.startIndex ? nil : authority[..<hostEnd]
-    }
-
-    private static func isLoopback(_ host: Substring) -> Bool {
-        if host.lowercased() == "localhost" || host == "[::1]" { return true }
-        let parts = host.split(separator: ".", omittingEmptySubsequences: false)
-        return parts.count == 4 && parts[0] == "127" && parts.allSatisfy { UInt8($0) != nil }
-    }
 }

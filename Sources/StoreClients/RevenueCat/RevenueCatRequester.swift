@@ -76,7 +76,7 @@ struct RevenueCatRequester: Sendable {
         let response: StoreHTTPResponse
         let sentAt = ContinuousClock.now
         do throws(StoreHTTPFailure) {
-            response = try await http.send(request)
+            response = try await http.send(request, nil)
         } catch {
             metrics.countRequest(endpoint: endpoint.index, status: nil, took: .now - sentAt)
             let failure = ReadFailure(Self.codes[error.code] ?? .unavailable)

@@ -43,6 +43,18 @@ struct ControlEndpoint {
         if path.hasPrefix(prefix), let id = PercentCoding.decode(path.dropFirst(prefix.count)), !id.isEmpty {
             return try customer(id, request)
         }
+        if path.hasPrefix("/control/app-store/") {
+            return try simulation.withState { try $0.appStore.control(request, path, query, nowMs: $0.clock.nowMs) }
+                ?? unknownPath
+        }
+        if path.hasPrefix("/control/google-play/") {
+            return try simulation.withState { try $0.googlePlay.control(request, path, query, nowMs: $0.clock.nowMs) }
+                ?? unknownPath
+        }
+        if path.hasPrefix("/control/onside/") {
+            return try simulation.withState { try $0.onside.control(request, path, query, nowMs: $0.clock.nowMs) }
+                ?? unknownPath
+        }
         switch (request.method, path) {
         case ("GET", "/"), ("GET", "/control"):
             var reply = Reply(status: 200, body: Array(StoreSimulator.guide.utf8))
@@ -56,10 +68,12 @@ struct ControlEndpoint {
         case ("POST", "/control/reset"): try simulation.load(simulation.withState { $0.scenario })
         case ("PUT", "/control/scenario"):
             try simulation.load(Scenario.decode(json: Data(request.body.readableBytesView)))
-        default: return failure(404, "no such control path; GET /control tells which there are")
+        default: return unknownPath
         }
         return object { _ in }
     }
+
+    private var unknownPath: Reply { failure(404, "no such control path; GET /control tells which there are") }
 
     // MARK: Customers
 

@@ -1,6 +1,10 @@
 extension StoreSimulator {
     /// How to write a scenario and how to steer a running simulator; also the answer to `GET /`.
-    package static let guide = """
+    package static let guide =
+        [revenueCatGuide, AppStoreSimulation.guide, GooglePlaySimulation.guide, OnsideSimulation.guide]
+        .joined(separator: "\n\n")
+
+    private static let revenueCatGuide = """
         STORE SIMULATOR
 
         RevenueCat's REST API v2 answers below /v2: use http://HOST:PORT/v2 as the base URL, any key that starts with

@@ -5,8 +5,8 @@
 package struct FaultRule: Sendable, Codable, Hashable {
     /// Any id of the customer.
     package var customer: String?
-    /// The endpoint's short name, such as `subscriptions`.
-    package var endpoint: RevenueCatEndpoint?
+    /// The endpoint's short name, such as `subscriptions` or `app_store.statuses`.
+    package var endpoint: String?
     /// `GET`, `POST` or `DELETE`.
     package var method: String?
     /// How many matching requests pass unharmed before the fault begins.
@@ -68,8 +68,13 @@ package struct FaultRule: Sendable, Codable, Hashable {
         case resetAfter = "reset_after"
     }
 
+    /// Every store's endpoints by their short names.
+    static let endpoints: [String] =
+        RevenueCatEndpoint.allCases.map(\.rawValue) + AppStoreSimulation.endpoints + GooglePlaySimulation.endpoints
+        + OnsideSimulation.endpoints
+
     /// Makes a rule without any fault.
-    package init(customer: String? = nil, endpoint: RevenueCatEndpoint? = nil, times: Int? = nil) {
+    package init(customer: String? = nil, endpoint: String? = nil, times: Int? = nil) {
         self.customer = customer
         self.endpoint = endpoint
         self.times = times
@@ -98,6 +103,12 @@ package struct FaultRule: Sendable, Codable, Hashable {
             times: try fields.integer(.times, in: 1...1_000_000_000)
         )
         method = try fields.optional(.method)
+        if let endpoint, !Self.endpoints.contains(endpoint) {
+            throw fields.fault(
+                .endpoint,
+                "is \"\(endpoint)\"; use one of \(Self.endpoints.joined(separator: ", "))"
+            )
+        }
         skip = try fields.integer(.skip, in: 0...1_000_000_000) ?? 0
         every = try fields.integer(.every, in: 1...1_000_000_000) ?? 1
         latency = try fields.optional(.latency)

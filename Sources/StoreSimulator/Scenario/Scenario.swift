@@ -24,6 +24,10 @@ package struct Scenario: Sendable, Codable {
     package var defaultCustomer: CustomerScenario?
     /// Faults from the start.
     package var faults: [FaultRule]
+    /// What the stores hold that are asked directly.
+    package var appStore = AppStoreScenario()
+    package var googlePlay = GooglePlayScenario()
+    package var onside = OnsideScenario()
 
     /// A key that is let in.
     package struct APIKey: Sendable, Codable, Hashable {
@@ -135,7 +139,9 @@ package struct Scenario: Sendable, Codable {
     }
 
     package enum CodingKeys: String, CodingKey, CaseIterable {
-        case project, paging, entitlements, customers, generate, faults
+        case project, paging, entitlements, customers, generate, faults, onside
+        case appStore = "app_store"
+        case googlePlay = "google_play"
         case apiKeys = "api_keys"
         case rateLimitPerMinute = "rate_limit_per_minute"
         case projectRateLimitPerMinute = "project_rate_limit_per_minute"
@@ -162,6 +168,9 @@ package struct Scenario: Sendable, Codable {
         paging = try fields.optional(.paging) ?? Paging()
         emptyTransfer = try fields.optional(.emptyTransfer) ?? .ok
         entitlements = try fields.optional(.entitlements) ?? []
+        appStore = try fields.optional(.appStore) ?? AppStoreScenario()
+        googlePlay = try fields.optional(.googlePlay) ?? GooglePlayScenario()
+        onside = try fields.optional(.onside) ?? OnsideScenario()
     }
 }
 

@@ -51,7 +51,7 @@ struct FaultBook: Sendable {
     }
 
     /// What befalls a request; `ids` are all ids of the customer asked for.
-    mutating func strike(endpoint: RevenueCatEndpoint, method: String, ids: [String]) -> Effect? {
+    mutating func strike(endpoint: String, method: String, ids: [String]) -> Effect? {
         var candidates = general
         for id in ids { candidates += byCustomer[id] ?? [] }
         var effect: Effect?

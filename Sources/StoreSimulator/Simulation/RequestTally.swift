@@ -26,6 +26,12 @@ struct RequestTally: Sendable {
         }
     }
 
+    /// Counts a request to a store that counts by template.
+    mutating func count(_ template: String) {
+        total += 1
+        byPath[template, default: 0] += 1
+    }
+
     /// Counts a request that reached no endpoint.
     mutating func countUnknown() {
         total += 1

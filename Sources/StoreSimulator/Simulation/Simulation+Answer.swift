@@ -1,6 +1,45 @@
 extension Simulation.State {
+    /// Answers a request to a store, with the faults in force.
+    mutating func answer(_ request: StoreRequest) -> Reply {
+        let nowMs = clock.nowMs
+        if let route = appStore.route(request) { return answer(request, route, \.appStore, nowMs: nowMs) }
+        if let route = googlePlay.route(request) { return answer(request, route, \.googlePlay, nowMs: nowMs) }
+        if let route = onside.route(request) { return answer(request, route, \.onside, nowMs: nowMs) }
+        return answerRevenueCat(request)
+    }
+
+    /// Answers a request to a store other than RevenueCat.
+    private mutating func answer(
+        _ request: StoreRequest,
+        _ route: StoreRoute,
+        _ store: WritableKeyPath<Self, some SimulatedStore>,
+        nowMs: Int64
+    ) -> Reply {
+        requestNumber += 1
+        tally.count(route.template)
+        let effect =
+            faults.isEmpty ? nil : faults.strike(endpoint: route.endpoint, method: request.method, ids: route.subjects)
+        var reply: Reply
+        switch (effect?.status, effect) {
+        case (let status?, let effect?):
+            if effect.processed { _ = self[keyPath: store].answer(request, route: route, nowMs: nowMs) }
+            reply =
+                status >= 300
+                ? self[keyPath: store].failure(status: status, effect: effect, nowMs: nowMs) : Reply(status: status)
+        case (nil, let effect?) where effect.connection == .dropBefore:
+            reply = Reply(status: 0)
+        default:
+            reply = self[keyPath: store].answer(request, route: route, nowMs: nowMs)
+        }
+        reply.dateMs = nowMs
+        reply.requestID = SplitMix64.mix(requestNumber)
+        if let effect { mangle(&reply, effect: effect, nowMs: nowMs) }
+        tally.count(reply)
+        return reply
+    }
+
     /// Answers a request to RevenueCat, with the faults in force.
-    mutating func answerRevenueCat(_ request: StoreRequest) -> Reply {
+    private mutating func answerRevenueCat(_ request: StoreRequest) -> Reply {
         let nowMs = clock.nowMs
         requestNumber += 1
         var reply: Reply
@@ -31,7 +70,7 @@ extension Simulation.State {
         if faults.namesCustomers, let asked = route.customer {
             ids = revenueCat.book.customer(asked)?.ids ?? [asked]
         }
-        return faults.strike(endpoint: route.endpoint, method: method, ids: ids)
+        return faults.strike(endpoint: route.endpoint.rawValue, method: method, ids: ids)
     }
 
     private mutating func answer(

@@ -7,6 +7,9 @@ final class Simulation: Sendable {
         var scenario: Scenario
         var clock: SimulatedClock
         var revenueCat: RevenueCatStore
+        var appStore: AppStoreSimulation
+        var googlePlay: GooglePlaySimulation
+        var onside: OnsideSimulation
         var faults: FaultBook
         var tally = RequestTally()
         var draws = SplitMix64(seed: 1)
@@ -48,6 +51,9 @@ final class Simulation: Sendable {
                 scenario: scenario,
                 clock: clock,
                 revenueCat: try RevenueCatStore(scenario, nowMs: clock.nowMs),
+                appStore: try AppStoreSimulation(scenario.appStore, nowMs: clock.nowMs),
+                googlePlay: try GooglePlaySimulation(scenario.googlePlay, nowMs: clock.nowMs),
+                onside: try OnsideSimulation(scenario.onside, nowMs: clock.nowMs),
                 faults: FaultBook(scenario.faults)
             )
         } catch let conflict as CustomerBook.Conflict {
@@ -63,7 +69,7 @@ final class Simulation: Sendable {
     /// Answers a request and counts it.
     func answer(_ request: StoreRequest) -> Reply {
         if request.isForStore {
-            return state.withLock { $0.answerRevenueCat(request) }
+            return state.withLock { $0.answer(request) }
         }
         return ControlEndpoint(simulation: self).answer(request)
     }

@@ -11,7 +11,7 @@ struct StoreRequest: Sendable {
     var body = ByteBuffer()
 
     /// Whether a simulated store answers, not the control endpoint.
-    var isForStore: Bool { target.hasPrefix("/v2/") }
+    var isForStore: Bool { !target.hasPrefix("/control") && target != "/" }
 }
 
 /// A header line of an answer.

@@ -1,0 +1,143 @@
+import Entitlements
+import HTTPTypes
+import Logging
+
+/// One request to a store, and on whose behalf.
+struct StoreCall: Sendable {
+    /// Why a request is sent, as far as its report depends on it.
+    enum Purpose: Sendable {
+        case reading
+        /// The id comes from a client: whatever happens says little about the store, and must alarm nobody.
+        case lookup
+    }
+
+    /// Points into the store's route templates.
+    var endpoint: Int
+    var request: HTTPRequest
+    var body: [UInt8]?
+    var gate: RequestGate
+    var lane: Lane
+    var purpose = Purpose.reading
+}
+
+/// Sends single requests to one store: leave, answer, reading, report.
+struct StoreRequester: Sendable {
+    private let store: Store
+    private let endpoints: [String]
+    private let http: StoreHTTP
+    private let logger: Logger
+    private let systemSeconds: @Sendable () -> Int64
+    private let throttle = LogThrottle()
+    private let metrics: StoreMetrics
+
+    /// - Parameters:
+    ///   - store: whose requests these are.
+    ///   - endpoints: its route templates, for labels.
+    ///   - http: carries the requests.
+    ///   - logger: hears of failures; of no ids, keys and bodies.
+    ///   - systemSeconds: the system's clock, in seconds since 1970, to be compared with the store's.
+    init(
+        _ store: Store,
+        endpoints: [String],
+        http: StoreHTTP,
+        logger: Logger,
+        systemSeconds: @escaping @Sendable () -> Int64
+    ) {
+        self.store = store
+        self.endpoints = endpoints
+        self.http = http
+        self.logger = logger
+        self.systemSeconds = systemSeconds
+        metrics = StoreMetrics(store: store.rawValue, endpoints: endpoints)
+    }
+
+    /// Notes how many requests one reading of a user took.
+    func recordRead(requests: Int) { metrics.recordRead(requests: requests) }
+
+    /// Sends a request.
+    ///
+    /// - Parameters:
+    ///   - call: the request.
+    ///   - requests: raised by one for a request that was sent.
+    ///   - read: makes a value of the answer, or throws what it comes to; that an id is unknown is a value.
+    /// - Returns: what `read` made of it.
+    /// - Throws: why there is no usable answer, with the store's name; nothing was sent where the gate said no.
+    func send<Value>(
+        _ call: StoreCall,
+        requests: inout Int,
+        read: (StoreHTTPResponse) throws(ReadFailure) -> Value
+    ) async throws(ReadFailure) -> Value {
+        do throws(ReadFailure) { try await call.gate.admit(call.lane) } catch { throw named(error) }
+        requests += 1
+        let sentAt = ContinuousClock.now
+        let response: StoreHTTPResponse
+        do throws(StoreHTTPFailure) {
+            response = try await http.send(call.request, call.body)
+        } catch {
+            metrics.countRequest(endpoint: call.endpoint, status: nil, took: .now - sentAt)
+            let failure = ReadFailure(Self.codes[error.code] ?? .unavailable, store: store)
+            report(failure, nil, call)
+            throw failure
+        }
+        metrics.countRequest(endpoint: call.endpoint, status: response.status, took: .now - sentAt)
+        do throws(ReadFailure) {
+            let value = try read(response)
+            report(nil, response, call)
+            return value
+        } catch {
+            var failure = named(error)
+            if failure.retryAfter == nil, let text = response.headers[.retryAfter] {
+                failure.retryAfter = RetryAfter.wait(text, now: serverSeconds(response) ?? systemSeconds())
+            }
+            report(failure, response, call)
+            throw failure
+        }
+    }
+
+    private static let codes: [StoreHTTPFailure.Code: ReadFailure.Code] = [
+        .timeout: .timeout,
+        .unavailable: .unavailable,
+        .tooLarge: .malformed,
+        .cancelled: .interrupted,
+    ]
+
+    private func named(_ failure: ReadFailure) -> ReadFailure {
+        ReadFailure(failure.code, retryAfter: failure.retryAfter, store: store)
+    }
+
+    private func serverSeconds(_ response: StoreHTTPResponse) -> Int64? {
+        response.headers[.date].flatMap(HTTPDate.seconds)
+    }
+
+    private func report(_ failure: ReadFailure?, _ response: StoreHTTPResponse?, _ call: StoreCall) {
+        // What an id of a client brings about is no word on the store's health, be it good or bad; what the store thinks
+        // of our key, and that we are too fast, no id brings about.
+        let isTold =
+            call.purpose == .reading || failure?.code == .throttled || failure?.code == .unauthorized
+        call.gate.report(
+            StoreAnswer(
+                status: isTold ? response?.status : nil,
+                failure: isTold ? failure?.code : nil,
+                retryAfter: failure?.retryAfter,
+                dateSkewSeconds: response.flatMap(serverSeconds).map { $0 - systemSeconds() },
+                countsForBreaker: call.purpose == .reading
+                    && failure.map { breakerFailures.contains($0.code) } ?? false
+            )
+        )
+        guard let failure, let unsaid = throttle.leave(for: failure.code) else { return }
+        logger.log(
+            level: isTold && Self.noteworthy.contains(failure.code) ? .info : .debug,
+            "store gave no usable answer",
+            metadata: [
+                "store": "\(store.rawValue)",
+                "error.code": "\(failure.code.rawValue)",
+                "http.endpoint": "\(endpoints[call.endpoint])",
+                "http.status": "\(response?.status.description ?? "none")",
+                "log.left_out": "\(unsaid)",
+            ]
+        )
+    }
+
+    /// Failures that somebody has to look at; the rest show in the metrics.
+    private static let noteworthy: Set<ReadFailure.Code> = [.unauthorized, .rejected, .malformed]
+}

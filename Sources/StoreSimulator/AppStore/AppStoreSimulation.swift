@@ -1,0 +1,20 @@
+/// The state of the App Store.
+struct AppStoreSimulation: SimulatedStore {
+    static let endpoints: [String] = []
+    static let guide = """
+        APP STORE (app_store: in a scenario)
+        """
+
+    init(_ scenario: AppStoreScenario, nowMs: Int64) throws {}
+
+    func route(_ request: StoreRequest) -> StoreRoute? { nil }
+
+    mutating func answer(_ request: StoreRequest, route: StoreRoute, nowMs: Int64) -> Reply { Reply(status: 404) }
+
+    func failure(status: Int, effect: FaultBook.Effect, nowMs: Int64) -> Reply { Reply(status: status) }
+
+    mutating func control(_ request: StoreRequest, _ path: Substring, _ query: Substring, nowMs: Int64) throws -> Reply?
+    {
+        nil
+    }
+}

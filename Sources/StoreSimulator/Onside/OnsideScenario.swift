@@ -1,0 +1,5 @@
+/// What a scenario says of Onside.
+package struct OnsideScenario: Sendable, Codable {
+    /// Makes an empty store.
+    package init() {}
+}
