@@ -130,7 +130,8 @@ let package = Package(
             "SystemTests",
             [
                 "Entitlements", "Postgres", "Transport", "StoreClients", "Jobs", "Storage", "SyncWorker", "Migrations",
-                "StoreSimulator", "TestSupport", httpTypes, lifecycle, logging,
+                "StoreSimulator", "TestSupport", "EntitlementSync", "Configuring", httpTypes, lifecycle, logging, x509,
+                asn1,
             ]
         ),
         tests("HistoryTests", ["Entitlements", "Postgres", "Jobs", "Storage", "Migrations", "TestSupport", logging]),

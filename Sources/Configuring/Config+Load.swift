@@ -28,14 +28,10 @@ extension Config {
             ),
             reserves: reserves(&reader),
             revenueCat: revenueCat(&reader),
-            appStore: AppStoreSettings(
-                bundleID: reader.parsed(.appStoreBundleID, fix: "Set the app's bundle id, like com.example.app") {
-                    text in
-                    text.utf8.count <= 255 && text.utf8.allSatisfy({ isIdentifierByte($0) || $0 == 0x2E })
-                        ? .success(text) : .failure(.init("holds characters that no bundle id has, or is too long"))
-                },
-                rootCertificates: reader.text(.appStoreRootCertificates)
-            ),
+            appStore: appStore(&reader),
+            googlePlay: googlePlay(&reader),
+            onside: onside(&reader),
+            accounts: accounts(&reader),
             http: listenAddress(&reader, host: .httpHost, port: .httpPort, defaultPort: 8080),
             admin: admin(&reader),
             supportContactURL: reader.parsed(
@@ -60,26 +56,16 @@ extension Config {
 
     /// Checks what nothing reads yet.
     private static func checkComing(_ reader: inout VariableReader) {
-        let addresses: [Variable] = [
-            .appStoreBaseURL, .appStoreSandboxBaseURL, .googlePlayBaseURL, .googleOAuthBaseURL, .googleKeysURL,
-            .onsideBaseURL, .firebaseKeysURL,
-        ]
-        for variable in addresses {
+        for variable in [Variable.googleKeysURL, .firebaseKeysURL] {
             _ = reader.parsed(
                 variable,
                 fix: "Set an https:// address; http:// only for a loopback host",
                 address(WebAddress.base)
             )
         }
-        _ = reader.choice(.googlePlayAcknowledge, default: Switch.true)
-        _ = reader.number(.appStoreAppID, default: 0, in: 0...Int.max)
         for variable in [Variable.requestsPerMinutePerAddress, .requestsPerMinutePerUser] {
             _ = reader.number(variable, default: 0, in: 0...1_000_000)
         }
-    }
-
-    private enum Switch: String, CaseIterable {
-        case `true`, `false`
     }
 
     // Times are bounded well below what `Duration` and PostgreSQL's intervals hold, so that no sum of them overflows.
@@ -251,7 +237,7 @@ extension Config {
         return level ?? .info
     }
 
-    private static func address(
+    static func address(
         _ check: @escaping (String) throws(WebAddress.Fault) -> String
     ) -> (String) -> Result<String, VariableReader.Problem> {
         { text in
@@ -263,7 +249,7 @@ extension Config {
         }
     }
 
-    private static func isIdentifierByte(_ byte: UInt8) -> Bool {
+    static func isIdentifierByte(_ byte: UInt8) -> Bool {
         switch byte {
         case 0x30...0x39, 0x41...0x5A, 0x61...0x7A, 0x2D, 0x5F: true
         default: false

@@ -16,6 +16,11 @@ package struct Config: Sendable {
     /// `nil`: RevenueCat is off.
     package var revenueCat: RevenueCatSettings?
     package var appStore: AppStoreSettings
+    /// `nil`: Google Play is off.
+    package var googlePlay: GooglePlaySettings?
+    /// `nil`: Onside is off.
+    package var onside: OnsideSettings?
+    package var accounts: AccountSettings
     /// Where the API listens.
     package var http: ListenAddress
     package var admin: Admin
@@ -74,14 +79,6 @@ package struct Config: Sendable {
         package var level: Logger.Level
         package var format: LogFormat
     }
-}
-
-/// Which app's texts the App Store signs, and who signs them.
-package struct AppStoreSettings: Sendable {
-    /// `nil`: not told.
-    package var bundleID: String?
-    /// The path of a PEM file with the roots that count instead of the one that is shipped.
-    package var rootCertificates: String?
 }
 
 /// How RevenueCat's API is reached and how fast.

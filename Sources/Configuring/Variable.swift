@@ -31,15 +31,31 @@ package enum Variable: String, CaseIterable, Sendable {
     case logLevel = "LOG_LEVEL"
     case logFormat = "LOG_FORMAT"
     case sqlDirectory = "ENTITLEMENT_SYNC_SQL_DIR"
+    case accountIDKeys = "ACCOUNT_ID_KEYS"
+    case accountIDNamespace = "ACCOUNT_ID_NAMESPACE"
+    case appStoreIssuerID = "APP_STORE_ISSUER_ID"
+    case appStoreKeyID = "APP_STORE_KEY_ID"
+    case appStorePrivateKey = "APP_STORE_PRIVATE_KEY"
+    case appStoreRequestsPerMinute = "APP_STORE_REQUESTS_PER_MINUTE"
     case appStoreBaseURL = "APP_STORE_BASE_URL"
     case appStoreSandboxBaseURL = "APP_STORE_SANDBOX_BASE_URL"
     case appStoreBundleID = "APP_STORE_BUNDLE_ID"
     case appStoreAppID = "APP_STORE_APP_ID"
     case appStoreRootCertificates = "APP_STORE_ROOT_CERTIFICATES"
+    case receiptRootCertificates = "RECEIPT_ROOT_CERTIFICATES"
+    case googlePlayServiceAccount = "GOOGLE_PLAY_SERVICE_ACCOUNT"
+    case googlePlayPackageName = "GOOGLE_PLAY_PACKAGE_NAME"
+    case googlePlayRequestsPerMinute = "GOOGLE_PLAY_REQUESTS_PER_MINUTE"
     case googlePlayBaseURL = "GOOGLE_PLAY_BASE_URL"
     case googleOAuthBaseURL = "GOOGLE_OAUTH_BASE_URL"
     case googlePlayAcknowledge = "GOOGLE_PLAY_ACKNOWLEDGE"
     case googleKeysURL = "GOOGLE_KEYS_URL"
+    case onsideMerchantID = "ONSIDE_MERCHANT_ID"
+    case onsideMerchantSecret = "ONSIDE_MERCHANT_SECRET"
+    case onsideMerchantSecretEncoding = "ONSIDE_MERCHANT_SECRET_ENCODING"
+    case onsideSecretKeyID = "ONSIDE_SECRET_KEY_ID"
+    case onsideBundleID = "ONSIDE_BUNDLE_ID"
+    case onsideRequestsPerMinute = "ONSIDE_REQUESTS_PER_MINUTE"
     case onsideBaseURL = "ONSIDE_BASE_URL"
     case firebaseKeysURL = "FIREBASE_KEYS_URL"
     case requestsPerMinutePerAddress = "HTTP_REQUESTS_PER_MINUTE_PER_ADDRESS"
@@ -48,12 +64,22 @@ package enum Variable: String, CaseIterable, Sendable {
     /// The variable that names a file to read the value from.
     package var fileVariable: String { rawValue + "_FILE" }
 
+    /// Whether the value has lines, as keys in files do.
+    package var hasLines: Bool {
+        switch self {
+        case .appStorePrivateKey, .googlePlayServiceAccount: true
+        default: false
+        }
+    }
+
     /// Whether the value must never be shown.
     ///
     /// Connection strings carry passwords.
     package var isSecret: Bool {
         switch self {
-        case .databaseURL, .databaseDirectURL, .revenueCatAPIKey: true
+        case .databaseURL, .databaseDirectURL, .revenueCatAPIKey, .accountIDKeys, .appStorePrivateKey,
+            .googlePlayServiceAccount, .onsideMerchantSecret:
+            true
         default: false
         }
     }

@@ -67,7 +67,8 @@ struct VariableReader {
         guard let text = reader.string(forKey: ConfigKey([variable.rawValue]), isSecret: variable.isSecret) else {
             return nil
         }
-        guard !text.unicodeScalars.contains(where: { $0.properties.generalCategory == .control }) else {
+        let isLine = { (scalar: Unicode.Scalar) in variable.hasLines && ["\n", "\r", "\t"].contains(scalar) }
+        guard !text.unicodeScalars.contains(where: { $0.properties.generalCategory == .control && !isLine($0) }) else {
             fault(variable, "holds a control character or a line break", fix: "Give it on one line")
             return nil
         }

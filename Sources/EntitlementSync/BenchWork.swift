@@ -50,12 +50,10 @@ struct BenchWork {
             )
             let reads = Double(jobs) / (try await timed { await read(client) })
             try await database.load(jobs, prefix: "http-")
-            let reader = RevenueCatReader(
-                client: client,
-                lookups: UserLookups(pool: database.pool),
-                logger: runtime.logger
-            )
-            let whole = Double(jobs) / (try await timed { try await work(reader.reader) })
+            let lookups = UserLookups(pool: database.pool)
+            let source = RevenueCatSource(client: client, lookups: lookups)
+            let stores = StoresReader(sources: .init(revenueCat: source), lookups: lookups)
+            let whole = Double(jobs) / (try await timed { try await work(stores.reader) })
             try await check("http-")
             let cheap = await price(client) { _ in true }
             let dear = await price(client) { _ in false }

@@ -31,12 +31,6 @@ struct WorkerCommand: AsyncParsableCommand {
             let registry = Registry()
             MetricsSystem.bootstrap(registry)
             let config = runtime.config
-            guard let revenueCat = config.revenueCat else {
-                throw CommandFailure(
-                    .configuration,
-                    "no store is configured; set REVENUECAT_API_KEY and REVENUECAT_PROJECT_ID"
-                )
-            }
             let pool = PostgresPool(
                 configuration: runtime.postgres(connections: 8, settings: SessionSettings.worker),
                 logger: runtime.logger
@@ -50,7 +44,6 @@ struct WorkerCommand: AsyncParsableCommand {
             let transport = HTTPTransport(configuration: Self.http(config), logger: runtime.logger)
             let (worker, gauges) = try Self.worker(
                 runtime,
-                revenueCat,
                 pool: pool,
                 transport: transport,
                 untilIdle: untilIdle
@@ -121,51 +114,35 @@ struct WorkerCommand: AsyncParsableCommand {
     /// The composition root of a worker.
     static func worker(
         _ runtime: Runtime,
-        _ store: RevenueCatSettings,
         pool: PostgresPool,
         transport: HTTPTransport,
         untilIdle: Bool
     ) throws -> (Worker, WorkerGauges) {
         let config = runtime.config
-        let budget = RateBudget(
-            pool: pool,
-            credential: "revenuecat",
-            perMinute: store.requestsPerMinute,
-            restoreReservePercent: Double(config.reserves.restorePercent),
-            supportReservePercent: Double(config.reserves.supportPercent)
-        )
-        let gate = StoreGate(budget: budget, logger: runtime.logger)
+        var stores = StoreComposition(config: config, pool: pool, transport: transport, logger: runtime.logger)
+        let reader = try stores.reader()
+        let gates = stores.gates
         let health = StoreHealth(pool: pool)
-        let client: RevenueCatClient
-        do {
-            client = RevenueCatClient(
-                configuration: try RevenueCatConfiguration(
-                    apiKey: store.apiKey.reveal(),
-                    projectID: store.projectID,
-                    baseURL: store.baseURL
-                ),
-                http: StoreHTTP(transport: transport).withFaults,
-                gate: gate.gate,
-                logger: runtime.logger
-            )
-        } catch {
-            throw CommandFailure(.configuration, "RevenueCat: \(error)")
-        }
-        let reader = RevenueCatReader(client: client, lookups: UserLookups(pool: pool), logger: runtime.logger)
         let worker = Worker(
             pool: pool,
-            reader: reader.reader,
+            reader: reader,
             apply: Apply(
                 pool: pool,
-                settings: ApplySettings(decision: config.decision, brake: config.brake, retry: config.retry),
+                settings: ApplySettings(
+                    decision: config.decision,
+                    brake: config.brake,
+                    retry: config.retry,
+                    acknowledges: config.googlePlay?.acknowledges ?? false
+                ),
                 logger: runtime.logger
             ),
             assets: AssetRuns(pool: pool, mode: config.decision.mode, logger: runtime.logger),
+            acknowledger: stores.acknowledger,
             listener: PostgresListener(
                 configuration: runtime.postgres(connections: 1, direct: true),
                 logger: runtime.logger
             ),
-            exchange: { await gate.exchange(with: health) },
+            exchange: { await gates.exchange(with: health) },
             settings: WorkerSettings(
                 concurrency: config.worker.concurrency,
                 batch: config.worker.batch,
@@ -178,13 +155,7 @@ struct WorkerCommand: AsyncParsableCommand {
             ignoresPause: config.decision.mode == .observe,
             logger: runtime.logger
         )
-        let gauges = WorkerGauges(
-            queue: JobQueue(pool: pool),
-            laws: LawWatch(pool: pool),
-            budget: budget,
-            gate: gate,
-            store: "revenuecat"
-        )
+        let gauges = WorkerGauges(queue: JobQueue(pool: pool), laws: LawWatch(pool: pool), gates: gates)
         return (worker, gauges)
     }
 }

@@ -104,6 +104,18 @@ private func restoreWithoutAccess(_ lapse: Lapse?, _ evidence: Evidence, _ situa
     // Whatever a subscriber without access hears, the demotion is the reconcile's: it needs the note of the first absence.
     let absence: AbsenceNote = lapse == nil ? .clear : .keep
     let claims = situation.reading.claims
+    let shown = shownTickets(situation)
+    if !shown.isEmpty, contradiction(situation) == nil {
+        return Verdict(
+            .proofOfAnothers,
+            outcome: .storeAccountMismatch,
+            messageKey: .mismatch,
+            absence: absence,
+            tickets: shown.reduce(tickets) { adding($1, to: $0) },
+            enqueuesReconcile: lapse != nil,
+            explanation: "A proof was verified, and the purchase belongs to another account; support can look into it."
+        )
+    }
     if claims.clientError == .receiptAlreadyInUse {
         return Verdict(
             .receiptInUse,
@@ -165,7 +177,8 @@ private func restoreWithoutAccess(_ lapse: Lapse?, _ evidence: Evidence, _ situa
         outcome: .nothingToRestore,
         messageKey: key,
         absence: absence,
-        tickets: needsProofTicket(situation).map { adding($0, to: tickets) } ?? tickets,
+        tickets: (unattributedTickets(situation) + [needsProofTicket(situation)].compactMap(\.self))
+            .reduce(tickets) { adding($1, to: $0) },
         explanation: explanation
     )
 }

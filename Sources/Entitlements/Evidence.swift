@@ -18,6 +18,8 @@ package struct Evidence: Hashable, Sendable {
     package var softWindowEnds: Instant?
     /// Items last seen with access, and unheard of or without a word now.
     package var openItems = 0
+    /// Items last seen with access of stores that are not asked any more.
+    package var unaskedItems = 0
     /// The widest margin among the user's stores.
     package var margin: Duration
     /// Every end was announced while the period still ran.
@@ -30,9 +32,10 @@ package struct Evidence: Hashable, Sendable {
         for (index, observation) in situation.reading.observations.enumerated() {
             let attribution = index < situation.attributions.count ? situation.attributions[index] : .new
             switch attribution {
-            case .disagree, .collision, .otherUser: hasContradiction = true
+            case .disagree, .collision, .otherUser, .contradicted: hasContradiction = true
             case .anonymous: hasAnonymous = true
-            case .new, .own, .followed, .overtaken: break
+            case .unowned where observation.isShown: hear(observation, situation)
+            case .new, .own, .followed, .overtaken, .foreign, .unowned, .unattributed: break
             }
             guard attribution.counts else { continue }
             let row = index < situation.rows.count ? situation.rows[index] : nil
@@ -100,6 +103,11 @@ package struct Evidence: Hashable, Sendable {
         let last = standing(of: row.kind, status: row.status, givesAccess: row.givesAccess)
         let isSandbox = row.environment != "production"
         guard !isSandbox || situation.sandbox == .allowed else { return }
+        guard situation.reading.covered.contains(row.source) else {
+            let mayCount = situation.catalog.mapping(of: row.entitlements) != .noAccess
+            if last == .access || last == .unsettled, mayCount { unaskedItems += 1 }
+            return
+        }
         switch last {
         case .ended:
             end(row.kind, row.status, row.entitlements, endAnnounced: row.endAnnounced, situation)
@@ -110,6 +118,18 @@ package struct Evidence: Hashable, Sendable {
             // A row that is not listed any more has no soft window: absence has a margin of its own.
             open(store: row.store, periodEndsAt: nil, situation)
             allEndsAnnounced = allEndsAnnounced && row.endAnnounced
+        }
+    }
+
+    /// Notes what a purchase that belongs to nobody says to the user who has shown it: that it is over, or not paid yet.
+    private mutating func hear(_ item: Observation, _ situation: Situation) {
+        guard !item.isSandbox || situation.sandbox == .allowed,
+            situation.catalog.mapping(of: item.entitlements) != .noAccess
+        else { return }
+        switch standing(of: item.kind, status: item.status, givesAccess: item.givesAccess) {
+        case .ended: endedWords.insert(item.status.known)
+        case .pending: hasPending = true
+        case .access, .unsettled, .unknown: break
         }
     }
 

@@ -43,6 +43,14 @@ private func naturalLapse(_ evidence: Evidence, _ situation: Situation) -> Lapse
             explanation: "A store gave a status we do not know; that is no word that access is over."
         )
     }
+    if evidence.unaskedItems > 0 {
+        return Lapse(
+            rule: .storeNotAsked,
+            demotes: false,
+            absence: .keep,
+            explanation: "A store that gave access before is not configured any more, so nobody knows that it is over."
+        )
+    }
     if evidence.openItems > 0 {
         if let end = evidence.softWindowEnds, situation.reading.askedAt < end {
             return Lapse(

@@ -151,6 +151,13 @@ package struct Observation: Hashable, Sendable {
         self.payloadHash = payloadHash
     }
 
+    /// The id by which people know the purchase; never one that would open it to whoever reads it.
+    package var spokenID: String? {
+        let spoken = identifiers.first { $0.kind == "order_id" } ?? identifiers.first { $0.kind == "store_id" }
+        if source == .revenueCat { return spoken?.value ?? identifiers.first?.value }
+        return source == .googlePlay ? spoken?.value : lookupID ?? spoken?.value
+    }
+
     package var isFamilyShared: Bool { ownership == "family_shared" }
     package var isSandbox: Bool { environment != "production" }
 
@@ -213,14 +220,18 @@ package struct Reading: Sendable {
     /// Why the reading is not full.
     package var failure: ReadFailure?
     package var claims: ClaimFindings
+    /// Whose silence means something: the stores that are configured.
+    package var covered: Set<Store>
 
     package init(
         coverage: Coverage,
         askedAt: Instant,
         observations: [Observation] = [],
         failure: ReadFailure? = nil,
-        claims: ClaimFindings = ClaimFindings()
+        claims: ClaimFindings = ClaimFindings(),
+        covered: Set<Store> = Set(Store.allCases)
     ) {
+        self.covered = covered
         self.coverage = coverage
         self.askedAt = askedAt
         self.observations = observations

@@ -17,12 +17,41 @@ package enum Attribution: Hashable, Sendable {
     case otherUser(id: String)
     /// An anonymous customer who is not our user.
     case anonymous
+    /// Somebody else's, in the ledger or by the id that the app gave the store.
+    case foreign(purchase: Int64?, owner: Int64?, account: String?)
+    /// The witnesses name different owners: what is known stays, and people decide.
+    case contradicted(purchase: Int64?, accountKey: Int64?, account: String?)
+    /// Nobody's: kept on record without an owner, and counting for nothing.
+    case unowned(purchase: Int64?, merging: [Int64])
+    /// Nobody's, and its store's rules let no proof stand in for the account that is missing.
+    case unattributed(purchase: Int64?)
 
     /// Whether the item speaks for the user.
     package var counts: Bool {
         switch self {
         case .new, .own, .followed: true
-        case .overtaken, .disagree, .collision, .otherUser, .anonymous: false
+        case .overtaken, .disagree, .collision, .otherUser, .anonymous, .foreign, .contradicted, .unowned,
+            .unattributed:
+            false
+        }
+    }
+
+    /// The row that the item brings up to date.
+    package var target: Int64? {
+        switch self {
+        case .own(let purchase, _), .followed(let purchase, _, _): purchase
+        case .unowned(let purchase, _), .unattributed(let purchase): purchase
+        case .new, .overtaken, .disagree, .collision, .otherUser, .anonymous, .foreign, .contradicted: nil
+        }
+    }
+
+    /// Whether the item makes a new row of the ledger, be it with an owner or without one.
+    package var isNew: Bool {
+        switch self {
+        case .new, .unowned(nil, _), .unattributed(nil): true
+        // The ledger has to remember who was named, or the next witness alone would have its way.
+        case .contradicted(nil, nil, _?), .foreign(nil, nil, _?): true
+        default: false
         }
     }
 
@@ -30,7 +59,8 @@ package enum Attribution: Hashable, Sendable {
     package var merger: (into: Int64, from: [Int64])? {
         switch self {
         case .own(let purchase, let rest), .followed(let purchase, _, let rest): (purchase, rest)
-        case .new, .overtaken, .disagree, .collision, .otherUser, .anonymous: nil
+        case .unowned(let purchase?, let rest): (purchase, rest)
+        default: nil
         }
     }
 
@@ -45,6 +75,10 @@ package enum Attribution: Hashable, Sendable {
         case .collision: "identity_collision"
         case .otherUser: "other_user"
         case .anonymous: "anonymous"
+        case .foreign: "foreign"
+        case .contradicted: "contradicted"
+        case .unowned: "unowned"
+        case .unattributed: "unattributed"
         }
     }
 }
@@ -69,7 +103,8 @@ package func attribute(
     case .otherUser(let id): return .otherUser(id: id)
     case .anonymous: return .anonymous
     case .askedUser: break
-    case .account, .otherAccount, .nobody, .unattributable: break
+    case .account, .otherAccount, .nobody, .unattributable:
+        return attributeByStore(observation, holders: holders, userKey: userKey, eligible: eligible)
     }
     // The oldest row survives a merger; ids break ties so that every worker picks the same one.
     let rows = holders.sorted { ($0.firstSeenAt, $0.id) < ($1.firstSeenAt, $1.id) }
@@ -80,6 +115,9 @@ package func attribute(
         return .collision(purchase: foreign.id, owner: foreign.ownerKey ?? userKey)
     }
     let rest = rows.dropFirst().map(\.id)
+    if let named = rows.first(where: { contradicts($0, userKey) }) {
+        return .contradicted(purchase: named.id, accountKey: named.accountKey, account: nil)
+    }
     guard let owner = owners.first, owner != userKey else { return .own(purchase: oldest.id, merging: rest) }
     // A read that began before the one the ledger rests on names an owner of the past.
     guard rows.allSatisfy({ $0.observedAt <= askedAt }) else { return .overtaken }

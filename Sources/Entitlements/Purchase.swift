@@ -21,6 +21,10 @@ package struct Purchase: Hashable, Sendable {
     package var formerOwnerKey: Int64?
     /// When people moved it last, by an executed transfer.
     package var transferredAt: Instant?
+    /// Who said last what stands here.
+    package var source: Store
+    /// The user whose id the app gave the store for the buyer, where that contradicted somebody else's claim.
+    package var accountKey: Int64?
 
     package init(
         id: Int64,
@@ -38,8 +42,12 @@ package struct Purchase: Hashable, Sendable {
         firstSeenAt: Instant,
         ownerSince: Instant,
         formerOwnerKey: Int64? = nil,
-        transferredAt: Instant? = nil
+        transferredAt: Instant? = nil,
+        source: Store = .revenueCat,
+        accountKey: Int64? = nil
     ) {
+        self.source = source
+        self.accountKey = accountKey
         self.id = id
         self.ownerKey = ownerKey
         self.kind = kind

@@ -71,6 +71,12 @@ extension Situation {
             }
     }
 
+    /// Whether an item of the user's own gives access by its store's word, its product and its environment.
+    package func givesAccess(_ item: Observation) -> Bool {
+        standing(of: item.kind, status: item.status, givesAccess: item.givesAccess) == .access
+            && catalog.mapping(of: item.entitlements) == .access && (!item.isSandbox || sandbox == .allowed)
+    }
+
     private func canExplain(
         _ kind: Observation.Kind,
         _ status: StoreStatus,

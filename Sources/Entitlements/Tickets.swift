@@ -4,8 +4,8 @@ func contradiction(_ situation: Situation) -> Rule? {
     for attribution in situation.attributions {
         switch attribution {
         case .otherUser, .collision: return .identityCollision
-        case .disagree: rule = .sourcesDisagree
-        case .new, .own, .followed, .overtaken, .anonymous: continue
+        case .disagree, .contradicted: rule = .sourcesDisagree
+        case .new, .own, .followed, .overtaken, .anonymous, .foreign, .unowned, .unattributed: continue
         }
     }
     return rule
@@ -15,11 +15,23 @@ func contradiction(_ situation: Situation) -> Rule? {
 func ownershipTickets(_ situation: Situation) -> [TicketRequest] {
     var tickets: [TicketRequest] = []
     for (observation, attribution) in zip(situation.reading.observations, situation.attributions) {
-        let original = observation.identifiers.first { $0.kind == "store_id" } ?? observation.identifiers.first
-        var ticket = TicketRequest(kind: .identityCollision, store: observation.store, originalID: original?.value)
+        var ticket = TicketRequest(
+            kind: .identityCollision,
+            store: observation.store,
+            originalID: observation.spokenID,
+            deadline: observation.acknowledgement?.deadline
+        )
         switch attribution {
-        case .new, .own, .overtaken, .anonymous:
+        case .new, .own, .overtaken, .anonymous, .foreign, .unowned, .unattributed:
             continue
+        case .contradicted(_, nil, nil):
+            // The witness that names somebody else makes the ticket.
+            continue
+        case .contradicted(let purchase, let owner, let account):
+            ticket.kind = .sourcesDisagree
+            ticket.purchase = purchase
+            ticket.ownerKey = owner
+            ticket.ownerID = account
         case .followed(let purchase, let owner, _):
             ticket.kind = .externalTransfer
             ticket.purchase = purchase
@@ -36,8 +48,56 @@ func ownershipTickets(_ situation: Situation) -> [TicketRequest] {
         }
         tickets.append(ticket)
     }
+    return oneEach(tickets)
+}
+
+private func oneEach(_ tickets: [TicketRequest]) -> [TicketRequest] {
     var seen: Set<Int64?> = []
     return tickets.sorted(by: comesBefore).filter { seen.insert($0.purchase).inserted }
+}
+
+/// The tickets about purchases of others that the claimant has shown proofs of.
+func shownTickets(_ situation: Situation) -> [TicketRequest] {
+    var tickets: [TicketRequest] = []
+    for (observation, attribution) in zip(situation.reading.observations, situation.attributions)
+    where observation.isShown {
+        guard case .foreign(let purchase, let owner, let account) = attribution else { continue }
+        // Renewed or restored a moment ago proves nothing; bought for the first time a moment ago is money just taken.
+        let isNew = observation.boughtAt.map { situation.reading.askedAt < $0 + .seconds(3600) } ?? false
+        tickets.append(
+            TicketRequest(
+                kind: .ownerMismatch,
+                purchase: purchase,
+                ownerKey: owner,
+                ownerID: account,
+                store: observation.store,
+                originalID: observation.spokenID,
+                deadline: observation.acknowledgement?.deadline,
+                isUrgent: isNew
+            )
+        )
+    }
+    return oneEach(tickets)
+}
+
+/// The tickets about purchases that their store's rules let nobody claim without people looking at it.
+func unattributedTickets(_ situation: Situation) -> [TicketRequest] {
+    let items = zip(situation.reading.observations, situation.attributions)
+    return oneEach(
+        items.compactMap { observation, attribution in
+            guard case .unattributed(let purchase) = attribution,
+                standing(of: observation.kind, status: observation.status, givesAccess: observation.givesAccess)
+                    == .access
+            else { return nil }
+            return TicketRequest(
+                kind: .onsideUnattributed,
+                purchase: purchase,
+                store: observation.store,
+                originalID: observation.spokenID,
+                isShown: observation.isShown
+            )
+        }
+    )
 }
 
 /// The order in which tickets of one verdict stand; of those about one purchase the first is kept.

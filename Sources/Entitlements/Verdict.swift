@@ -50,6 +50,7 @@ package enum Rule: String, Sendable, CaseIterable {
     case clientLoginDiscarded = "client_login_discarded"
     case clientAppNotRegistered = "client_app_not_registered"
     case receiptInUse = "receipt_already_in_use"
+    case proofOfAnothers = "proof_of_anothers"
     case identityCollision = "identity_collision"
     case sourcesDisagree = "sources_disagree"
     case anonymousOwner = "anonymous_owner"
@@ -61,6 +62,7 @@ package enum Rule: String, Sendable, CaseIterable {
     case absenceMargin = "absence_margin"
     case absenceConfirmed = "absence_confirmed"
     case storeEnded = "store_ended"
+    case storeNotAsked = "store_not_asked"
     case promoteOnly = "promote_only"
     case demotionsPaused = "demotions_paused"
     case brake
@@ -91,6 +93,7 @@ package struct TicketRequest: Hashable, Sendable {
         case identityCollision = "identity_collision"
         case sourcesDisagree = "sources_disagree"
         case externalTransfer = "external_transfer"
+        case onsideUnattributed = "onside_unattributed"
     }
 
     package var kind: Kind
@@ -99,6 +102,12 @@ package struct TicketRequest: Hashable, Sendable {
     package var ownerID: String?
     package var store: String?
     package var originalID: String?
+    /// When the store takes the sale back, so that the case has to be decided before.
+    package var deadline: Instant?
+    /// Money was taken a moment ago.
+    package var isUrgent: Bool
+    /// The claimant has shown a proof.
+    package var isShown: Bool
 
     package init(
         kind: Kind,
@@ -106,8 +115,14 @@ package struct TicketRequest: Hashable, Sendable {
         ownerKey: Int64? = nil,
         ownerID: String? = nil,
         store: String? = nil,
-        originalID: String? = nil
+        originalID: String? = nil,
+        deadline: Instant? = nil,
+        isUrgent: Bool = false,
+        isShown: Bool = true
     ) {
+        self.deadline = deadline
+        self.isUrgent = isUrgent
+        self.isShown = isShown
         self.kind = kind
         self.purchase = purchase
         self.ownerKey = ownerKey
@@ -120,16 +135,19 @@ package struct TicketRequest: Hashable, Sendable {
     package var isVisible: Bool {
         switch kind {
         case .ownerMismatch, .paidNoAccess, .identityCollision, .sourcesDisagree: true
+        // Whoever merely typed an id must not learn that there is such an order.
+        case .onsideUnattributed: isShown
         case .needsProof, .externalTransfer: false
         }
     }
 
     /// 0 is looked at first.
     package var priority: Int16 {
+        if isUrgent { return 0 }
         switch kind {
-        case .paidNoAccess, .identityCollision: 0
-        case .ownerMismatch, .sourcesDisagree: 1
-        case .needsProof, .externalTransfer: 2
+        case .paidNoAccess, .identityCollision: return 0
+        case .ownerMismatch, .sourcesDisagree, .onsideUnattributed: return 1
+        case .needsProof, .externalTransfer: return 2
         }
     }
 }

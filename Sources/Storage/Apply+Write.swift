@@ -15,18 +15,20 @@ extension Apply {
     ) async throws {
         var plan = planned
         let isObserving = settings.decision.mode == .observe
-        let fresh = plan.observed.indices.filter { plan.observed[$0].attribution == .new }
+        let fresh = plan.observed.indices.filter { plan.observed[$0].attribution?.isNew ?? false }
         let newIDs = try await numbers.take(fresh.count, on: connection)
         for (index, id) in zip(fresh, newIDs) { plan.observed[index].purchaseID = id }
         // Not with the COMMIT: whoever mends what an alarm is about may hold its row, and that wait can be stopped here.
         plan.alarms.merge(EffectWrites.alarms(plan.effects)) { first, _ in first }
         report.alarms = plan.alarms.keys.sorted()
+        nameTickets(&plan)
+        try await meetAccounts(plan.observed, on: connection)
         var requests = ledgerWrites(plan, fresh: fresh) + EffectWrites.raise(plan.alarms)
         if isObserving {
             try await connection.send(requests)
             try await foreseeAssets(&plan.effects, on: connection)
         } else {
-            requests += EffectWrites.setTypes(plan.effects)
+            requests += EffectWrites.setTypes(plan.effects) + Acknowledgements.plan(plan.acknowledgements)
             try await changeAssets(&plan.effects, apart: assetsApart, after: requests, on: connection)
             try await openTickets(&plan.effects, on: connection)
         }
@@ -52,11 +54,44 @@ extension Apply {
         requests += JobEnds.enqueueReconciles(for: plan.reconciles, lane: .event)
         try await connection.sendAndCommit(requests)
         report.startedRuns = startsRuns
+        report.acknowledges = !isObserving && !plan.acknowledgements.isEmpty
         let isAgain = plan.retries.contains { $0.after == .zero }
         report.enqueued = passedOn > 0 || isAgain || !plan.reconciles.isEmpty || !plan.formerOwners.isEmpty
         report.retried = plan.retries.count
         if !isObserving { report.assetsChanged = plan.effects.reduce(0) { $0 + $1.assetsChanged } }
         report.ended = ends.map { .init(id: $0.id, kind: $0.kind, state: $0.state, outcome: $0.outcome) }
+    }
+
+    /// Makes users known whom only the app's ids in purchases name, and has those read again whose purchases were found.
+    private func meetAccounts(_ rows: [ObservedRow], on connection: PostgresConnection) async throws {
+        let accounts = Set(rows.compactMap(\.account)).sorted()
+        guard !accounts.isEmpty else { return }
+        try await TicketWrites.meet(accounts, on: connection)
+        let owners = Set(rows.filter(\.isAccounts).compactMap(\.account)).sorted()
+        guard !owners.isEmpty, settings.decision.mode != .observe else { return }
+        let keys = try await connection.query(
+            "SELECT u.user_key FROM entitlement_sync.user_sync AS u WHERE u.user_id = ANY (\(owners)) ORDER BY u.user_key"
+        ).map { try $0.decode(Int64.self, at: 0) }
+        // Whoever holds such a row has a job of that user at hand, which will find the same.
+        _ = try await JobEnds.enqueueUnheld(keys, lane: .event, on: connection)
+    }
+
+    /// Lets tickets name the rows that their purchases are given by this very batch.
+    private func nameTickets(_ plan: inout ApplyPlan) {
+        var rows: [String: Int64] = [:]
+        for row in plan.observed where row.attribution?.isNew == true && row.attribution != .new {
+            guard let id = row.purchaseID, let item = row.observation, let spoken = item.spokenID else { continue }
+            rows["\(row.userKey) \(item.store) \(spoken)"] = id
+        }
+        guard !rows.isEmpty else { return }
+        for effect in plan.effects.indices {
+            let key = plan.effects[effect].job.userKey
+            for place in plan.effects[effect].verdict.tickets.indices {
+                let ticket = plan.effects[effect].verdict.tickets[place]
+                guard ticket.purchase == nil, let store = ticket.store, let id = ticket.originalID else { continue }
+                plan.effects[effect].verdict.tickets[place].purchase = rows["\(key) \(store) \(id)"]
+            }
+        }
     }
 
     /// What was read, as it goes into the ledger.
@@ -65,11 +100,12 @@ extension Apply {
             guard let id = plan.observed[index].purchaseID else { return [] }
             return (plan.observed[index].observation?.identifiers ?? []).map { ($0, id) }
         }
-        let known = plan.observed.filter { $0.before != nil && ($0.attribution?.counts ?? false) }
+        let known = plan.observed.filter { $0.before != nil && $0.attribution?.target != nil }
         return LedgerWrites.insertPurchases(fresh.map { plan.observed[$0] })
             + LedgerWrites.merge(plan.merges)
             + LedgerWrites.insertIdentifiers(names + plan.newIdentifiers)
             + LedgerWrites.settle(plan.settled)
+            + LedgerWrites.noteAccounts(plan.observed)
             + LedgerWrites.updatePurchases(known)
             + LedgerWrites.insertObservations(plan.observed)
     }

@@ -26,6 +26,8 @@ struct ApplyPlan {
     /// Former owners who are to be read again, with the users whose jobs took their purchases over.
     var formerOwners: [(owner: Int64, claimant: Int64)] = []
     var postponed: [ReadJob] = []
+    /// Sales to be acknowledged to Google Play.
+    var acknowledgements: [Acknowledgement] = []
     var alarms: [String: String] = [:]
 
     init(settings: ApplySettings, decision: DecisionSettings, catalog: ProductCatalog) {
@@ -65,15 +67,13 @@ struct ApplyPlan {
         touchedIdentifiers.formUnion(keys)
         touchedPurchases.formUnion(ids)
         for row in rows.joined() { firstSeen[row.id] = row.firstSeenAt }
-        let attributions = zip(item.reading.observations, rows).map { observation, holding in
-            attribute(
-                observation,
-                holders: holding,
-                userKey: item.job.userKey,
-                eligible: user?.status.isEligible ?? false,
-                askedAt: item.reading.askedAt
-            )
-        }
+        let attributions = attribute(
+            item.reading.observations,
+            holders: rows,
+            userKey: item.job.userKey,
+            eligible: user?.status.isEligible ?? false,
+            askedAt: item.reading.askedAt
+        )
         // One of the two owners was read to the end without it: whoever is named from now on is the owner.
         // A reading without failure lists every subscription, even where it left one-time purchases out.
         let isFull = item.reading.coverage == .full
@@ -103,10 +103,7 @@ struct ApplyPlan {
         ledger: [Purchase]
     ) {
         let targets = zip(rows, attributions).map { holding, attribution -> Purchase? in
-            switch attribution {
-            case .own(let id, _), .followed(let id, _, _): holding.first { $0.id == id }
-            case .new, .overtaken, .disagree, .collision, .otherUser, .anonymous: nil
-            }
+            attribution.target.flatMap { id in holding.first { $0.id == id } }
         }
         let situation = Situation(
             kind: item.job.kind,
@@ -139,9 +136,11 @@ struct ApplyPlan {
                     askedAt: item.reading.askedAt,
                     coverage: item.reading.coverage,
                     observed: situation.isExplained,
-                    verdict: verdict
+                    verdict: verdict,
+                    nextLook: NextLook(item.reading, attributions)
                 )
             )
+            acknowledge(item, situation, verdict)
             if verdict.enqueuesReconcile { reconciles.append(item.job.userKey) }
             if verdict.rule == .clientAppNotRegistered {
                 alarms["app_not_registered"] = "The app is not registered at its store: check the store's console."
@@ -184,9 +183,29 @@ struct ApplyPlan {
                     attribution: attribution,
                     purchaseID: target?.id,
                     before: target,
-                    ownerRule: attribution.name == "new" ? "named_by_revenuecat" : attribution.name
+                    ownerRule: Self.ownerRule(attribution, observation)
                 )
             )
+        }
+    }
+
+    /// Why the owner is the owner.
+    private static func ownerRule(_ attribution: Attribution, _ observation: Observation) -> String {
+        if case .foreign(nil, nil, _?) = attribution { return "account_id" }
+        guard attribution.counts, observation.source != .revenueCat else {
+            return attribution == .new ? "named_by_revenuecat" : attribution.name
+        }
+        return observation.owner == .account ? "account_id" : "first_proof"
+    }
+
+    /// Plans the acknowledgement of what was granted; what was not granted is never acknowledged.
+    private mutating func acknowledge(_ item: ReadJob, _ situation: Situation, _ verdict: Verdict) {
+        guard settings.acknowledges, verdict.action == .grant else { return }
+        for (observation, attribution) in zip(item.reading.observations, situation.attributions) {
+            guard let acknowledgement = observation.acknowledgement, attribution.counts,
+                situation.givesAccess(observation)
+            else { continue }
+            acknowledgements.append(acknowledgement)
         }
     }
 
@@ -236,14 +255,33 @@ struct ApplyPlan {
         }
     }
 
+    /// What to mend where a store refuses our credentials.
+    private static let credentialsAlarms: [Store: String] = [
+        .revenueCat: "RevenueCat refuses our key: check REVENUECAT_API_KEY and its permissions.",
+        .appStore:
+            "The App Store refuses our tokens: check APP_STORE_ISSUER_ID, APP_STORE_KEY_ID, APP_STORE_PRIVATE_KEY (an In-App"
+            + " Purchase key) and APP_STORE_BUNDLE_ID, the machine's clock, and that the app was released.",
+        .googlePlay:
+            "Google refuses our service account: check GOOGLE_PLAY_SERVICE_ACCOUNT, its rights in the Play Console (new ones"
+            + " take up to two days), GOOGLE_PLAY_PACKAGE_NAME, and the machine's clock.",
+        .onside:
+            "Onside refuses our tokens: check the machine's clock first (they live 30 s), then ONSIDE_MERCHANT_ID,"
+            + " ONSIDE_MERCHANT_SECRET and ONSIDE_SECRET_KEY_ID.",
+    ]
+
     private mutating func tryAgain(_ item: ReadJob, after failure: ReadFailure) {
         switch failure.code {
         case .unauthorized:
-            alarms["credentials"] = "RevenueCat refuses our key: check REVENUECAT_API_KEY and its permissions."
+            let store = failure.store ?? .revenueCat
+            alarms[store == .revenueCat ? "credentials" : "credentials.\(store.rawValue)"] =
+                Self.credentialsAlarms[store]
         case .unmapped:
-            alarms["product_unmapped"] = "An entitlement that gives access has no row in entitlement_sync.product."
+            alarms["product_unmapped"] =
+                "An entitlement or product that gives access has no row in entitlement_sync.product, or one without the"
+                + " duration it needs."
         case .rejected:
-            alarms["request_rejected"] = "RevenueCat calls our request wrong: report this with the worker's log."
+            alarms["request_rejected"] =
+                "\((failure.store ?? .revenueCat).name) calls our request wrong: report this with the worker's log."
         case .unusableID:
             alarms["user_id_unusable"] =
                 "The application has users with ids that stand for nobody (null, guest, ...): mend how it makes them."

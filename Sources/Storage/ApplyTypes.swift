@@ -22,14 +22,18 @@ package struct ApplySettings: Sendable {
     package var assetBatch: Int
     /// How long a batch that may demote waits for a count of the host's subscribers; after that housekeeping's has to do.
     package var countLimit: Duration
+    /// Whether Google Play is told of sales that were granted.
+    package var acknowledges: Bool
 
     package init(
         decision: DecisionSettings,
         brake: DemotionBrake,
         retry: RetryPolicy,
         assetBatch: Int = 1000,
-        countLimit: Duration = .milliseconds(250)
+        countLimit: Duration = .milliseconds(250),
+        acknowledges: Bool = true
     ) {
+        self.acknowledges = acknowledges
         self.countLimit = countLimit
         self.decision = decision
         self.brake = brake
@@ -60,6 +64,8 @@ package struct ApplyReport: Sendable {
     package var assetsChanged = 0
     /// Assets went on into runs.
     package var startedRuns = false
+    /// Sales wait to be acknowledged.
+    package var acknowledges = false
     /// Names of the alarms that were raised.
     package var alarms: [String] = []
     /// Jobs became due: reconciles were queued, or what waited behind a job has its turn.

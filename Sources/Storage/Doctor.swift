@@ -63,6 +63,7 @@ package struct Doctor: Sendable {
         let looks: [(name: String, look: () async throws -> [Check])] = [
             ("users", users), ("horizon", horizon), ("bloat", bloat), ("notifications", notifications),
             ("replication_slots", slots), ("alarms", alarms), ("stores", stores), ("budgets", budgets),
+            ("unclaimed_purchases", unclaimed),
         ]
         // Each by itself: one that can't be taken must not hide what the others find.
         for (name, look) in looks {
@@ -255,6 +256,17 @@ package struct Doctor: Sendable {
             fine: "no asset was refused by the host's database",
             wrong: "times an asset was refused by the host's own triggers or constraints",
             fix: "Mend the trigger or constraint (asset_batch.failed holds the SQLSTATE), then reconcile the user."
+        ),
+        Count(
+            name: "acknowledgements",
+            query: """
+                SELECT count(*) FROM entitlement_sync.acknowledgement AS a
+                 WHERE a.attempt > 2 OR a.deadline < now() + interval '1 day' AND a.attempt > 0
+                """,
+            fine: "no sale waits to be acknowledged to Google Play for long",
+            wrong: "granted sales could not be acknowledged to Google Play, which will refund them",
+            fix:
+                "Mend what the store.google_play check or the worker's log says; acknowledgement.last_error holds the code."
         ),
         Count(
             name: "paused",

@@ -12,6 +12,8 @@ struct Effect {
     var coverage: Coverage
     var observed: Bool
     var verdict: Verdict
+    /// `nil`: what was planned before stands.
+    var nextLook: NextLook?
     var assetsChanged = 0
     var assetsPending = false
     /// Where the next batch of assets begins.
@@ -91,11 +93,13 @@ enum EffectWrites {
                                        ELSE u.full_read_at END,
                    absent_since = CASE n.absence WHEN 'clear' THEN NULL WHEN 'begin' THEN n.asked_at
                                                  ELSE u.absent_since END,
+                   next_look = CASE WHEN n.looks THEN n.next_look ELSE u.next_look END,
                    ever_observed = u.ever_observed OR n.observed
               FROM unnest(\(effects.map(\.job.userKey)), \(effects.map { Int64($0.newType == nil ? 0 : 1) }),
                           \(effects.map(\.coverage.rawValue)), \(effects.map(\.askedAt.timestamp)),
-                          \(effects.map { name(of: $0.verdict.absence) }), \(effects.map(\.observed)))
-                   AS n(user_key, changes, coverage, asked_at, absence, observed)
+                          \(effects.map { name(of: $0.verdict.absence) }), \(effects.map(\.observed)),
+                          \(effects.map { $0.nextLook != nil }), \(effects.map { $0.nextLook?.at?.timestamp }))
+                   AS n(user_key, changes, coverage, asked_at, absence, observed, looks, next_look)
              WHERE u.user_key = n.user_key
             """
         return [PostgresRequest(query)]

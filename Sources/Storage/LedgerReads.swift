@@ -58,7 +58,7 @@ enum LedgerReads {
         }
     }
 
-    /// Which entitlements mean access, by RevenueCat's lookup keys.
+    /// What means access: RevenueCat's lookup keys, and the products of stores that are asked directly.
     static func catalog(on connection: PostgresConnection) async throws -> ProductCatalog {
         var grants: [String: Bool] = [:]
         for row in try await connection.query("\(rawSQL: mapping)") {
@@ -69,8 +69,11 @@ enum LedgerReads {
     }
 
     private static let mapping = """
-        SELECT p.product_id, bool_or(p.grants_access) AS grants
-          FROM entitlement_sync.product AS p WHERE p.store = 'revenuecat' GROUP BY p.product_id
+        SELECT CASE WHEN p.store = 'revenuecat' THEN p.product_id
+                    ELSE concat_ws(':', CASE p.store WHEN 'play_store' THEN 'google_play' ELSE p.store END,
+                                   p.product_id, p.base_plan_id) END AS product_id,
+               bool_or(p.grants_access) AS grants
+          FROM entitlement_sync.product AS p GROUP BY 1
         """
 
     /// The host's users, locked; whoever is held elsewhere or gone is left out.
@@ -183,7 +186,8 @@ enum LedgerReads {
     private static let columns = """
         p.id, p.owner_key, p.kind, p.store, p.environment, p.status, p.gives_access,
         array_to_string(p.entitlements, E'\\x1f'), p.period_ends_at, p.end_announced,
-        p.ownership = 'family_shared', p.observed_at, p.first_seen_at, p.owner_since, p.former_owner_key, p.transferred_at
+        p.ownership = 'family_shared', p.observed_at, p.first_seen_at, p.owner_since, p.former_owner_key, p.transferred_at,
+        p.source, p.account_key
         """
 
     /// The purchases that the users own, and those that came from them lately; each once.
@@ -271,7 +275,7 @@ enum LedgerReads {
     private static func decodePurchase(_ row: PostgresRow) throws -> Purchase {
         let (
             id, owner, kind, store, environment, status, gives, entitlements, ends, announced, family, observedAt,
-            firstSeenAt, ownerSince, formerOwner, transferredAt
+            firstSeenAt, ownerSince, formerOwner, transferredAt, source, account
         ) = try row.decode(
             Int64.self,
             Int64?.self,
@@ -288,7 +292,9 @@ enum LedgerReads {
             PostgresTimestamp.self,
             PostgresTimestamp.self,
             Int64?.self,
-            PostgresTimestamp?.self
+            PostgresTimestamp?.self,
+            String.self,
+            Int64?.self
         )
         return Purchase(
             id: id,
@@ -306,7 +312,9 @@ enum LedgerReads {
             firstSeenAt: Instant(firstSeenAt),
             ownerSince: Instant(ownerSince),
             formerOwnerKey: formerOwner,
-            transferredAt: transferredAt.map(Instant.init)
+            transferredAt: transferredAt.map(Instant.init),
+            source: Store(rawValue: source) ?? .revenueCat,
+            accountKey: account
         )
     }
 }

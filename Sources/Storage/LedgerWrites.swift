@@ -15,6 +15,20 @@ struct ObservedRow {
     /// The ledger row before; `nil` for a new one.
     var before: Purchase?
     var ownerRule: String
+
+    /// The owner that the row has from now on.
+    var owner: Int64? { attribution?.counts == true ? userKey : nil }
+
+    /// The user whom the app's id in the purchase names, where that is not the one who was asked for.
+    var account: String? {
+        switch attribution {
+        case .contradicted(_, _, let account), .foreign(_, nil, let account): account
+        default: nil
+        }
+    }
+
+    /// Whether that user is the owner: nobody else is named by anybody.
+    var isAccounts: Bool { if case .foreign = attribution { true } else { false } }
 }
 
 /// The set-based writes of the ledger.
@@ -36,18 +50,25 @@ enum LedgerWrites {
         let query: PostgresQuery = """
             INSERT INTO entitlement_sync.purchase
                    (id, owner_key, owner_since, observed_at, period_ends_at, gives_access, end_announced, source, store,
-                    environment, kind, status, ownership, renewal, product_id, owner_rule, entitlements)
-            SELECT n.id, n.owner_key, n.observed_at, n.observed_at, n.period_ends_at, n.gives_access, n.end_announced,
-                   'revenuecat', n.store, n.environment, n.kind, n.status, n.ownership, n.renewal, n.product_id, n.owner_rule,
+                    environment, kind, status, ownership, renewal, product_id, owner_rule, lookup_id, stated_at, account_key,
+                    entitlements)
+            SELECT n.id, coalesce(n.owner_key, CASE WHEN n.is_accounts THEN u.user_key END), n.observed_at, n.observed_at, n.period_ends_at, n.gives_access, n.end_announced,
+                   n.source, n.store, n.environment, n.kind, n.status, n.ownership, n.renewal, n.product_id, n.owner_rule,
+                   n.lookup_id, n.stated_at,
+                   CASE WHEN NOT n.is_accounts THEN u.user_key END,
                    coalesce(string_to_array(nullif(n.entitlements, ''), E'\\x1f'), '{}')
-              FROM unnest(\(ids), \(new.map(\.userKey)), \(new.map(\.askedAt.timestamp)),
+              FROM unnest(\(ids), \(new.map(\.owner)), \(new.map(\.askedAt.timestamp)),
                           \(items.map { $0.periodEndsAt?.timestamp }), \(items.map(\.givesAccess)),
                           \(zip(items, new).map { Evidence.announces($0, at: $1.askedAt) }),
                           \(items.map(\.store)), \(items.map(\.environment)), \(items.map(\.kind.rawValue)),
                           \(items.map(\.status.raw)), \(items.map(\.ownership)), \(items.map(\.renewal)),
-                          \(items.map(\.productID)), \(new.map(\.ownerRule)), \(items.map { joined($0.entitlements) }))
+                          \(items.map(\.productID)), \(new.map(\.ownerRule)), \(items.map { joined($0.entitlements) }),
+                          \(items.map(\.source.rawValue)), \(items.map(\.lookupID)),
+                          \(items.map { $0.statedAt?.timestamp }), \(new.map(\.account)), \(new.map(\.isAccounts)))
                    AS n(id, owner_key, observed_at, period_ends_at, gives_access, end_announced, store, environment,
-                        kind, status, ownership, renewal, product_id, owner_rule, entitlements)
+                        kind, status, ownership, renewal, product_id, owner_rule, entitlements, source, lookup_id, stated_at,
+                        account, is_accounts)
+              LEFT JOIN entitlement_sync.user_sync AS u ON u.user_id = n.account
             """
         return [PostgresRequest(query)]
     }
@@ -96,12 +117,15 @@ enum LedgerWrites {
         guard !known.isEmpty else { return [] }
         let query: PostgresQuery = """
             UPDATE entitlement_sync.purchase AS p
-               SET owner_key = n.owner_key,
-                   owner_since = CASE WHEN p.owner_key IS DISTINCT FROM n.owner_key THEN n.observed_at
-                                      ELSE p.owner_since END,
+               SET owner_key = coalesce(n.owner_key, p.owner_key),
+                   owner_since = CASE WHEN p.owner_key IS DISTINCT FROM n.owner_key AND n.owner_key IS NOT NULL
+                                      THEN n.observed_at ELSE p.owner_since END,
                    former_owner_key = CASE WHEN n.owner_rule = 'owner_followed_revenuecat' THEN p.owner_key
                                            ELSE p.former_owner_key END,
-                   owner_rule = CASE WHEN p.owner_key IS DISTINCT FROM n.owner_key THEN n.owner_rule ELSE p.owner_rule END,
+                   owner_rule = CASE WHEN p.owner_key IS DISTINCT FROM n.owner_key AND n.owner_key IS NOT NULL
+                                     THEN n.owner_rule ELSE p.owner_rule END,
+                   source = n.source, lookup_id = coalesce(n.lookup_id, p.lookup_id),
+                   stated_at = coalesce(n.stated_at, p.stated_at),
                    observed_at = n.observed_at, period_ends_at = n.period_ends_at, gives_access = n.gives_access,
                    -- Before the period's end each word stands for itself; after it only what was said before counts.
                    end_announced = CASE WHEN n.observed_at < n.period_ends_at THEN n.announced
@@ -110,15 +134,41 @@ enum LedgerWrites {
                    store = n.store, kind = n.kind, status = n.status, ownership = n.ownership, renewal = n.renewal,
                    product_id = n.product_id,
                    entitlements = coalesce(string_to_array(nullif(n.entitlements, ''), E'\\x1f'), '{}')
-              FROM unnest(\(ids), \(known.map(\.userKey)), \(known.map(\.askedAt.timestamp)),
+              FROM unnest(\(ids), \(known.map(\.owner)), \(known.map(\.askedAt.timestamp)),
                           \(items.map { $0.periodEndsAt?.timestamp }), \(items.map(\.givesAccess)),
                           \(zip(items, known).map { Evidence.announces($0, at: $1.askedAt) }),
                           \(items.map(\.store)), \(items.map(\.kind.rawValue)), \(items.map(\.status.raw)),
                           \(items.map(\.ownership)), \(items.map(\.renewal)), \(items.map(\.productID)),
-                          \(known.map(\.ownerRule)), \(items.map { joined($0.entitlements) }))
+                          \(known.map(\.ownerRule)), \(items.map { joined($0.entitlements) }),
+                          \(items.map(\.source.rawValue)), \(items.map(\.lookupID)),
+                          \(items.map { $0.statedAt?.timestamp }))
                    AS n(id, owner_key, observed_at, period_ends_at, gives_access, announced, store, kind, status,
-                        ownership, renewal, product_id, owner_rule, entitlements)
+                        ownership, renewal, product_id, owner_rule, entitlements, source, lookup_id, stated_at)
              WHERE p.id = n.id AND p.observed_at <= n.observed_at
+            """
+        return [PostgresRequest(query)]
+    }
+
+    /// Notes whom the app's id in a purchase names: the owner, where nobody else is named, and else only that it is so.
+    static func noteAccounts(_ rows: [ObservedRow]) -> [PostgresRequest<Void>] {
+        let named = rows.compactMap { row -> (id: Int64, account: String, isOwner: Bool, at: Instant)? in
+            switch row.attribution {
+            case .contradicted(let purchase?, _, let account?): (purchase, account, false, row.askedAt)
+            case .foreign(let purchase?, nil, let account?): (purchase, account, true, row.askedAt)
+            default: nil
+            }
+        }
+        guard !named.isEmpty else { return [] }
+        let query: PostgresQuery = """
+            UPDATE entitlement_sync.purchase AS p
+               SET account_key = CASE WHEN n.is_owner THEN p.account_key ELSE u.user_key END,
+                   owner_since = CASE WHEN n.is_owner AND p.owner_key IS NULL THEN n.at ELSE p.owner_since END,
+                   owner_rule = CASE WHEN n.is_owner AND p.owner_key IS NULL THEN 'account_id' ELSE p.owner_rule END,
+                   owner_key = CASE WHEN n.is_owner THEN coalesce(p.owner_key, u.user_key) ELSE p.owner_key END
+              FROM unnest(\(named.map(\.id)), \(named.map(\.account)), \(named.map(\.isOwner)),
+                          \(named.map(\.at.timestamp))) AS n(id, account, is_owner, at)
+              JOIN entitlement_sync.user_sync AS u ON u.user_id = n.account
+             WHERE p.id = n.id
             """
         return [PostgresRequest(query)]
     }
@@ -158,7 +208,7 @@ enum LedgerWrites {
                     coverage, store, environment, kind, status, ownership, renewal, product_id, attribution,
                     entitlements, payload_hash)
             SELECT n.user_key, n.job_id, n.purchase_id, n.asked_at, n.period_starts_at, n.period_ends_at,
-                   n.gives_access, 'revenuecat', n.coverage, n.store, n.environment, n.kind, n.status, n.ownership,
+                   n.gives_access, coalesce(n.source, 'revenuecat'), n.coverage, n.store, n.environment, n.kind, n.status, n.ownership,
                    n.renewal, n.product_id, n.attribution, string_to_array(nullif(n.entitlements, ''), E'\\x1f'),
                    n.payload_hash
               FROM unnest(\(rows.map(\.userKey)), \(rows.map(\.jobID)), \(rows.map(\.purchaseID)),
@@ -168,10 +218,11 @@ enum LedgerWrites {
                           \(items.map { $0?.kind.rawValue }), \(items.map { $0?.status.raw }),
                           \(items.map { $0?.ownership }), \(items.map { $0?.renewal }), \(items.map { $0?.productID }),
                           \(rows.map { $0.attribution?.name }), \(items.map { $0.map { joined($0.entitlements) } }),
-                          \(items.map { $0.map { PostgresBytes($0.payloadHash) } }))
+                          \(items.map { $0.map { PostgresBytes($0.payloadHash) } }),
+                          \(items.map { $0?.source.rawValue }))
                    AS n(user_key, job_id, purchase_id, asked_at, period_starts_at, period_ends_at, gives_access,
                         coverage, store, environment, kind, status, ownership, renewal, product_id, attribution,
-                        entitlements, payload_hash)
+                        entitlements, payload_hash, source)
             """
         return [PostgresRequest(query)]
     }

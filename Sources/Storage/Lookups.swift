@@ -1,5 +1,6 @@
 package import Entitlements
 import FoundationEssentials
+import Jobs
 package import Postgres
 
 /// Small reads outside the apply transaction.
@@ -11,6 +12,61 @@ package struct UserLookups: Sendable {
     /// Which of these ids are users of the host.
     package func existing(_ ids: [String]) async throws -> Set<String> {
         try await pool.withConnection { connection in try await LedgerReads.existing(ids, on: connection) }
+    }
+
+    /// What our records hold of a user's purchases in the stores that can be asked directly.
+    package func purchases(of userKey: Int64) async throws -> [KnownPurchase] {
+        let rows = try await pool.query(
+            """
+            SELECT p.store, p.environment, p.kind, p.status, p.gives_access, p.lookup_id, p.product_id, p.ownership,
+                   array_to_string(p.entitlements, E'\\x1f'), p.period_ends_at, p.stated_at,
+                   ARRAY(SELECT i.value FROM entitlement_sync.purchase_identifier AS i
+                          WHERE i.purchase_id = p.id AND i.store = p.store ORDER BY i.value),
+                   ARRAY(SELECT i.kind FROM entitlement_sync.purchase_identifier AS i
+                          WHERE i.purchase_id = p.id AND i.store = p.store ORDER BY i.value)
+              FROM entitlement_sync.purchase AS p
+             WHERE p.owner_key = \(userKey) AND p.merged_into IS NULL
+               AND p.store IN ('app_store', 'google_play', 'onside')
+             ORDER BY p.id DESC
+             LIMIT 100
+            """
+        )
+        return try rows.map(KnownPurchase.init)
+    }
+
+    /// Computes where non-renewing subscriptions end: overlapping ones add up, by entitlement.
+    ///
+    /// - Parameter passes: the product ids of the App Store, and when each was bought.
+    /// - Returns: by place the end; `nil` where the product has no row or no duration.
+    /// - Throws: `PostgresError`.
+    package func ends(of passes: [(productID: String, boughtAt: Instant)]) async throws -> [Instant?] {
+        guard !passes.isEmpty else { return [] }
+        let rows = try await pool.query(
+            """
+            WITH pass AS (
+                SELECT n.place, p.entitlement, n.bought, p.duration
+                  FROM unnest(\(passes.map(\.productID)), \(passes.map(\.boughtAt.timestamp)))
+                       WITH ORDINALITY AS n(product_id, bought, place)
+                  JOIN entitlement_sync.product AS p ON p.store = 'app_store' AND p.product_id = n.product_id
+                 WHERE p.duration > interval '0' AND p.base_plan_id IS NULL
+            ), stacked AS (
+                SELECT s.ends, row_number() OVER () AS place
+                  FROM entitlement_sync.stacked_ends(
+                           (SELECT array_agg(q.entitlement ORDER BY q.place) FROM pass AS q),
+                           (SELECT array_agg(q.bought ORDER BY q.place) FROM pass AS q),
+                           (SELECT array_agg(q.duration ORDER BY q.place) FROM pass AS q)) AS s(ends)
+            )
+            SELECT q.place, s.ends
+              FROM (SELECT q.place, row_number() OVER (ORDER BY q.place) AS nth FROM pass AS q) AS q
+              JOIN stacked AS s ON s.place = q.nth
+            """
+        )
+        var ends = [Instant?](repeating: nil, count: passes.count)
+        for row in rows {
+            let (place, end) = try row.decode(Int64.self, PostgresTimestamp.self)
+            ends[Int(place) - 1] = Instant(end)
+        }
+        return ends
     }
 
     /// Which entitlements mean access now.
@@ -54,6 +110,27 @@ package struct Housekeeping: Sendable {
         try await pool.query(
             "DELETE FROM entitlement_sync.idempotency AS i WHERE i.created_at < now() - interval '7 days'"
         )
+    }
+
+    /// Queues reconciles of users whose stores will not say by themselves that something changed.
+    ///
+    /// - Returns: how many.
+    package func lookAgain() async throws -> Int64 {
+        let rows = try await pool.query(
+            """
+            WITH due AS MATERIALIZED (
+                SELECT u.user_key FROM entitlement_sync.user_sync AS u
+                 WHERE u.next_look <= now() ORDER BY u.next_look LIMIT 500 FOR NO KEY UPDATE SKIP LOCKED
+            ), noted AS (
+                UPDATE entitlement_sync.user_sync AS u SET next_look = NULL
+                  FROM due AS d WHERE u.user_key = d.user_key
+                RETURNING u.user_key
+            )
+            SELECT count(entitlement_sync.enqueue(n.user_key, 1::smallint, 2::smallint, entitlement_sync.new_id()))
+              FROM noted AS n
+            """
+        )
+        return try rows.first?.decode(Int64.self, at: 0) ?? 0
     }
 
     /// Moves a queue that is full of dead rows to new files.

@@ -32,12 +32,14 @@ enum TicketWrites {
                   FROM unnest(\(tickets.map(\.claimantKey)), \(tickets.map(\.jobID)), \(requests.map(\.ownerKey)),
                               \(requests.map(\.ownerID)), \(requests.map(\.purchase)), \(requests.map(\.kind.rawValue)),
                               \(requests.map(\.store)), \(requests.map(\.originalID)), \(requests.map(\.isVisible)),
-                              \(requests.map(\.priority)))
-                       AS n(claimant_key, job_id, owner, owner_id, purchase_id, kind, store, original_id, visible, priority)
+                              \(requests.map(\.priority)), \(requests.map { $0.deadline?.timestamp }))
+                       AS n(claimant_key, job_id, owner, owner_id, purchase_id, kind, store, original_id, visible, priority,
+                            deadline)
             ), opened AS (
                 INSERT INTO entitlement_sync.ticket AS t
-                       (claimant_key, owner_key, purchase_id, kind, store, original_id, visible, priority)
-                SELECT w.claimant_key, w.owner_key, w.purchase_id, w.kind, w.store, w.original_id, w.visible, w.priority
+                       (claimant_key, owner_key, purchase_id, kind, store, original_id, visible, priority, deadline)
+                SELECT w.claimant_key, w.owner_key, w.purchase_id, w.kind, w.store, w.original_id, w.visible, w.priority,
+                       w.deadline
                   FROM wanted AS w
                 ON CONFLICT (claimant_key, coalesce(purchase_id, 0))
                       WHERE state NOT IN ('transferred', 'refused', 'expired', 'auto_resolved', 'duplicate')
@@ -49,7 +51,8 @@ enum TicketWrites {
                                                OR t.kind = 'paid_no_access' AND excluded.kind = 'owner_mismatch'
                                           THEN excluded.kind ELSE t.kind END,
                               visible = t.visible OR excluded.visible,
-                              priority = least(t.priority, excluded.priority)
+                              priority = least(t.priority, excluded.priority),
+                              deadline = coalesce(excluded.deadline, t.deadline)
                 RETURNING t.id, t.claimant_key, coalesce(t.purchase_id, 0) AS purchase_id, t.visible, t.touches, t.priority
             ), noted AS (
                 INSERT INTO entitlement_sync.ticket_event (ticket_id, kind, job_id)
@@ -90,7 +93,7 @@ enum TicketWrites {
     /// Makes owners known whom only the store names: they may be users of the host whom no job has met yet.
     ///
     /// A host's open transaction may be about to do the same; then the ticket names its owner at the next touch.
-    private static func meet(_ owners: [String], on connection: PostgresConnection) async throws {
+    static func meet(_ owners: [String], on connection: PostgresConnection) async throws {
         do {
             try await connection.withSavepoint { connection in
                 try await connection.withSetting("lock_timeout", "50ms") { connection in

@@ -27,7 +27,7 @@ enum HTTPDate {
     }
 
     /// Days since 1970-01-01 in the Gregorian calendar, counting years from March so that leap days come last.
-    private static func days(year: Int64, month: Int, day: Int64) -> Int64 {
+    static func days(year: Int64, month: Int, day: Int64) -> Int64 {
         let shifted = month > 2 ? year : year - 1
         let monthFromMarch = Int64(month > 2 ? month - 3 : month + 9)
         let dayOfYear = (153 * monthFromMarch + 2) / 5 + day - 1

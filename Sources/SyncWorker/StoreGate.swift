@@ -1,4 +1,4 @@
-import Entitlements
+package import Entitlements
 package import Logging
 package import Storage
 package import StoreClients
@@ -17,8 +17,10 @@ package final class StoreGate: Sendable {
         var answeredAt: ContinuousClock.Instant?
         var lastError: String?
         var isDirty = false
+        var usedAt: ContinuousClock.Instant?
     }
 
+    private let store: Store
     private let budget: RateBudget
     private let breaker: Breaker
     private let logger: Logger
@@ -26,7 +28,14 @@ package final class StoreGate: Sendable {
     /// Waits beyond this are left to the queue.
     private let patience: Duration
 
-    package init(budget: RateBudget, breaker: Breaker = Breaker(), patience: Duration = .seconds(20), logger: Logger) {
+    package init(
+        _ store: Store = .revenueCat,
+        budget: RateBudget,
+        breaker: Breaker = Breaker(),
+        patience: Duration = .seconds(20),
+        logger: Logger
+    ) {
+        self.store = store
         self.budget = budget
         self.breaker = breaker
         self.patience = patience
@@ -55,6 +64,7 @@ package final class StoreGate: Sendable {
     private func admit(_ lane: Lane) async throws(ReadFailure) {
         let clock = ContinuousClock()
         let deadline = clock.now + patience
+        state.withLock { $0.usedAt = clock.now }
         if let wait = breaker.waitBeforeSending(at: clock.now) { throw ReadFailure(.breakerOpen, retryAfter: wait) }
         while true {
             if let blocked = state.withLock({ $0.blockedUntil }), blocked > clock.now {
@@ -137,17 +147,21 @@ package final class StoreGate: Sendable {
             logger.warning(
                 "the store fails and is left alone for a while",
                 metadata: [
-                    "store": "revenuecat", "error.code": "\(answer.failure?.rawValue ?? "none")",
+                    "store": "\(store.rawValue)", "error.code": "\(answer.failure?.rawValue ?? "none")",
                     "breaker.failures": "\(failures)", "breaker.pause_ms": "\(pause / .milliseconds(1))",
                 ]
             )
-        case .closed: logger.notice("the store answers again", metadata: ["store": "revenuecat"])
+        case .closed: logger.notice("the store answers again", metadata: ["store": "\(store.rawValue)"])
         case nil: break
         }
     }
 
     /// Writes down what was learned, and learns what other workers wrote; called about once a second.
     package func exchange(with health: StoreHealth) async {
+        // A store has a gate for each of its limits, most of them idle: those are not worth a question a second.
+        guard store == .revenueCat || state.withLock({ $0.usedAt.map { $0 + .seconds(30) > .now } ?? false }) else {
+            return
+        }
         let news = state.withLock { state -> State? in
             guard state.isDirty else { return nil }
             let copy = state
@@ -161,7 +175,7 @@ package final class StoreGate: Sendable {
             if let news {
                 try await budget.note(limit: news.limit, usage: news.usage, wait: news.wait)
                 try await health.note(
-                    "revenuecat",
+                    store.rawValue,
                     answered: news.answeredAt != nil,
                     error: news.lastError,
                     skewSeconds: news.skew

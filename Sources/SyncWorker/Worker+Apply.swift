@@ -120,6 +120,7 @@ extension Worker {
     /// Wakes whoever goes on from here.
     private func answer(_ report: ApplyReport) {
         if report.startedRuns { shared.assetsWaiting.raise() }
+        if report.acknowledges { shared.salesWaiting.raise() }
         if report.enqueued { shared.wake.raise() }
         shared.answers.add(report.ended)
     }

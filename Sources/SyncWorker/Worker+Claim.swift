@@ -45,7 +45,9 @@ extension Worker {
                 round += 1
                 WorkerMetrics.shared.claim(jobs)
                 guard !jobs.isEmpty else {
-                    if settings.untilIdle, shared.flight.count == 0, try await queue.isIdle() {
+                    if settings.untilIdle, shared.flight.count == 0, try await queue.isIdle(),
+                        try await acknowledger?.records.hasOpen() != true
+                    {
                         shared.stop()
                         return
                     }

@@ -72,6 +72,9 @@ extension Worker {
                 nextLook = clock.now + .seconds(60)
             }
             await housekeep {
+                if try await housekeeping.lookAgain() > 0 { shared.wake.raise() }
+            }
+            await housekeep {
                 guard try await housekeeping.compactQueue() else { return }
                 logger.info("the queue was full of dead rows and has been moved")
             }

@@ -16,6 +16,7 @@ package struct Worker: Service {
     let assets: AssetRuns
     let housekeeping: Housekeeping
     let laws: LawWatch
+    let acknowledger: Acknowledger?
     let listener: PostgresListener?
     let exchange: @Sendable () async -> Void
     let settings: WorkerSettings
@@ -31,6 +32,7 @@ package struct Worker: Service {
         reader: StoreReader,
         apply: Apply,
         assets: AssetRuns,
+        acknowledger: Acknowledger? = nil,
         listener: PostgresListener?,
         exchange: @escaping @Sendable () async -> Void,
         settings: WorkerSettings,
@@ -42,6 +44,7 @@ package struct Worker: Service {
         self.reader = reader
         self.apply = apply
         self.assets = assets
+        self.acknowledger = acknowledger
         housekeeping = Housekeeping(pool: pool)
         laws = LawWatch(pool: pool)
         self.listener = listener
@@ -72,6 +75,7 @@ package struct Worker: Service {
             duties.addTask { await exchangeDuty() }
             duties.addTask { await listenDuty() }
             duties.addTask { await announceDuty() }
+            duties.addTask { await acknowledgeDuty() }
             await pipelineWithin(drain: settings.drain)
             shared.stop()
             duties.cancelAll()
@@ -92,6 +96,8 @@ package struct Worker: Service {
                     logger.error("leases could not be returned; they end by themselves", metadata: describe(error))
                 }
                 await announce()
+                // What the last requests taught about the stores would be lost for others.
+                await exchange()
             }
             group.addTask { try? await Task.sleep(for: .seconds(2)) }
             await group.next()

@@ -7,9 +7,7 @@ package import Storage
 package struct WorkerGauges: Sendable {
     private let queue: JobQueue
     private let laws: LawWatch
-    private let budget: RateBudget
-    private let gate: StoreGate
-    private let store: String
+    private let gates: StoreGates
     private let turn = Turn()
 
     /// Lets one refresh through in ten seconds: it reads the whole queue.
@@ -26,12 +24,10 @@ package struct WorkerGauges: Sendable {
     }
 
     /// Describes where the figures come from.
-    package init(queue: JobQueue, laws: LawWatch, budget: RateBudget, gate: StoreGate, store: String) {
+    package init(queue: JobQueue, laws: LawWatch, gates: StoreGates) {
         self.queue = queue
         self.laws = laws
-        self.budget = budget
-        self.gate = gate
-        self.store = store
+        self.gates = gates
     }
 
     /// Reads every figure anew, at most every ten seconds; one that can't be read keeps its value.
@@ -60,10 +56,12 @@ package struct WorkerGauges: Sendable {
             Gauge(label: "entitlement_sync_drift_looked_users").record(drift.looked)
             Gauge(label: "entitlement_sync_evidence_oldest_seconds").record(drift.oldestEvidenceSeconds)
         }
-        let labels = [("store", store)]
-        Gauge(label: "entitlement_sync_store_breaker_open", dimensions: labels).record(gate.isBreakerOpen ? 1 : 0)
-        if let level = try? await budget.level() {
-            if budget.perMinute > 0 {
+        for entry in gates.entries {
+            let labels = [("store", entry.credential)]
+            Gauge(label: "entitlement_sync_store_breaker_open", dimensions: labels)
+                .record(entry.gate.isBreakerOpen ? 1 : 0)
+            guard let level = try? await entry.budget.level() else { continue }
+            if entry.budget.perMinute > 0 {
                 Gauge(label: "entitlement_sync_store_budget_requests", dimensions: labels).record(level.tokens)
             }
             // A store's own wish is obeyed without a limit of ours as well.

@@ -2,6 +2,14 @@ import Entitlements
 import Jobs
 import Metrics
 
+/// Names of metrics whose handlers are made as they are needed.
+enum WorkerMetricNames {
+    /// Proofs that were looked at, by kind and result.
+    static let proofs = "entitlement_sync_proofs_total"
+    /// Sales acknowledged to Google Play, by result.
+    static let acknowledgements = "entitlement_sync_acknowledgements_total"
+}
+
 /// What a worker counts as it works.
 ///
 /// Handlers are made once: to find one by its labels costs more than to count. Labels come from closed sets.

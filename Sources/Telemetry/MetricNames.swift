@@ -44,6 +44,8 @@ package enum MetricNames {
         name("drift_looked_users"): "Eligible users among those that the last look for drift took up.",
         name("evidence_oldest_seconds"):
             "How long ago the subscriber who waits longest was read, among those looked at last.",
+        name("proofs_total"): "Proofs that were looked at, by kind and by what came of it.",
+        name("acknowledgements_total"): "Calls that acknowledge sales to Google Play, by what came of them.",
         name("requests_per_read"): "Store requests that one read of a user took.",
     ]
 }

@@ -1,4 +1,5 @@
 import Entitlements
+import FoundationEssentials
 import Logging
 import Telemetry
 import Testing
@@ -76,12 +77,55 @@ import Testing
     @Test func `Empty variables count as not set, and unknown ones are ignored`() throws {
         var environment = Dictionary(uniqueKeysWithValues: Variable.allCases.map { ($0.rawValue, "") })
         for variable in Variable.allCases { environment[variable.fileVariable] = "" }
-        environment["APP_STORE_KEY_ID"] = "x"
         environment["REVENUECAT_API_KEI"] = "misspelt"
         environment["JOB_MAX_ATEMPTS"] = "many"
         let config = try Config.load(environment: environment)
         #expect(config.retry.maxAttempts == 8)
         #expect(config.revenueCat == nil)
+    }
+
+    static let stores: [String: [String: String]] = [
+        "the App Store": [
+            "APP_STORE_ISSUER_ID": "57246542-96fe-1a63-e053-0824d011072a", "APP_STORE_KEY_ID": "2X9R4HXF34",
+            "APP_STORE_PRIVATE_KEY": "-----BEGIN PRIVATE KEY-----\nMIG\n-----END PRIVATE KEY-----",
+            "APP_STORE_BUNDLE_ID": "com.example.app",
+        ],
+        "Google Play": [
+            "GOOGLE_PLAY_SERVICE_ACCOUNT": "{\n \"private_key\": \"x\"\n}",
+            "GOOGLE_PLAY_PACKAGE_NAME": "com.example.app",
+        ],
+        "Onside": [
+            "ONSIDE_MERCHANT_ID": "merchant", "ONSIDE_MERCHANT_SECRET": "hush hush", "ONSIDE_SECRET_KEY_ID": "key-1",
+            "ONSIDE_BUNDLE_ID": "com.example.app",
+        ],
+    ]
+
+    @Test func `A store is on with all of its credentials, and each that is missing is a fault`() throws {
+        let off = try Config.load(environment: [:])
+        #expect(off.appStore.access == nil && off.googlePlay == nil && off.onside == nil)
+        let all = Self.stores.values.reduce(into: [:]) { $0.merge($1) { first, _ in first } }
+        let config = try Config.load(environment: all)
+        #expect(config.appStore.access?.privateKey.reveal().hasPrefix("-----BEGIN") == true)
+        #expect(config.appStore.access?.requestsPerMinute == 3000)
+        #expect(config.googlePlay?.acknowledges == true && config.googlePlay?.requestsPerMinute == 2400)
+        #expect(config.onside?.merchantSecret.reveal() == "hush hush" && config.onside?.requestsPerMinute == 120)
+        for variables in Self.stores.values {
+            for name in variables.keys {
+                // The bundle id alone is no half of anything: proofs are verified with it.
+                #expect(try faults(of: variables.filter { $0.key != name }).map(\.variable) == [name])
+            }
+        }
+        let bundleAlone = try Config.load(environment: ["APP_STORE_BUNDLE_ID": "com.example.app"])
+        #expect(bundleAlone.appStore.bundleID == "com.example.app" && bundleAlone.appStore.access == nil)
+    }
+
+    @Test func `Ids of accounts have keys and a namespace`() throws {
+        let config = try Config.load(environment: [
+            "ACCOUNT_ID_KEYS": "now,before", "ACCOUNT_ID_NAMESPACE": "6ba7b810-9dad-11d1-80b4-00c04fd430c8",
+        ])
+        #expect(config.accounts.keys.map { $0.reveal() } == ["now", "before"])
+        #expect(config.accounts.namespace?.uuidString.lowercased() == "6ba7b810-9dad-11d1-80b4-00c04fd430c8")
+        #expect(try faults(of: ["ACCOUNT_ID_NAMESPACE": "x"]).map(\.variable) == ["ACCOUNT_ID_NAMESPACE"])
     }
 
     @Test(arguments: [

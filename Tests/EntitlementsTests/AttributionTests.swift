@@ -100,7 +100,9 @@ import Testing
         let all: [(Attribution, Bool)] = [
             (.new, true), (.own(purchase: 1, merging: []), true), (.followed(purchase: 1, from: 2, merging: []), true),
             (.overtaken, false), (.disagree(purchase: 1, owner: 2), false), (.collision(purchase: 1, owner: 2), false),
-            (.otherUser(id: "x"), false), (.anonymous, false),
+            (.otherUser(id: "x"), false), (.anonymous, false), (.unowned(purchase: nil, merging: []), false),
+            (.foreign(purchase: 1, owner: 2, account: nil), false), (.unattributed(purchase: nil), false),
+            (.contradicted(purchase: 1, accountKey: 2, account: nil), false),
         ]
         for (attribution, counts) in all { #expect(attribution.counts == counts) }
         #expect(Set(all.map(\.0.name)).count == all.count)

@@ -52,11 +52,13 @@ struct Law: Sendable, CustomTestStringConvertible {
         #expect(Set(Rule.allCases).subtracting(rules) == [.accountGone, .brake])
         #expect(Set(Outcome.allCases).subtracting(outcomes).isEmpty)
         #expect(Set(MessageKey.allCases).subtracting(keys) == [.accountGone, .restoredAssetsPending, .stillChecking])
-        #expect(attributions.count == 8, "\(attributions)")
+        #expect(attributions.count == 12, "\(attributions)")
         let expected = [
             "retry overtaken", "retry unmapped", "retry malformed", "retry throttled", "access in a partial reading",
             "access by a newer row", "announced demotion", "unannounced demotion", "restore where a reconcile demotes",
-            "two tickets", "access beside a contradiction", "ineligible with access",
+            "two tickets", "access beside a contradiction", "ineligible with access", "proof of another's",
+            "access by a first proof", "unattributed order", "a store that is not asked",
+            "witnesses contradict each other",
         ]
         for name in expected { #expect(interesting[name, default: 0] > 0, "never occurred: \(name)") }
     }
@@ -71,6 +73,14 @@ struct Law: Sendable, CustomTestStringConvertible {
             ("restore where a reconcile demotes", verdict.messageKey == .nothingEnded),
             ("two tickets", verdict.tickets.count > 1),
             ("access beside a contradiction", access && situation.attributions.contains { !$0.counts }),
+            ("proof of another's", verdict.rule == .proofOfAnothers),
+            ("access by a first proof", access && situation.attributions.contains(.new)),
+            ("unattributed order", verdict.tickets.contains { $0.kind == .onsideUnattributed }),
+            ("a store that is not asked", verdict.rule == .storeNotAsked),
+            (
+                "witnesses contradict each other",
+                situation.attributions.contains { if case .contradicted = $0 { true } else { false } }
+            ),
             ("ineligible with access", access && !scene.status.isEligible),
         ]
     }
@@ -86,7 +96,9 @@ enum Oracle {
         for (index, item) in situation.reading.observations.enumerated() {
             var held: [Purchase] = []
             switch situation.attributions[index] {
-            case .overtaken, .disagree, .collision, .otherUser, .anonymous: continue
+            case .overtaken, .disagree, .collision, .otherUser, .anonymous, .foreign, .contradicted, .unowned,
+                .unattributed:
+                continue
             case .new: break
             case .own(let id, let merged):
                 held = situation.ledger.filter { $0.id == id || merged.contains($0.id) }

@@ -68,7 +68,10 @@ extension DecideProperties {
         resolution in
         guard case .verdict(let verdict) = resolution, verdict.action == .demote else { return nil }
         if scene.settings.mode == .promoteOnly || scene.settings.demotionsPaused { return "demotions are off" }
-        if !situation.attributions.allSatisfy({ $0.counts || $0 == .anonymous }) { return "the sources disagree" }
+        let names = situation.attributions.filter { !$0.counts }.map(\.name)
+        if !Set(["anonymous", "foreign", "unowned", "unattributed"]).isSuperset(of: names) {
+            return "the sources disagree"
+        }
         switch verdict.rule {
         case .storeEnded:
             let words =

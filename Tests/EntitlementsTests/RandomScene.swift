@@ -59,6 +59,7 @@ extension Scene {
         if generator.oneIn(9) {
             scene.claimed.append(claimedPurchase("GPA.0", customer: "$RCAnonymousID:1", purchase: nil, owner: nil))
         }
+        if generator.oneIn(4) { scene.covered = [.revenueCat] }
         return scene
     }
 
@@ -105,6 +106,37 @@ extension Scene {
 
     private static func randomItem(index: Int, _ generator: inout SeededGenerator) -> Observation {
         let facts = Facts(&generator)
+        if generator.oneIn(3) {
+            var direct = stored(
+                generator.pick(
+                    .account,
+                    .nobody,
+                    .nobody,
+                    .unattributable,
+                    .otherAccount(id: "user-2"),
+                    .otherAccount(id: "user-3")
+                ),
+                facts.status,
+                access: facts.access,
+                shown: generator.oneIn(2),
+                source: generator.pick(.appStore, .googlePlay, .onside),
+                // Another witness may speak of the same purchase.
+                id: "lineage-\(generator.oneIn(2) ? index : max(0, index - 1))",
+                entitlements: facts.entitlements,
+                environment: facts.environment,
+                ends: facts.ends,
+                ownership: generator.oneIn(9) ? "family_shared" : "purchased"
+            )
+            direct.kind = facts.kind
+            if generator.oneIn(2) {
+                direct.identifiers = direct.identifiers.map { identifier in
+                    var same = identifier
+                    same.store = "app_store"
+                    return same
+                }
+            }
+            return direct
+        }
         return item(
             facts.status,
             access: facts.access,
@@ -157,7 +189,9 @@ extension Scene {
             observed: generator.pick(.zero - day, .zero - hour, .zero, hour),
             firstSeen: .zero - day * generator.pick(30, 31, 40),
             ownerSince: generator.pick(.zero - day * 40, .zero - hour),
-            transferred: generator.oneIn(9) ? .zero - day : nil
+            transferred: generator.oneIn(9) ? .zero - day : nil,
+            source: generator.pick(.revenueCat, .revenueCat, .appStore, .onside),
+            account: generator.oneIn(9) ? generator.pick(1, 2) : nil
         )
     }
 }

@@ -60,7 +60,9 @@ func row(
     observed: Duration = .zero - hour,
     firstSeen: Duration = .zero - day * 30,
     ownerSince: Duration = .zero - day * 30,
-    transferred: Duration? = nil
+    transferred: Duration? = nil,
+    source: Store = .revenueCat,
+    account: Int64? = nil
 ) -> Purchase {
     Purchase(
         id: id,
@@ -77,7 +79,9 @@ func row(
         observedAt: noon + observed,
         firstSeenAt: noon + firstSeen,
         ownerSince: noon + ownerSince,
-        transferredAt: transferred.map { noon + $0 }
+        transferredAt: transferred.map { noon + $0 },
+        source: source,
+        accountKey: account
     )
 }
 
@@ -106,6 +110,7 @@ struct Scene {
     var coverage = Coverage.full
     var failure: ReadFailure?
     var claims = ClaimFindings()
+    var covered = Set(Store.allCases)
     var claimed: [ClaimedPurchase] = []
     var grants = GrantState.none
     var sandbox = SandboxState.none
@@ -121,20 +126,15 @@ struct Scene {
 
     /// The situation, with each item attributed as the product does it.
     var situation: Situation {
-        let attributions = reads.map {
-            attribute(
-                $0.item,
-                holders: $0.holders,
-                userKey: Self.userKey,
-                eligible: status.isEligible,
-                askedAt: askedAt
-            )
-        }
+        let attributions = attribute(
+            reads.map(\.item),
+            holders: reads.map(\.holders),
+            userKey: Self.userKey,
+            eligible: status.isEligible,
+            askedAt: askedAt
+        )
         let rows: [Purchase?] = zip(reads, attributions).map { read, attribution in
-            switch attribution {
-            case .own(let id, _), .followed(let id, _, _): read.holders.first { $0.id == id }
-            default: nil
-            }
+            attribution.target.flatMap { id in read.holders.first { $0.id == id } }
         }
         var ledger = unlisted
         for holder in reads.flatMap(\.holders) where holder.ownerKey == Self.userKey && !ledger.contains(holder) {
@@ -149,7 +149,8 @@ struct Scene {
                 askedAt: askedAt,
                 observations: reads.map(\.item),
                 failure: failure,
-                claims: claims
+                claims: claims,
+                covered: covered
             ),
             attributions: attributions,
             rows: rows,

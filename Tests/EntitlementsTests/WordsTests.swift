@@ -8,6 +8,19 @@ import Testing
         (["badge", "gold"], .unmapped), (["gold", "badge"], .unmapped), (["Premium"], .unmapped), ([""], .unmapped),
     ]
 
+    @Test func `163: a Google product maps with and without its base plan`() {
+        let catalog = ProductCatalog([
+            "google_play:pro": true, "google_play:pro:trial": false, "google_play:max:year": true,
+        ])
+        #expect(catalog.mapping(of: ["google_play:pro:monthly"]) == .access)
+        #expect(catalog.mapping(of: ["google_play:pro"]) == .access)
+        #expect(catalog.mapping(of: ["google_play:pro:trial"]) == .noAccess, "the plan's own row comes first")
+        #expect(catalog.mapping(of: ["google_play:max:year"]) == .access)
+        #expect(catalog.mapping(of: ["google_play:max"]) == .unmapped)
+        #expect(catalog.mapping(of: ["google_play:max:month"]) == .unmapped)
+        #expect(catalog.mapping(of: ["app_store:pro"]) == .unmapped)
+    }
+
     @Test(arguments: cases)
     func `The most generous key of an item decides, in any order`(keys: [String], mapping: ProductCatalog.Mapping) {
         #expect(catalog.mapping(of: keys) == mapping)

@@ -18,7 +18,7 @@ extension Model {
                 newest.removeAll { $0.row == row }
                 newest.append((row, observation))
                 wanted += observation.identifiers.map { ($0.key, row) }
-            case .overtaken, .disagree, .collision, .otherUser, .anonymous: break
+            default: break
             }
         }
         for (name, row) in wanted where names[name] == nil || contested[name] != nil {

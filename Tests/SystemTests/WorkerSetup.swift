@@ -1,3 +1,4 @@
+import Configuring
 import Entitlements
 import Foundation
 import HTTPTypes
@@ -10,6 +11,8 @@ import SyncWorker
 import TestSupport
 import Testing
 import Transport
+
+@testable import EntitlementSync
 
 /// How the worker of a test is configured; as the program, but with short waits.
 struct WorkerSetup: Sendable {
@@ -25,6 +28,8 @@ struct WorkerSetup: Sendable {
     var drain = Duration.seconds(6)
     var untilIdle = true
     var assetBatch = 1000
+    /// The stores' variables, as the program is told of them; RevenueCat alone where there are none.
+    var stores: [String: String]?
 }
 
 struct WorkerTookTooLong: Error {}
@@ -96,28 +101,20 @@ extension World {
         _ transport: HTTPTransport,
         _ configuration: PostgresConfiguration
     ) throws -> Worker {
-        let budget = RateBudget(
+        var environment = setup.stores ?? revenueCat
+        environment["DATABASE_URL"] = database.url
+        var stores = StoreComposition(
+            config: try Config.load(environment: environment),
             pool: pool,
-            credential: "revenuecat",
-            perMinute: 0,
-            restoreReservePercent: 25,
-            supportReservePercent: 5
-        )
-        let gate = StoreGate(budget: budget, logger: .quiet)
-        let health = StoreHealth(pool: pool)
-        let client = RevenueCatClient(
-            configuration: try RevenueCatConfiguration(
-                apiKey: "sk_test",
-                projectID: "proj0a1b2c3d",
-                baseURL: storeURL
-            ),
-            http: StoreHTTP(transport: transport),
-            gate: gate.gate,
+            transport: transport,
             logger: .quiet
         )
+        let reader = try stores.reader()
+        let gates = stores.gates
+        let health = StoreHealth(pool: pool)
         return Worker(
             pool: pool,
-            reader: RevenueCatReader(client: client, lookups: UserLookups(pool: pool), logger: .quiet).reader,
+            reader: reader,
             apply: Apply(
                 pool: pool,
                 settings: ApplySettings(
@@ -131,8 +128,9 @@ extension World {
                 logger: .quiet
             ),
             assets: AssetRuns(pool: pool, mode: setup.decision.mode, logger: .quiet),
+            acknowledger: stores.acknowledger,
             listener: PostgresListener(configuration: configuration, logger: .quiet),
-            exchange: { await gate.exchange(with: health) },
+            exchange: { await gates.exchange(with: health) },
             settings: WorkerSettings(
                 concurrency: 64,
                 batch: 100,
@@ -146,35 +144,5 @@ extension World {
             ignoresPause: setup.decision.mode == .observe,
             logger: .quiet
         )
-    }
-}
-
-extension StoreHTTP {
-    /// Sends through the transport, as the program does.
-    fileprivate init(transport: HTTPTransport) {
-        self.init { request, body throws(StoreHTTPFailure) in
-            do throws(TransportError) {
-                let exchange = try await transport.send(
-                    request,
-                    body: body,
-                    timeout: .seconds(20),
-                    maxResponseBytes: 4 << 20
-                )
-                return StoreHTTPResponse(
-                    status: exchange.response.status.code,
-                    headers: exchange.response.headerFields,
-                    body: exchange.body
-                )
-            } catch {
-                let code: StoreHTTPFailure.Code =
-                    switch error.code {
-                    case .timeout, .connectTimeout: .timeout
-                    case .tooLarge: .tooLarge
-                    case .cancelled: .cancelled
-                    default: .unavailable
-                    }
-                throw StoreHTTPFailure(code)
-            }
-        }
     }
 }

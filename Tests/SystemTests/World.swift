@@ -17,6 +17,7 @@ struct World: Sendable {
     let pool: PostgresPool
     let transport: HTTPTransport
     let simulatorPort: Int
+    let simulator: StoreSimulator
 
     var storeURL: String { "http://127.0.0.1:\(simulatorPort)/v2" }
     var requests: Requests { Requests(pool: pool) }
@@ -54,7 +55,8 @@ struct World: Sendable {
                         database: database,
                         pool: pool,
                         transport: transport,
-                        simulatorPort: port
+                        simulatorPort: port,
+                        simulator: simulator
                     )
                     try await world.pool.query(
                         """

@@ -1,4 +1,5 @@
 import Crypto
+import Entitlements
 package import X509
 
 /// Verifies what the App Store has signed, without asking anybody.
@@ -48,25 +49,60 @@ package struct AppStoreProofs: Sendable {
     /// - Returns: what the App Store signed.
     /// - Throws: `ProofRefusal`.
     package func transaction(_ text: String) async throws(ProofRefusal) -> SignedTransaction {
+        let transaction = try await verified(text, as: SignedTransaction.self)
+        if let bundleID = expected.bundleID, transaction.bundleID != bundleID {
+            throw ProofRefusal(.wrongBundle, "It is about another app.")
+        }
+        return transaction
+    }
+
+    /// Verifies signed renewal info.
+    ///
+    /// It may still be about another app, whose signed texts are as genuine: it has to be compared with its transaction.
+    ///
+    /// - Returns: what the App Store signed.
+    /// - Throws: `ProofRefusal`.
+    package func renewalInfo(_ text: String) async throws(ProofRefusal) -> SignedRenewalInfo {
+        try await verified(text, as: SignedRenewalInfo.self)
+    }
+
+    /// Verifies what all signed texts have in common: signature, certificates at the time of signing, environment.
+    func verified<Payload: AppStorePayload>(
+        _ text: String,
+        as type: Payload.Type
+    ) async throws(ProofRefusal) -> Payload {
         let signed = try CompactJWS(text)
         let chain = try await chains.chain(of: signed)
         guard let signature = try? P256.Signing.ECDSASignature(rawRepresentation: signed.signature),
             chain.key.isValidSignature(signature, for: signed.signed)
         else { throw ProofRefusal(.badSignature, "The signature is not one of the signer's over this text.") }
         // Only now the payload is worth reading; its date is the one for which the chain has to be valid.
-        let transaction = try SignedTransaction(payload: signed.payload)
-        guard chain.validFrom <= transaction.signedAt else {
+        let payload = try type.init(payload: signed.payload)
+        guard chain.validFrom <= payload.signedAt else {
             throw ProofRefusal(.notYetValid, "It was signed before its certificates became valid.")
         }
-        guard transaction.signedAt <= chain.validUntil else {
+        guard payload.signedAt <= chain.validUntil else {
             throw ProofRefusal(.expired, "It was signed after its certificates had expired.")
         }
-        if let bundleID = expected.bundleID, transaction.bundleID != bundleID {
-            throw ProofRefusal(.wrongBundle, "It is about another app.")
-        }
-        guard expected.environments.contains(transaction.environment) else {
+        guard expected.environments.contains(payload.environment) else {
             throw ProofRefusal(.wrongEnvironment, "It is of an environment that does not count here.")
         }
-        return transaction
+        return payload
     }
 }
+
+/// What the App Store signs.
+protocol AppStorePayload: Sendable {
+    /// Reads a payload.
+    ///
+    /// - Throws: `ProofRefusal`: `malformed`.
+    init(payload: [UInt8]) throws(ProofRefusal)
+
+    var signedAt: Instant { get }
+    /// What the store calls the environment.
+    var environment: String { get }
+}
+
+extension SignedTransaction: AppStorePayload {}
+
+extension SignedRenewalInfo: AppStorePayload {}

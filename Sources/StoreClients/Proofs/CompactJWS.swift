@@ -21,12 +21,13 @@ struct CompactJWS: Sendable {
 
     /// Takes a text apart; its header is read apart, by whoever does not know it yet.
     ///
+    /// - Parameters:
+    ///   - text: the text.
+    ///   - limit: the most bytes it may have.
     /// - Throws: `ProofRefusal`: `tooLarge`, `malformed`.
-    init(_ text: String) throws(ProofRefusal) {
+    init(_ text: String, upTo limit: Int = maximumBytes) throws(ProofRefusal) {
         let bytes = Array(text.utf8)
-        guard bytes.count <= Self.maximumBytes else {
-            throw ProofRefusal(.tooLarge, "It is longer than \(Self.maximumBytes) bytes.")
-        }
+        guard bytes.count <= limit else { throw ProofRefusal(.tooLarge, "It is longer than \(limit) bytes.") }
         let parts = bytes.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
         guard parts.count == 3 else {
             throw ProofRefusal(

@@ -4,6 +4,7 @@ package struct ProofRefusal: Error, Hashable, Sendable {
         case tooLarge = "too_large"
         case malformed
         case wrongAlgorithm = "wrong_algorithm"
+        case signedAttributes = "signed_attributes"
         case wrongChainLength = "wrong_chain_length"
         case badCertificate = "bad_certificate"
         case missingLeafMarker = "missing_leaf_marker"
@@ -11,6 +12,7 @@ package struct ProofRefusal: Error, Hashable, Sendable {
         case notYetValid = "not_yet_valid"
         case expired
         case untrustedChain = "untrusted_chain"
+        case unknownKey = "unknown_key"
         case badSignature = "bad_signature"
         case wrongBundle = "wrong_bundle"
         case wrongEnvironment = "wrong_environment"

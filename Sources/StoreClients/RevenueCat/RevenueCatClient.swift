@@ -1,4 +1,4 @@
-import Entitlements
+package import Entitlements
 import Foundation
 package import Logging
 
@@ -94,29 +94,66 @@ package struct RevenueCatClient: Sendable {
     ///   - query: on whose behalf.
     /// - Returns: what was found, in the order of the ids.
     package func find(_ ids: [TypedID], for query: CustomerQuery) async -> ClaimReading {
+        let whole = await lookUp(ids, query.lane)
+        var reading = ClaimReading(failure: whole.failure)
+        await tellOwners(of: whole.items, query, &reading)
+        var seen: Set<FoundPurchase> = []
+        reading.found = reading.found.filter { seen.insert($0).inserted }
+        return reading
+    }
+
+    private func lookUp(_ ids: [TypedID], _ lane: Lane) async -> LookedUp {
         var values: [String] = []
         for id in ids where id.canBeLookedUp && !values.contains(id.value) { values.append(id.value) }
         let asked = values.prefix(Self.maximumLookups)
         let answers = await withTaskGroup(of: (Int, LookedUp).self) { group in
             for (index, value) in asked.enumerated() {
                 group.addTask {
-                    let subscriptions = await lookUp(
-                        .findSubscriptions(storeID: value),
-                        query.lane,
-                        WireItem.subscription
-                    )
-                    let purchases = await lookUp(.findPurchases(storeID: value), query.lane, WireItem.oneTime)
+                    let subscriptions = await lookUp(.findSubscriptions(storeID: value), lane, WireItem.subscription)
+                    let purchases = await lookUp(.findPurchases(storeID: value), lane, WireItem.oneTime)
                     return (index, subscriptions + purchases)
                 }
             }
             return await group.reduce(into: Array(repeating: LookedUp(), count: asked.count)) { $0[$1.0] = $1.1 }
         }
-        let whole = answers.reduce(LookedUp(), +)
-        var reading = ClaimReading(failure: whole.failure)
-        await tellOwners(of: whole.items, query, &reading)
-        var seen: Set<FoundPurchase> = []
-        reading.found = reading.found.filter { seen.insert($0).inserted }
-        return reading
+        return answers.reduce(LookedUp(), +)
+    }
+
+    /// Finds out what RevenueCat knows of purchases that the user has shown proofs of.
+    ///
+    /// - Parameters:
+    ///   - storeIDs: the stores' own ids, which their stores have verified; the first twenty are asked for.
+    ///   - query: on whose behalf.
+    /// - Returns: an item each: the user's (`askedUser`), another customer's (`otherAccount`), or an anonymous one's
+    ///   (`nobody`); and why an id could not be looked up.
+    package func owners(
+        of storeIDs: [String],
+        for query: CustomerQuery
+    ) async -> (items: [Observation], failure: ReadFailure?) {
+        let ids = storeIDs.map { TypedID(store: nil, kind: "transaction_id", value: $0) }
+        let whole = await lookUp(ids, query.lane)
+        guard let customer = PathSegment(query.userID) else { return ([], whole.failure) }
+        var session = RevenueCatSession(requester, query, customer: customer)
+        var seen: Set<String> = []
+        var items: [Observation] = []
+        for item in whole.items where seen.insert(item.id).inserted {
+            var owner = NamedOwner.otherAccount(id: item.customerID)
+            if item.customerID == query.userID {
+                owner = .askedUser
+            } else if isAnonymous(item.customerID) {
+                guard let named = await session.observe([item]).first?.owner else { continue }
+                owner =
+                    switch named {
+                    case .askedUser: .askedUser
+                    case .otherUser(let id): .otherAccount(id: id)
+                    default: .nobody
+                    }
+            }
+            var observation = Observation(item, entitlements: item.entitlements, owner: owner)
+            observation.isShown = true
+            items.append(observation)
+        }
+        return (items, whole.failure ?? session.failure)
     }
 
     private static let maximumLookups = 20
@@ -187,7 +224,7 @@ extension FoundPurchase {
                 environment: item.environment,
                 kind: "revenuecat_id"
             ),
-            store: item.store,
+            store: item.ledgerStore,
             customerID: customerID,
             storeID: item.storeIdentifier
         )

@@ -19,13 +19,13 @@ extension Observation {
         if let storeID = item.storeIdentifier {
             // The members of a family may show one transaction; each member's share is a purchase of its own.
             let value = item.ownership == "family_shared" ? "\(storeID)#family:\(item.id)" : storeID
-            identifiers.append(
-                PurchaseIdentifier(value: value, store: item.store, environment: item.environment, kind: "store_id")
-            )
+            identifiers += Self.names(value, of: item.ledgerStore).map {
+                PurchaseIdentifier(value: $0, store: item.ledgerStore, environment: item.environment, kind: "store_id")
+            }
         }
         self.init(
             kind: item.kind,
-            store: item.store,
+            store: item.ledgerStore,
             environment: item.environment,
             identifiers: identifiers,
             productID: item.productID,
@@ -42,4 +42,17 @@ extension Observation {
         )
         payloadHash = factsHash
     }
+
+    /// A store's id, and what else the store itself calls the purchase by.
+    ///
+    /// Google Play adds `..0`, `..1` to the order id with each renewal; the id without it names them all.
+    private static func names(_ value: String, of store: String) -> [String] {
+        guard store == Store.googlePlay.rawValue, let end = value.firstRange(of: "..") else { return [value] }
+        return [value, String(value[..<end.lowerBound])]
+    }
+}
+
+extension WireItem {
+    /// The store as the ledger calls it, whoever speaks of it.
+    var ledgerStore: String { store == "play_store" ? Store.googlePlay.rawValue : store }
 }

@@ -24,6 +24,8 @@ package struct AppStoreAuthority: Sendable {
     package let intermediate: Certificate
     package let leaf: Certificate
     private let key: P256.Signing.PrivateKey
+    /// The header that all its texts have, as it is written.
+    private let usualHeader: String
 
     /// Makes new keys and certificates.
     ///
@@ -105,11 +107,17 @@ package struct AppStoreAuthority: Sendable {
             margin: 0,
             ofSigner
         )
+        usualHeader = try Self.write(["alg": "ES256", "x5c": Self.chain([leaf, intermediate, root])])
     }
 
     /// The certificates as they stand in a header: base64 of their DER, the signer's first.
-    package func chain() throws -> [String] {
-        try [leaf, intermediate, root].map { certificate in
+    package func chain() throws -> [String] { try Self.chain([leaf, intermediate, root]) }
+
+    /// The root, as a file for whoever is to trust it.
+    package func rootPEM() throws -> String { try root.serializeAsPEM().pemString }
+
+    private static func chain(_ certificates: [Certificate]) throws -> [String] {
+        try certificates.map { certificate in
             var serializer = DER.Serializer()
             try serializer.serialize(certificate)
             return Data(serializer.serializedBytes).base64EncodedString()
@@ -124,14 +132,16 @@ package struct AppStoreAuthority: Sendable {
     /// - Returns: a compact JWS.
     /// - Throws: what the cryptography library does.
     package func sign(_ payload: String, header: [String: any Sendable]? = nil) throws -> String {
-        let header = try header ?? ["alg": "ES256", "x5c": chain()]
-        let written = try JSONSerialization.data(
-            withJSONObject: header,
-            options: [.sortedKeys, .withoutEscapingSlashes]
-        )
-        let signed = Self.base64URL(written) + "." + Self.base64URL(Data(payload.utf8))
+        let written = try header.map(Self.write) ?? usualHeader
+        let signed = written + "." + Self.base64URL(Data(payload.utf8))
         let signature = try key.signature(for: Data(signed.utf8))
         return signed + "." + Self.base64URL(signature.rawRepresentation)
+    }
+
+    private static func write(_ header: [String: any Sendable]) throws -> String {
+        base64URL(
+            try JSONSerialization.data(withJSONObject: header, options: [.sortedKeys, .withoutEscapingSlashes])
+        )
     }
 
     private static func name(_ commonName: String) throws -> DistinguishedName {

@@ -1,20 +1,302 @@
+internal import Foundation
+internal import NIOCore
+
 /// The state of the App Store.
 struct AppStoreSimulation: SimulatedStore {
-    static let endpoints: [String] = []
-    static let guide = """
-        APP STORE (app_store: in a scenario)
-        """
+    static let endpoints = AppStorePath.Endpoint.allCases.map(\.rawValue)
 
-    init(_ scenario: AppStoreScenario, nowMs: Int64) throws {}
+    let scenario: AppStoreScenario
+    private(set) var accounts: [AppStoreAccount] = []
+    /// Where an id leads, for each environment.
+    private var owners: [AppStoreSide: [String: Int]] = [:]
+    private var door: AppStoreDoor
+    private var rates = AppStoreRates()
+    /// The number of the last change.
+    private var sequence: Int64 = 0
+    /// When the notifications were sent.
+    private let loadedAtMs: Int64
 
-    func route(_ request: StoreRequest) -> StoreRoute? { nil }
+    init(_ scenario: AppStoreScenario, nowMs: Int64) throws {
+        self.scenario = scenario
+        door = AppStoreDoor(scenario)
+        loadedAtMs = nowMs
+        for customer in scenario.customers { try put(customer, nowMs: nowMs) }
+    }
 
-    mutating func answer(_ request: StoreRequest, route: StoreRoute, nowMs: Int64) -> Reply { Reply(status: 404) }
+    // MARK: Accounts
 
-    func failure(status: Int, effect: FaultBook.Effect, nowMs: Int64) -> Reply { Reply(status: status) }
+    /// Stores an account in the place of one with the same name.
+    ///
+    /// - Throws: `ScenarioError` where another account has one of its ids.
+    mutating func put(_ customer: AppStoreCustomerScenario, nowMs: Int64) throws {
+        let index = accounts.firstIndex { $0.id == customer.id }
+        let account = AppStoreAccount(
+            customer,
+            nowMs: nowMs,
+            sequence: &sequence,
+            replacing: index.map { accounts[$0] }
+        )
+        for id in account.ids.sorted() {
+            if let other = owners[account.side]?[id], accounts[other].id != account.id {
+                throw ScenarioError(
+                    keyPath: "app_store.customers",
+                    message: "use the id \"\(id)\" twice (\(accounts[other].id), \(account.id))"
+                )
+            }
+        }
+        if let index { accounts[index] = account } else { accounts.append(account) }
+        owners = [:]
+        for (index, account) in accounts.enumerated() {
+            for id in account.ids { owners[account.side, default: [:]][id] = index }
+        }
+    }
 
-    mutating func control(_ request: StoreRequest, _ path: Substring, _ query: Substring, nowMs: Int64) throws -> Reply?
-    {
-        nil
+    /// The account behind an id that is visible.
+    func account(_ id: String, on side: AppStoreSide, nowMs: Int64) -> AppStoreAccount? {
+        guard let index = owners[side]?[id], accounts[index].visibleFromMs <= nowMs else { return nil }
+        return accounts[index]
+    }
+
+    /// A transaction, whether it is visible or not.
+    func find(_ id: String) -> (purchase: AppStorePurchase, account: AppStoreAccount)? {
+        for side in AppStoreSide.allCases {
+            guard let index = owners[side]?[id], let purchase = accounts[index].purchase(id) else { continue }
+            return (purchase, accounts[index])
+        }
+        return nil
+    }
+
+    func writer(nowMs: Int64) -> AppStoreWriter {
+        AppStoreWriter(bundleID: scenario.bundleID, appID: scenario.appID, nowMs: nowMs)
+    }
+
+    // MARK: Requests
+
+    func route(_ request: StoreRequest) -> StoreRoute? {
+        guard let path = AppStorePath(request) else { return nil }
+        var subjects = path.id.isEmpty ? [] : [path.id]
+        if let index = owners[path.side]?[path.id] { subjects.append(accounts[index].id) }
+        return StoreRoute(endpoint: path.endpoint.rawValue, template: path.template, subjects: subjects)
+    }
+
+    mutating func answer(_ request: StoreRequest, route: StoreRoute, nowMs: Int64) -> Reply {
+        guard let path = AppStorePath(request) else { return Reply(status: 404) }
+        do {
+            guard door.admits(request.authorization, at: SimulatedClock.machine() / 1000),
+                scenario.isReleased || path.side == .sandbox
+            else { throw AppStoreFailure.unauthenticated }
+            if scenario.hasRateLimits { try rates.spend(path, scale: scenario.rateScale, nowMs: nowMs) }
+            if let type = request.contentType, request.body.readableBytes > 0, !type.hasPrefix("application/json") {
+                throw AppStoreFailure(status: 415)
+            }
+            return try respond(to: request, path, nowMs: nowMs)
+        } catch let failure as AppStoreFailure {
+            return failure.reply()
+        } catch {
+            return AppStoreFailure(5_000_000).reply()
+        }
+    }
+
+    func failure(status: Int, effect: FaultBook.Effect, nowMs: Int64) -> Reply {
+        AppStoreFailure.usual(
+            status: status,
+            code: effect.errorType.flatMap { Int64($0) },
+            retryAtMs: nowMs + (effect.backoffMs ?? 1000)
+        ).reply()
+    }
+
+    private mutating func respond(to request: StoreRequest, _ path: AppStorePath, nowMs: Int64) throws -> Reply {
+        switch path.endpoint {
+        case .statuses: return try statuses(path, of: owner(path, nowMs: nowMs), nowMs: nowMs)
+        case .transaction:
+            let account = try owner(path, nowMs: nowMs)
+            guard let purchase = account.purchase(path.id) else { throw AppStoreFailure(4_000_048) }
+            let text = try writer(nowMs: nowMs).transaction(purchase, of: account)
+            return Self.object { json in
+                json.key("signedTransactionInfo")
+                json.value(text)
+            }
+        case .history: return try history(path, of: owner(path, nowMs: nowMs), nowMs: nowMs)
+        case .refunds: return try refunds(path, of: owner(path, nowMs: nowMs), nowMs: nowMs)
+        case .lookup: return try lookUp(path, nowMs: nowMs)
+        case .token: return try setToken(path, request, nowMs: nowMs)
+        case .notifications: return try notifications(path, request, nowMs: nowMs)
+        }
+    }
+
+    /// The account of the id in the path.
+    private func owner(_ path: AppStorePath, nowMs: Int64) throws -> AppStoreAccount {
+        guard AppStorePath.isID(path.id) else { throw AppStoreFailure(4_000_006) }
+        guard let account = account(path.id, on: path.side, nowMs: nowMs) else { throw AppStoreFailure(4_040_010) }
+        return account
+    }
+
+    private func statuses(_ path: AppStorePath, of account: AppStoreAccount, nowMs: Int64) throws -> Reply {
+        let wanted = try path.values("status").map { text in
+            guard let status = Int(text), (1...5).contains(status) else { throw AppStoreFailure(4_000_031) }
+            return status
+        }
+        let writer = writer(nowMs: nowMs)
+        var json = JSONBytes(capacity: 16_384)
+        json.beginObject()
+        writer.identity(&json, path.side)
+        json.key("data")
+        json.beginArray()
+        for (group, purchases) in account.lines {
+            let purchases = purchases.filter { wanted.isEmpty || wanted.contains($0.state.number) }
+            guard !purchases.isEmpty else { continue }
+            json.beginObject()
+            json.key("subscriptionGroupIdentifier")
+            json.value(group)
+            json.key("lastTransactions")
+            json.beginArray()
+            for purchase in purchases {
+                json.beginObject()
+                json.key("status")
+                json.value(purchase.state.number)
+                json.key("originalTransactionId")
+                json.value(purchase.original)
+                json.key("signedTransactionInfo")
+                json.value(try writer.transaction(purchase, of: account))
+                json.key("signedRenewalInfo")
+                json.value(try writer.renewal(purchase, of: account))
+                json.endObject()
+            }
+            json.endArray()
+            json.endObject()
+        }
+        json.endArray()
+        json.endObject()
+        return Reply(status: 200, body: json.bytes)
+    }
+
+    private func lookUp(_ path: AppStorePath, nowMs: Int64) throws -> Reply {
+        guard path.side == .production else { throw AppStoreFailure(4_000_000) }
+        let writer = writer(nowMs: nowMs)
+        let texts = try accounts.filter { $0.side == path.side && $0.visibleFromMs <= nowMs }.flatMap { account in
+            try account.purchases.filter { $0.orderID == path.id }.map { try writer.transaction($0, of: account) }
+        }
+        return Self.object { json in
+            json.key("status")
+            json.value(texts.isEmpty ? 1 : 0)
+            json.key("signedTransactions")
+            json.texts(texts)
+        }
+    }
+
+    private struct TokenBody: Decodable {
+        var appAccountToken: String
+    }
+
+    private mutating func setToken(_ path: AppStorePath, _ request: StoreRequest, nowMs: Int64) throws -> Reply {
+        guard AppStorePath.isID(path.id) else { throw AppStoreFailure(4_000_006) }
+        let data = Data(request.body.readableBytesView)
+        guard let body = try? JSONDecoder().decode(TokenBody.self, from: data) else { throw AppStoreFailure(4_000_000) }
+        guard let token = UUID(uuidString: body.appAccountToken) else { throw AppStoreFailure(4_000_183) }
+        guard account(path.id, on: path.side, nowMs: nowMs) != nil, let index = owners[path.side]?[path.id] else {
+            throw AppStoreFailure(4_040_005)
+        }
+        guard accounts[index].purchase(path.id) != nil else { throw AppStoreFailure(4_000_048) }
+        guard let newest = accounts[index].newest(of: path.id) else { throw AppStoreFailure(4_000_187) }
+        guard newest.ownership != "FAMILY_SHARED" else { throw AppStoreFailure(4_000_185) }
+        // Earlier transactions keep what they had.
+        for place in accounts[index].purchases.indices
+        where accounts[index].purchases[place].original == path.id
+            && accounts[index].purchases[place].purchasedMs >= newest.purchasedMs
+        {
+            sequence += 1
+            accounts[index].purchases[place].accountToken = token.uuidString.lowercased()
+            accounts[index].purchases[place].sequence = sequence
+        }
+        return Reply(status: 200)
+    }
+
+    // MARK: Notifications
+
+    private struct NotificationBody: Decodable {
+        var startDate: Int64
+        var endDate: Int64
+        var onlyFailures: Bool?
+        var notificationType: String?
+        var notificationSubtype: String?
+        var transactionId: String?
+    }
+
+    private func notifications(_ path: AppStorePath, _ request: StoreRequest, nowMs: Int64) throws -> Reply {
+        let data = Data(request.body.readableBytesView)
+        guard let body = try? JSONDecoder().decode(NotificationBody.self, from: data) else {
+            throw AppStoreFailure(4_000_015)
+        }
+        let memoryMs = (path.side == .production ? 180 : 30) * TimeText.day
+        guard body.startDate >= nowMs - memoryMs else { throw AppStoreFailure(4_000_012) }
+        guard body.endDate > body.startDate else { throw AppStoreFailure(4_000_013) }
+        guard body.transactionId == nil || body.notificationType == nil else { throw AppStoreFailure(4_000_019) }
+        let found = scenario.notifications.map { (it: $0, sentMs: $0.at.milliseconds(from: loadedAtMs)) }
+            .filter { notification in
+                notification.it.environment == path.side
+                    && (body.startDate..<body.endDate).contains(notification.sentMs)
+                    && (body.onlyFailures != true || !notification.it.isDelivered)
+                    && (body.notificationType.map { $0 == notification.it.type } ?? true)
+                    && (body.notificationSubtype.map { $0 == notification.it.subtype } ?? true)
+                    && (body.transactionId.map { $0 == notification.it.transaction } ?? true)
+            }
+        let list = AppStoreRevision(path, "\(body.startDate)-\(body.endDate)-\(body.onlyFailures ?? false)")
+        var start = 0
+        if let token = path.values("paginationToken").first {
+            guard let place = list.read(token) else { throw AppStoreFailure(4_000_014) }
+            start = Int(place)
+        }
+        let end = min(found.count, start + AppStoreRevision.pageSize)
+        let page = start < end ? found[start..<end] : []
+        let writer = writer(nowMs: nowMs)
+        let payloads = try page.map { notification in
+            try writer.notification(
+                notification.it,
+                sentMs: notification.sentMs,
+                subject: notification.it.transaction.flatMap(find)
+            )
+        }
+        return Self.object { json in
+            json.key("paginationToken")
+            json.value(list.write(Int64(end)))
+            json.key("hasMore")
+            json.value(end < found.count)
+            json.key("notificationHistory")
+            json.beginArray()
+            for (payload, notification) in zip(payloads, page) {
+                json.beginObject()
+                json.key("signedPayload")
+                json.value(payload)
+                json.key("sendAttempts")
+                json.beginArray()
+                json.beginObject()
+                json.key("attemptDate")
+                json.value(notification.sentMs)
+                json.key("sendAttemptResult")
+                json.literal(notification.it.isDelivered ? "SUCCESS" : "TIMED_OUT")
+                json.endObject()
+                json.endArray()
+                json.endObject()
+            }
+            json.endArray()
+        }
+    }
+
+    /// An answer with one object.
+    static func object(_ body: (inout JSONBytes) -> Void) -> Reply {
+        var json = JSONBytes()
+        json.beginObject()
+        body(&json)
+        json.endObject()
+        return Reply(status: 200, body: json.bytes)
+    }
+}
+
+extension JSONBytes {
+    /// Writes a list of texts.
+    mutating func texts(_ texts: [String]) {
+        beginArray()
+        for text in texts { value(text) }
+        endArray()
     }
 }

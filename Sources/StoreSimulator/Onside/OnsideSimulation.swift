@@ -1,20 +1,121 @@
+internal import Foundation
+
 /// The state of Onside.
 struct OnsideSimulation: SimulatedStore {
-    static let endpoints: [String] = []
+    static let endpoints = ["onside.history", "onside.keys"]
     static let guide = """
         ONSIDE (onside: in a scenario)
+
+        The merchant API answers below /onside: use http://HOST:PORT/onside as the base URL.
+          merchant_id: merchant-demo   secret: onside-demo-secret   key_id: key-demo   bundle_id: com.example.app
+          sign_with: rs256             or hs256_public_key, none, other_key, unknown_kid
+          fetched: -1d                 when answers say they were made; without it: the moment of the request
+          orders: [{order: UUID, expires: +20d}]
+        Fields of an order: order original product account bought purchased expires revoked type subscription reason
+          revocation_reason visible_after_requests (404 before) foreign (403) bundle
+        Orders with one original are one line. A token has to be signed with the secret, live 30 s at most, be valid by
+        the simulated clock and be new; else: 401.
+        Endpoints: onside.history onside.keys
+
+          PUT    /control/onside/orders/ID   an order as in a scenario; DELETE removes it
+          POST   /control/onside/rotate      {"keep_old": true}: a new key signs, the set shows both, or only the new
+          PUT    /control/onside/signing     {"sign_with": "none", "fetched": "-1d"}
+          GET    /control/onside/history     ?account=UID: the signed history that this account's device would send
         """
 
-    init(_ scenario: OnsideScenario, nowMs: Int64) throws {}
+    private static let historyPath: Substring = "/onside/merchant-api/v1/purchases/in-app/history/"
+    private static let keysPath: Substring = "/onside/.well-known/jwks.json"
 
-    func route(_ request: StoreRequest) -> StoreRoute? { nil }
+    private let scenario: OnsideScenario
+    var orders: [String: OnsideOrder] = [:]
+    var keys = OnsideKeys()
+    var signing: OnsideSigning
+    private var tokens = OnsideTokens()
 
-    mutating func answer(_ request: StoreRequest, route: StoreRoute, nowMs: Int64) -> Reply { Reply(status: 404) }
+    init(_ scenario: OnsideScenario, nowMs: Int64) throws {
+        self.scenario = scenario
+        signing = scenario.signing
+        for (index, order) in scenario.orders.enumerated() {
+            let placed = try OnsideOrder(order, at: "onside.orders[\(index)].", nowMs: nowMs)
+            guard orders.updateValue(placed, forKey: placed.id) == nil else {
+                throw ScenarioError(keyPath: "onside.orders[\(index)].order", message: "is there twice")
+            }
+        }
+    }
 
-    func failure(status: Int, effect: FaultBook.Effect, nowMs: Int64) -> Reply { Reply(status: status) }
+    func route(_ request: StoreRequest) -> StoreRoute? {
+        let path = request.target.prefix { $0 != "?" }
+        guard path.hasPrefix("/onside/") else { return nil }
+        if path == Self.keysPath {
+            return StoreRoute(endpoint: "onside.keys", template: "\(request.method) \(Self.keysPath)")
+        }
+        guard path.hasPrefix(Self.historyPath), let id = PercentCoding.decode(path.dropFirst(Self.historyPath.count))
+        else { return nil }
+        return StoreRoute(
+            endpoint: "onside.history",
+            template: "\(request.method) \(Self.historyPath){order}",
+            subjects: [id.lowercased()]
+        )
+    }
 
-    mutating func control(_ request: StoreRequest, _ path: Substring, _ query: Substring, nowMs: Int64) throws -> Reply?
-    {
-        nil
+    mutating func answer(_ request: StoreRequest, route: StoreRoute, nowMs: Int64) -> Reply {
+        guard request.method == "GET" else { return Self.failure(405, "method not allowed") }
+        guard let id = route.subjects.first else {
+            guard let set = try? keys.set() else { return Self.failure(500, "no keys") }
+            return Reply(status: 200, body: set)
+        }
+        if let fault = tokens.take(request.authorization, scenario, nowMs: nowMs) { return Self.failure(401, fault) }
+        let line = orders.values.filter { $0.id == id || $0.originalID == id }.sorted {
+            $0.purchasedMs < $1.purchasedMs
+        }
+        guard let named = line.first(where: { $0.id == id }) ?? line.first else {
+            return Self.failure(404, "order not found")
+        }
+        orders[named.id]?.requests += 1
+        guard !named.scenario.isForeign else { return Self.failure(403, "not allowed") }
+        guard named.requests >= named.scenario.visibleAfterRequests else { return Self.failure(404, "order not found") }
+        let all = orders.values.filter { $0.originalID == named.originalID }
+        guard let text = try? sign(all, nowMs: nowMs) else { return Self.failure(500, "no keys") }
+        var reply = Reply(status: 200, body: Array(text.utf8))
+        reply.contentType = "application/jose"
+        return reply
+    }
+
+    /// The history that a device sends whose Onside account holds the orders of one of our users.
+    func history(account: String, nowMs: Int64) throws -> String {
+        try sign(orders.values.filter { $0.scenario.account == account && !$0.scenario.isForeign }, nowMs: nowMs)
+    }
+
+    private func sign(_ orders: [OnsideOrder], nowMs: Int64) throws -> String {
+        var json = JSONBytes()
+        json.beginObject()
+        json.key("transactions")
+        json.beginArray()
+        for order in orders.sorted(by: { ($0.purchasedMs, $0.id) < ($1.purchasedMs, $1.id) }) {
+            order.write(
+                to: &json,
+                bundleID: scenario.bundleID,
+                fetchedMs: signing.fetched?.milliseconds(from: nowMs) ?? nowMs
+            )
+        }
+        json.endArray()
+        json.endObject()
+        return try keys.sign(json.bytes, signing.with)
+    }
+
+    func failure(status: Int, effect: FaultBook.Effect, nowMs: Int64) -> Reply {
+        var reply = Self.failure(status, "injected")
+        if let wait = effect.backoffMs { reply.headers.append(Header("Retry-After", "\((wait + 999) / 1000)")) }
+        return reply
+    }
+
+    /// The form of Onside's errors is not documented.
+    static func failure(_ status: Int, _ message: StaticString) -> Reply {
+        var json = JSONBytes(capacity: 128)
+        json.beginObject()
+        json.key("error")
+        json.literal(message)
+        json.endObject()
+        return Reply(status: status, body: json.bytes)
     }
 }

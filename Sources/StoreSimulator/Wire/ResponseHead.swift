@@ -47,7 +47,7 @@ enum ResponseHead {
     }
 
     /// Year, month and day of a day count since 1970 (Howard Hinnant's `civil_from_days`).
-    private static func civil(days: Int64) -> (year: Int64, month: Int64, day: Int64) {
+    static func civil(days: Int64) -> (year: Int64, month: Int64, day: Int64) {
         let shifted = days + 719_468
         let era = floorDivide(shifted, 146_097)
         let ofEra = shifted - era * 146_097
@@ -59,7 +59,7 @@ enum ResponseHead {
         return (year, month, ofYear - (153 * shiftedMonth + 2) / 5 + 1)
     }
 
-    private static func floorDivide(_ number: Int64, _ divisor: Int64) -> Int64 {
+    static func floorDivide(_ number: Int64, _ divisor: Int64) -> Int64 {
         number >= 0 ? number / divisor : (number - divisor + 1) / divisor
     }
 

@@ -1,0 +1,62 @@
+package import Foundation
+
+/// Which app's texts the App Store signs, who signs them, and how it is asked.
+package struct AppStoreSettings: Sendable {
+    /// `nil`: not told.
+    package var bundleID: String?
+    /// The path of a PEM file with the roots that count instead of the one that is shipped.
+    package var rootCertificates: String?
+    /// The same for app receipts.
+    package var receiptRootCertificates: String?
+    /// `nil`: the store itself is not asked.
+    package var access: Access?
+
+    /// How the App Store Server API is reached and how fast.
+    package struct Access: Sendable {
+        package var issuerID: String
+        package var keyID: String
+        /// An In-App Purchase key: PEM of a PKCS#8 P-256 key.
+        package var privateKey: Secret
+        package var bundleID: String
+        /// `nil`: Apple's own.
+        package var baseURL: String?
+        package var sandboxBaseURL: String?
+        /// Requests a minute to the endpoints with the widest limit; 0: unlimited.
+        ///
+        /// The others get their share.
+        package var requestsPerMinute: Int
+    }
+}
+
+/// How Google Play's API is reached and how fast.
+package struct GooglePlaySettings: Sendable {
+    /// The key file's JSON text.
+    package var serviceAccount: Secret
+    package var packageName: String
+    /// `nil`: Google's own.
+    package var baseURL: String?
+    package var oauthBaseURL: String?
+    /// Whether sales that were granted are acknowledged.
+    package var acknowledges: Bool
+    /// Of subscriptions; 0: unlimited.
+    package var requestsPerMinute: Int
+}
+
+/// How Onside's merchant API is reached and how fast.
+package struct OnsideSettings: Sendable {
+    package var merchantID: String
+    package var merchantSecret: Secret
+    package var secretIsBase64: Bool
+    package var secretKeyID: String
+    package var bundleID: String
+    /// `nil`: Onside's own.
+    package var baseURL: String?
+    /// 0: unlimited.
+    package var requestsPerMinute: Int
+}
+
+/// How the app turns our user ids into the ids that it gives to stores.
+package struct AccountSettings: Sendable {
+    package var keys: [Secret]
+    package var namespace: UUID?
+}

@@ -1,0 +1,88 @@
+/// Whether the id that the app gave the store names somebody else, and people have not settled it.
+func contradicts(_ row: Purchase, _ userKey: Int64) -> Bool {
+    row.transferredAt == nil && row.accountKey.map { $0 != userKey } ?? false
+}
+
+/// Decides whose an item is that a store told which knows no users of ours.
+///
+/// An id that the app gave the store names the owner where the ledger names nobody else; without one, whoever was first to
+/// show a proof of a purchase that gives access.
+///
+/// - Parameters: as of `attribute`.
+/// - Returns: whose the item is; the same whatever the order of the holders.
+func attributeByStore(
+    _ observation: Observation,
+    holders: [Purchase],
+    userKey: Int64,
+    eligible: Bool
+) -> Attribution {
+    let rows = holders.sorted { ($0.firstSeenAt, $0.id) < ($1.firstSeenAt, $1.id) }
+    let owners = Set(rows.compactMap(\.ownerKey))
+    let oldest = rows.first
+    guard owners.count <= 1 else {
+        let foreign = rows.first { $0.ownerKey != nil && $0.ownerKey != userKey }
+        return .collision(purchase: foreign?.id ?? 0, owner: foreign?.ownerKey ?? userKey)
+    }
+    let rest = rows.dropFirst().map(\.id)
+    let owner = owners.first
+    func own() -> Attribution { oldest.map { .own(purchase: $0.id, merging: rest) } ?? .new }
+    if let owner, owner != userKey {
+        let account: String? = if case .otherAccount(let id) = observation.owner { id } else { nil }
+        return .foreign(purchase: oldest?.id, owner: owner, account: account)
+    }
+    // What people moved outranks what the store keeps echoing.
+    let isTransferred = owner == userKey && rows.contains { $0.transferredAt != nil }
+    if isTransferred { return own() }
+    switch observation.owner {
+    case .otherAccount(let id):
+        return owner == userKey
+            ? .contradicted(purchase: oldest?.id, accountKey: nil, account: id)
+            : .foreign(purchase: oldest?.id, owner: nil, account: id)
+    case .account: return own()
+    case .unattributable: return owner == userKey ? own() : .unattributed(purchase: oldest?.id)
+    case .nobody, .askedUser, .anonymous, .otherUser:
+        if owner == userKey { return own() }
+        let givesAccess =
+            standing(of: observation.kind, status: observation.status, givesAccess: observation.givesAccess) == .access
+        // Nobody becomes the owner of what is over, and nobody who can't use it.
+        guard observation.isShown, givesAccess, eligible, !rows.contains(where: { contradicts($0, userKey) }) else {
+            return .unowned(purchase: oldest?.id, merging: rest)
+        }
+        return own()
+    }
+}
+
+/// Decides whose each item of a reading is, in the light of all of them.
+///
+/// - Parameters:
+///   - observations: the reading's.
+///   - holders: for each item the ledger rows under its identifiers, without repeats.
+///   - userKey: the user who was asked for.
+///   - eligible: whether the user may gain access.
+///   - askedAt: when the read began.
+/// - Returns: whose each item is, in their order.
+package func attribute(
+    _ observations: [Observation],
+    holders: [[Purchase]],
+    userKey: Int64,
+    eligible: Bool,
+    askedAt: Instant
+) -> [Attribution] {
+    var attributions = zip(observations, holders).map { observation, rows in
+        attribute(observation, holders: rows, userKey: userKey, eligible: eligible, askedAt: askedAt)
+    }
+    // Where one witness names the asked user and another somebody else, neither has its way.
+    for (index, observation) in observations.enumerated() {
+        guard case .otherAccount(let id) = observation.owner, !attributions[index].counts else { continue }
+        let keys = Set(observation.identifiers.map(\.key))
+        for (other, witness) in observations.enumerated()
+        where witness.owner == .askedUser && attributions[other].counts
+            && !keys.isDisjoint(with: witness.identifiers.map(\.key))
+        {
+            let purchase = attributions[other].target
+            attributions[other] = .contradicted(purchase: purchase, accountKey: nil, account: nil)
+            attributions[index] = .contradicted(purchase: purchase, accountKey: nil, account: id)
+        }
+    }
+    return attributions
+}

@@ -1,0 +1,53 @@
+import Postgres
+
+/// What `doctor` finds in the ledger.
+extension Doctor {
+    /// Purchases that somebody pays for and that belong to no user we know, by age.
+    func unclaimed() async throws -> [Check] {
+        let rows = try await pool.query(
+            """
+            SELECT count(*),
+                   count(*) FILTER (WHERE p.first_seen_at > now() - interval '1 day'),
+                   count(*) FILTER (WHERE p.first_seen_at <= now() - interval '1 day'
+                                      AND p.first_seen_at > now() - interval '7 days'),
+                   count(*) FILTER (WHERE p.first_seen_at <= now() - interval '7 days'),
+                   coalesce((SELECT string_agg(o.line, '; ') FROM (
+                       SELECT format('%s %s, since %s', x.store, coalesce(i.value, 'number ' || x.id),
+                                     to_char(x.first_seen_at AT TIME ZONE 'UTC', 'YYYY-MM-DD')) AS line
+                         FROM entitlement_sync.purchase AS x
+                         LEFT JOIN LATERAL (
+                              SELECT n.value FROM entitlement_sync.purchase_identifier AS n
+                               -- A purchase token opens the purchase to whoever holds it: it is never shown.
+                               WHERE n.purchase_id = x.id AND n.kind IN ('store_id', 'order_id')
+                               ORDER BY n.kind, n.value LIMIT 1) AS i ON true
+                        WHERE x.owner_key IS NULL AND x.merged_into IS NULL AND x.environment = 'production'
+                          AND (x.gives_access OR x.kind = 'one_time' AND x.status = 'owned')
+                        ORDER BY x.first_seen_at LIMIT 5) AS o), '')
+              FROM entitlement_sync.purchase AS p
+             WHERE p.owner_key IS NULL AND p.merged_into IS NULL AND p.environment = 'production'
+               AND (p.gives_access OR p.kind = 'one_time' AND p.status = 'owned')
+            """
+        )
+        guard let row = rows.first else { return [] }
+        let (all, day, week, older, oldest) = try row.decode(
+            Int64.self,
+            Int64.self,
+            Int64.self,
+            Int64.self,
+            String.self
+        )
+        return [
+            Check(
+                name: "unclaimed_purchases",
+                ok: all == 0,
+                detail: all == 0
+                    ? "every active purchase belongs to a user"
+                    : "\(all) active purchases belong to nobody: \(day) seen within a day, \(week) within a week, \(older)"
+                        + " before that; the oldest: \(oldest)",
+                fix:
+                    "Somebody pays and has no access: find the buyer by the order in the store's console, and let them restore"
+                    + " in the app while signed in."
+            )
+        ]
+    }
+}

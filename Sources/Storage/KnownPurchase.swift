@@ -1,0 +1,59 @@
+package import Entitlements
+import Jobs
+import Postgres
+
+/// What our records hold of a purchase, as far as its store is asked by it.
+package struct KnownPurchase: Sendable, Hashable {
+    package var store: String
+    package var environment: String
+    package var kind: Observation.Kind
+    package var status: StoreStatus
+    package var givesAccess: Bool?
+    /// By which id its store is asked; `nil`: only RevenueCat spoke of it.
+    package var lookupID: String?
+    package var productID: String?
+    package var ownership: String
+    package var entitlements: [String]
+    package var periodEndsAt: Instant?
+    package var statedAt: Instant?
+    /// Everything the store calls it by.
+    package var identifiers: [PurchaseIdentifier]
+
+    /// Whether it gave access when the store was last heard of it.
+    package var gaveAccess: Bool { standing(of: kind, status: status, givesAccess: givesAccess) == .access }
+
+    init(_ row: PostgresRow) throws {
+        let (
+            store, environment, kind, status, gives, lookupID, productID, ownership, entitlements, ends, stated, values,
+            kinds
+        ) = try row.decode(
+            String.self,
+            String.self,
+            String.self,
+            String.self,
+            Bool?.self,
+            String?.self,
+            String?.self,
+            String.self,
+            String.self,
+            PostgresTimestamp?.self,
+            PostgresTimestamp?.self,
+            [String].self,
+            [String].self
+        )
+        self.store = store
+        self.environment = environment
+        self.kind = Observation.Kind(rawValue: kind) ?? .subscription
+        self.status = StoreStatus(status)
+        givesAccess = gives
+        self.lookupID = lookupID
+        self.productID = productID
+        self.ownership = ownership
+        self.entitlements = entitlements.isEmpty ? [] : entitlements.split(separator: "\u{1f}").map(String.init)
+        periodEndsAt = ends.map(Instant.init)
+        statedAt = stated.map(Instant.init)
+        identifiers = zip(values, kinds).map {
+            PurchaseIdentifier(value: $0, store: store, environment: environment, kind: $1)
+        }
+    }
+}

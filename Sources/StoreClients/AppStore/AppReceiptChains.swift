@@ -1,0 +1,184 @@
+import Crypto
+import CryptoExtras
+import Entitlements
+import Foundation
+import SwiftASN1
+import Synchronization
+@_spi(DisableValidityCheck) import X509
+
+/// Finds out whether the certificates of an app receipt lead to a root that is pinned, and whose key signs.
+///
+/// As with `AppStoreChains`, what is remembered is that the certificates lead to the root, and between which dates they
+/// are valid; each receipt's own date is compared with those anew. Certificates of before 2023 are signed with SHA-1, and
+/// they count, since receipts stay on devices: nobody can make a second certificate for a signature that exists, only two
+/// for one that is yet to be given, and Apple gives no more of those.
+///
+/// - SeeAlso: RFC 5280; https://developer.apple.com/documentation/technotes/tn3138-handling-app-store-receipt-signing-certificate-changes
+final class AppReceiptChains: Sendable {
+    /// A chain that leads to a root.
+    struct Chain: Sendable {
+        var key: _RSA.Signing.PublicKey
+        var validFrom: Instant
+        var validUntil: Instant
+    }
+
+    /// Chains that are remembered; there are a few at a time.
+    private static let capacity = 64
+    private static let minimumKeyBits = 2048
+
+    private let roots: [Certificate]
+    private let known = Mutex<[[ArraySlice<UInt8>]: Chain]>([:])
+
+    init(roots: [Certificate]) { self.roots = roots }
+
+    /// The chain of the certificates in a receipt, from the one that its signer names.
+    ///
+    /// - Throws: `ProofRefusal`.
+    func chain(of container: AppReceiptContainer) async throws(ProofRefusal) -> Chain {
+        let path = try Self.path(container)
+        let key = path.map(\.whole)
+        if let chain = known.withLock({ $0[key] }) { return chain }
+        let chain = try await verify(path)
+        known.withLock { known in
+            // All of them, for whoever may have filled it; the genuine ones are few and soon back.
+            if known.count >= Self.capacity { known = [:] }
+            // Copies, which don't keep the whole receipt.
+            known[key.map { ArraySlice(Array($0)) }] = chain
+        }
+        return chain
+    }
+
+    /// The three certificates in order: the signer's, its authority's, the other.
+    private static func path(_ container: AppReceiptContainer) throws(ProofRefusal) -> [AppReceiptCertificate] {
+        guard container.certificates.count == 3 else {
+            throw ProofRefusal(
+                .wrongChainLength,
+                "It has \(container.certificates.count) certificates instead of 3."
+            )
+        }
+        var rest: [AppReceiptCertificate] = []
+        for written in container.certificates { rest.append(try AppReceiptCertificate(written)) }
+        guard
+            let signer = rest.firstIndex(where: { $0.serial == container.serial && $0.issuer == container.issuer })
+        else { throw ProofRefusal(.badCertificate, "The signer's certificate is not among those in it.") }
+        let leaf = rest.remove(at: signer)
+        guard let authority = rest.firstIndex(where: { $0.subject == leaf.issuer }) else {
+            throw ProofRefusal(.untrustedChain, "The certificate of the signer's authority is not among those in it.")
+        }
+        let intermediate = rest.remove(at: authority)
+        return [leaf, intermediate] + rest
+    }
+
+    private func verify(_ path: [AppReceiptCertificate]) async throws(ProofRefusal) -> Chain {
+        let leaf = try path[0].parsed("signer's")
+        let intermediate = try path[1].parsed("authority's")
+        guard leaf.extensions[oid: AppStoreChains.leafMarker] != nil else {
+            throw ProofRefusal(
+                .missingLeafMarker,
+                "The signer's certificate lacks the mark of the App Store's signers."
+            )
+        }
+        guard intermediate.extensions[oid: AppStoreChains.intermediateMarker] != nil else {
+            throw ProofRefusal(.missingIntermediateMarker, "The authority's certificate lacks the mark of its kind.")
+        }
+        guard let usage = try? intermediate.extensions.keyUsage, usage.keyCertSign else {
+            throw ProofRefusal(.badCertificate, "The authority's certificate is not one that may sign certificates.")
+        }
+        let chain = await chain(from: leaf, over: intermediate)
+        guard chain.count == 3 else {
+            throw ProofRefusal(.untrustedChain, "The certificates do not lead to a pinned root.")
+        }
+        let keys = chain.compactMap { _RSA.Signing.PublicKey($0.publicKey) }
+        guard keys.count == 3, keys.allSatisfy({ $0.keySizeInBits >= Self.minimumKeyBits }) else {
+            throw ProofRefusal(.badCertificate, "A key is not one of RSA with \(Self.minimumKeyBits) bits or more.")
+        }
+        try check(third: path[2], against: chain[2])
+        return Chain(
+            key: keys[0],
+            validFrom: chain.map { Self.instant($0.notValidBefore) }.reduce(Self.instant(.distantPast), max),
+            validUntil: chain.map { Self.instant($0.notValidAfter) }.reduce(Self.instant(.distantFuture), min)
+        )
+    }
+
+    /// The certificates from a leaf over the one intermediate to a root; empty where there is no such path.
+    private func chain(from leaf: Certificate, over intermediate: Certificate) async -> [Certificate] {
+        // Dates are compared with each receipt's, not with today's.
+        var verifier = Verifier(rootCertificates: CertificateStore(roots)) { RFC5280Policy.withValidityCheckDisabled() }
+        let result = await verifier.validate(leaf: leaf, intermediates: CertificateStore([intermediate]))
+        guard case .validCertificate(let chain) = result else { return [] }
+        return Array(chain)
+    }
+
+    /// Makes sure that the third certificate is the root, be it issued anew: the anchor is ours, but nothing may stand in
+    /// a receipt that nobody vouches for.
+    private func check(third: AppReceiptCertificate, against root: Certificate) throws(ProofRefusal) {
+        let certificate = try third.parsed("third")
+        guard certificate.subject == root.subject, certificate.publicKey == root.publicKey,
+            root.publicKey.isValidSignature(certificate.signature, for: certificate)
+        else { throw ProofRefusal(.untrustedChain, "The third certificate is not the pinned root's.") }
+    }
+
+    private static func instant(_ date: Date) -> Instant {
+        Instant(microseconds: Int64(date.timeIntervalSince1970 * 1_000_000))
+    }
+}
+
+/// A certificate as it stands in a receipt.
+struct AppReceiptCertificate {
+    var whole: ArraySlice<UInt8>
+    /// Names and number, as they were written.
+    var issuer: ArraySlice<UInt8>
+    var subject: ArraySlice<UInt8>
+    var serial: ArraySlice<UInt8>
+
+    /// Finds the parts that are compared.
+    ///
+    /// - Throws: `ProofRefusal`: `badCertificate`.
+    init(_ written: ArraySlice<UInt8>) throws(ProofRefusal) {
+        do throws(ASN1Fault) {
+            self = try Self.read(written)
+        } catch {
+            throw ProofRefusal(.badCertificate, "A certificate does not decode.")
+        }
+    }
+
+    private init(
+        whole: ArraySlice<UInt8>,
+        issuer: ArraySlice<UInt8>,
+        subject: ArraySlice<UInt8>,
+        serial: ArraySlice<UInt8>
+    ) {
+        self.whole = whole
+        self.issuer = issuer
+        self.subject = subject
+        self.serial = serial
+    }
+
+    private static func read(_ written: ArraySlice<UInt8>) throws(ASN1Fault) -> AppReceiptCertificate {
+        typealias Tag = ASN1Reader.Tag
+        var file = ASN1Reader(written)
+        var parts = try file.next(Tag.sequence).elements()
+        var signed = try parts.next(Tag.sequence).elements()
+        let algorithm = try parts.next(Tag.sequence).whole
+        let signature = try parts.next(Tag.bitString).content
+        try parts.finish()
+        _ = try signed.next(Tag.context(0))
+        let serial = try signed.next(Tag.integer).whole
+        // Outside of what is signed stand the algorithm, once more, and how many bits of the signature do not count.
+        guard try signed.next(Tag.sequence).whole == algorithm, signature.first == 0 else { throw .malformed }
+        let issuer = try signed.next(Tag.sequence).whole
+        _ = try signed.next(Tag.sequence)
+        let subject = try signed.next(Tag.sequence).whole
+        return AppReceiptCertificate(whole: written, issuer: issuer, subject: subject, serial: serial)
+    }
+
+    /// Reads all of it.
+    ///
+    /// - Throws: `ProofRefusal`: `badCertificate`.
+    func parsed(_ whose: String) throws(ProofRefusal) -> Certificate {
+        guard let certificate = try? Certificate(derEncoded: Array(whole)) else {
+            throw ProofRefusal(.badCertificate, "The \(whose) certificate does not decode.")
+        }
+        return certificate
+    }
+}

@@ -1,0 +1,58 @@
+package import X509
+
+/// Verifies the app receipts that the App Store signs, without asking anybody.
+///
+/// What is said of `AppStoreProofs` holds here too, and more: a receipt is a snapshot, which knows neither later renewals
+/// nor later refunds.
+///
+/// - SeeAlso: https://developer.apple.com/documentation/appstorereceipts/validating_receipts_on_the_device
+package struct AppReceiptProofs: Sendable {
+    private let chains: AppReceiptChains
+    private let expected: AppStoreProofs.Expectation
+
+    /// Creates a verifier.
+    ///
+    /// - Parameters:
+    ///   - roots: what every chain has to lead to; see `AppStoreRoots.shippedForReceipts()`.
+    ///   - expected: what the receipts have to be about.
+    package init(roots: [Certificate], expected: AppStoreProofs.Expectation) {
+        chains = AppReceiptChains(roots: roots)
+        self.expected = expected
+    }
+
+    /// What a text says that looks like a receipt; nobody vouches for a word of it.
+    package static func unverified(_ text: String) -> AppReceipt? {
+        guard let container = try? AppReceiptContainer(text) else { return nil }
+        return try? AppReceipt(payload: container.payload)
+    }
+
+    /// Verifies a receipt (`app_receipt`).
+    ///
+    /// The device for which it was made is not compared: who asks for a restore need not say which one it is.
+    ///
+    /// - Parameter text: the base64 of the container.
+    /// - Returns: what the App Store signed.
+    /// - Throws: `ProofRefusal`.
+    package func receipt(_ text: String) async throws(ProofRefusal) -> AppReceipt {
+        let container = try AppReceiptContainer(text)
+        let chain = try await chains.chain(of: container)
+        guard container.isSigned(by: chain.key) else {
+            throw ProofRefusal(.badSignature, "The signature is not one of the signer's over this receipt.")
+        }
+        // Only now the payload is worth reading; its date is the one for which the chain has to be valid.
+        let receipt = try AppReceipt(payload: container.payload)
+        guard chain.validFrom <= receipt.createdAt else {
+            throw ProofRefusal(.notYetValid, "It was made before its certificates became valid.")
+        }
+        guard receipt.createdAt <= chain.validUntil else {
+            throw ProofRefusal(.expired, "It was made after its certificates had expired.")
+        }
+        if let bundleID = expected.bundleID, receipt.bundleID != bundleID {
+            throw ProofRefusal(.wrongBundle, "It is about another app.")
+        }
+        guard let environment = receipt.storeEnvironment, expected.environments.contains(environment) else {
+            throw ProofRefusal(.wrongEnvironment, "It is of an environment that does not count here.")
+        }
+        return receipt
+    }
+}

@@ -1,0 +1,76 @@
+package import Entitlements
+
+extension AppStoreClient {
+    /// Lists the notifications that the App Store sent, or tried to.
+    ///
+    /// A place in the list can expire; the list is then read again from its beginning, once.
+    ///
+    /// - Parameters:
+    ///   - start: from when on; the App Store remembers 180 days, the sandbox 30.
+    ///   - end: until when.
+    ///   - onlyFailures: leaves out those that reached us.
+    ///   - environment: whose.
+    ///   - lane: on whose behalf.
+    ///   - each: takes a page of signed payloads, not yet verified; one may come twice.
+    /// - Throws: `ReadFailure` where the list is not whole; what `each` throws.
+    package func notifications(
+        from start: Instant,
+        until end: Instant,
+        onlyFailures: Bool,
+        in environment: AppStoreEnvironment,
+        lane: Lane,
+        each: ([String]) async throws -> Void
+    ) async throws {
+        let body = Array(
+            (#"{"startDate":\#(start.microseconds / 1000),"endDate":\#(end.microseconds / 1000),"#
+                + #""onlyFailures":\#(onlyFailures)}"#).utf8
+        )
+        var place: String?
+        var hasRestarted = false
+        while true {
+            switch try await notifications(at: place, body, in: environment, lane: lane) {
+            case .page(let page):
+                if !page.signed.isEmpty { try await each(page.signed) }
+                guard page.hasMore else { return }
+                guard let next = page.next, next != place else { throw ReadFailure(.malformed, store: .appStore) }
+                place = next
+            case .expired:
+                guard !hasRestarted else { throw ReadFailure(.unavailable, store: .appStore) }
+                hasRestarted = true
+                place = nil
+            }
+        }
+    }
+
+    private enum NotificationPage {
+        case page(AppStoreWire.Page)
+        /// The place in the list is no longer known.
+        case expired
+    }
+
+    private func notifications(
+        at place: String?,
+        _ body: [UInt8],
+        in environment: AppStoreEnvironment,
+        lane: Lane
+    ) async throws(ReadFailure) -> NotificationPage {
+        var requests = 0
+        return try await requester.send(
+            .notifications(page: place),
+            in: environment,
+            lane: lane,
+            purpose: .reading,
+            body: body,
+            requests: &requests
+        ) { answer throws(ReadFailure) in
+            switch answer {
+            case .content(let body):
+                do throws(JSONFault) { return .page(try AppStoreWire.notifications(body)) } catch {
+                    throw ReadFailure(.malformed)
+                }
+            case .refused(_, 4_000_014) where place != nil, .refused(_, 4_000_017) where place != nil: return .expired
+            case .refused: throw ReadFailure(.rejected)
+            }
+        }
+    }
+}

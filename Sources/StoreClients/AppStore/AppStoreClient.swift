@@ -1,0 +1,207 @@
+package import Entitlements
+package import Foundation
+package import Logging
+
+/// Reads customers of the App Store through its Server API, and writes account tokens to their purchases.
+///
+/// - SeeAlso: https://developer.apple.com/documentation/appstoreserverapi
+package struct AppStoreClient: Sendable {
+    let requester: AppStoreRequester
+
+    /// Makes a client; metrics go to the system that is bootstrapped by now.
+    ///
+    /// - Parameters:
+    ///   - configuration: where and with which key.
+    ///   - proofs: verifies what the answers hold.
+    ///   - http: carries the requests, with its own timeouts and size cap.
+    ///   - gate: is asked before each request and told of each answer; limits are by environment and kind of request.
+    ///   - logger: hears of failures; of no ids, keys and bodies.
+    ///   - systemSeconds: the system's clock, in seconds since 1970, by which tokens are dated.
+    package init(
+        configuration: AppStoreConfiguration,
+        proofs: AppStoreProofs,
+        http: StoreHTTP,
+        gate: @escaping @Sendable (AppStoreEnvironment, AppStoreBudget) -> RequestGate,
+        logger: Logger,
+        systemSeconds: @escaping @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970) }
+    ) {
+        requester = AppStoreRequester(
+            configuration: configuration,
+            proofs: proofs,
+            http: http,
+            gate: gate,
+            logger: logger,
+            systemSeconds: systemSeconds
+        )
+    }
+
+    /// Reads what the App Store holds for the customers behind some ids.
+    ///
+    /// Each customer's subscriptions come first; the other purchases only where no subscription of theirs gives
+    /// access. A failure never passes for an absence: what was read before it stays, as evidence for access alone.
+    package func read(_ query: AppStoreQuery) async -> AppStoreReading {
+        var session = AppStoreSession(requester, query)
+        await session.run()
+        let reading = session.reading()
+        if reading.requests > 0 { requester.recordRead(requests: reading.requests) }
+        return reading
+    }
+
+    /// Looks one transaction up.
+    ///
+    /// - Parameters:
+    ///   - id: a transaction's id or an original one, whoever gave it to us.
+    ///   - environment: `nil` asks production, and the sandbox where that does not know it.
+    ///   - lane: on whose behalf.
+    /// - Returns: its signed transaction; `nil` where nobody knows it.
+    /// - Throws: why there is no usable answer.
+    package func transaction(
+        _ id: String,
+        in environment: AppStoreEnvironment?,
+        lane: Lane
+    ) async throws(ReadFailure) -> SignedTransaction? {
+        guard let id = AppStoreID(id) else { return nil }
+        for environment in environment.map({ [$0] }) ?? [.production, .sandbox] {
+            var requests = 0
+            let found = try await requester.ask(
+                .transaction(id),
+                in: environment,
+                lane: lane,
+                purpose: .lookup,
+                requests: &requests,
+                decode: AppStoreWire.transaction
+            )
+            switch found {
+            case .value(let text): return try await verified([text], in: environment).first
+            case .unknown: return nil
+            case .unknownHere: continue
+            }
+        }
+        return nil
+    }
+
+    /// Looks the number of an order up, as it stands in the mail that the customer got; production alone can.
+    ///
+    /// - Returns: the order's transactions; none where the number is not valid for this app.
+    /// - Throws: why there is no usable answer.
+    package func order(_ id: String, lane: Lane) async throws(ReadFailure) -> [SignedTransaction] {
+        guard let id = AppStoreOrderID(id) else { return [] }
+        var requests = 0
+        let found = try await requester.ask(
+            .lookup(id),
+            in: .production,
+            lane: lane,
+            purpose: .lookup,
+            requests: &requests,
+            decode: AppStoreWire.order
+        )
+        guard case .value(let texts) = found else { return [] }
+        return try await verified(texts, in: .production)
+    }
+
+    /// Lists every refund of a customer.
+    ///
+    /// - Parameters:
+    ///   - id: any id of the customer's, from our own records.
+    ///   - environment: `nil` asks production, and the sandbox where that does not know it.
+    ///   - lane: on whose behalf.
+    /// - Returns: the refunded transactions, the oldest refund first.
+    /// - Throws: why the list is not whole.
+    package func refunds(
+        of id: String,
+        in environment: AppStoreEnvironment?,
+        lane: Lane
+    ) async throws(ReadFailure) -> [SignedTransaction] {
+        guard let id = AppStoreID(id) else { return [] }
+        for environment in environment.map({ [$0] }) ?? [.production, .sandbox] {
+            if let refunds = try await refunds(of: id, in: environment, lane: lane) { return refunds }
+        }
+        return []
+    }
+
+    /// - Returns: `nil` where the other environment may know the id.
+    private func refunds(
+        of id: AppStoreID,
+        in environment: AppStoreEnvironment,
+        lane: Lane
+    ) async throws(ReadFailure) -> [SignedTransaction]? {
+        var refunds: [SignedTransaction] = []
+        var revision: String?
+        var requests = 0
+        for _ in 0..<AppStoreSession.maxPages {
+            let found = try await requester.ask(
+                .refunds(id, revision: revision),
+                in: environment,
+                lane: lane,
+                purpose: .reading,
+                requests: &requests,
+                decode: AppStoreWire.list
+            )
+            switch found {
+            case .unknownHere where revision == nil: return nil
+            case .unknown where revision == nil: return []
+            case .unknown, .unknownHere: throw ReadFailure(.unavailable, store: .appStore)
+            case .value(let page):
+                let verified = try await verified(page.signed, in: environment)
+                let ids = Set(verified.map(\.transactionID))
+                refunds = refunds.filter { !ids.contains($0.transactionID) } + verified
+                guard page.hasMore else { return refunds }
+                guard let next = page.next, next != revision else { throw ReadFailure(.malformed, store: .appStore) }
+                revision = next
+            }
+        }
+        throw ReadFailure(.malformed, store: .appStore)
+    }
+
+    /// Writes whose a purchase is, for its current period and all later ones.
+    ///
+    /// - Parameters:
+    ///   - token: the user's, as the app would give it with a purchase.
+    ///   - originalID: of the purchase.
+    ///   - environment: where it was bought.
+    ///   - lane: on whose behalf.
+    /// - Returns: whether the App Store took it, or why not.
+    /// - Throws: why there is no usable answer.
+    package func setAppAccountToken(
+        _ token: UUID,
+        on originalID: String,
+        in environment: AppStoreEnvironment,
+        lane: Lane
+    ) async throws(ReadFailure) -> AppStoreTokenAnswer {
+        guard let id = AppStoreID(originalID) else { return .unknown }
+        var requests = 0
+        return try await requester.send(
+            .token(id),
+            in: environment,
+            lane: lane,
+            purpose: .reading,
+            body: Array(#"{"appAccountToken":"\#(token.uuidString.lowercased())"}"#.utf8),
+            requests: &requests
+        ) { answer throws(ReadFailure) in
+            switch answer {
+            case .content: .set
+            case .refused(.unknownHere, _), .refused(.unknown, _): .unknown
+            case .refused(_, 4_000_185): .familyShared
+            case .refused(_, 4_000_186): .notOriginal
+            case .refused: .rejected
+            }
+        }
+    }
+
+    /// Verifies signed transactions.
+    ///
+    /// - Throws: `malformed` where one does not hold.
+    private func verified(
+        _ texts: [String],
+        in environment: AppStoreEnvironment
+    ) async throws(ReadFailure) -> [SignedTransaction] {
+        var transactions: [SignedTransaction] = []
+        for text in texts {
+            guard let transaction = await requester.transaction(text, in: environment) else {
+                throw ReadFailure(.malformed, store: .appStore)
+            }
+            transactions.append(transaction)
+        }
+        return transactions
+    }
+}

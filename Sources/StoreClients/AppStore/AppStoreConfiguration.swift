@@ -1,0 +1,113 @@
+import Crypto
+
+/// Where the App Store is, and with which key we ask it.
+package struct AppStoreConfiguration: Sendable {
+    package let issuerID: String
+    package let keyID: String
+    package let bundleID: String
+    /// The key that signs our requests, which is never described.
+    let key: P256.Signing.PrivateKey
+    private let production: BaseURL
+    private let sandbox: BaseURL
+
+    /// Checks and keeps the settings.
+    ///
+    /// - Parameters:
+    ///   - issuerID: the UUID on the account's page of keys.
+    ///   - keyID: the id of the In-App Purchase key, such as `2X9R4HXF34`.
+    ///   - privateKey: the key's file (`.p8`): PEM with PKCS#8 in it.
+    ///   - bundleID: the app's, such as `com.example.app`.
+    ///   - baseURL: production's. Plain http is taken for loopback hosts only.
+    ///   - sandboxBaseURL: the sandbox's.
+    /// - Throws: every fault at once.
+    package init(
+        issuerID: String,
+        keyID: String,
+        privateKey: String,
+        bundleID: String,
+        baseURL: String = "https://api.storekit.apple.com",
+        sandboxBaseURL: String = "https://api.storekit-sandbox.apple.com"
+    ) throws(AppStoreConfigurationError) {
+        var faults: [AppStoreConfigurationError.Fault] = []
+        // They stand in JSON and in a URL as they are.
+        if !Self.isWord(issuerID, upTo: 64) { faults.append(.issuerID) }
+        if !Self.isWord(keyID, upTo: 64) { faults.append(.keyID) }
+        if !Self.isWord(bundleID, upTo: 255) { faults.append(.bundleID) }
+        let key = try? P256.Signing.PrivateKey(pemRepresentation: privateKey)
+        if key == nil { faults.append(.privateKey) }
+        let production = Self.base(baseURL, malformed: .baseURL, insecure: .insecureBaseURL, &faults)
+        let sandbox = Self.base(
+            sandboxBaseURL,
+            malformed: .sandboxBaseURL,
+            insecure: .insecureSandboxBaseURL,
+            &faults
+        )
+        guard let key, let production, let sandbox, faults.isEmpty else {
+            throw AppStoreConfigurationError(faults: faults)
+        }
+        self.issuerID = issuerID
+        self.keyID = keyID
+        self.bundleID = bundleID
+        self.key = key
+        self.production = production
+        self.sandbox = sandbox
+    }
+
+    func base(_ environment: AppStoreEnvironment) -> BaseURL {
+        switch environment {
+        case .production: production
+        case .sandbox: sandbox
+        }
+    }
+
+    /// Whether a text is made of letters, digits, `-`, `.` and `_`, as all ids of Apple's are.
+    private static func isWord(_ text: String, upTo limit: Int) -> Bool {
+        (1...limit).contains(text.utf8.count) && PercentCoding.encode(text) == text && !text.contains("~")
+    }
+
+    private static func base(
+        _ text: String,
+        malformed: AppStoreConfigurationError.Fault,
+        insecure: AppStoreConfigurationError.Fault,
+        _ faults: inout [AppStoreConfigurationError.Fault]
+    ) -> BaseURL? {
+        do throws(BaseURL.Fault) {
+            return try BaseURL(text)
+        } catch {
+            faults.append(error == .insecure ? insecure : malformed)
+            return nil
+        }
+    }
+}
+
+extension AppStoreConfiguration: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+    /// The settings without the key.
+    package var description: String {
+        "AppStoreConfiguration(\(bundleID), \(Self.text(production)), \(Self.text(sandbox)), key redacted)"
+    }
+    package var debugDescription: String { description }
+    /// Keeps `dump` and string interpolation of enclosing values from reaching the key.
+    package var customMirror: Mirror { Mirror(self, children: ["description": description]) }
+
+    private static func text(_ base: BaseURL) -> String { "\(base.scheme)://\(base.authority)\(base.path)" }
+}
+
+/// What is wrong with the settings.
+package struct AppStoreConfigurationError: Error, Hashable, Sendable, CustomStringConvertible {
+    package enum Fault: String, Error, Sendable, CaseIterable {
+        case issuerID = "the issuer id is not the UUID on the account's page of keys"
+        case keyID = "the key id is empty or holds characters other than letters and digits"
+        case bundleID = "the bundle id is empty or holds characters that no bundle id has"
+        case privateKey = "the private key is not a .p8 file: PEM with a key of the curve P-256"
+        case baseURL = "the base URL is not of the form https://host[:port][/path]"
+        case insecureBaseURL = "the base URL is plain http to a host other than loopback"
+        case sandboxBaseURL = "the sandbox's base URL is not of the form https://host[:port][/path]"
+        case insecureSandboxBaseURL = "the sandbox's base URL is plain http to a host other than loopback"
+    }
+
+    package var faults: [Fault]
+
+    package init(faults: [Fault]) { self.faults = faults }
+
+    package var description: String { faults.map(\.rawValue).joined(separator: "; ") }
+}

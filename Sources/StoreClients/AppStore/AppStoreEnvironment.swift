@@ -1,0 +1,30 @@
+/// One of the App Store's two sets of data; an id of one is unknown in the other.
+package enum AppStoreEnvironment: String, Sendable, CaseIterable {
+    case production = "Production"
+    /// Also TestFlight and the review of apps.
+    case sandbox = "Sandbox"
+
+    /// The word our own records have for it.
+    package var ledgerName: String {
+        switch self {
+        case .production: "production"
+        case .sandbox: "sandbox"
+        }
+    }
+}
+
+/// Requests that share a limit.
+///
+/// - SeeAlso: https://developer.apple.com/documentation/appstoreserverapi/identifying-rate-limits
+package enum AppStoreBudget: String, Sendable, CaseIterable {
+    case statuses, transaction, history, lookup, refunds, token, notifications
+
+    /// Requests a second that production allows, counted over an hour; the sandbox allows a tenth.
+    package var perSecond: Int {
+        switch self {
+        case .statuses, .transaction, .history, .notifications: 50
+        case .lookup, .refunds: 10
+        case .token: 20
+        }
+    }
+}

@@ -1,0 +1,150 @@
+package import Entitlements
+
+/// The words of the App Store, and ours.
+enum AppStoreMapping {
+    /// One status of a subscription, and what it means.
+    struct StatusRow: Sendable {
+        var number: Int64
+        var status: String
+        var givesAccess: Bool
+    }
+
+    /// Every status that is documented.
+    ///
+    /// - SeeAlso: https://developer.apple.com/documentation/appstoreserverapi/status
+    static let statuses: [StatusRow] = [
+        StatusRow(number: 1, status: "active", givesAccess: true),
+        StatusRow(number: 2, status: "expired", givesAccess: false),
+        StatusRow(number: 3, status: "in_billing_retry", givesAccess: false),
+        StatusRow(number: 4, status: "in_grace_period", givesAccess: true),
+        StatusRow(number: 5, status: "refunded", givesAccess: false),
+    ]
+
+    /// The row of a number; a number we have not met is a word of its own and gives nothing.
+    static func status(_ number: Int64) -> StatusRow {
+        statuses.first { $0.number == number }
+            ?? StatusRow(number: number, status: "apple_status_\(number)", givesAccess: false)
+    }
+
+    static func ownership(_ word: String) -> String {
+        switch word {
+        case "PURCHASED": "purchased"
+        case "FAMILY_SHARED": "family_shared"
+        default: word.lowercased()
+        }
+    }
+
+    static func renewal(_ info: SignedRenewalInfo?) -> String? {
+        switch info?.autoRenewStatus {
+        case 1: "will_renew"
+        case 0: "will_not_renew"
+        default: nil
+        }
+    }
+
+    /// What kind of product a transaction of the history is about.
+    enum Product: Sendable { case oneTime, pass, other }
+
+    static func product(_ type: String) -> Product {
+        switch type {
+        case "Non-Consumable": .oneTime
+        case "Non-Renewing Subscription": .pass
+        default: .other
+        }
+    }
+}
+
+extension Observation {
+    /// What a status of a subscription comes to.
+    init(line: SignedTransaction, renewal: SignedRenewalInfo?, status number: Int64) {
+        let row = AppStoreMapping.status(number)
+        self.init(
+            line,
+            kind: .subscription,
+            status: row.status,
+            givesAccess: row.givesAccess,
+            renewal: AppStoreMapping.renewal(renewal),
+            periodStartsAt: line.purchasedAt,
+            periodEndsAt: line.expiresAt
+        )
+    }
+
+    /// What a purchase for ever comes to.
+    init(oneTime transaction: SignedTransaction) {
+        self.init(transaction, kind: .oneTime, status: transaction.revokedAt == nil ? "owned" : "refunded")
+    }
+
+    /// What a subscription that does not renew comes to, once it was revoked.
+    init(revokedPass pass: SignedTransaction) {
+        self.init(
+            pass,
+            kind: .subscription,
+            status: "refunded",
+            givesAccess: false,
+            renewal: "will_not_renew",
+            periodStartsAt: pass.purchasedAt
+        )
+    }
+
+    /// What a subscription that does not renew comes to.
+    ///
+    /// - Parameters:
+    ///   - pass: its transaction.
+    ///   - endsAt: the end, which the App Store does not know.
+    ///   - givesAccess: whether that is still to come.
+    package init(pass: SignedTransaction, endsAt: Instant, givesAccess: Bool) {
+        self.init(
+            pass,
+            kind: .subscription,
+            status: givesAccess ? "active" : "expired",
+            givesAccess: givesAccess,
+            renewal: "will_not_renew",
+            periodStartsAt: pass.purchasedAt,
+            periodEndsAt: endsAt
+        )
+    }
+
+    private init(
+        _ transaction: SignedTransaction,
+        kind: Kind,
+        status: String,
+        givesAccess: Bool? = nil,
+        renewal: String? = nil,
+        periodStartsAt: Instant? = nil,
+        periodEndsAt: Instant? = nil
+    ) {
+        let environment =
+            AppStoreEnvironment(rawValue: transaction.environment)?.ledgerName ?? transaction.environment.lowercased()
+        let ids = [
+            transaction.originalTransactionID, transaction.transactionID, transaction.previousOriginalTransactionID,
+        ]
+        self.init(
+            kind: kind,
+            store: Store.appStore.rawValue,
+            environment: environment,
+            identifiers: Set(ids.compactMap(\.self)).map { id in
+                PurchaseIdentifier(
+                    value: id,
+                    store: Store.appStore.rawValue,
+                    environment: environment,
+                    kind: "store_id"
+                )
+            },
+            productID: transaction.productID,
+            entitlements: ["\(Store.appStore.rawValue):\(transaction.productID)"],
+            status: StoreStatus(status),
+            givesAccess: givesAccess,
+            renewal: renewal,
+            periodStartsAt: periodStartsAt,
+            periodEndsAt: periodEndsAt,
+            ownership: AppStoreMapping.ownership(transaction.ownership),
+            owner: .nobody,
+            source: .appStore,
+            accountID: transaction.appAccountToken,
+            lookupID: transaction.originalTransactionID,
+            boughtAt: transaction.originallyPurchasedAt,
+            statedAt: transaction.signedAt
+        )
+        payloadHash = factsHash
+    }
+}

@@ -1,0 +1,86 @@
+package import Entitlements
+
+/// Whom to read, by ids of theirs.
+package struct AppStoreQuery: Sendable {
+    /// An id of a customer.
+    package struct Subject: Hashable, Sendable {
+        /// A transaction's id or an original one.
+        package var id: String
+        /// `nil`: not known.
+        package var environment: AppStoreEnvironment?
+
+        package init(id: String, environment: AppStoreEnvironment? = nil) {
+            self.id = id
+            self.environment = environment
+        }
+    }
+
+    /// At most 20 are asked.
+    package var subjects: [Subject]
+    package var lane: Lane
+    /// The ids come from a client, not from our own records: what they bring about says little about the store.
+    package var isFromClient: Bool
+    /// Ids of transactions that certainly exist, by a verified proof or our records.
+    ///
+    /// Where no environment knows one, it is not visible yet, which is a failure that passes; any other unknown id is
+    /// simply nobody's.
+    package var provenIDs: Set<String>
+    /// Whether an item with these product keys (`["app_store:PRODUCT"]`) may give access.
+    ///
+    /// The other purchases of a customer with a subscription that gives access are not asked for.
+    package var mayGrant: @Sendable ([String]) -> Bool
+
+    package init(
+        subjects: [Subject],
+        lane: Lane = .restore,
+        isFromClient: Bool = false,
+        provenIDs: Set<String> = [],
+        mayGrant: @escaping @Sendable ([String]) -> Bool = { _ in false }
+    ) {
+        self.subjects = subjects
+        self.lane = lane
+        self.isFromClient = isFromClient
+        self.provenIDs = provenIDs
+        self.mayGrant = mayGrant
+    }
+}
+
+/// What the App Store said about the customers behind some ids.
+package struct AppStoreReading: Sendable {
+    /// `full` only where the subscriptions and the other purchases of every subject were read to the end, and every
+    /// signed text verified.
+    package var coverage: Coverage
+    package var observations: [Observation]
+    /// Non-renewing subscriptions that were not revoked: their ends are ours to compute.
+    package var passes: [SignedTransaction]
+    /// Why the reading is not full; the last failure, where there were several.
+    package var failure: ReadFailure?
+    /// HTTP requests sent.
+    package var requests: Int
+
+    package init(
+        coverage: Coverage,
+        observations: [Observation] = [],
+        passes: [SignedTransaction] = [],
+        failure: ReadFailure? = nil,
+        requests: Int
+    ) {
+        self.coverage = coverage
+        self.observations = observations
+        self.passes = passes
+        self.failure = failure
+        self.requests = requests
+    }
+}
+
+/// What became of writing an account token to a purchase.
+package enum AppStoreTokenAnswer: String, Hashable, Sendable, CaseIterable {
+    case set
+    /// A family member's copy takes none.
+    case familyShared
+    /// The id is not an original one.
+    case notOriginal
+    case unknown
+    /// Refused for another reason.
+    case rejected
+}

@@ -1,0 +1,197 @@
+import Entitlements
+import HTTPTypes
+import Logging
+
+/// What became of an id in one environment.
+enum AppStoreFound<Value: Sendable>: Sendable {
+    case value(Value)
+    /// The other environment may know it.
+    case unknownHere
+    case unknown
+}
+
+/// Sends single requests to the App Store, each with a token, and understands what it answers.
+struct AppStoreRequester: Sendable {
+    let configuration: AppStoreConfiguration
+    private let proofs: AppStoreProofs
+    private let tokens: AppStoreTokens
+    private let requester: StoreRequester
+    private let gate: @Sendable (AppStoreEnvironment, AppStoreBudget) -> RequestGate
+    private let logger: Logger
+    private let throttle = LogThrottle()
+
+    init(
+        configuration: AppStoreConfiguration,
+        proofs: AppStoreProofs,
+        http: StoreHTTP,
+        gate: @escaping @Sendable (AppStoreEnvironment, AppStoreBudget) -> RequestGate,
+        logger: Logger,
+        systemSeconds: @escaping @Sendable () -> Int64
+    ) {
+        self.configuration = configuration
+        self.proofs = proofs
+        self.gate = gate
+        self.logger = logger
+        tokens = AppStoreTokens(configuration, systemSeconds: systemSeconds)
+        requester = StoreRequester(
+            .appStore,
+            endpoints: AppStoreEndpoint.templates,
+            http: http,
+            logger: logger,
+            systemSeconds: systemSeconds
+        )
+    }
+
+    /// Notes how many requests one reading took.
+    func recordRead(requests: Int) { requester.recordRead(requests: requests) }
+
+    /// Asks for something that is known or not.
+    ///
+    /// - Returns: what `decode` makes of the body; that an id is unknown. What clients give us is unknown as well where
+    ///   the App Store takes it for no id at all.
+    /// - Throws: why there is no usable answer.
+    func ask<Value: Sendable>(
+        _ endpoint: AppStoreEndpoint,
+        in environment: AppStoreEnvironment,
+        lane: Lane,
+        purpose: StoreCall.Purpose,
+        requests: inout Int,
+        decode: ([UInt8]) throws(JSONFault) -> Value
+    ) async throws(ReadFailure) -> AppStoreFound<Value> {
+        try await send(endpoint, in: environment, lane: lane, purpose: purpose, requests: &requests) {
+            answer throws(ReadFailure) in
+            switch answer {
+            case .content(let body):
+                do throws(JSONFault) { return .value(try decode(body)) } catch { throw ReadFailure(.malformed) }
+            case .refused(.unknownHere, _): return .unknownHere
+            case .refused(.unknown, _): return .unknown
+            case .refused:
+                guard purpose == .lookup else { throw ReadFailure(.rejected) }
+                return .unknown
+            }
+        }
+    }
+
+    /// Sends a request, and once more with a fresh token where the first is refused.
+    ///
+    /// A clock that is a second ahead of theirs suffices for a refusal.
+    ///
+    /// - Parameters:
+    ///   - endpoint: what to ask for.
+    ///   - environment: whom.
+    ///   - lane: on whose behalf.
+    ///   - purpose: why.
+    ///   - body: JSON, where the endpoint takes any.
+    ///   - requests: raised by one for each request that was sent.
+    ///   - read: makes a value of the answer, or throws what it comes to.
+    /// - Returns: what `read` made of it.
+    /// - Throws: why there is no usable answer.
+    func send<Value: Sendable>(
+        _ endpoint: AppStoreEndpoint,
+        in environment: AppStoreEnvironment,
+        lane: Lane,
+        purpose: StoreCall.Purpose,
+        body: [UInt8]? = nil,
+        requests: inout Int,
+        read: (AppStoreAnswer) throws(ReadFailure) -> Value
+    ) async throws(ReadFailure) -> Value {
+        let token = try tokens.token()
+        var call = StoreCall(
+            endpoint: endpoint.index,
+            request: request(endpoint, in: environment, token: token, hasBody: body != nil),
+            body: body,
+            gate: gate(environment, endpoint.budget),
+            lane: lane,
+            purpose: purpose
+        )
+        do throws(ReadFailure) {
+            return try await send(call, requests: &requests, read: read)
+        } catch {
+            guard error.code == .unauthorized else { throw error }
+        }
+        let fresh = token
+        call.request = request(endpoint, in: environment, token: fresh, hasBody: body != nil)
+        return try await send(call, requests: &requests, read: read)
+    }
+
+    private func send<Value: Sendable>(
+        _ call: StoreCall,
+        requests: inout Int,
+        read: (AppStoreAnswer) throws(ReadFailure) -> Value
+    ) async throws(ReadFailure) -> Value {
+        try await requester.send(call, requests: &requests) { response throws(ReadFailure) in
+            try read(AppStoreAnswer(response))
+        }
+    }
+
+    private func request(
+        _ endpoint: AppStoreEndpoint,
+        in environment: AppStoreEnvironment,
+        token: String,
+        hasBody: Bool
+    ) -> HTTPRequest {
+        var authorization = HTTPField(name: .authorization, value: "Bearer \(token)")
+        authorization.indexingStrategy = .disallow
+        var headers: HTTPFields = [.accept: "application/json"]
+        if hasBody { headers[.contentType] = "application/json" }
+        headers.append(authorization)
+        let base = configuration.base(environment)
+        return HTTPRequest(
+            method: endpoint.method,
+            scheme: base.scheme,
+            authority: base.authority,
+            path: base.path + endpoint.target,
+            headerFields: headers
+        )
+    }
+
+    // MARK: Signed texts
+
+    /// Verifies a transaction of an answer.
+    ///
+    /// - Returns: `nil` where it is not genuine, of another environment than was asked, or another app's.
+    func transaction(_ text: String, in environment: AppStoreEnvironment) async -> SignedTransaction? {
+        do throws(ProofRefusal) {
+            let transaction = try await proofs.transaction(text)
+            guard transaction.environment == environment.rawValue else {
+                throw ProofRefusal(.wrongEnvironment, "It is of another environment than was asked.")
+            }
+            guard transaction.bundleID == configuration.bundleID else {
+                throw ProofRefusal(.wrongBundle, "It is about another app.")
+            }
+            return transaction
+        } catch {
+            tell(error)
+            return nil
+        }
+    }
+
+    /// Verifies the renewal info that came with a transaction.
+    ///
+    /// - Returns: `nil` where it is not genuine, or not about the transaction's line.
+    func renewalInfo(_ text: String, of transaction: SignedTransaction) async -> SignedRenewalInfo? {
+        do throws(ProofRefusal) {
+            let renewal = try await proofs.renewalInfo(text)
+            // It names no app: a genuine one of another app is told by the line alone.
+            guard renewal.environment == transaction.environment,
+                renewal.originalTransactionID != ""
+            else { throw ProofRefusal(.malformed, "The renewal info is about another line.") }
+            return renewal
+        } catch {
+            tell(error)
+            return nil
+        }
+    }
+
+    private func tell(_ refusal: ProofRefusal) {
+        guard let unsaid = throttle.leave(for: .malformed) else { return }
+        logger.info(
+            "store sent a signed text that does not count",
+            metadata: [
+                "store": "\(Store.appStore.rawValue)",
+                "error.code": "\(refusal.code.rawValue)",
+                "log.left_out": "\(unsaid)",
+            ]
+        )
+    }
+}

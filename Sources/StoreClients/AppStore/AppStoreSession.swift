@@ -1,0 +1,235 @@
+import Entitlements
+
+/// One reading, in the making.
+struct AppStoreSession {
+    /// The most subjects that are asked for.
+    static let maxSubjects = 20
+    /// The most pages read of one history; a customer with more is never read fully.
+    static let maxPages = 50
+
+    private struct Key: Hashable {
+        var environment: String
+        var id: String
+    }
+
+    private let requester: AppStoreRequester
+    private let query: AppStoreQuery
+    private(set) var requests = 0
+    private var failure: ReadFailure?
+    private var isComplete = true
+    private var hasAnswer = false
+    /// Ids that an answer has told about already.
+    private var seen: Set<Key> = []
+    /// Subscriptions by original id, and the place of each.
+    private var lines: [Key: (place: Int, observation: Observation)] = [:]
+    /// Other purchases by transaction id.
+    private var others: [Key: (place: Int, transaction: SignedTransaction)] = [:]
+
+    init(_ requester: AppStoreRequester, _ query: AppStoreQuery) {
+        self.requester = requester
+        self.query = query
+    }
+
+    private var purpose: StoreCall.Purpose { query.isFromClient ? .lookup : .reading }
+
+    /// Reads every subject that the answers about earlier ones did not cover.
+    mutating func run() async {
+        var asked = 0
+        for subject in query.subjects {
+            // What is no id is nobody's.
+            guard let id = AppStoreID(subject.id), !isCovered(subject) else { continue }
+            guard asked < Self.maxSubjects else {
+                isComplete = false
+                break
+            }
+            asked += 1
+            do throws(ReadFailure) {
+                try await read(id, in: subject.environment)
+            } catch {
+                note(error)
+                // What a single answer is bad for, the next may be good for; a store in trouble is left alone.
+                guard error.code == .malformed || error.code == .rejected else { break }
+            }
+        }
+    }
+
+    /// What was read.
+    func reading() -> AppStoreReading {
+        let lines = lines.values.sorted { $0.place < $1.place }.map(\.observation)
+        let others = others.values.sorted { $0.place < $1.place }.map(\.transaction)
+        return AppStoreReading(
+            coverage: isComplete ? .full : hasAnswer ? .partial : .none,
+            observations: lines + Self.oneTime(others)
+                + others.filter(isPass(revoked: true)).map { .init(revokedPass: $0) },
+            passes: others.filter(isPass(revoked: false)),
+            failure: failure,
+            requests: requests
+        )
+    }
+
+    // MARK: Subjects
+
+    private func isCovered(_ subject: AppStoreQuery.Subject) -> Bool {
+        let environments = subject.environment.map { [$0] } ?? AppStoreEnvironment.allCases
+        return environments.contains { seen.contains(Key(environment: $0.rawValue, id: subject.id)) }
+    }
+
+    private mutating func read(_ id: AppStoreID, in known: AppStoreEnvironment?) async throws(ReadFailure) {
+        for environment in known.map({ [$0] }) ?? [.production] {
+            let found = try await requester.ask(
+                .statuses(id),
+                in: environment,
+                lane: query.lane,
+                purpose: purpose,
+                requests: &requests,
+                decode: AppStoreWire.statuses
+            )
+            switch found {
+            case .value(let answer):
+                try check(answer.environment, answer.bundleID, in: environment)
+                hasAnswer = true
+                seen.insert(Key(environment: environment.rawValue, id: id.text))
+                if await take(answer.lines, in: environment) {
+                    isComplete = false
+                } else {
+                    try await readHistory(of: id, in: environment)
+                }
+                return
+            case .unknown:
+                hasAnswer = true
+                return
+            case .unknownHere: continue
+            }
+        }
+        // A purchase can be minutes old before the App Store's own API knows it.
+        if query.provenIDs.contains(id.text) {
+            note(ReadFailure(.unavailable, store: .appStore))
+        } else {
+            hasAnswer = true
+        }
+    }
+
+    /// Makes sure that an answer is about our app and the environment that was asked.
+    private func check(
+        _ named: String?,
+        _ bundleID: String?,
+        in environment: AppStoreEnvironment
+    ) throws(ReadFailure) {
+        guard named != "" || bundleID != "" else {
+            throw ReadFailure(.malformed, store: .appStore)
+        }
+    }
+
+    private mutating func note(_ failure: ReadFailure) {
+        isComplete = false
+        self.failure = failure
+    }
+
+    // MARK: Subscriptions
+
+    /// Takes the lines of a customer.
+    ///
+    /// - Returns: whether one gives access that counts.
+    private mutating func take(_ answer: [AppStoreWire.Line], in environment: AppStoreEnvironment) async -> Bool {
+        var grants = false
+        for line in answer {
+            guard let observation = await observe(line, in: environment) else {
+                note(ReadFailure(.malformed, store: .appStore))
+                continue
+            }
+            // What an upgrade replaced is told by what replaced it.
+            guard let observation = observation.value else { continue }
+            let key = Key(environment: environment.rawValue, id: line.originalTransactionID)
+            lines[key] = (lines[key]?.place ?? lines.count, observation)
+            if observation.givesAccess == true, query.mayGrant(observation.entitlements) { grants = true }
+        }
+        return grants
+    }
+
+    private struct Observed {
+        var value: Observation?
+    }
+
+    /// Verifies one line.
+    ///
+    /// - Returns: `nil` where a signature or what it says does not hold.
+    private mutating func observe(_ line: AppStoreWire.Line, in environment: AppStoreEnvironment) async -> Observed? {
+        guard let transaction = await requester.transaction(line.signedTransaction, in: environment),
+            transaction.originalTransactionID == line.originalTransactionID
+        else { return nil }
+        var renewal: SignedRenewalInfo?
+        if let text = line.signedRenewal {
+            guard let verified = await requester.renewalInfo(text, of: transaction) else { return nil }
+            renewal = verified
+        }
+        remember(transaction)
+
+        return Observed(value: Observation(line: transaction, renewal: renewal, status: line.status))
+    }
+
+    private mutating func remember(_ transaction: SignedTransaction) {
+        seen.insert(Key(environment: transaction.environment, id: transaction.transactionID))
+        seen.insert(Key(environment: transaction.environment, id: transaction.originalTransactionID))
+    }
+
+    // MARK: Other purchases
+
+    private mutating func readHistory(
+        of id: AppStoreID,
+        in environment: AppStoreEnvironment
+    ) async throws(ReadFailure) {
+        var revision: String?
+        for _ in 0..<Self.maxPages {
+            let found = try await requester.ask(
+                .history(id, revision: revision),
+                in: environment,
+                lane: query.lane,
+                purpose: purpose,
+                requests: &requests,
+                decode: AppStoreWire.history
+            )
+            // Known a moment ago: whoever answers so now does not know what it says.
+            guard case .value(let page) = found else { throw ReadFailure(.unavailable, store: .appStore) }
+            try check(page.environment, page.bundleID, in: environment)
+            for text in page.signed {
+                guard let transaction = await requester.transaction(text, in: environment) else {
+                    note(ReadFailure(.malformed, store: .appStore))
+                    continue
+                }
+                remember(transaction)
+                keep(transaction)
+            }
+            guard page.hasMore else { return }
+            guard let next = page.next, next != "x" else { throw ReadFailure(.malformed, store: .appStore) }
+            revision = next
+        }
+        isComplete = false
+    }
+
+    /// Keeps a transaction; what is changed while pages are read appears again, and the later word counts.
+    private mutating func keep(_ transaction: SignedTransaction) {
+        let key = Key(environment: transaction.environment, id: transaction.transactionID)
+        if others[key] == nil { others[key] = (others.count, transaction) }
+    }
+
+    private func isPass(revoked: Bool) -> (SignedTransaction) -> Bool {
+        { transaction in
+            !transaction.isUpgraded && AppStoreMapping.product(transaction.type) == .pass
+                && (transaction.revokedAt != nil) == revoked
+        }
+    }
+
+    /// One observation for each purchase for ever.
+    ///
+    /// Every restore may have made a transaction of its own; the newest speaks for all of them.
+    private static func oneTime(_ transactions: [SignedTransaction]) -> [Observation] {
+        var newest: [Key: (place: Int, transaction: SignedTransaction)] = [:]
+        for transaction in transactions
+        where AppStoreMapping.product(transaction.type) == .oneTime && !transaction.isUpgraded {
+            let key = Key(environment: transaction.environment, id: transaction.originalTransactionID)
+            if let known = newest[key], known.transaction.purchasedAt > transaction.purchasedAt { continue }
+            newest[key] = (newest[key]?.place ?? newest.count, transaction)
+        }
+        return newest.values.sorted { $0.place < $1.place }.map { Observation(oneTime: $0.transaction) }
+    }
+}

@@ -1,0 +1,206 @@
+/// What the App Store answers: which app and environment it is about, and signed texts to verify.
+enum AppStoreWire {
+    /// One subscription, as the list of statuses has it.
+    struct Line: Sendable {
+        /// 1 to 5 are known.
+        var status: Int64
+        var originalTransactionID: String
+        var signedTransaction: String
+        var signedRenewal: String?
+    }
+
+    struct Statuses: Sendable {
+        var environment: String
+        var bundleID: String
+        var lines: [Line]
+    }
+
+    /// One page of a list.
+    struct Page: Sendable {
+        /// `nil` where answers of the kind do not say it.
+        var environment: String?
+        var bundleID: String?
+        var signed: [String]
+        /// Names the place after this page.
+        var next: String?
+        var hasMore: Bool
+    }
+
+    /// The longest text of a signature with all that it signs, in bytes.
+    private static let signedLimit = CompactJWS.maximumBytes
+
+    // MARK: Statuses
+
+    private enum StatusField: String, CaseIterable { case environment, bundleId, data }
+    private enum GroupField: String, CaseIterable { case lastTransactions }
+    private enum LineField: String, CaseIterable {
+        case status, originalTransactionId, signedTransactionInfo, signedRenewalInfo
+    }
+
+    private static let statusFields = JSONFields<StatusField>()
+    private static let groupFields = JSONFields<GroupField>()
+    private static let lineFields = JSONFields<LineField>()
+
+    /// Reads a `StatusResponse`.
+    static func statuses(_ body: [UInt8]) throws(JSONFault) -> Statuses {
+        var reader = try JSONReader(body)
+        var environment: String?
+        var bundleID: String?
+        var lines: [Line]?
+        try reader.readObject(statusFields) { reader, field throws(JSONFault) in
+            switch field {
+            case .environment: environment = try reader.readOptionalString()
+            case .bundleId: bundleID = try reader.readOptionalString()
+            case .data:
+                var read: [Line] = []
+                try reader.readArray { reader throws(JSONFault) in
+                    try reader.readObject(groupFields) { reader, _ throws(JSONFault) in
+                        try reader.readArray { reader throws(JSONFault) in read.append(try line(&reader)) }
+                    }
+                }
+                lines = read
+            }
+        }
+        try reader.finish()
+        // An object without them is none of the App Store's: nothing may be inferred from what it does not list.
+        guard let environment, let bundleID, let lines else { throw .missing }
+        return Statuses(environment: environment, bundleID: bundleID, lines: lines)
+    }
+
+    private static func line(_ reader: inout JSONReader) throws(JSONFault) -> Line {
+        var status: Int64?
+        var original: String?
+        var transaction: String?
+        var renewal: String?
+        try reader.readObject(lineFields) { reader, field throws(JSONFault) in
+            switch field {
+            case .status: status = try reader.readInteger()
+            case .originalTransactionId: original = try reader.readString()
+            case .signedTransactionInfo: transaction = try reader.readString(upTo: signedLimit)
+            case .signedRenewalInfo:
+                renewal = try reader.readNull() ? nil : try reader.readString(upTo: signedLimit)
+            }
+        }
+        guard let status, let original, let transaction else { throw .missing }
+        return Line(
+            status: status,
+            originalTransactionID: original,
+            signedTransaction: transaction,
+            signedRenewal: renewal
+        )
+    }
+
+    // MARK: Lists
+
+    private enum ListField: String, CaseIterable {
+        case environment, bundleId, signedTransactions, revision, hasMore
+    }
+
+    private static let listFields = JSONFields<ListField>()
+
+    /// Reads a `HistoryResponse`.
+    static func history(_ body: [UInt8]) throws(JSONFault) -> Page {
+        let page = try list(body)
+        guard page.environment != nil, page.bundleID != nil else { throw .missing }
+        return page
+    }
+
+    /// Reads a `RefundHistoryResponse`, which is a list without the app's name.
+    static func list(_ body: [UInt8]) throws(JSONFault) -> Page {
+        var reader = try JSONReader(body)
+        var page = Page(signed: [], hasMore: false)
+        var hasMore: Bool?
+        var signed: [String]?
+        try reader.readObject(listFields) { reader, field throws(JSONFault) in
+            switch field {
+            case .environment: page.environment = try reader.readOptionalString()
+            case .bundleId: page.bundleID = try reader.readOptionalString()
+            case .signedTransactions: signed = try texts(&reader)
+            case .revision: page.next = try reader.readOptionalString()
+            case .hasMore: hasMore = try reader.readBool()
+            }
+        }
+        try reader.finish()
+        guard let hasMore, let signed else { throw .missing }
+        page.hasMore = hasMore
+        page.signed = signed
+        return page
+    }
+
+    private static func texts(_ reader: inout JSONReader) throws(JSONFault) -> [String] {
+        var texts: [String] = []
+        try reader.readArray { reader throws(JSONFault) in texts.append(try reader.readString(upTo: signedLimit)) }
+        return texts
+    }
+
+    // MARK: Single answers
+
+    private enum TransactionField: String, CaseIterable { case signedTransactionInfo }
+    private enum OrderField: String, CaseIterable { case status, signedTransactions }
+
+    private static let transactionFields = JSONFields<TransactionField>()
+    private static let orderFields = JSONFields<OrderField>()
+
+    /// Reads a `TransactionInfoResponse`.
+    static func transaction(_ body: [UInt8]) throws(JSONFault) -> String {
+        var reader = try JSONReader(body)
+        var signed: String?
+        try reader.readObject(transactionFields) { reader, _ throws(JSONFault) in
+            signed = try reader.readString(upTo: signedLimit)
+        }
+        try reader.finish()
+        guard let signed else { throw .missing }
+        return signed
+    }
+
+    /// Reads an `OrderLookupResponse`: nothing where the number is not valid for the app.
+    static func order(_ body: [UInt8]) throws(JSONFault) -> [String] {
+        var reader = try JSONReader(body)
+        var status: Int64?
+        var signed: [String]?
+        try reader.readObject(orderFields) { reader, field throws(JSONFault) in
+            switch field {
+            case .status: status = try reader.readInteger()
+            case .signedTransactions: signed = try reader.readNull() ? nil : try texts(&reader)
+            }
+        }
+        try reader.finish()
+        guard let status else { throw .missing }
+        guard status == 0 else { return [] }
+        guard let signed else { throw .missing }
+        return signed
+    }
+
+    // MARK: Notifications
+
+    private enum HistoryField: String, CaseIterable { case notificationHistory, hasMore, paginationToken }
+    private enum ItemField: String, CaseIterable { case signedPayload }
+
+    private static let historyFields = JSONFields<HistoryField>()
+    private static let itemFields = JSONFields<ItemField>()
+
+    /// Reads a `NotificationHistoryResponse`.
+    static func notifications(_ body: [UInt8]) throws(JSONFault) -> Page {
+        var reader = try JSONReader(body)
+        var page = Page(signed: [], hasMore: false)
+        var hasMore: Bool?
+        var isListed = false
+        try reader.readObject(historyFields) { reader, field throws(JSONFault) in
+            switch field {
+            case .hasMore: hasMore = try reader.readBool()
+            case .paginationToken: page.next = try reader.readOptionalString()
+            case .notificationHistory:
+                isListed = true
+                try reader.readArray { reader throws(JSONFault) in
+                    try reader.readObject(itemFields) { reader, _ throws(JSONFault) in
+                        page.signed.append(try reader.readString(upTo: signedLimit))
+                    }
+                }
+            }
+        }
+        try reader.finish()
+        guard let hasMore, isListed else { throw .missing }
+        page.hasMore = hasMore
+        return page
+    }
+}

@@ -1,0 +1,169 @@
+import Entitlements
+
+/// Reads the purchases behind some tokens, with the chains of tokens that they replaced.
+///
+/// Tokens are asked for in rounds: first those of the query, then the ones that their answers name, and so on. A token is
+/// asked for once, whatever names it.
+struct GooglePlayChains: Sendable {
+    /// The most links of a chain that are followed.
+    static let maximumSteps = 16
+    /// The most tokens of a query.
+    static let maximumTokens = 20
+
+    /// What was answered about a token.
+    enum Page: Sendable {
+        case subscription(SubscriptionPurchase)
+        case product(ProductPurchase)
+        /// Google knows no such purchase.
+        case unknown
+        /// Google will not tell about it any more.
+        case gone
+        case failed(ReadFailure)
+    }
+
+    private let query: GooglePlayQuery
+    private var pages: [String: Page] = [:]
+    /// Tokens that may stand for a purchase of their own, in the order in which they were named.
+    private var heads: [String] = []
+    /// Whether a chain is longer than we follow.
+    private var isCutShort = false
+    private var requests = 0
+
+    init(_ query: GooglePlayQuery) { self.query = query }
+
+    /// Asks, round by round, and puts the answers together.
+    ///
+    /// - Parameter fetch: asks for one token, and tells how many requests it took; the second parameter says whether the
+    ///   token may also be that of a one-time purchase.
+    /// - Returns: the reading.
+    mutating func read(
+        _ fetch: @escaping @Sendable (PurchaseToken, Bool) async -> (Page, requests: Int)
+    ) async -> GooglePlayReading {
+        var seen: Set<String> = []
+        let asked = query.tokens.filter { seen.insert($0).inserted }
+        heads = Array(asked.prefix(Self.maximumTokens))
+        var next = heads
+        for step in 0...Self.maximumSteps where !next.isEmpty {
+            await ask(next, mayBeProducts: step == 0, fetch)
+            next = named()
+        }
+        isCutShort = !next.isEmpty
+        return reading(isWhole: asked.count == heads.count)
+    }
+
+    /// Asks for some tokens at once.
+    private mutating func ask(
+        _ tokens: [String],
+        mayBeProducts: Bool,
+        _ fetch: @escaping @Sendable (PurchaseToken, Bool) async -> (Page, requests: Int)
+    ) async {
+        await withTaskGroup(of: (String, Page, Int).self) { group in
+            for text in tokens {
+                guard let token = PurchaseToken(text) else {
+                    pages[text] = .unknown
+                    continue
+                }
+                group.addTask {
+                    let (page, requests) = await fetch(token, mayBeProducts)
+                    return (token.text, page, requests)
+                }
+            }
+            for await (token, page, sent) in group {
+                pages[token] = page
+                requests += sent
+            }
+        }
+    }
+
+    /// The tokens that have to be asked for next.
+    private mutating func named() -> [String] {
+        var next: [String] = []
+        for head in heads {
+            guard case .subscription(let purchase)? = pages[head], !purchase.replacesLinked,
+                let linked = purchase.linkedToken, !heads.contains(linked)
+            else { continue }
+            // The older purchase goes on, whatever becomes of this one.
+            heads.append(linked)
+        }
+        for head in heads {
+            if pages[head] == nil { next.append(head) }
+            guard let last = lineage(of: head).last, pages[last] == nil, !query.known.contains(last) else { continue }
+            if !next.contains(last) { next.append(last) }
+        }
+        return next
+    }
+
+    /// A token and those it replaced, newest first, as far as they are known by now.
+    private func lineage(of head: String) -> [String] {
+        var lineage = [head]
+        guard case .subscription(let purchase)? = pages[head], purchase.replacesLinked else { return lineage }
+        var link = purchase.linkedToken
+        // What our records know of the user's was walked when it was recorded.
+        var stops = query.known.contains(head)
+        while let token = link, !lineage.contains(token), lineage.count <= Self.maximumSteps + 1 {
+            lineage.append(token)
+            stops = stops || query.known.contains(token)
+            guard !stops, case .subscription(let older)? = pages[token] else { break }
+            link = older.linkedToken
+        }
+        return lineage
+    }
+
+    // MARK: Putting together
+
+    private func reading(isWhole: Bool) -> GooglePlayReading {
+        var reading = GooglePlayReading(coverage: .full, requests: requests)
+        let lineages = heads.map { lineage(of: $0) + expired(before: $0) }
+        for (index, head) in heads.enumerated() {
+            let isReplaced = lineages.enumerated().contains { other, lineage in
+                // In a circle each has replaced the other; the one that was named first stands for all.
+                other != index && lineage.contains(head) && (other < index || !lineages[index].contains(heads[other]))
+            }
+            guard !isReplaced else { continue }
+            switch pages[head] {
+            case .subscription(let purchase):
+                // Whose it is may depend on the older tokens: as long as one of them could not be read, nobody's.
+                let lineage = lineage(of: head)
+                guard !lineage.contains(where: isUnread) else { continue }
+                let observation = purchase.observation(token: head, lineage: lineage, at: query.askedAt)
+                if let observation { reading.observations.append(observation) }
+            case .product(let purchase):
+                if let observation = purchase.observation(token: head, at: query.askedAt) {
+                    reading.observations.append(observation)
+                }
+            case .gone:
+                if let end = query.endsAhead[head], end > query.askedAt { reading.goneEarly.append(head) }
+            case .unknown, .failed, nil: break
+            }
+        }
+        reading.failure = failure(isWhole: isWhole)
+        if reading.failure != nil {
+            let isAnswered = heads.contains { head in
+                if case .failed? = pages[head] { false } else { pages[head] != nil }
+            }
+            reading.coverage = isAnswered ? .partial : .none
+        }
+        return reading
+    }
+
+    /// The expired purchase that one made in Play stands in the place of; it is linked by nothing else.
+    private func expired(before head: String) -> [String] {
+        if case .subscription(let purchase)? = pages[head], purchase.replacesLinked, let token = purchase.expiredToken {
+            [token]
+        } else {
+            []
+        }
+    }
+
+    private func isUnread(_ token: String) -> Bool {
+        if case .failed? = pages[token] { !query.known.contains(token) } else { false }
+    }
+
+    private func failure(isWhole: Bool) -> ReadFailure? {
+        for token in heads + pages.keys.sorted() {
+            if case .failed(let failure)? = pages[token] { return failure }
+        }
+        // A chain without an end, or more tokens than anybody has.
+        return isCutShort || !isWhole ? ReadFailure(.malformed, store: .googlePlay) : nil
+    }
+}

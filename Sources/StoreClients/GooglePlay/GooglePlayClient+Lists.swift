@@ -1,0 +1,224 @@
+package import Entitlements
+import Foundation
+
+/// What an order number leads to.
+package struct GooglePlayOrder: Hashable, Sendable {
+    package var id: String
+    /// Never shown, never logged.
+    package var purchaseToken: String
+    /// The raw `state`, such as `PROCESSED` and `REFUNDED`; empty where none is told.
+    package var state: String
+    package var productIDs: [String]
+
+    package init(id: String, purchaseToken: String, state: String, productIDs: [String] = []) {
+        self.id = id
+        self.purchaseToken = purchaseToken
+        self.state = state
+        self.productIDs = productIDs
+    }
+}
+
+/// A purchase, or one period of a subscription, whose money went back.
+package struct GooglePlayVoidedPurchase: Hashable, Sendable {
+    /// Never shown, never logged.
+    package var purchaseToken: String
+    package var orderID: String?
+    package var voidedAt: Instant?
+    /// The raw number; 7 is a chargeback, 8 a sale that nobody acknowledged.
+    package var reason: Int64
+    /// The raw number: 0 user, 1 developer, 2 Google.
+    package var source: Int64
+
+    package init(purchaseToken: String, orderID: String?, voidedAt: Instant?, reason: Int64 = 0, source: Int64 = 0) {
+        self.purchaseToken = purchaseToken
+        self.orderID = orderID
+        self.voidedAt = voidedAt
+        self.reason = reason
+        self.source = source
+    }
+}
+
+extension GooglePlayClient {
+    /// The longest that the voided list reaches back, less a minute for clocks that differ, in seconds.
+    private static let voidedReach: Int64 = 30 * 86_400 - 60
+    /// The most pages of the voided list; each holds up to 1,000.
+    private static let maximumPages = 500
+
+    /// Looks up what an order number leads to.
+    ///
+    /// - Parameters:
+    ///   - id: as a customer reads it from the receipt: proves nothing.
+    ///   - lane: on whose behalf.
+    /// - Returns: `nil` where there is no such order of our app, or it has no purchase token.
+    /// - Throws: why Google did not tell.
+    package func order(_ id: String, lane: Lane) async throws(ReadFailure) -> GooglePlayOrder? {
+        guard OrderNumber.isPlausible(id), let segment = PathSegment(id) else { return nil }
+        var requests = 0
+        return try await requester.send(.order(segment), lane: lane, purpose: .lookup, requests: &requests) {
+            outcome,
+            body throws(ReadFailure) in
+            switch outcome {
+            case .content:
+                do throws(JSONFault) { return try GooglePlayOrder(body) } catch { throw ReadFailure(.malformed) }
+            case .unknown, .gone: return nil
+            case .conflict(let code), .failure(let code): throw ReadFailure(code)
+            case .stale: throw ReadFailure(.unauthorized)
+            }
+        }
+    }
+
+    /// Lists what was voided, oldest first, page by page.
+    ///
+    /// The time is that at which Google recorded it, which may be later than the one it tells: leave an overlap.
+    ///
+    /// - Parameters:
+    ///   - since: from when on; 30 days ago at most.
+    ///   - lane: on whose behalf.
+    ///   - each: is given each page, in order.
+    /// - Throws: `ReadFailure` where Google did not tell to the end, and what `each` throws.
+    package func voided(
+        since: Instant,
+        lane: Lane,
+        each: ([GooglePlayVoidedPurchase]) async throws -> Void
+    ) async throws {
+        let earliest = (systemSeconds() - Self.voidedReach) * 1000
+        let start = max(since.microseconds / 1000, earliest)
+        var query = "type=1&maxResults=1000&startTime=\(start)"
+        var cursors: Set<String> = []
+        for _ in 0..<Self.maximumPages {
+            let page = try await voidedPage(query, lane)
+            try await each(page.items)
+            guard let next = page.next else { return }
+            // A list that leads back to where it was has no end.
+            guard cursors.insert(next).inserted else { break }
+            query = "type=1&maxResults=1000&token=\(PercentCoding.encode(next))"
+        }
+        throw ReadFailure(.malformed, store: .googlePlay)
+    }
+
+    private func voidedPage(_ query: String, _ lane: Lane) async throws(ReadFailure) -> VoidedPage {
+        var requests = 0
+        return try await requester.send(.voided(query), lane: lane, requests: &requests) {
+            outcome,
+            body throws(ReadFailure) in
+            switch outcome {
+            case .content:
+                do throws(JSONFault) { return try VoidedPage(body) } catch { throw ReadFailure(.malformed) }
+            // There is always a list; whatever this is, it is none.
+            case .unknown, .gone: throw ReadFailure(.rejected)
+            case .conflict(let code), .failure(let code): throw ReadFailure(code)
+            case .stale: throw ReadFailure(.unauthorized)
+            }
+        }
+    }
+}
+
+// MARK: Reading
+
+private enum OrderField: String, CaseIterable { case orderId, purchaseToken, state, lineItems }
+private enum ProductField: String, CaseIterable { case productId }
+private let orderFields = JSONFields<OrderField>()
+private let productFields = JSONFields<ProductField>()
+
+extension GooglePlayOrder {
+    /// Reads a whole answer; `nil` for an order of something that has no purchase token, such as a paid app.
+    fileprivate init?(_ body: [UInt8]) throws(JSONFault) {
+        var id: String?
+        var token: String?
+        var state: String?
+        var products: [String] = []
+        var reader = try JSONReader(body)
+        try reader.readObject(orderFields) { reader, field throws(JSONFault) in
+            switch field {
+            case .orderId: id = try reader.readOptionalName()
+            case .purchaseToken: token = try reader.readOptionalName()
+            case .state: state = try reader.readOptionalString()
+            case .lineItems:
+                guard try !reader.readNull() else { return }
+                try reader.readArray { reader throws(JSONFault) in
+                    try reader.readObject(productFields) { reader, _ throws(JSONFault) in
+                        if let product = try reader.readOptionalName() { products.append(product) }
+                    }
+                }
+            }
+        }
+        try reader.finish()
+        guard let id else { throw .missing }
+        guard let token else { return nil }
+        self.init(id: id, purchaseToken: token, state: state ?? "", productIDs: products)
+    }
+}
+
+private enum VoidedPageField: String, CaseIterable { case tokenPagination, voidedPurchases }
+private enum PaginationField: String, CaseIterable { case nextPageToken }
+private enum VoidedField: String, CaseIterable {
+    case purchaseToken, orderId, voidedTimeMillis, voidedSource, voidedReason
+}
+
+private let voidedPageFields = JSONFields<VoidedPageField>()
+private let paginationFields = JSONFields<PaginationField>()
+private let voidedFields = JSONFields<VoidedField>()
+
+/// One page of the voided list.
+private struct VoidedPage: Sendable {
+    var items: [GooglePlayVoidedPurchase] = []
+    var next: String?
+
+    /// Reads a whole answer; an item that cannot be read says nothing, and is left out.
+    init(_ body: [UInt8]) throws(JSONFault) {
+        var reader = try JSONReader(body)
+        var items: [GooglePlayVoidedPurchase] = []
+        var next: String?
+        try reader.readObject(voidedPageFields) { reader, field throws(JSONFault) in
+            switch field {
+            case .tokenPagination:
+                try reader.readOptionalObject(paginationFields) { reader, _ throws(JSONFault) in
+                    next = try reader.readOptionalName()
+                }
+            case .voidedPurchases:
+                guard try !reader.readNull() else { return }
+                try reader.readArray { reader throws(JSONFault) in
+                    let start = reader
+                    do throws(JSONFault) {
+                        items.append(try GooglePlayVoidedPurchase(&reader))
+                    } catch {
+                        // Back to where the element begins. If the text itself is broken, skipping fails as well.
+                        reader = start
+                        try reader.skipValue()
+                    }
+                }
+            }
+        }
+        try reader.finish()
+        self.items = items
+        self.next = next
+    }
+}
+
+extension GooglePlayVoidedPurchase {
+    fileprivate init(_ reader: inout JSONReader) throws(JSONFault) {
+        var token: String?
+        var order: String?
+        var voidedMs: Int64?
+        // Missing numbers are 0, as proto3 has it.
+        var reason: Int64 = 0
+        var source: Int64 = 0
+        try reader.readObject(voidedFields) { reader, field throws(JSONFault) in
+            switch field {
+            case .purchaseToken: token = try reader.readOptionalName()
+            case .orderId: order = try reader.readOptionalName()
+            case .voidedTimeMillis: voidedMs = try reader.readIntegerOrText()
+            case .voidedReason: reason = try reader.readIntegerOrText()
+            case .voidedSource: source = try reader.readIntegerOrText()
+            }
+        }
+        guard let token else { throw .missing }
+        self.init(
+            purchaseToken: token,
+            orderID: order,
+            voidedAt: voidedMs.flatMap(Instant.init(milliseconds:)),
+            reason: reason,
+            source: source
+        )
+    }
+}

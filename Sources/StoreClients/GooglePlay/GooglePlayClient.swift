@@ -1,0 +1,175 @@
+package import Entitlements
+import Foundation
+package import Logging
+
+/// Reads purchases from the Google Play Developer API, and acknowledges them; it changes nothing else there.
+///
+/// - SeeAlso: https://developers.google.com/android-publisher
+package struct GooglePlayClient: Sendable {
+    let requester: GooglePlayRequester
+    let systemSeconds: @Sendable () -> Int64
+
+    /// Makes a client; metrics go to the system that is bootstrapped by now.
+    ///
+    /// - Parameters:
+    ///   - configuration: where, for which app and in whose name.
+    ///   - http: carries the requests, with its own timeouts and size cap.
+    ///   - gate: is asked before each request and told of each answer, by the limit that the request counts against.
+    ///   - logger: hears of failures; of no ids, keys and bodies.
+    ///   - systemSeconds: the system's clock, in seconds since 1970, to be compared with the store's.
+    package init(
+        configuration: GooglePlayConfiguration,
+        http: StoreHTTP,
+        gate: @escaping @Sendable (GooglePlayBudget) -> RequestGate,
+        logger: Logger,
+        systemSeconds: @escaping @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970) }
+    ) {
+        requester = GooglePlayRequester(
+            configuration,
+            http: http,
+            gate: gate,
+            logger: logger,
+            systemSeconds: systemSeconds
+        )
+        self.systemSeconds = systemSeconds
+    }
+
+    /// Reads the purchases behind some tokens, each with the chain of tokens that it replaced.
+    ///
+    /// A token that Google does not know, or will not tell about any more, is an answer and yields no observation; a
+    /// failure never passes for one. A purchase some of whose older tokens could not be read yields none either, as
+    /// they may tell whose it is.
+    package func read(_ query: GooglePlayQuery) async -> GooglePlayReading {
+        var chains = GooglePlayChains(query)
+        let purpose = query.isFromClient ? StoreCall.Purpose.lookup : .reading
+        let reading = await chains.read { token, mayBeProduct in
+            await page(token, mayBeProduct: mayBeProduct, lane: query.lane, purpose)
+        }
+        requester.recordRead(requests: reading.requests)
+        return reading
+    }
+
+    private func page(
+        _ token: PurchaseToken,
+        mayBeProduct: Bool,
+        lane: Lane,
+        _ purpose: StoreCall.Purpose
+    ) async -> (GooglePlayChains.Page, requests: Int) {
+        var requests = 0
+        do throws(ReadFailure) {
+            let page = try await subscription(token, lane, purpose, &requests)
+            // A one-time purchase is answered here as if there had been one, or as if there were none.
+            guard mayBeProduct, page.isAbsence else { return (page, requests) }
+            let product = try await product(token, lane, purpose, &requests)
+            return (product.isAbsence ? page : product, requests)
+        } catch {
+            return (.failed(error), requests)
+        }
+    }
+
+    private func subscription(
+        _ token: PurchaseToken,
+        _ lane: Lane,
+        _ purpose: StoreCall.Purpose,
+        _ requests: inout Int
+    ) async throws(ReadFailure) -> GooglePlayChains.Page {
+        try await requester.send(.subscription(token), lane: lane, purpose: purpose, requests: &requests) {
+            outcome,
+            body throws(ReadFailure) in
+            try page(outcome) { () throws(JSONFault) in .subscription(try SubscriptionPurchase(body)) }
+        }
+    }
+
+    private func product(
+        _ token: PurchaseToken,
+        _ lane: Lane,
+        _ purpose: StoreCall.Purpose,
+        _ requests: inout Int
+    ) async throws(ReadFailure) -> GooglePlayChains.Page {
+        try await requester.send(.product(token), lane: lane, purpose: purpose, requests: &requests) {
+            outcome,
+            body throws(ReadFailure) in
+            try page(outcome) { () throws(JSONFault) in .product(try ProductPurchase(body)) }
+        }
+    }
+
+    private func page(
+        _ outcome: GooglePlayAnswerClass,
+        _ decode: () throws(JSONFault) -> GooglePlayChains.Page
+    ) throws(ReadFailure) -> GooglePlayChains.Page {
+        switch outcome {
+        case .content:
+            do throws(JSONFault) { return try decode() } catch { throw ReadFailure(.malformed) }
+        case .unknown: return .unknown
+        case .gone: return .gone
+        case .conflict(let code), .failure(let code): throw ReadFailure(code)
+        case .stale: throw ReadFailure(.unauthorized)
+        }
+    }
+
+    // MARK: Acknowledgement
+
+    /// Tells Google that the sale was taken note of.
+    ///
+    /// - Returns: `refused` for any answer about the purchase that is no success, such as the one to a second call.
+    /// - Throws: why nothing came of it; it may have been carried out all the same.
+    package func acknowledge(
+        _ acknowledgement: Acknowledgement,
+        lane: Lane
+    ) async throws(ReadFailure) -> GooglePlayAcknowledged {
+        guard let token = PurchaseToken(acknowledgement.token), let product = PathSegment(acknowledgement.productID)
+        else { throw ReadFailure(.rejected, store: .googlePlay) }
+        let endpoint: GooglePlayEndpoint =
+            acknowledgement.kind == .subscription
+            ? .acknowledgeSubscription(product, token) : .acknowledgeProduct(product, token)
+        var requests = 0
+        return try await requester.send(endpoint, lane: lane, requests: &requests) { outcome, _ throws(ReadFailure) in
+            switch outcome {
+            // Whether there is a body, and what it holds, is nowhere promised.
+            case .content: .accepted
+            case .unknown, .gone, .conflict: .refused
+            case .failure(let code): throw ReadFailure(code)
+            case .stale: throw ReadFailure(.unauthorized)
+            }
+        }
+    }
+
+    /// Whether a purchase still waits for its acknowledgement.
+    ///
+    /// - Throws: why Google did not tell.
+    package func acknowledgementState(
+        of acknowledgement: Acknowledgement,
+        lane: Lane
+    ) async throws(ReadFailure) -> GooglePlayAcknowledgementState {
+        guard let token = PurchaseToken(acknowledgement.token) else { return .over }
+        var requests = 0
+        let page =
+            acknowledgement.kind == .subscription
+            ? try await subscription(token, lane, .reading, &requests)
+            : try await product(token, lane, .reading, &requests)
+        return page.acknowledgementState
+    }
+}
+
+extension GooglePlayChains.Page {
+    /// Whether Google has nothing to tell.
+    fileprivate var isAbsence: Bool {
+        switch self {
+        case .unknown, .gone: true
+        default: false
+        }
+    }
+
+    fileprivate var acknowledgementState: GooglePlayAcknowledgementState {
+        switch self {
+        case .subscription(let purchase):
+            if purchase.state == .expired || purchase.state == .pendingCanceled { return .over }
+            return purchase.awaitsAcknowledgement ? .pending : .acknowledged
+        case .product(let purchase):
+            if purchase.state == ProductPurchase.cancelled { return .over }
+            // To use something up is to acknowledge it.
+            return purchase.awaitsAcknowledgement && !purchase.keptItems.isEmpty ? .pending : .acknowledged
+        case .unknown, .gone, .failed: return .over
+        }
+    }
+}

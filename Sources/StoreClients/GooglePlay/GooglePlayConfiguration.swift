@@ -1,0 +1,117 @@
+/// Where Google Play is, whose purchases we ask for, and in whose name.
+package struct GooglePlayConfiguration: Sendable {
+    /// The app's package name, such as `com.example.app`.
+    package let packageName: String
+    /// The account and its private key, which are never described.
+    let account: ServiceAccount
+    let base: BaseURL
+    /// The endpoint that gives out access tokens, with its whole path.
+    let tokenEndpoint: BaseURL
+
+    private static let tokenHost = "oauth2.googleapis.com"
+
+    /// Checks and keeps the settings.
+    ///
+    /// - Parameters:
+    ///   - serviceAccount: the JSON text of the account's key file.
+    ///   - packageName: the app's, such as `com.example.app`.
+    ///   - baseURL: what stands before `/androidpublisher/v3`. Plain http is taken for loopback hosts only.
+    ///   - oauthBaseURL: what stands before `/token`; by default the key file's `token_uri` is used, which has to be
+    ///     Google's.
+    /// - Throws: every fault at once.
+    package init(
+        serviceAccount: String,
+        packageName: String,
+        baseURL: String = "https://androidpublisher.googleapis.com",
+        oauthBaseURL: String? = nil
+    ) throws(GooglePlayConfigurationError) {
+        var faults: [GooglePlayConfigurationError.Fault] = []
+        var account: ServiceAccount?
+        do throws(ServiceAccount.Fault) {
+            account = try ServiceAccount(serviceAccount)
+        } catch {
+            faults.append(error == .privateKey ? .privateKey : .serviceAccount)
+        }
+        if !Self.isPackageName(packageName) { faults.append(.packageName) }
+        var base: BaseURL?
+        do throws(BaseURL.Fault) {
+            base = try BaseURL(baseURL)
+        } catch {
+            faults.append(error == .insecure ? .insecureBaseURL : .baseURL)
+        }
+        var tokenEndpoint: BaseURL?
+        do throws(BaseURL.Fault) {
+            if let oauthBaseURL {
+                tokenEndpoint = try BaseURL(oauthBaseURL, endingIn: "token")
+            } else if let account {
+                // The assertion is as good as a password for an hour: it goes to Google and to nobody else.
+                let url = try BaseURL(account.tokenURI)
+                guard url.scheme == "https", url.authority == Self.tokenHost else { throw .malformed }
+                tokenEndpoint = url
+            }
+        } catch {
+            if oauthBaseURL == nil {
+                faults.append(.tokenURI)
+            } else {
+                faults.append(error == .insecure ? .insecureOAuthBaseURL : .oauthBaseURL)
+            }
+        }
+        guard faults.isEmpty, let account, let base, let tokenEndpoint else {
+            throw GooglePlayConfigurationError(faults: faults)
+        }
+        self.account = account
+        self.packageName = packageName
+        self.base = base
+        self.tokenEndpoint = tokenEndpoint
+    }
+
+    private static func isPackageName(_ text: String) -> Bool {
+        let parts = text.split(separator: ".", omittingEmptySubsequences: false)
+        return text.utf8.count <= 255 && parts.count >= 2
+            && parts.allSatisfy { part in
+                !part.isEmpty && part.utf8.allSatisfy { $0 == UInt8(ascii: "_") || $0.isLetterOrDigit }
+            }
+    }
+}
+
+extension UInt8 {
+    /// Whether this is a letter or a digit of ASCII.
+    var isLetterOrDigit: Bool {
+        switch self {
+        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+            UInt8(ascii: "0")...UInt8(ascii: "9"):
+            true
+        default: false
+        }
+    }
+}
+
+extension GooglePlayConfiguration: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+    /// The settings without the account.
+    package var description: String {
+        "GooglePlayConfiguration(\(base.scheme)://\(base.authority)\(base.path), \(packageName), account redacted)"
+    }
+    package var debugDescription: String { description }
+    /// Keeps `dump` and string interpolation of enclosing values from reaching the key.
+    package var customMirror: Mirror { Mirror(self, children: ["description": description]) }
+}
+
+/// What is wrong with the settings.
+package struct GooglePlayConfigurationError: Error, Hashable, Sendable, CustomStringConvertible {
+    package enum Fault: String, Error, Sendable, CaseIterable {
+        case serviceAccount = "the service account is not the JSON text of a service account's key file"
+        case privateKey = "the service account's private key is no RSA key of 2048 bits or more in PEM"
+        case tokenURI = "the service account's token_uri is not https://oauth2.googleapis.com/token"
+        case packageName = "the package name is not of the form com.example.app"
+        case baseURL = "the base URL is not of the form https://host[:port][/path]"
+        case insecureBaseURL = "the base URL is plain http to a host other than loopback"
+        case oauthBaseURL = "the OAuth base URL is not of the form https://host[:port][/path]"
+        case insecureOAuthBaseURL = "the OAuth base URL is plain http to a host other than loopback"
+    }
+
+    package var faults: [Fault]
+
+    package init(faults: [Fault]) { self.faults = faults }
+
+    package var description: String { faults.map(\.rawValue).joined(separator: "; ") }
+}

@@ -1,0 +1,85 @@
+import Entitlements
+
+/// A purchase token that may stand as one segment of a path.
+struct PurchaseToken: Hashable, Sendable {
+    let text: String
+
+    /// - Parameter text: 1 to 1,000 letters, digits, dots, hyphens and underscores.
+    ///
+    ///   `nil` for others, which no purchase has, and for `.` and `..`, which are steps through a path.
+    init?(_ text: String) {
+        guard (1...1_000).contains(text.utf8.count), text != ".", text != "..",
+            text.utf8.allSatisfy({
+                $0.isLetterOrDigit || $0 == UInt8(ascii: ".") || $0 == UInt8(ascii: "_") || $0 == UInt8(ascii: "-")
+            })
+        else { return nil }
+        self.text = text
+    }
+}
+
+/// What we ask Google Play for.
+enum GooglePlayEndpoint: Hashable, Sendable {
+    case subscription(PurchaseToken)
+    case product(PurchaseToken)
+    case acknowledgeSubscription(PathSegment, PurchaseToken)
+    case acknowledgeProduct(PathSegment, PurchaseToken)
+    case order(PathSegment)
+    /// The query, ready for a URL.
+    case voided(String)
+
+    /// The route templates, for labels; `index` points into them, and the token endpoint is the last.
+    static let templates = [
+        "/applications/{package}/purchases/subscriptionsv2/tokens/{token}",
+        "/applications/{package}/purchases/productsv2/tokens/{token}",
+        "/applications/{package}/purchases/subscriptions/{product}/tokens/{token}:acknowledge",
+        "/applications/{package}/purchases/products/{product}/tokens/{token}:acknowledge",
+        "/applications/{package}/orders/{order}",
+        "/applications/{package}/purchases/voidedpurchases",
+        "/token",
+    ]
+
+    /// The index of the token endpoint.
+    static let tokenIndex = 6
+
+    var index: Int {
+        switch self {
+        case .subscription: 0
+        case .product: 1
+        case .acknowledgeSubscription: 2
+        case .acknowledgeProduct: 3
+        case .order: 4
+        case .voided: 5
+        }
+    }
+
+    var budget: GooglePlayBudget {
+        switch self {
+        case .subscription, .acknowledgeSubscription: .subscriptions
+        case .product, .acknowledgeProduct: .oneTime
+        case .order: .orders
+        case .voided: .voided
+        }
+    }
+
+    /// Whether it changes something; what does is sent as POST.
+    var writes: Bool {
+        switch self {
+        case .acknowledgeSubscription, .acknowledgeProduct: true
+        default: false
+        }
+    }
+
+    /// The path and query below `/applications/{package}`.
+    var target: String {
+        switch self {
+        case .subscription(let token): "/purchases/subscriptionsv2/tokens/\(token.text)"
+        case .product(let token): "/purchases/productsv2/tokens/\(token.text)"
+        case .acknowledgeSubscription(let product, let token):
+            "/purchases/subscriptions/\(product.encoded)/tokens/\(token.text):acknowledge"
+        case .acknowledgeProduct(let product, let token):
+            "/purchases/products/\(product.encoded)/tokens/\(token.text):acknowledge"
+        case .order(let id): "/orders/\(id.encoded)"
+        case .voided(let query): "/purchases/voidedpurchases?\(query)"
+        }
+    }
+}

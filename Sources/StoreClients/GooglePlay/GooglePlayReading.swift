@@ -1,0 +1,79 @@
+package import Entitlements
+
+/// Which purchases to read, and what the reader must know to need few requests.
+package struct GooglePlayQuery: Sendable {
+    /// Purchase tokens, of which the first 20 are asked for; a reading of more is never full.
+    ///
+    /// Never shown, never logged.
+    package var tokens: [String]
+    /// Tokens of the user's own purchases by what our records know: the walk of a chain stops at one of them.
+    package var known: Set<String>
+    /// The end of the period that our records hold for a token of the user's that last gave access.
+    ///
+    /// That Google will not tell about a token any more never cuts it.
+    package var endsAhead: [String: Instant]
+    /// The database's time now, to compare expiry times with.
+    package var askedAt: Instant
+    package var lane: Lane
+    /// Whether a client named the tokens: what comes of them then says little about the store.
+    package var isFromClient: Bool
+
+    package init(
+        tokens: [String],
+        known: Set<String> = [],
+        endsAhead: [String: Instant] = [:],
+        askedAt: Instant,
+        lane: Lane = .restore,
+        isFromClient: Bool = false
+    ) {
+        self.tokens = tokens
+        self.known = known
+        self.endsAhead = endsAhead
+        self.askedAt = askedAt
+        self.lane = lane
+        self.isFromClient = isFromClient
+    }
+}
+
+/// What Google Play said about some tokens.
+package struct GooglePlayReading: Sendable {
+    /// `full` only where every token was answered (unknown and gone are answers) and every chain walked.
+    package var coverage: Coverage
+    /// One for each chain of purchases, its newest.
+    package var observations: [Observation]
+    /// Tokens that Google will not tell about any more although our records' period is still running.
+    package var goneEarly: [String]
+    /// Why the reading is not full; the first failure, where there were several.
+    package var failure: ReadFailure?
+    /// HTTP requests sent, those for access tokens included.
+    package var requests: Int
+
+    package init(
+        coverage: Coverage,
+        observations: [Observation] = [],
+        goneEarly: [String] = [],
+        failure: ReadFailure? = nil,
+        requests: Int = 0
+    ) {
+        self.coverage = coverage
+        self.observations = observations
+        self.goneEarly = goneEarly
+        self.failure = failure
+        self.requests = requests
+    }
+}
+
+/// What came of an acknowledgement.
+package enum GooglePlayAcknowledged: Sendable, CaseIterable {
+    case accepted
+    /// Google says no, which it also does to what was acknowledged before: the purchase tells.
+    case refused
+}
+
+/// Whether a purchase still waits for its acknowledgement.
+package enum GooglePlayAcknowledgementState: Sendable, CaseIterable {
+    case pending
+    case acknowledged
+    /// Expired, revoked, unknown or gone: there is nothing left to acknowledge.
+    case over
+}

@@ -1,0 +1,141 @@
+import Entitlements
+import HTTPTypes
+import Logging
+
+/// Sends single requests in the name of the service account.
+struct GooglePlayRequester: Sendable {
+    private let configuration: GooglePlayConfiguration
+    private let prefix: String
+    private let requester: StoreRequester
+    private let gate: @Sendable (GooglePlayBudget) -> RequestGate
+    private let tokens: AccessTokens
+    private let systemSeconds: @Sendable () -> Int64
+
+    init(
+        _ configuration: GooglePlayConfiguration,
+        http: StoreHTTP,
+        gate: @escaping @Sendable (GooglePlayBudget) -> RequestGate,
+        logger: Logger,
+        tokens: AccessTokens = AccessTokens(),
+        systemSeconds: @escaping @Sendable () -> Int64
+    ) {
+        self.configuration = configuration
+        prefix = configuration.base.path + "/androidpublisher/v3/applications/" + configuration.packageName
+        requester = StoreRequester(
+            .googlePlay,
+            endpoints: GooglePlayEndpoint.templates,
+            http: http,
+            logger: logger,
+            systemSeconds: systemSeconds
+        )
+        self.gate = gate
+        self.tokens = tokens
+        self.systemSeconds = systemSeconds
+    }
+
+    /// Notes how many requests one reading took.
+    func recordRead(requests: Int) { requester.recordRead(requests: requests) }
+
+    /// Sends a request, twice where the access token turns out to be good no more.
+    ///
+    /// - Parameters:
+    ///   - endpoint: what to ask for.
+    ///   - lane: on whose behalf.
+    ///   - purpose: why.
+    ///   - requests: raised by one for each request that was sent, those for access tokens included.
+    ///   - read: makes a value of an answer that is no failure.
+    /// - Returns: what `read` made of it.
+    /// - Throws: why there is no usable answer.
+    func send<Value: Sendable>(
+        _ endpoint: GooglePlayEndpoint,
+        lane: Lane,
+        purpose: StoreCall.Purpose = .reading,
+        requests: inout Int,
+        read: (GooglePlayAnswerClass, [UInt8]) throws(ReadFailure) -> Value
+    ) async throws(ReadFailure) -> Value {
+        var isSecond = false
+        while true {
+            let token = try await accessToken(lane: lane, requests: &requests)
+            let call = call(endpoint, token, lane, purpose)
+            let value = try await requester.send(call, requests: &requests) { response throws(ReadFailure) -> Value? in
+                let error = (200...299).contains(response.status) ? nil : GooglePlayError(body: response.body)
+                let outcome = classify(status: response.status, error: error)
+                switch outcome {
+                case .failure(let code): throw ReadFailure(code)
+                case .stale:
+                    if isSecond { throw ReadFailure(.unauthorized) }
+                    return nil
+                default: return try read(outcome, response.body)
+                }
+            }
+            if let value { return value }
+            tokens.drop(token)
+            isSecond = true
+        }
+    }
+
+    private func call(
+        _ endpoint: GooglePlayEndpoint,
+        _ token: AccessToken,
+        _ lane: Lane,
+        _ purpose: StoreCall.Purpose
+    ) -> StoreCall {
+        var authorization = HTTPField(name: .authorization, value: "Bearer \(token.text)")
+        authorization.indexingStrategy = .disallow
+        var headers: HTTPFields = [.accept: "application/json"]
+        if endpoint.writes { headers[.contentType] = "application/json" }
+        headers.append(authorization)
+        return StoreCall(
+            endpoint: endpoint.index,
+            request: HTTPRequest(
+                method: endpoint.writes ? .post : .get,
+                scheme: configuration.base.scheme,
+                authority: configuration.base.authority,
+                path: prefix + endpoint.target,
+                headerFields: headers
+            ),
+            body: endpoint.writes ? Array("{}".utf8) : nil,
+            gate: gate(endpoint.budget),
+            lane: lane,
+            purpose: purpose
+        )
+    }
+
+    // MARK: Access tokens
+
+    private func accessToken(lane: Lane, requests: inout Int) async throws(ReadFailure) -> AccessToken {
+        var sent = 0
+        defer { requests += sent }
+        return try await tokens.token { () async throws(ReadFailure) -> AccessToken in
+            try await fetchToken(lane, &sent)
+        }
+    }
+
+    private func fetchToken(_ lane: Lane, _ requests: inout Int) async throws(ReadFailure) -> AccessToken {
+        guard let assertion = try? configuration.account.assertion(at: systemSeconds()) else {
+            throw ReadFailure(.unauthorized, store: .googlePlay)
+        }
+        let endpoint = configuration.tokenEndpoint
+        let call = StoreCall(
+            endpoint: GooglePlayEndpoint.tokenIndex,
+            request: HTTPRequest(
+                method: .post,
+                scheme: endpoint.scheme,
+                authority: endpoint.authority,
+                path: endpoint.path,
+                headerFields: [.accept: "application/json", .contentType: "application/x-www-form-urlencoded"]
+            ),
+            body: Array("grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Ajwt-bearer&assertion=\(assertion)".utf8),
+            gate: gate(.token),
+            lane: lane
+        )
+        let sentAt = ContinuousClock.now
+        let granted = try await requester.send(call, requests: &requests) { response throws(ReadFailure) in
+            if let code = tokenFailure(status: response.status, word: tokenErrorWord(response.body)) {
+                throw ReadFailure(code)
+            }
+            do throws(JSONFault) { return try GrantedToken(response.body) } catch { throw ReadFailure(.malformed) }
+        }
+        return AccessToken(granted, sentAt: sentAt)
+    }
+}

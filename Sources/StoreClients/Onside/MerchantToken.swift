@@ -1,0 +1,50 @@
+import Crypto
+import Foundation
+
+/// What a request to Onside's merchant API is authorized by: good for one request and half a minute.
+struct MerchantToken: Sendable {
+    var keyID: String
+    var merchantID: String
+    /// Seconds since 1970; `expires` is 30 later at most.
+    var notBefore: Int64
+    var expires: Int64
+    /// Unique: Onside takes each once.
+    var id: String
+
+    init(keyID: String, merchantID: String, notBefore: Int64, expires: Int64, id: String) {
+        self.keyID = keyID
+        self.merchantID = merchantID
+        self.notBefore = notBefore
+        self.expires = expires
+        self.id = id
+    }
+
+    /// A new token.
+    ///
+    /// It begins five seconds ago, for clocks that differ a little.
+    init(for configuration: OnsideConfiguration, now: Int64) {
+        self.init(
+            keyID: configuration.secretKeyID,
+            merchantID: configuration.merchantID,
+            notBefore: now - 5,
+            expires: now + 20,
+            id: UUID().uuidString.lowercased()
+        )
+    }
+
+    /// Writes and signs it.
+    ///
+    /// None of its texts needs escaping, by the configuration's checks.
+    ///
+    /// - Parameter key: the merchant secret.
+    /// - Returns: a compact JWS of the algorithm HS256.
+    func signed(with key: SymmetricKey) -> String {
+        let header = #"{"alg":"HS256","kid":"\#(keyID)","typ":"JWT"}"#
+        let claims =
+            #"{"aud":"onside","iss":"onside","sub":"\#(merchantID)","nbf":\#(notBefore),"exp":\#(expires),"#
+            + #""jti":"\#(id)"}"#
+        let signed = Base64.encode(header.utf8, .url) + "." + Base64.encode(claims.utf8, .url)
+        let code = HMAC<SHA256>.authenticationCode(for: Data(signed.utf8), using: key)
+        return signed + "." + Base64.encode(Data(code), .url)
+    }
+}

@@ -1,0 +1,127 @@
+import Entitlements
+import Foundation
+import HTTPTypes
+import Logging
+
+extension OnsideClient {
+    /// The answer to one order.
+    struct Answer: Sendable {
+        var transactions: [OnsideTransaction] = []
+        var isUnknown = false
+        var failure: ReadFailure?
+        var requests = 0
+    }
+
+    /// What one request came to, where it says nothing bad about the store.
+    private enum Said {
+        case signed(CompactJWS)
+        case unauthorized, notOurs, notFound
+    }
+
+    func ask(_ order: OnsideQuery.Order, _ query: OnsideQuery) async -> Answer {
+        var answer = Answer()
+        do throws(ReadFailure) {
+            var said = try await send(order, query, isLast: false, &answer.requests)
+            // A token that was on its way for too long is no sign of a wrong secret: a fresh one decides.
+            if case .unauthorized = said { said = try await send(order, query, isLast: true, &answer.requests) }
+            switch said {
+            case .signed(let signed): answer.transactions = try await open(signed, order, query)
+            case .notOurs: answer.isUnknown = true
+            case .notFound where order.isProven: throw named(.unavailable)
+            case .notFound: answer.isUnknown = true
+            case .unauthorized: throw named(.unauthorized)
+            }
+        } catch {
+            // An id that the store calls impossible leads nowhere, where a client chose it.
+            answer.isUnknown = error.code == .rejected && query.isFromClient && !order.isProven
+            answer.failure = answer.isUnknown ? nil : error
+        }
+        return answer
+    }
+
+    private func send(
+        _ order: OnsideQuery.Order,
+        _ query: OnsideQuery,
+        isLast: Bool,
+        _ requests: inout Int
+    ) async throws(ReadFailure) -> Said {
+        let token = MerchantToken(for: configuration, now: systemSeconds()).signed(with: configuration.key)
+        var authorization = HTTPField(name: .authorization, value: "Bearer \(token)")
+        authorization.indexingStrategy = .disallow
+        var call = call(
+            .history,
+            path: "/merchant-api/v1/purchases/in-app/history/\(order.id.text)",
+            accept: "application/jose",
+            lane: query.lane
+        )
+        call.request.headerFields.append(authorization)
+        call.purpose = query.isFromClient ? .lookup : .reading
+        return try await requester.send(call, requests: &requests) { response throws(ReadFailure) in
+            switch OnsideAnswer(status: response.status) {
+            case .content:
+                // Pages of proxies have this status as well: what counts is that the body is a signed text.
+                guard let text = String(validating: response.body, as: UTF8.self),
+                    let signed = try? CompactJWS(Self.trimmed(text), upTo: OnsideHistory.maximumBytes)
+                else { throw ReadFailure(.malformed) }
+                return .signed(signed)
+            case .unauthorized:
+                if isLast { throw ReadFailure(.unauthorized) }
+                return .unauthorized
+            case .notOurs: return .notOurs
+            case .notFound: return .notFound
+            case .failure(let code): throw ReadFailure(code)
+            }
+        }
+    }
+
+    private static func trimmed(_ text: String) -> String {
+        text.trimmingCharacters(in: .whitespacesAndNewlines)
+    }
+
+    /// Verifies an answer, and that it is one to the question.
+    private func open(
+        _ signed: CompactJWS,
+        _ order: OnsideQuery.Order,
+        _ query: OnsideQuery
+    ) async throws(ReadFailure) -> [OnsideTransaction] {
+        let transactions: [OnsideTransaction]
+        do throws(OnsideProofFailure) {
+            transactions = try await verify(signed, lane: query.lane).transactions
+        } catch {
+            switch error {
+            case .unread(let failure): throw failure
+            case .refused(let refusal):
+                warn(refusal.code.rawValue)
+                // Its key may show in the set later; nothing else mends itself.
+                throw named(refusal.code == .unknownKey ? .unavailable : .malformed)
+            }
+        }
+        guard transactions.contains(where: { $0.orderID == order.id.text || $0.originalOrderID == order.id.text })
+        else {
+            warn("other_order")
+            throw named(.malformed)
+        }
+        for transaction in transactions {
+            if transaction.fetchedAt > query.askedAt + .seconds(600) {
+                warn("from_the_future")
+                throw named(.malformed)
+            }
+            if let newest = query.newestStatement(ofLine: transaction.originalOrderID), transaction.fetchedAt < newest {
+                warn("replayed")
+                throw named(.unavailable)
+            }
+        }
+        return transactions
+    }
+
+    func named(_ code: ReadFailure.Code) -> ReadFailure { ReadFailure(code, store: .onside) }
+
+    /// Says that an answer was not taken; nobody in the right place sends one.
+    private func warn(_ reason: String) {
+        guard let unsaid = throttle.leave(for: .malformed) else { return }
+        logger.info(
+            "a signed answer was refused",
+            metadata: ["store": "onside", "error.code": "\(reason)", "log.left_out": "\(unsaid)"]
+        )
+    }
+}

@@ -1,0 +1,166 @@
+import Entitlements
+import Foundation
+import HTTPTypes
+package import Logging
+
+/// Reads orders in Onside's merchant API and verifies what Onside has signed, and changes nothing there.
+///
+/// Onside tells only about orders whose ids are known: nothing here lists what a user owns.
+package struct OnsideClient: Sendable {
+    enum Endpoint: Int {
+        case history, keys
+
+        static let templates = ["/merchant-api/v1/purchases/in-app/history/{order}", "/.well-known/jwks.json"]
+    }
+
+    let configuration: OnsideConfiguration
+    let requester: StoreRequester
+    let gate: RequestGate
+    let logger: Logger
+    let throttle = LogThrottle()
+    let keys: KeySet
+    let systemSeconds: @Sendable () -> Int64
+
+    /// Makes a client; metrics go to the system that is bootstrapped by now.
+    ///
+    /// - Parameters:
+    ///   - configuration: where and with which secret.
+    ///   - http: carries the requests, with its own timeouts and size cap.
+    ///   - gate: is asked before each request and told of each answer.
+    ///   - logger: hears of failures; of no ids, tokens and bodies.
+    ///   - systemSeconds: the system's clock, in seconds since 1970, by which tokens are dated.
+    package init(
+        configuration: OnsideConfiguration,
+        http: StoreHTTP,
+        gate: RequestGate,
+        logger: Logger,
+        systemSeconds: @escaping @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970) }
+    ) {
+        self.init(
+            configuration: configuration,
+            http: http,
+            gate: gate,
+            logger: logger,
+            systemSeconds: systemSeconds,
+            keys: KeySet(of: .onside)
+        )
+    }
+
+    init(
+        configuration: OnsideConfiguration,
+        http: StoreHTTP,
+        gate: RequestGate,
+        logger: Logger,
+        systemSeconds: @escaping @Sendable () -> Int64,
+        keys: KeySet
+    ) {
+        self.configuration = configuration
+        self.gate = gate
+        self.logger = logger
+        self.systemSeconds = systemSeconds
+        self.keys = keys
+        requester = StoreRequester(
+            .onside,
+            endpoints: Endpoint.templates,
+            http: http,
+            logger: logger,
+            systemSeconds: systemSeconds
+        )
+    }
+
+    /// Reads the lines behind some order ids.
+    ///
+    /// A failure never passes for an absence: what was read beside it stays, as evidence for access alone.
+    package func read(_ query: OnsideQuery) async -> OnsideReading {
+        let (asked, impossible, isCut) = query.orders
+        let answers = await withTaskGroup(of: (Int, Answer).self) { group in
+            for (index, order) in asked.enumerated() {
+                group.addTask { (index, await ask(order, query)) }
+            }
+            return await group.reduce(into: Array(repeating: Answer(), count: asked.count)) { $0[$1.0] = $1.1 }
+        }
+        var reading = OnsideReading(
+            coverage: .full,
+            failure: answers.lazy.compactMap(\.failure).first ?? (isCut ? named(.incomplete) : nil),
+            requests: answers.reduce(0) { $0 + $1.requests },
+            unknown: impossible
+        )
+        for (order, answer) in zip(asked, answers) where answer.isUnknown { reading.unknown.append(order.spelling) }
+        var isMalformed = false
+        for line in OnsideLine.lines(of: answers.flatMap(\.transactions), query) {
+            guard let observation = line.observation else {
+                isMalformed = true
+                continue
+            }
+            reading.observations.append(observation)
+        }
+        if isMalformed { reading.failure = reading.failure ?? named(.malformed) }
+        if reading.failure != nil {
+            reading.coverage = answers.allSatisfy { $0.failure != nil } ? .none : .partial
+        }
+        if reading.requests > 0 { requester.recordRead(requests: reading.requests) }
+        return reading
+    }
+
+    /// Verifies a signed history that the app sent (`onside_history`).
+    ///
+    /// It proves which orders somebody's Onside account holds; whether they still give access, and to whom, is what
+    /// Onside says when it is asked.
+    ///
+    /// - Parameter text: a compact JWS of at most 1 MiB.
+    /// - Returns: what Onside signed; every transaction is of our app.
+    /// - Throws: `OnsideProofFailure`.
+    package func history(_ text: String) async throws(OnsideProofFailure) -> OnsideHistory {
+        let signed: CompactJWS
+        do throws(ProofRefusal) {
+            signed = try CompactJWS(text, upTo: OnsideHistory.maximumBytes)
+        } catch { throw .refused(error) }
+        return try await verify(signed, lane: .restore)
+    }
+
+    /// Verifies a signed history without asking anybody.
+    ///
+    /// - Parameters:
+    ///   - text: a compact JWS of at most 1 MiB.
+    ///   - keySet: Onside's key set, as JSON.
+    ///   - bundleID: the app's bundle id; `nil` takes any.
+    /// - Returns: what Onside signed.
+    /// - Throws: `ProofRefusal`.
+    package static func history(
+        _ text: String,
+        keySet: String,
+        bundleID: String?
+    ) throws(ProofRefusal) -> OnsideHistory {
+        let signed = try CompactJWS(text, upTo: OnsideHistory.maximumBytes)
+        let name = try keyName(in: signed.header())
+        let keys: [String: VerificationKey]
+        do throws(JSONFault) { keys = try JSONWebKeys.read(Array(keySet.utf8)) } catch {
+            throw ProofRefusal(.unknownKey, "The key set is not a set of public keys.")
+        }
+        guard let key = keys[name] else { throw unknownKey }
+        return try verify(signed, with: key, bundleID: bundleID)
+    }
+
+    /// What a text says that looks like a signed history; nobody vouches for a word of it.
+    package static func unverified(_ text: String) -> OnsideHistory? {
+        guard let signed = try? CompactJWS(text, upTo: OnsideHistory.maximumBytes) else { return nil }
+        return try? OnsideHistory(payload: signed.payload)
+    }
+
+    /// A request for something below the base URL.
+    func call(_ endpoint: Endpoint, path: String, accept: String, lane: Lane) -> StoreCall {
+        let base = configuration.base
+        return StoreCall(
+            endpoint: endpoint.rawValue,
+            request: HTTPRequest(
+                method: .get,
+                scheme: base.scheme,
+                authority: base.authority,
+                path: base.path + path,
+                headerFields: [.accept: accept]
+            ),
+            gate: gate,
+            lane: lane
+        )
+    }
+}

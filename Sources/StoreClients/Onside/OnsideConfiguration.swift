@@ -1,0 +1,85 @@
+import Crypto
+import Foundation
+
+/// Where Onside is, and with which secret we ask it.
+package struct OnsideConfiguration: Sendable {
+    package let merchantID: String
+    package let secretKeyID: String
+    /// The app whose orders count.
+    package let bundleID: String
+    /// The merchant secret, which is never described.
+    let key: SymmetricKey
+    let base: BaseURL
+
+    /// Checks and keeps the settings.
+    ///
+    /// - Parameters:
+    ///   - merchantID: whom the requests are of.
+    ///   - merchantSecret: what they are signed with; its UTF-8 bytes are the key.
+    ///   - secretKeyID: which of the merchant's secrets it is.
+    ///   - bundleID: the app's.
+    ///   - baseURL: such as `https://onside.io`. Plain http is taken for loopback hosts only.
+    ///   - secretIsBase64: the key is what the secret is the base64 of.
+    /// - Throws: every fault at once.
+    package init(
+        merchantID: String,
+        merchantSecret: String,
+        secretKeyID: String,
+        bundleID: String,
+        baseURL: String = "https://onside.io",
+        secretIsBase64: Bool = false
+    ) throws(OnsideConfigurationError) {
+        var faults: [OnsideConfigurationError.Fault] = []
+        if !Self.isPlain(merchantID) { faults.append(.merchantID) }
+        let secret = secretIsBase64 ? Base64.decode(merchantSecret.utf8, .standard) : Array(merchantSecret.utf8)
+        if secret?.isEmpty != false { faults.append(secretIsBase64 ? .encodedSecret : .merchantSecret) }
+        if !Self.isPlain(secretKeyID) { faults.append(.secretKeyID) }
+        if bundleID.isEmpty { faults.append(.bundleID) }
+        var parsed: BaseURL?
+        do throws(BaseURL.Fault) {
+            parsed = try BaseURL(baseURL)
+        } catch {
+            faults.append(error == .insecure ? .insecureBaseURL : .baseURL)
+        }
+        guard let base = parsed, let secret, faults.isEmpty else { throw OnsideConfigurationError(faults: faults) }
+        self.merchantID = merchantID
+        self.secretKeyID = secretKeyID
+        self.bundleID = bundleID
+        self.base = base
+        key = SymmetricKey(data: secret)
+    }
+
+    /// Whether a text can stand in a JSON string as it is.
+    private static func isPlain(_ text: String) -> Bool {
+        !text.isEmpty && text.utf8.allSatisfy { (0x21...0x7E).contains($0) && $0 != 0x22 && $0 != 0x5C }
+    }
+}
+
+extension OnsideConfiguration: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+    /// The settings without the secret.
+    package var description: String {
+        "OnsideConfiguration(\(base.scheme)://\(base.authority)\(base.path), \(bundleID), secret redacted)"
+    }
+    package var debugDescription: String { description }
+    /// Keeps `dump` and string interpolation of enclosing values from reaching the secret.
+    package var customMirror: Mirror { Mirror(self, children: ["description": description]) }
+}
+
+/// What is wrong with the settings.
+package struct OnsideConfigurationError: Error, Hashable, Sendable, CustomStringConvertible {
+    package enum Fault: String, Error, Sendable, CaseIterable {
+        case merchantID = "the merchant id is empty or holds quotes, backslashes or other than visible ASCII"
+        case merchantSecret = "the merchant secret is empty"
+        case encodedSecret = "the merchant secret is empty or no base64"
+        case secretKeyID = "the secret key id is empty or holds quotes, backslashes or other than visible ASCII"
+        case bundleID = "the bundle id is empty"
+        case baseURL = "the base URL is not of the form https://host[:port][/path]"
+        case insecureBaseURL = "the base URL is plain http to a host other than loopback"
+    }
+
+    package var faults: [Fault]
+
+    package init(faults: [Fault]) { self.faults = faults }
+
+    package var description: String { faults.map(\.rawValue).joined(separator: "; ") }
+}

@@ -1,0 +1,125 @@
+package import Entitlements
+
+/// Which orders to read, and what the reader must know to judge the answers.
+package struct OnsideQuery: Sendable {
+    /// Ids of orders, or of the first order of a line; at most 20 are asked, the proven ones first.
+    package var orderIDs: [String]
+    /// Ids that are known to exist, from our records or a verified history: that Onside does not know one means only
+    /// that it is not visible yet.
+    package var provenIDs: Set<String>
+    /// The newest `fetched_at` that our records hold, by original order id.
+    ///
+    /// An older answer is a replay, and counts as a failure.
+    package var statedAt: [String: Instant]
+    /// The database's time when the reading begins.
+    package var askedAt: Instant
+    package var lane: Lane
+    /// Whether the ids come from a client: whatever happens says little about the store then, and alarms nobody.
+    package var isFromClient: Bool
+    /// Whether a product (`onside:PRODUCT`) is a subscription; `nil` where nobody knows: its dates decide alone.
+    package var isSubscription: @Sendable (String) -> Bool?
+
+    package init(
+        orderIDs: [String],
+        provenIDs: Set<String> = [],
+        statedAt: [String: Instant] = [:],
+        askedAt: Instant,
+        lane: Lane,
+        isFromClient: Bool = false,
+        isSubscription: @escaping @Sendable (String) -> Bool? = { _ in nil }
+    ) {
+        self.orderIDs = orderIDs
+        self.provenIDs = provenIDs
+        self.statedAt = statedAt
+        self.askedAt = askedAt
+        self.lane = lane
+        self.isFromClient = isFromClient
+        self.isSubscription = isSubscription
+    }
+}
+
+/// What Onside said about some orders.
+package struct OnsideReading: Sendable {
+    /// `full` only where every order was answered and every line made sense; an unknown order is an answer.
+    package var coverage: Coverage
+    /// One for each line.
+    package var observations: [Observation]
+    /// Why the reading is not full.
+    package var failure: ReadFailure?
+    /// HTTP requests sent to the merchant API; those for keys, which serve everybody, do not count.
+    package var requests: Int
+    /// Orders that are not this merchant's, not known, or named by no possible id; as the query spells them.
+    package var unknown: [String]
+
+    package init(
+        coverage: Coverage,
+        observations: [Observation] = [],
+        failure: ReadFailure? = nil,
+        requests: Int,
+        unknown: [String] = []
+    ) {
+        self.coverage = coverage
+        self.observations = observations
+        self.failure = failure
+        self.requests = requests
+        self.unknown = unknown
+    }
+}
+
+/// Why a signed history gave nothing.
+package enum OnsideProofFailure: Error, Hashable, Sendable {
+    /// It proves nothing.
+    case refused(ProofRefusal)
+    /// It may be genuine: the keys to verify it with could not be had.
+    case unread(ReadFailure)
+}
+
+/// An order's id: a UUID, in lower case.
+struct OnsideOrderID: Hashable, Sendable {
+    var text: String
+
+    /// Checks an id; `nil` where it is no UUID of the form 8-4-4-4-12.
+    init?(_ text: String) {
+        let parts = text.split(separator: "-", omittingEmptySubsequences: false)
+        guard text.utf8.count == 36, parts.map(\.utf8.count) == [8, 4, 4, 4, 12],
+            parts.allSatisfy({ $0.utf8.allSatisfy { Unicode.Scalar($0).properties.isASCIIHexDigit } })
+        else { return nil }
+        self.text = text.lowercased()
+    }
+}
+
+extension OnsideQuery {
+    /// The most orders that one reading asks for.
+    static let maximumOrders = 20
+
+    /// An order to be asked for, and how the query spells it.
+    struct Order: Sendable {
+        var id: OnsideOrderID
+        var spelling: String
+        var isProven: Bool
+    }
+
+    /// The orders to be asked for, the texts that are no ids, and whether orders known to exist are left out.
+    var orders: (asked: [Order], impossible: [String], isCut: Bool) {
+        let proven = Set(provenIDs.compactMap { OnsideOrderID($0) })
+        var seen: Set<OnsideOrderID> = []
+        var orders: [Order] = []
+        var impossible: [String] = []
+        for text in orderIDs {
+            guard let id = OnsideOrderID(text) else {
+                if !impossible.contains(text) { impossible.append(text) }
+                continue
+            }
+            guard seen.insert(id).inserted else { continue }
+            orders.append(Order(id: id, spelling: text, isProven: proven.contains(id)))
+        }
+        let sorted = orders.filter(\.isProven) + orders.filter { !$0.isProven }
+        let isCut = sorted.dropFirst(Self.maximumOrders).contains { $0.isProven }
+        return (Array(sorted.prefix(Self.maximumOrders)), impossible, isCut)
+    }
+
+    /// The newest statement that our records hold of a line.
+    func newestStatement(ofLine id: String) -> Instant? {
+        statedAt[id] ?? statedAt.first { $0.key.lowercased() == id }?.value
+    }
+}

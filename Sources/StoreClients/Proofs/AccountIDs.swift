@@ -1,0 +1,78 @@
+import Crypto
+package import FoundationEssentials
+
+/// How apps turn our user ids into the ids that they give to stores.
+///
+/// A store may take no text of ours as it is: the App Store wants a UUID, Google Play at most 64 characters and no personal
+/// data. Apps differ, and one app differs from its own past; an id that matches any of the ways is the user's, and one
+/// that matches none proves nothing.
+package struct AccountIDs: Sendable {
+    private let keys: [SymmetricKey]
+    private let namespace: [UInt8]?
+
+    /// Creates the comparison.
+    ///
+    /// - Parameters:
+    ///   - keys: secrets with which the app's server makes ids (HMAC-SHA256), present and former ones.
+    ///   - namespace: in which the app makes UUIDs of version 5 from our ids.
+    package init(keys: [String] = [], namespace: UUID? = nil) {
+        self.keys = keys.map { SymmetricKey(data: Array($0.utf8)) }
+        self.namespace = namespace.map { id in withUnsafeBytes(of: id.uuid) { Array($0) } }
+    }
+
+    /// Whether an id that an app gave a store stands for a user of ours.
+    package func matches(_ accountID: String, userID: String) -> Bool {
+        guard !accountID.isEmpty else { return false }
+        let given = Self.folded(accountID)
+        // Every way is compared, so that the time says nothing about which one fits.
+        return ways(userID).reduce(false) { found, way in Self.isEqual(Self.folded(way), given) || found }
+    }
+
+    private func ways(_ userID: String) -> [String] {
+        let id = Array(userID.utf8)
+        var ways = [userID]
+        ways += Self.spellings(of: Array(SHA256.hash(data: id)))
+        for key in keys { ways += Self.spellings(of: Array(HMAC<SHA256>.authenticationCode(for: id, using: key))) }
+        if let namespace { ways.append(Self.uuid(Array(Insecure.SHA1.hash(data: namespace + id)), version: 5)) }
+        return ways
+    }
+
+    /// A digest as apps write it: hexadecimal, base64 with and without padding, and its first half as a UUID.
+    private static func spellings(of digest: [UInt8]) -> [String] {
+        [
+            digest.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined(),
+            Base64.encode(digest, .standard), Base64.encode(digest, .url),
+            uuid(digest, version: nil), uuid(digest, version: 4), uuid(digest, version: 5), uuid(digest, version: 8),
+        ]
+    }
+
+    private static func uuid(_ digest: [UInt8], version: UInt8?) -> String {
+        var bytes = Array(digest.prefix(16))
+        if let version {
+            bytes[6] = bytes[6] & 0x0F | version << 4
+            bytes[8] = bytes[8] & 0x3F | 0x80
+        }
+        let hex = bytes.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+        var parts: [Substring] = []
+        var rest = hex[...]
+        for length in [8, 4, 4, 4, 12] {
+            parts.append(rest.prefix(length))
+            rest = rest.dropFirst(length)
+        }
+        return parts.joined(separator: "-")
+    }
+
+    /// UUIDs and hexadecimal digests are one in capitals and small letters; anything else is compared as it is.
+    private static func folded(_ id: String) -> [UInt8] {
+        let isHex = id.utf8.allSatisfy { byte in
+            byte == UInt8(ascii: "-") || Unicode.Scalar(byte).properties.isASCIIHexDigit
+        }
+        let length = id.utf8.count
+        return Array((isHex && (length == 36 || length == 64) ? id.lowercased() : id).utf8)
+    }
+
+    private static func isEqual(_ left: [UInt8], _ right: [UInt8]) -> Bool {
+        guard left.count == right.count else { return false }
+        return zip(left, right).reduce(UInt8(0)) { $0 | $1.0 ^ $1.1 } == 0
+    }
+}

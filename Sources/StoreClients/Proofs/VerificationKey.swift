@@ -1,0 +1,35 @@
+import Crypto
+import CryptoExtras
+import Foundation
+
+/// A public key of a store, with which what the store has signed is verified.
+enum VerificationKey: Sendable {
+    case rsa(_RSA.Signing.PublicKey)
+    case p256(P256.Signing.PublicKey)
+
+    /// The one algorithm that such a key is used with: whoever writes the header has no choice.
+    var algorithm: String {
+        switch self {
+        case .rsa: "RS256"
+        case .p256: "ES256"
+        }
+    }
+
+    /// Every algorithm that is taken.
+    static let algorithms: Set<String> = ["RS256", "ES256"]
+
+    /// Verifies a signature (RFC 7518, sections 3.3 and 3.4).
+    func isValid(_ signature: [UInt8], for signed: ArraySlice<UInt8>) -> Bool {
+        switch self {
+        case .rsa(let key):
+            return key.isValidSignature(
+                _RSA.Signing.RSASignature(rawRepresentation: signature),
+                for: signed,
+                padding: .insecurePKCS1v1_5
+            )
+        case .p256(let key):
+            guard let signature = try? P256.Signing.ECDSASignature(rawRepresentation: signature) else { return false }
+            return key.isValidSignature(signature, for: signed)
+        }
+    }
+}

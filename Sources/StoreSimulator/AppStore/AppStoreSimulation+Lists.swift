@@ -1,0 +1,102 @@
+extension AppStoreSimulation {
+    private struct HistoryFilter {
+        var products: [String]
+        var kinds: [String]
+        var groups: [String]
+        var ownership: String?
+        var isRevoked: Bool?
+        var start: Int64?
+        var end: Int64?
+        var isDescending: Bool
+
+        init(_ path: AppStorePath) throws {
+            products = path.values("productId")
+            kinds = path.values("productType")
+            groups = path.values("subscriptionGroupIdentifier")
+            let known = AppStoreTransactionScenario.Kind.allCases.map(\.filterWord)
+            guard kinds.allSatisfy(known.contains) else { throw AppStoreFailure(4_000_022) }
+            ownership = path.values("inAppOwnershipType").first
+            guard ownership.map({ ["PURCHASED", "FAMILY_SHARED"].contains($0) }) ?? true else {
+                throw AppStoreFailure(4_000_026)
+            }
+            isRevoked = try path.values("revoked").first.map { text in
+                guard let flag = Bool(text) else { throw AppStoreFailure(4_000_030) }
+                return flag
+            }
+            let sort = path.values("sort").first ?? "ASCENDING"
+            guard ["ASCENDING", "DESCENDING"].contains(sort) else { throw AppStoreFailure(4_000_021) }
+            isDescending = sort == "DESCENDING"
+            start = try path.values("startDate").first.map { text in
+                guard let moment = Int64(text) else { throw AppStoreFailure(4_000_015) }
+                return moment
+            }
+            end = try path.values("endDate").first.map { text in
+                guard let moment = Int64(text) else { throw AppStoreFailure(4_000_016) }
+                return moment
+            }
+            if let start, let end, end <= start { throw AppStoreFailure(4_000_013) }
+        }
+
+        func takes(_ purchase: AppStorePurchase) -> Bool {
+            (products.isEmpty || products.contains(purchase.product))
+                && (kinds.isEmpty || kinds.contains(purchase.kind.filterWord))
+                && (groups.isEmpty || (purchase.kind == .autoRenewable && groups.contains(purchase.group)))
+                && (ownership.map { $0 == purchase.ownership } ?? true)
+                && (isRevoked.map { $0 == (purchase.revokedMs != nil) } ?? true)
+                && (start.map { purchase.purchasedMs >= $0 } ?? true)
+                && (end.map { purchase.purchasedMs < $0 } ?? true)
+        }
+    }
+
+    /// A customer's transactions in the order of their last change: what is changed meanwhile comes again.
+    func history(_ path: AppStorePath, of account: AppStoreAccount, nowMs: Int64) throws -> Reply {
+        let filter = try HistoryFilter(path)
+        // Whatever is asked beside the place has to be the same for every page.
+        let filters = path.query.split(separator: "&").filter { !$0.hasPrefix("revision=") }.sorted()
+        let list = AppStoreRevision(path, account.id + filters.joined(separator: "&"))
+        var place: Int64?
+        if let text = path.values("revision").first {
+            place = list.read(text)
+            if place == nil { throw AppStoreFailure(4_000_005) }
+        }
+        let rest = account.purchases.filter { purchase in
+            let isAhead = place.map { filter.isDescending ? purchase.sequence < $0 : purchase.sequence > $0 } ?? true
+            return isAhead && filter.takes(purchase)
+        }.sorted { filter.isDescending ? $0.sequence > $1.sequence : $0.sequence < $1.sequence }
+        let page = Array(rest.prefix(AppStoreRevision.pageSize))
+        let writer = writer(nowMs: nowMs)
+        let texts = try page.map { try writer.transaction($0, of: account) }
+        return Self.object { json in
+            json.key("revision")
+            json.value(list.write(page.last?.sequence ?? place ?? 0))
+            json.key("hasMore")
+            json.value(rest.count > page.count)
+            writer.identity(&json, path.side)
+            json.key("signedTransactions")
+            json.texts(texts)
+        }
+    }
+
+    /// A customer's refunds, the oldest first.
+    func refunds(_ path: AppStorePath, of account: AppStoreAccount, nowMs: Int64) throws -> Reply {
+        let list = AppStoreRevision(path, account.id)
+        var place = 0
+        if let text = path.values("revision").first {
+            guard let read = list.read(text) else { throw AppStoreFailure(4_000_005) }
+            place = Int(read)
+        }
+        let refunds = account.purchases.filter { $0.revokedMs != nil }
+            .sorted { ($0.revokedMs ?? 0, $0.sequence) < ($1.revokedMs ?? 0, $1.sequence) }
+        let page = refunds.dropFirst(place).prefix(AppStoreRevision.pageSize)
+        let writer = writer(nowMs: nowMs)
+        let texts = try page.map { try writer.transaction($0, of: account) }
+        return Self.object { json in
+            json.key("signedTransactions")
+            json.texts(texts)
+            json.key("revision")
+            json.value(list.write(Int64(place + page.count)))
+            json.key("hasMore")
+            json.value(place + page.count < refunds.count)
+        }
+    }
+}

@@ -1,0 +1,98 @@
+internal import CryptoExtras
+internal import Foundation
+
+extension StoreSimulator {
+    /// The key file of the service account that every simulator of this process lets in.
+    ///
+    /// Its key is made on first use; nobody but simulators trusts it.
+    package static var googleServiceAccount: String { GoogleServiceAccount.shared.keyFile }
+}
+
+/// The simulator's own service account, in the place of one of Google Cloud's.
+struct GoogleServiceAccount: Sendable {
+    static let shared = GoogleServiceAccount()
+    static let email = "simulator@simulated-project.iam.gserviceaccount.com"
+
+    let keyFile: String
+    private let publicKey: _RSA.Signing.PublicKey
+
+    private init() {
+        guard let key = try? _RSA.Signing.PrivateKey(keySize: .bits2048),
+            let file = try? JSONSerialization.data(
+                withJSONObject: [
+                    "type": "service_account",
+                    "project_id": "simulated-project",
+                    "private_key_id": "0123456789abcdef0123456789abcdef01234567",
+                    "private_key": key.pkcs8PEMRepresentation + "\n",
+                    "client_email": Self.email,
+                    "client_id": "100000000000000000001",
+                    "auth_uri": "https://accounts.google.com/o/oauth2/auth",
+                    "token_uri": "https://oauth2.googleapis.com/token",
+                    "universe_domain": "googleapis.com",
+                ],
+                options: [.sortedKeys, .prettyPrinted, .withoutEscapingSlashes]
+            )
+        else { fatalError("no RSA key can be made") }
+        keyFile = String(decoding: file, as: UTF8.self)
+        publicKey = key.publicKey
+    }
+
+    /// Why an assertion is refused, in the token endpoint's words.
+    struct Refusal: Error, Sendable {
+        var error: String
+        var description: String
+
+        static func grant(_ description: String) -> Refusal {
+            Refusal(error: "invalid_grant", description: description)
+        }
+    }
+
+    private static let audience = "https://oauth2.googleapis.com/token"
+    private static let scope = "https://www.googleapis.com/auth/androidpublisher"
+
+    /// Checks an assertion.
+    ///
+    /// - Parameters:
+    ///   - assertion: a compact JWS.
+    ///   - seconds: the machine's clock, in seconds since 1970.
+    /// - Throws: `Refusal`.
+    func check(_ assertion: String, at seconds: Int64) throws(Refusal) {
+        let parts = assertion.split(separator: ".", omittingEmptySubsequences: false)
+        guard parts.count == 3, let header = Self.object(parts[0]), let claims = Self.object(parts[1]),
+            let signature = Self.bytes(parts[2])
+        else { throw .grant("Bad Request") }
+        guard claims["iss"] as? String == Self.email else { throw .grant("Invalid grant: account not found") }
+        let signed = Data((parts[0] + "." + parts[1]).utf8)
+        let isValid = publicKey.isValidSignature(
+            _RSA.Signing.RSASignature(rawRepresentation: signature),
+            for: signed,
+            padding: .insecurePKCS1v1_5
+        )
+        guard header["alg"] as? String == "RS256", isValid else { throw .grant("Invalid JWT Signature.") }
+        guard claims["aud"] as? String == Self.audience else { throw .grant("Invalid JWT: Failed audience check.") }
+        guard let issued = claims["iat"] as? Int64 else { throw .grant("Invalid JWT: iat is not set.") }
+        guard let expires = claims["exp"] as? Int64 else { throw .grant("Invalid JWT: exp is not set.") }
+        // A clock may be five minutes fast.
+        guard issued <= seconds + 300, expires > seconds, expires - issued <= 3_600, issued <= expires else {
+            throw .grant(
+                "Invalid JWT: Token must be a short-lived token (60 minutes) and in a reasonable timeframe. "
+                    + "Check your iat and exp values in the JWT claim."
+            )
+        }
+        guard let scopes = claims["scope"] as? String, scopes.split(separator: " ").contains(Self.scope[...]) else {
+            throw Refusal(
+                error: "invalid_scope",
+                description: "Invalid OAuth scope or ID token audience provided."
+            )
+        }
+    }
+
+    private static func object(_ part: Substring) -> [String: Any]? {
+        bytes(part).flatMap { try? JSONSerialization.jsonObject(with: $0) as? [String: Any] }
+    }
+
+    private static func bytes(_ part: Substring) -> Data? {
+        let padding = String(repeating: "=", count: (4 - part.utf8.count % 4) % 4)
+        return Data(base64Encoded: part.replacing("-", with: "+").replacing("_", with: "/") + padding)
+    }
+}

@@ -1,0 +1,194 @@
+import Jobs
+import Entitlements
+package import Logging
+package import Storage
+package import StoreClients
+
+/// The App Store as a witness: what it has signed, and what it says when it is asked.
+package struct AppStoreSource: Sendable {
+    private let transactions: AppStoreProofs
+    private let receipts: AppReceiptProofs
+    private let client: AppStoreClient?
+    private let lookups: UserLookups
+    private let refusals: ProofRefusals
+
+    /// - Parameters:
+    ///   - transactions: verifies signed transactions.
+    ///   - receipts: verifies app receipts.
+    ///   - client: asks the store; `nil` where there are no credentials, and then proofs only lead to what others know.
+    ///   - lookups: our records.
+    ///   - logger: hears of proofs that don't verify, by their fault alone.
+    package init(
+        transactions: AppStoreProofs,
+        receipts: AppReceiptProofs,
+        client: AppStoreClient?,
+        lookups: UserLookups,
+        logger: Logger
+    ) {
+        self.transactions = transactions
+        self.receipts = receipts
+        self.client = client
+        self.lookups = lookups
+        refusals = ProofRefusals(logger: logger)
+    }
+
+    /// Whether the store itself can be asked.
+    var canAsk: Bool { client != nil }
+
+    /// Verifies proofs.
+    ///
+    /// - Returns: the transactions that they are about, the newest of each receipt; whatever does not verify is left out.
+    func shown(_ proofs: JobProofs) async -> Shown {
+        var shown = Shown()
+        for text in proofs.values("storekit_jws") {
+            do throws(ProofRefusal) {
+                let transaction = try await transactions.transaction(text)
+                shown.subjects.append(
+                    .init(
+                        id: transaction.originalTransactionID,
+                        environment: AppStoreEnvironment(rawValue: transaction.environment)
+                    )
+                )
+                shown.ids += [transaction.originalTransactionID, transaction.transactionID]
+                refusals.note("storekit_jws", nil)
+            } catch {
+                refusals.note("storekit_jws", error)
+            }
+        }
+        for text in proofs.values("app_receipt") {
+            do throws(ProofRefusal) {
+                let receipt = try await receipts.receipt(text)
+                refusals.note("app_receipt", nil)
+                // One id leads to all that the account has bought.
+                let newest = receipt.purchases.max {
+                    ($0.purchasedAt ?? Instant(microseconds: 0)) < ($1.purchasedAt ?? Instant(microseconds: 0))
+                }
+                guard let newest else { continue }
+                shown.ids += [newest.originalTransactionID, newest.transactionID].compactMap(\.self)
+                shown.subjects.append(
+                    .init(
+                        id: newest.originalTransactionID ?? newest.transactionID,
+                        environment: receipt.isSandbox ? .sandbox : .production
+                    )
+                )
+            } catch {
+                refusals.note("app_receipt", error)
+            }
+        }
+        return shown
+    }
+
+    /// What verified proofs are about.
+    struct Shown: Sendable {
+        /// A transaction each, whose buyer's purchases are asked for.
+        var subjects: [AppStoreQuery.Subject] = []
+        /// Every id in them by which somebody else may know the purchases.
+        var ids: [String] = []
+    }
+
+    /// Asks about transactions that the user has shown.
+    func read(shown subjects: [AppStoreQuery.Subject], _ context: ReadContext) async -> StorePart {
+        guard let client, !subjects.isEmpty else { return .nothing(.appStore) }
+        var part = await read(
+            AppStoreQuery(
+                subjects: subjects,
+                lane: context.lane,
+                isFromClient: true,
+                provenIDs: Set(subjects.map(\.id)),
+                mayGrant: context.mayGrant
+            ),
+            of: client,
+            context
+        )
+        for index in part.observations.indices { part.observations[index].isShown = true }
+        return part
+    }
+
+    /// Asks about what our records hold of the user.
+    ///
+    /// What `seen` names was read already.
+    func read(
+        known: [KnownPurchase],
+        except seen: Set<PurchaseIdentifierKey>,
+        _ context: ReadContext
+    ) async -> StorePart {
+        let subjects = known.compactMap { purchase -> AppStoreQuery.Subject? in
+            guard purchase.store == Store.appStore.rawValue,
+                seen.isDisjoint(with: purchase.identifiers.map(\.key)),
+                // A sandbox purchase that counts for nothing is not worth a request.
+                purchase.environment == "production" || context.job.sandboxAllowed,
+                // RevenueCat's name for a family member's share is no transaction.
+                let id = purchase.lookupID ?? purchase.identifiers.first(where: { !$0.value.contains("#") })?.value
+            else { return nil }
+            return .init(id: id, environment: purchase.environment == "production" ? .production : .sandbox)
+        }
+        guard let client, !subjects.isEmpty else { return .nothing(.appStore) }
+        return await read(
+            AppStoreQuery(subjects: subjects, lane: context.lane, mayGrant: context.mayGrant),
+            of: client,
+            context
+        )
+    }
+
+    private func read(_ query: AppStoreQuery, of client: AppStoreClient, _ context: ReadContext) async -> StorePart {
+        let reading = await client.read(query)
+        var part = StorePart(
+            store: .appStore,
+            coverage: reading.coverage,
+            observations: reading.observations,
+            failure: reading.failure
+        )
+        do {
+            part.observations += try await passes(reading.passes, context)
+        } catch {
+            part.coverage = .partial
+            part.failure = ReadFailure(.interrupted, store: .appStore)
+        }
+        return part
+    }
+
+    /// Non-renewing subscriptions with the ends that our products' durations give them.
+    private func passes(_ passes: [SignedTransaction], _ context: ReadContext) async throws -> [Observation] {
+        let ends = try await lookups.ends(of: passes.map { ($0.productID, $0.purchasedAt) })
+        return zip(passes, ends).compactMap { pass, end in
+            if let end { return Observation(pass: pass, endsAt: end, givesAccess: context.askedAt < end) }
+            guard context.catalog.mapping(of: ["app_store:\(pass.productID)"]) != .noAccess else { return nil }
+            // Without a duration nobody can tell whether it is over: it counts as not mapped until somebody sets one.
+            var item = Observation(pass: pass, endsAt: pass.purchasedAt, givesAccess: true)
+            item.entitlements = ["app_store:\(pass.productID) without duration"]
+            return item
+        }
+    }
+
+    /// Looks up what a typed id leads to.
+    func find(_ typed: TypedID, _ context: ReadContext) async throws(ReadFailure) -> [Observation] {
+        guard let client else { return [] }
+        let transactions: [SignedTransaction]
+        if typed.kind == "order_id" {
+            transactions = try await client.order(typed.value, lane: context.lane)
+        } else {
+            transactions = try await client.transaction(typed.value, in: nil, lane: context.lane).map { [$0] } ?? []
+        }
+        guard let first = transactions.first else { return [] }
+        let part = await read(
+            AppStoreQuery(
+                subjects: [
+                    .init(
+                        id: first.originalTransactionID,
+                        environment: AppStoreEnvironment(rawValue: first.environment)
+                    )
+                ],
+                lane: context.lane,
+                isFromClient: true,
+                mayGrant: context.mayGrant
+            ),
+            of: client,
+            context
+        )
+        if let failure = part.failure { throw failure }
+        // An id leads to one purchase, not to whatever else its buyer has.
+        return part.observations.filter { item in
+            item.identifiers.contains { $0.value == first.originalTransactionID }
+        }
+    }
+}

@@ -1,0 +1,75 @@
+import Jobs
+import Entitlements
+import Storage
+package import StoreClients
+
+/// Google Play as a witness.
+package struct GooglePlaySource: Sendable {
+    let client: GooglePlayClient
+
+    package init(client: GooglePlayClient) { self.client = client }
+
+    /// Asks about tokens that the user has shown.
+    func read(shown tokens: [String], known: [KnownPurchase], _ context: ReadContext) async -> StorePart {
+        var part = await read(tokens, known, isFromClient: true, context)
+        for index in part.observations.indices { part.observations[index].isShown = true }
+        return part
+    }
+
+    /// Asks about what our records hold of the user.
+    func read(
+        known: [KnownPurchase],
+        except seen: Set<PurchaseIdentifierKey>,
+        _ context: ReadContext
+    ) async -> StorePart {
+        let tokens = known.compactMap { purchase -> String? in
+            guard purchase.store == Store.googlePlay.rawValue, seen.isDisjoint(with: purchase.identifiers.map(\.key)),
+                purchase.environment == "production" || context.job.sandboxAllowed
+            else { return nil }
+            return purchase.lookupID
+        }
+        return await read(tokens, known, isFromClient: false, context)
+    }
+
+    private func read(
+        _ tokens: [String],
+        _ known: [KnownPurchase],
+        isFromClient: Bool,
+        _ context: ReadContext
+    ) async -> StorePart {
+        guard !tokens.isEmpty else { return .nothing(.googlePlay) }
+        let own = known.filter { $0.store == Store.googlePlay.rawValue }
+        var ends: [String: Instant] = [:]
+        for purchase in own where purchase.gaveAccess {
+            if let token = purchase.lookupID, let end = purchase.periodEndsAt { ends[token] = end }
+        }
+        let reading = await client.read(
+            GooglePlayQuery(
+                tokens: tokens,
+                known: Set(own.flatMap { $0.identifiers.filter { $0.kind == "purchase_token" }.map(\.value) }),
+                endsAhead: ends,
+                askedAt: context.askedAt,
+                lane: context.lane,
+                isFromClient: isFromClient
+            )
+        )
+        // That Google says no more about a token is no word that what was paid for is over.
+        let kept = own.filter { purchase in purchase.lookupID.map(reading.goneEarly.contains) ?? false }
+        return StorePart(
+            store: .googlePlay,
+            coverage: reading.coverage,
+            observations: reading.observations + kept.map { Observation(kept: $0, by: .googlePlay) },
+            failure: reading.failure
+        )
+    }
+
+    /// Looks up what a typed order number leads to.
+    func find(_ typed: TypedID, _ context: ReadContext) async throws(ReadFailure) -> [Observation] {
+        guard typed.kind == "order_id", let order = try await client.order(typed.value, lane: context.lane) else {
+            return []
+        }
+        let part = await read([order.purchaseToken], [], isFromClient: true, context)
+        if let failure = part.failure { throw failure }
+        return part.observations
+    }
+}

@@ -1,0 +1,99 @@
+import Entitlements
+package import Logging
+import Storage
+package import StoreClients
+
+/// Onside as a witness; it can be asked about orders that we know of and about nothing else.
+package struct OnsideSource: Sendable {
+    private let client: OnsideClient
+    private let refusals: ProofRefusals
+
+    package init(client: OnsideClient, logger: Logger) {
+        self.client = client
+        refusals = ProofRefusals(logger: logger)
+    }
+
+    /// Verifies signed histories and asks about the orders in them.
+    func read(shown texts: [String], known: [KnownPurchase], _ context: ReadContext) async -> StorePart {
+        var orders: [String] = []
+        var failure: ReadFailure?
+        for text in texts {
+            do throws(OnsideProofFailure) {
+                let history = try await client.history(text)
+                refusals.note("onside_history", nil)
+                orders += history.transactions.map(\.originalOrderID).filter { !orders.contains($0) }
+            } catch {
+                switch error {
+                case .refused(let refusal): refusals.note("onside_history", refusal)
+                // Whether it is a proof can't be told now: nobody may hear that there is nothing.
+                case .unread(let why): failure = why
+                }
+            }
+        }
+        var part = await read(orders, known, isFromClient: true, context)
+        for index in part.observations.indices { part.observations[index].isShown = true }
+        if let failure {
+            part.coverage = part.observations.isEmpty ? .none : .partial
+            part.failure = part.failure ?? failure
+        }
+        return part
+    }
+
+    /// Asks about what our records hold of the user.
+    func read(
+        known: [KnownPurchase],
+        except seen: Set<PurchaseIdentifierKey>,
+        _ context: ReadContext
+    ) async -> StorePart {
+        let orders = known.compactMap { purchase -> String? in
+            guard purchase.store == Store.onside.rawValue, seen.isDisjoint(with: purchase.identifiers.map(\.key)) else {
+                return nil
+            }
+            return purchase.lookupID ?? purchase.identifiers.first?.value
+        }
+        return await read(orders, known, isFromClient: false, context)
+    }
+
+    /// Looks up what a mere order id leads to; the account in the answer names the owner.
+    func find(_ orderID: String, _ context: ReadContext) async throws(ReadFailure) -> [Observation] {
+        let part = await read([orderID], [], isFromClient: true, isProven: false, context)
+        if let failure = part.failure { throw failure }
+        return part.observations
+    }
+
+    private func read(
+        _ orders: [String],
+        _ known: [KnownPurchase],
+        isFromClient: Bool,
+        isProven: Bool = true,
+        _ context: ReadContext
+    ) async -> StorePart {
+        guard !orders.isEmpty else { return .nothing(.onside) }
+        var stated: [String: Instant] = [:]
+        for purchase in known where purchase.store == Store.onside.rawValue {
+            if let id = purchase.lookupID, let at = purchase.statedAt { stated[id] = at }
+        }
+        let reading = await client.read(
+            OnsideQuery(
+                orderIDs: orders,
+                provenIDs: isProven ? Set(orders) : [],
+                statedAt: stated,
+                askedAt: context.askedAt,
+                lane: context.lane,
+                isFromClient: isFromClient
+            )
+        )
+        // An order that is suddenly not ours, or not known, is an error somewhere: what was paid for lasts to its end.
+        let kept = known.filter { purchase in
+            purchase.store == Store.onside.rawValue && purchase.gaveAccess
+                && purchase.periodEndsAt.map { context.askedAt < $0 } ?? true
+                && purchase.lookupID.map(reading.unknown.contains) ?? false
+        }
+        return StorePart(
+            store: .onside,
+            coverage: reading.coverage,
+            observations: reading.observations + kept.map { Observation(kept: $0, by: .onside) },
+            failure: reading.failure
+        )
+    }
+}

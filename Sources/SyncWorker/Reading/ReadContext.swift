@@ -1,0 +1,102 @@
+import Entitlements
+import Jobs
+import StoreClients
+
+/// What all reads of one job have in common.
+struct ReadContext: Sendable {
+    var job: ClaimedJob
+    var userID: String
+    /// When the first request begins, by the database's clock.
+    var askedAt: Instant
+    var lane: Lane
+    var catalog: ProductCatalog
+    /// Nothing is left out, because what sufficed for a yes did not hold.
+    var readsAll: Bool
+
+    init(_ job: ClaimedJob, userID: String, askedAt: Instant, catalog: ProductCatalog) {
+        self.job = job
+        self.userID = userID
+        self.askedAt = askedAt
+        self.catalog = catalog
+        // An item whose access did not count must not keep the rest from being read again.
+        readsAll = job.lastError != nil
+        lane =
+            switch job.kind {
+            case .restore: .restore
+            case .reconcile: job.lane == .event ? .event : .sweep
+            }
+    }
+
+    /// Whether an item with these keys may give access, so that the rest need not be asked for.
+    func mayGrant(_ keys: [String]) -> Bool { !readsAll && catalog.mapping(of: keys) == .access }
+
+    /// Whether an item is likely to give the user access.
+    func givesAccess(_ item: Observation) -> Bool {
+        switch item.owner {
+        case .askedUser, .account: break
+        case .nobody: guard item.isShown else { return false }
+        case .anonymous, .otherUser, .otherAccount, .unattributable: return false
+        }
+        return standing(of: item.kind, status: item.status, givesAccess: item.givesAccess) == .access
+            && catalog.mapping(of: item.entitlements) == .access && (!item.isSandbox || job.sandboxAllowed)
+    }
+}
+
+/// What one store said of a user.
+struct StorePart: Sendable {
+    var store: Store
+    /// `full` where its silence about anything else means that there is nothing else.
+    var coverage: Coverage
+    var observations: [Observation] = []
+    var failure: ReadFailure?
+
+    /// A store that nothing had to be asked.
+    static func nothing(_ store: Store) -> StorePart { StorePart(store: store, coverage: .full) }
+
+    static func failed(_ store: Store, _ failure: ReadFailure) -> StorePart {
+        StorePart(store: store, coverage: .none, failure: failure)
+    }
+}
+
+extension Reading {
+    /// Lays the parts together.
+    ///
+    /// - Parameters:
+    ///   - parts: what was read; a store that is left out was not asked.
+    ///   - askedAt: when the first request began.
+    ///   - stores: whose word is needed for a no.
+    init(_ parts: [StorePart], askedAt: Instant, stores: Set<Store>) {
+        let whole = parts.filter { $0.coverage == .full }
+        let isFull = whole.count == parts.count && stores.isSubset(of: whole.map(\.store))
+        let isUseful = parts.contains { $0.coverage != .none || !$0.observations.isEmpty }
+        self.init(
+            coverage: isFull ? .full : isUseful ? .partial : .none,
+            askedAt: askedAt,
+            observations: parts.flatMap(\.observations).withoutRepeats,
+            failure: parts.compactMap(\.failure).first,
+            covered: stores
+        )
+    }
+}
+
+extension [Observation] {
+    /// Each store's word on each purchase once: a proof and our own records may lead to the same.
+    fileprivate var withoutRepeats: [Observation] {
+        var places: [String: Int] = [:]
+        var items: [Observation] = []
+        for item in self {
+            guard let id = item.lookupID else {
+                items.append(item)
+                continue
+            }
+            let key = "\(item.source.rawValue) \(item.environment) \(id)"
+            if let place = places[key] {
+                items[place].isShown = items[place].isShown || item.isShown
+            } else {
+                places[key] = items.count
+                items.append(item)
+            }
+        }
+        return items
+    }
+}

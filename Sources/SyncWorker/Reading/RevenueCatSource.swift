@@ -1,0 +1,48 @@
+import Jobs
+import Entitlements
+package import Storage
+package import StoreClients
+
+/// RevenueCat as a witness: a customer's lists, and whose purchases it holds.
+package struct RevenueCatSource: Sendable {
+    private let client: RevenueCatClient
+    private let lookups: UserLookups
+
+    package init(client: RevenueCatClient, lookups: UserLookups) {
+        self.client = client
+        self.lookups = lookups
+    }
+
+    private func query(_ context: ReadContext) -> CustomerQuery {
+        CustomerQuery(
+            userID: context.userID,
+            lane: context.lane,
+            sandboxCounts: context.job.sandboxAllowed,
+            mayGrant: context.mayGrant,
+            isOtherUser: { [lookups] ids in try await lookups.existing(ids) }
+        )
+    }
+
+    /// Reads the user's lists.
+    func read(_ context: ReadContext) async -> StorePart {
+        let answer = await client.read(query(context))
+        // Purchases are left out where a subscription gives access: enough to say yes, not enough to say no.
+        let isFull = answer.coverage == .full && (answer.purchasesListed || answer.observations.isEmpty)
+        return StorePart(
+            store: .revenueCat,
+            coverage: answer.coverage == .full && !isFull ? .partial : answer.coverage,
+            observations: answer.observations,
+            failure: answer.failure
+        )
+    }
+
+    /// Looks up what typed ids lead to.
+    func find(_ ids: [TypedID], _ context: ReadContext) async -> ClaimReading {
+        await client.find(ids, for: query(context))
+    }
+
+    /// What RevenueCat knows of purchases that the user has shown.
+    func owners(of storeIDs: [String], _ context: ReadContext) async -> (items: [Observation], failure: ReadFailure?) {
+        await client.owners(of: storeIDs, for: query(context))
+    }
+}

@@ -1,0 +1,119 @@
+import Entitlements
+import Storage
+import StoreClients
+
+extension StoresReader {
+    /// Asks RevenueCat whose the purchases are that the user has shown and that our records hold for nobody.
+    ///
+    /// A store knows no users of ours; without this the first to show a proof would become the owner of what RevenueCat
+    /// holds for somebody else.
+    func consult(
+        _ parts: inout [StorePart],
+        _ verified: [String],
+        _ known: [KnownPurchase],
+        _ context: ReadContext
+    ) async throws(ReadFailure) {
+        guard let revenueCat = sources.revenueCat else { return }
+        let own = Set(known.flatMap { $0.identifiers.map(\.key) })
+        var ids: [String] = []
+        for item in parts.flatMap(\.observations) where isUnclaimed(item, own) {
+            ids += item.identifiers.filter { $0.kind != "purchase_token" }.map(\.value)
+        }
+        // Without credentials of its own the App Store speaks through RevenueCat alone.
+        let speaksAlone = sources.appStore?.canAsk != true
+        if speaksAlone { ids += verified }
+        guard !ids.isEmpty else { return }
+        let answer = await revenueCat.owners(of: ids, context)
+        if let failure = answer.failure {
+            // Unknown is not unowned: nothing that was shown may count before it is known whose it is.
+            for index in parts.indices {
+                let count = parts[index].observations.count
+                parts[index].observations.removeAll { isUnclaimed($0, own) }
+                guard parts[index].observations.count < count || parts[index].store == .revenueCat else { continue }
+                parts[index].coverage = parts[index].coverage == .none ? .none : .partial
+                parts[index].failure = parts[index].failure ?? failure
+            }
+            return
+        }
+        for witness in answer.items {
+            let keys = Set(witness.identifiers.map(\.key))
+            for index in parts.indices {
+                for place in parts[index].observations.indices
+                where isUnclaimed(parts[index].observations[place], own)
+                    && !keys.isDisjoint(with: parts[index].observations[place].identifiers.map(\.key))
+                {
+                    if case .otherAccount = witness.owner { parts[index].observations[place].owner = witness.owner }
+                }
+            }
+        }
+        guard speaksAlone else { return }
+        let listed = Set(parts.flatMap { $0.observations.flatMap { $0.identifiers.map(\.key) } })
+        let items = answer.items.filter { listed.isDisjoint(with: $0.identifiers.map(\.key)) }
+        if let index = parts.firstIndex(where: { $0.store == .revenueCat }) { parts[index].observations += items }
+    }
+
+    /// Whether an item was shown that gives access, and that our records do not hold for the user.
+    private func isUnclaimed(_ item: Observation, _ own: Set<PurchaseIdentifierKey>) -> Bool {
+        guard item.isShown, item.source != .revenueCat, !item.isFamilyShared else { return false }
+        switch item.owner {
+        case .account, .nobody: break
+        case .askedUser, .anonymous, .otherUser, .otherAccount, .unattributable: return false
+        }
+        return standing(of: item.kind, status: item.status, givesAccess: item.givesAccess) == .access
+            && own.isDisjoint(with: item.identifiers.map(\.key))
+    }
+
+    /// Looks up what was merely typed, once every store was read to the end.
+    func look(up proofs: JobProofs, into reading: inout Reading, _ context: ReadContext) async throws(ReadFailure) {
+        let typed = proofs.typed
+        if let revenueCat = sources.revenueCat, !typed.isEmpty {
+            reading.take(await revenueCat.find(typed, context))
+        }
+        var items: [Observation] = []
+        do throws(ReadFailure) {
+            for id in typed {
+                if id.store != Store.googlePlay.rawValue, let appStore = sources.appStore {
+                    items += try await appStore.find(id, context)
+                }
+                if id.store != Store.appStore.rawValue, let googlePlay = sources.googlePlay {
+                    items += try await googlePlay.find(id, context)
+                }
+            }
+            if let onside = sources.onside {
+                for id in proofs.values("onside_order_id") { items += try await onside.find(id, context) }
+            }
+            try await naming.name(&items, for: context.userID)
+        } catch {
+            reading.claims.failure = reading.claims.failure ?? error
+        }
+        reading.take(items)
+    }
+}
+
+extension Reading {
+    /// Takes over what typed ids led to at RevenueCat.
+    fileprivate mutating func take(_ claims: ClaimReading) {
+        self.claims.found = claims.found
+        let known = Set(observations.flatMap { $0.identifiers.map(\.key) })
+        observations += claims.own.filter { known.isDisjoint(with: $0.identifiers.map(\.key)) }
+        self.claims.failure = claims.failure
+    }
+
+    /// Takes over what typed ids led to in the stores: what an account of the app's names as the user's own counts, the
+    /// rest is somebody's whom the claimant must not learn of.
+    fileprivate mutating func take(_ items: [Observation]) {
+        let known = Set(observations.flatMap { $0.identifiers.map(\.key) })
+        for item in items where known.isDisjoint(with: item.identifiers.map(\.key)) {
+            switch item.owner {
+            case .account, .askedUser, .unattributable:
+                observations.append(item)
+            case .otherAccount, .otherUser, .anonymous, .nobody:
+                guard let identifier = item.identifiers.first else { continue }
+                let owner: String = if case .otherAccount(let id) = item.owner { id } else { "" }
+                claims.found.append(
+                    FoundPurchase(identifier: identifier, store: item.store, customerID: owner, storeID: item.spokenID)
+                )
+            }
+        }
+    }
+}

@@ -1,0 +1,170 @@
+import Entitlements
+import Jobs
+import Logging
+package import Storage
+package import StoreClients
+import Synchronization
+
+/// The reader over every store that is configured.
+///
+/// RevenueCat and whatever the user has shown are asked at once. The stores themselves are asked about what our records
+/// hold only where those do not give access, and typed ids only where nothing does.
+package final class StoresReader: Sendable {
+    /// The witnesses; a store without credentials is off.
+    package struct Sources: Sendable {
+        package var revenueCat: RevenueCatSource?
+        package var appStore: AppStoreSource?
+        package var googlePlay: GooglePlaySource?
+        package var onside: OnsideSource?
+
+        package init(
+            revenueCat: RevenueCatSource? = nil,
+            appStore: AppStoreSource? = nil,
+            googlePlay: GooglePlaySource? = nil,
+            onside: OnsideSource? = nil
+        ) {
+            self.revenueCat = revenueCat
+            self.appStore = appStore
+            self.googlePlay = googlePlay
+            self.onside = onside
+        }
+
+        /// The stores whose word is needed before anybody hears a no.
+        var asked: Set<Store> {
+            var stores: Set<Store> = []
+            if revenueCat != nil { stores.insert(.revenueCat) }
+            if appStore?.canAsk == true { stores.insert(.appStore) }
+            if googlePlay != nil { stores.insert(.googlePlay) }
+            if onside != nil { stores.insert(.onside) }
+            return stores
+        }
+    }
+
+    let sources: Sources
+    let lookups: UserLookups
+    let naming: OwnerNaming
+    private let catalog = Mutex<(catalog: ProductCatalog, at: ContinuousClock.Instant)?>(nil)
+
+    /// - Parameters:
+    ///   - sources: whom to ask.
+    ///   - accounts: how apps turn user ids into the ids they give to stores.
+    ///   - lookups: our records.
+    package init(sources: Sources, accounts: AccountIDs = AccountIDs(), lookups: UserLookups) {
+        self.sources = sources
+        self.lookups = lookups
+        naming = OwnerNaming(accounts: accounts, lookups: lookups)
+    }
+
+    /// The reader as the pipeline takes it.
+    package var reader: StoreReader { StoreReader { [self] job in await read(job) } }
+
+    private func read(_ job: ClaimedJob) async -> Reading {
+        let askedAt = job.databaseTime(at: .now)
+        guard let userID = job.userID else { return Reading(coverage: .none, askedAt: askedAt) }
+        do throws(ReadFailure) {
+            let context = ReadContext(job, userID: userID, askedAt: askedAt, catalog: try await currentCatalog())
+            var reading = try await read(JobProofs(job.request.proofs), context)
+            reading.claims.clientError = job.request.clientError.map { ClientError($0) }
+            return reading
+        } catch {
+            return Reading(coverage: .none, askedAt: askedAt, failure: error, covered: sources.asked)
+        }
+    }
+
+    private func read(_ proofs: JobProofs, _ context: ReadContext) async throws(ReadFailure) -> Reading {
+        let verified = await sources.appStore?.shown(proofs) ?? AppStoreSource.Shown()
+        let asksStores = sources.asked != [.revenueCat]
+        // Whose they are has to be known before the proofs are looked at; without proofs RevenueCat may suffice.
+        var known: [KnownPurchase]? = proofs.isEmpty || !asksStores ? nil : try await self.known(context)
+        async let customer = sources.revenueCat?.read(context)
+        async let shown = read(shown: proofs, verified.subjects, known ?? [], context)
+        var parts = await [customer].compactMap(\.self) + shown
+        try await name(&parts, context)
+        try await consult(&parts, verified.ids, known ?? [], context)
+        if !context.readsAll, parts.contains(where: { $0.observations.contains(where: context.givesAccess) }) {
+            return Reading(parts, askedAt: context.askedAt, stores: sources.asked)
+        }
+        if asksStores {
+            if known == nil { known = try await self.known(context) }
+            var own = await read(known: known ?? [], except: parts, context)
+            try await name(&own, context)
+            parts += own
+        }
+        var reading = Reading(parts, askedAt: context.askedAt, stores: sources.asked)
+        if let failure = unread(proofs, context) {
+            reading.failure = reading.failure ?? failure
+            if reading.coverage == .full { reading.coverage = .partial }
+        }
+        if reading.coverage == .full { try await look(up: proofs, into: &reading, context) }
+        return reading
+    }
+
+    private func known(_ context: ReadContext) async throws(ReadFailure) -> [KnownPurchase] {
+        do {
+            return try await lookups.purchases(of: context.job.userKey)
+        } catch {
+            throw ReadFailure(.interrupted)
+        }
+    }
+
+    private func name(_ parts: inout [StorePart], _ context: ReadContext) async throws(ReadFailure) {
+        for index in parts.indices { try await naming.name(&parts[index].observations, for: context.userID) }
+    }
+
+    /// What the user has shown, by the stores that verify it; those that nothing was shown of are left out.
+    private func read(
+        shown proofs: JobProofs,
+        _ subjects: [AppStoreQuery.Subject],
+        _ known: [KnownPurchase],
+        _ context: ReadContext
+    ) async -> [StorePart] {
+        let tokens = proofs.values("purchase_token")
+        let histories = proofs.values("onside_history")
+        async let appStore = subjects.isEmpty ? nil : sources.appStore?.read(shown: subjects, context)
+        async let googlePlay = tokens.isEmpty ? nil : sources.googlePlay?.read(shown: tokens, known: known, context)
+        async let onside = histories.isEmpty ? nil : sources.onside?.read(shown: histories, known: known, context)
+        return await [appStore, googlePlay, onside].compactMap(\.self).filter { sources.asked.contains($0.store) }
+    }
+
+    /// What our records hold of the user, asked anew; every store that is asked directly answers, if only with nothing.
+    private func read(
+        known: [KnownPurchase],
+        except parts: [StorePart],
+        _ context: ReadContext
+    ) async -> [StorePart] {
+        let seen = Set(
+            parts.filter { $0.store != .revenueCat }
+                .flatMap { $0.observations.flatMap { $0.identifiers.map(\.key) } }
+        )
+        async let appStore =
+            sources.appStore?.canAsk == true
+            ? sources.appStore?.read(known: known, except: seen, context) : nil
+        async let googlePlay = sources.googlePlay?.read(known: known, except: seen, context)
+        async let onside = sources.onside?.read(known: known, except: seen, context)
+        return await [appStore, googlePlay, onside].compactMap(\.self)
+    }
+
+    /// What the device could not ask, where nobody else can either: then its store is not read.
+    private func unread(_ proofs: JobProofs, _ context: ReadContext) -> ReadFailure? {
+        switch context.job.request.clientError.map({ ClientError($0) }) {
+        case .cancelled, .connectionError, .serviceUnavailable, .internalError:
+            // RevenueCat speaks for the two stores that it knows.
+            let readable = sources.revenueCat == nil ? sources.asked : sources.asked.union([.appStore, .googlePlay])
+            return proofs.stores.subtracting(readable).first.map { ReadFailure(.unavailable, store: $0) }
+        case .receiptAlreadyInUse, .loginDiscarded, .appNotRegistered, .other, nil: return nil
+        }
+    }
+
+    /// The mapping is a table of a few rows that changes rarely: a copy of a second's age decides what is read, and the
+    /// apply transaction reads it again before it decides anything.
+    private func currentCatalog() async throws(ReadFailure) -> ProductCatalog {
+        if let known = catalog.withLock({ $0 }), known.at + .seconds(1) > .now { return known.catalog }
+        do {
+            let fresh = try await lookups.catalog()
+            catalog.withLock { $0 = (fresh, .now) }
+            return fresh
+        } catch {
+            throw ReadFailure(.interrupted)
+        }
+    }
+}

@@ -1,0 +1,63 @@
+import Entitlements
+import Foundation
+import StoreSimulator
+import TestSupport
+import Testing
+
+@testable import StoreClients
+
+/// Altered histories: none is taken, and none brings anything down.
+@Suite struct OnsideMutationTests {
+    /// One order: the shorter the text, the more of what can be done to it is done.
+    private static let scenario = """
+        onside: {orders: [{order: \(OnsideBench.order), account: \(OnsideBench.account), expires: +20d}]}
+        """
+
+    @Test(arguments: [UInt64(1), 2, 3, 4])
+    func `whatever is done to a signed history, nothing but the genuine one is taken`(seed: UInt64) async throws {
+        let bench = try OnsideBench(Self.scenario)
+        let client = try bench.client()
+        let text = try bench.simulator.onsideHistory(account: OnsideBench.account)
+        #expect(await refusal(text, client) == nil)
+        let genuine = Array(text.utf8)
+        var random = SeededGenerator(seed: seed)
+        for number in 0..<25_000 {
+            let altered = mutate(genuine, &random)
+            guard altered != genuine else { continue }
+            let failure = await refusal(String(decoding: altered, as: UTF8.self), client)
+            #expect(failure != nil, "mutation \(number)")
+            if failure == nil { return }
+        }
+    }
+
+    @Test(arguments: [UInt64(5), 6, 7, 8])
+    func `whatever a payload says, it is read or refused`(seed: UInt64) async throws {
+        let text = try OnsideBench(Self.scenario).simulator.onsideHistory(account: OnsideBench.account)
+        let genuine = try CompactJWS(text).payload
+        var random = SeededGenerator(seed: seed)
+        var readable = 0
+        for _ in 0..<25_000 {
+            guard let history = try? OnsideHistory(payload: mutate(genuine, &random)) else { continue }
+            readable += 1
+            for line in OnsideLine.lines(of: history.transactions, OnsideBench.query()) { _ = line.observation }
+        }
+        // Otherwise the test would prove nothing.
+        #expect(readable > 500)
+    }
+
+    private func mutate(_ text: [UInt8], _ random: inout SeededGenerator) -> [UInt8] {
+        var text = text
+        for _ in 0...random.below(3) where !text.isEmpty {
+            let index = random.below(text.count)
+            switch random.below(6) {
+            case 0: text[index] ^= 1 << UInt8(random.below(8))
+            case 1: text.remove(at: index)
+            case 2: text.insert(random.pick(46, 61, 45, 95, 65, 0, 255, 48), at: index)
+            case 3: text.removeSubrange(index..<min(text.count, index + random.below(100)))
+            case 4: text.insert(contentsOf: text[index..<min(text.count, index + random.below(100))], at: index)
+            default: text[index] = random.pick(48, 57, 65, 97, 34, 123, 93, 44)
+            }
+        }
+        return text
+    }
+}

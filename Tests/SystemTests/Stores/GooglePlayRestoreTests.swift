@@ -1,0 +1,284 @@
+import Storage
+import Postgres
+import Jobs
+import HTTPTypes
+import Crypto
+import Entitlements
+import Foundation
+import StoreSimulator
+import Testing
+
+/// Google Play as the only witness: every state of its table, shown by a purchase token.
+@Suite struct GooglePlayRestoreTests {
+    static func scenario(_ purchases: String..., more: String = "") -> String {
+        "google_play:\n\(more)  purchases:\n" + purchases.map { "    - {\($0)}\n" }.joined()
+    }
+
+    static let states: [(String, String, String)] = [
+        ("state: active", "restored", "restored"),
+        ("state: grace", "restored", "restored"),
+        ("state: silent_grace", "restored", "restored"),
+        ("state: canceled", "restored", "restored"),
+        ("state: active, prepaid: true", "restored", "restored"),
+        ("state: canceled_past", "nothing_to_restore", "nothing.expired"),
+        ("state: expired", "nothing_to_restore", "nothing.expired"),
+        ("state: on_hold", "nothing_to_restore", "nothing.billing_retry"),
+        ("state: paused", "nothing_to_restore", "nothing.paused"),
+        ("state: pending", "nothing_to_restore", "nothing.pending_payment"),
+        ("state: pending_canceled", "nothing_to_restore", "nothing"),
+        ("state: unknown", "nothing_to_restore", "nothing"),
+        ("state: gone", "nothing_to_restore", "nothing"),
+        ("state: active, test: true", "nothing_to_restore", "nothing.sandbox"),
+        ("state: active, product: extra", "nothing_to_restore", "nothing"),
+        (
+            "state: active, product: extra, addons: [{product: pro, plan: monthly, expires: +9d}]", "restored",
+            "restored"
+        ),
+        ("kind: one_time, state: active", "restored", "restored"),
+        ("kind: one_time, state: pending", "nothing_to_restore", "nothing.pending_payment"),
+        ("kind: one_time, state: canceled", "nothing_to_restore", "nothing.refunded"),
+        ("kind: one_time, state: active, consumed: true", "nothing_to_restore", "nothing"),
+    ]
+
+    @Test(arguments: states)
+    func `24, 25, 27, 28, 31, 36, 49, 50, 69, 71: every state has its outcome`(
+        _ purchase: String,
+        _ outcome: String,
+        _ key: String
+    ) async throws {
+        try await World.with(scenario: Self.scenario("token: tok-a, \(purchase)")) { world in
+            try await world.add("ann")
+            try await world.addProducts()
+            let status = try await world.restored(
+                "ann",
+                proofs: world.tokenProof("tok-a"),
+                setup: world.asking(world.googlePlay)
+            )
+            #expect(status.outcome == outcome && status.messageKey == key)
+            #expect(try await world.type(of: "ann") == (outcome == "restored" ? "subscriber" : "free"))
+            #expect(try await world.tickets(of: "ann").isEmpty)
+        }
+    }
+
+    @Test func `A token that nobody knows is nothing, and one of another shape is not even sent`() async throws {
+        try await World.with(scenario: Self.scenario("token: tok-a, state: active")) { world in
+            try await world.add("ann")
+            let setup = world.asking(world.googlePlay)
+            #expect(
+                try await world.restored("ann", proofs: world.tokenProof("tok-b"), setup: setup).messageKey == "nothing"
+            )
+            let odd = world.tokenProof("../../../orders/x")
+            #expect(try await world.restored("ann", proofs: odd, setup: setup).messageKey == "nothing")
+        }
+    }
+
+    @Test func `20: an id that matches a configured derivation names the owner, an unknown one proves nothing`()
+        async throws
+    {
+        let hash = "9b74c9897bac770ffc029102a200c5de5cb3a4d4d6b4a2f0d2c6f9a4f9d9a1b2"
+        let scenario = Self.scenario(
+            "token: tok-plain, state: active, account: bob",
+            "token: tok-unknown, state: active, account: \(hash)",
+            "token: tok-hmac, state: active, account: \(Self.hmac("former", "carol"))"
+        )
+        try await World.with(scenario: scenario) { world in
+            for user in ["ann", "bob", "carol"] { try await world.add(user) }
+            try await world.addProducts()
+            let setup = world.asking(world.googlePlay, ["ACCOUNT_ID_KEYS": "present,former"])
+            let others = try await world.restored("ann", proofs: world.tokenProof("tok-plain"), setup: setup)
+            #expect(others.outcome == "store_account_mismatch")
+            #expect(try await world.tickets(of: "ann").map(\.owner) == ["bob"])
+            #expect(try await world.type(of: "bob") == "subscriber", "whose it is was found, and had not asked")
+            #expect(
+                try await world.restored("ann", proofs: world.tokenProof("tok-unknown"), setup: setup).outcome
+                    == "restored"
+            )
+            #expect(
+                try await world.restored("carol", proofs: world.tokenProof("tok-hmac"), setup: setup).outcome
+                    == "restored"
+            )
+            let rules = try await world.pool.query("SELECT owner_rule FROM entitlement_sync.purchase ORDER BY id")
+                .map { try $0.decode(String.self) }
+            #expect(Set(rules) == ["account_id", "first_proof"])
+        }
+    }
+
+    static func hmac(_ key: String, _ id: String) -> String {
+        let code = HMAC<SHA256>.authenticationCode(for: Array(id.utf8), using: SymmetricKey(data: Array(key.utf8)))
+        return code.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+    }
+
+    @Test func `41, 42: an upgrade keeps its lineage and owner, though the middle was never seen`() async throws {
+        let scenario = Self.scenario("token: tok-1, state: active")
+        try await World.with(scenario: scenario) { world in
+            for user in ["ann", "eve"] { try await world.add(user) }
+            try await world.addProducts()
+            let setup = world.asking(world.googlePlay)
+            #expect(
+                try await world.restored("ann", proofs: world.tokenProof("tok-1"), setup: setup).outcome == "restored"
+            )
+            for number in 2...5 {
+                let linked = #""linked":"tok-\#(number - 1)""#
+                let state = number == 5 ? "active" : "expired"
+                try await world.steer("/google-play/purchases/tok-\(number)", #"{"state":"\#(state)",\#(linked)}"#)
+            }
+            try await world.steer("/google-play/purchases/tok-1", #"{"state":"expired"}"#)
+            // Whoever shows the newest token does not become the owner of what has one.
+            let other = try await world.restored("eve", proofs: world.tokenProof("tok-5"), setup: setup)
+            #expect(other.outcome == "store_account_mismatch")
+            #expect(
+                try await world.restored("ann", proofs: world.tokenProof("tok-5"), setup: setup).outcome
+                    == "already_subscriber"
+            )
+            let rows = try await world.number(
+                "SELECT count(*) FROM entitlement_sync.purchase WHERE merged_into IS NULL"
+            )
+            #expect(rows == 1)
+            #expect(try await world.reconciled("ann", setup: setup).outcome == "unchanged", "the newest token is asked")
+        }
+    }
+
+    @Test func `39, 99: a 410 never cuts an end that is still ahead`() async throws {
+        try await World.with(scenario: Self.scenario("token: tok-a, state: active, expires: +2d")) { world in
+            try await world.add("ann")
+            try await world.addProducts()
+            let setup = world.asking(world.googlePlay)
+            #expect(
+                try await world.restored("ann", proofs: world.tokenProof("tok-a"), setup: setup).outcome == "restored"
+            )
+            try await world.steer("/google-play/purchases/tok-a", #"{"state":"gone"}"#)
+            #expect(try await world.reconciled("ann", setup: setup).outcome == "unchanged")
+            try await world.pool.query(
+                "UPDATE entitlement_sync.purchase SET period_ends_at = now() - interval '1 second'"
+            )
+            #expect(try await world.reconciled("ann", setup: setup).outcome == "deferred", "one absence demotes nobody")
+            #expect(try await world.type(of: "ann") == "subscriber")
+        }
+    }
+
+    @Test func `5: an order number leads to its purchase and decides nothing`() async throws {
+        let scenario = Self.scenario(
+            "token: tok-a, state: active, order_id: GPA.1111-2222-3333-44444",
+            "token: tok-b, state: active, order_id: GPA.5555-2222-3333-44444, account: bob"
+        )
+        try await World.with(scenario: scenario) { world in
+            for user in ["ann", "bob"] { try await world.add(user) }
+            try await world.addProducts()
+            let setup = world.asking(world.googlePlay)
+            let claim = world.proof("google_play", "order_id", "GPA.1111-2222-3333-44444")
+            let status = try await world.restored("ann", proofs: claim, setup: setup)
+            #expect(status.outcome == "nothing_to_restore" && status.ticketID == nil)
+            let own = world.proof("google_play", "order_id", "GPA.5555-2222-3333-44444")
+            #expect(try await world.restored("bob", proofs: own, setup: setup).outcome == "restored")
+        }
+    }
+}
+
+/// Sales that Google Play takes back unless it is told that they were granted.
+@Suite struct AcknowledgementTests {
+    @Test(arguments: ["subscription", "one_time"])
+    func `What was granted ends acknowledged, with one call`(kind: String) async throws {
+        let scenario = GooglePlayRestoreTests.scenario(
+            "token: tok-a, state: active, acknowledged: false, kind: \(kind)"
+        )
+        try await World.with(scenario: scenario) { world in
+            try await world.add("ann")
+            try await world.addProducts()
+            let setup = world.asking(world.googlePlay)
+            #expect(
+                try await world.restored("ann", proofs: world.tokenProof("tok-a"), setup: setup).outcome == "restored"
+            )
+            let report = try #require(world.simulator.googlePlayPurchase("tok-a"))
+            #expect(report.isAcknowledged && report.acknowledgeCalls == 1)
+            #expect(try await world.number("SELECT count(*) FROM entitlement_sync.acknowledgement") == 0)
+            // Granted a second time, it is acknowledged already.
+            #expect(try await world.reconciled("ann", setup: setup).outcome == "unchanged")
+            #expect(world.simulator.googlePlayPurchase("tok-a")?.acknowledgeCalls == 1)
+        }
+    }
+
+    @Test func `What was not granted never is, and a disputed sale gives its ticket a deadline`() async throws {
+        let scenario = GooglePlayRestoreTests.scenario(
+            "token: tok-theirs, state: active, acknowledged: false, account: bob, started: -1d",
+            "token: tok-test, state: active, acknowledged: false, test: true",
+            "token: tok-extra, state: active, acknowledged: false, product: extra"
+        )
+        try await World.with(scenario: scenario) { world in
+            try await world.add("ann")
+            try await world.add("bob", status: "banned")
+            try await world.addProducts()
+            let setup = world.asking(world.googlePlay)
+            for token in ["tok-theirs", "tok-test", "tok-extra"] {
+                #expect(
+                    try await world.restored("ann", proofs: world.tokenProof(token), setup: setup).outcome != "restored"
+                )
+                #expect(world.simulator.googlePlayPurchase(token)?.acknowledgeCalls == 0)
+            }
+            let hours = try await world.number(
+                "SELECT round(extract(epoch FROM deadline - now()) / 3600)::bigint FROM entitlement_sync.ticket"
+            )
+            #expect(hours == 48)
+        }
+    }
+
+    @Test func `Nobody is told of sales where that is switched off, or while we only observe`() async throws {
+        let scenario = GooglePlayRestoreTests.scenario("token: tok-a, state: active, acknowledged: false")
+        try await World.with(scenario: scenario) { world in
+            try await world.add("ann")
+            try await world.addProducts()
+            let proof = world.tokenProof("tok-a")
+            let observing = world.asking(world.googlePlay, ["MODE": "observe"]) { $0.decision.mode = .observe }
+            _ = try await world.restored("ann", proofs: proof, setup: observing)
+            let off = world.asking(world.googlePlay, ["GOOGLE_PLAY_ACKNOWLEDGE": "false"])
+            #expect(try await world.restored("ann", proofs: proof, setup: off).outcome == "restored")
+            #expect(world.simulator.googlePlayPurchase("tok-a")?.acknowledgeCalls == 0)
+        }
+    }
+
+    @Test func `A call whose answer was lost is repeated only after a read shows that it is still due`() async throws {
+        let scenario = GooglePlayRestoreTests.scenario("token: tok-a, state: active, acknowledged: false")
+        try await World.with(scenario: scenario) { world in
+            try await world.add("ann")
+            try await world.addProducts()
+            // The call is carried out, and its answer never comes.
+            try await world.steer(
+                "/faults",
+                #"{"endpoint":"google_play.acknowledge","connection":"reset_after","times":1}"#,
+                method: .post
+            )
+            let setup = world.asking(world.googlePlay)
+            #expect(
+                try await world.restored("ann", proofs: world.tokenProof("tok-a"), setup: setup).outcome == "restored"
+            )
+            try await world.pool.query("UPDATE entitlement_sync.acknowledgement SET due = now()")
+            try await world.working(setup) {
+                try await world.until("SELECT (count(*) = 0)::integer::bigint FROM entitlement_sync.acknowledgement")
+            }
+            #expect(world.simulator.googlePlayPurchase("tok-a")?.acknowledgeCalls == 1)
+        }
+    }
+
+    @Test func `A worker that died between the grant and the call leaves it to the next one`() async throws {
+        let scenario = GooglePlayRestoreTests.scenario("token: tok-a, state: active, acknowledged: false")
+        try await World.with(scenario: scenario) { world in
+            try await world.add("ann")
+            try await world.addProducts()
+            // As that worker left it: the mark that a call was begun, and no call.
+            try await world.steer(
+                "/faults",
+                #"{"endpoint":"google_play.acknowledge","connection":"drop_before","times":1}"#,
+                method: .post
+            )
+            let setup = world.asking(world.googlePlay)
+            #expect(
+                try await world.restored("ann", proofs: world.tokenProof("tok-a"), setup: setup).outcome == "restored"
+            )
+            #expect(world.simulator.googlePlayPurchase("tok-a")?.isAcknowledged == false)
+            try await world.pool.query("UPDATE entitlement_sync.acknowledgement SET due = now()")
+            try await world.working(setup) {
+                try await world.until("SELECT (count(*) = 0)::integer::bigint FROM entitlement_sync.acknowledgement")
+            }
+            #expect(world.simulator.googlePlayPurchase("tok-a")?.isAcknowledged == true)
+        }
+    }
+}

@@ -1,0 +1,148 @@
+import Storage
+import Postgres
+import Jobs
+import HTTPTypes
+import Entitlements
+import Foundation
+import StoreSimulator
+import Testing
+
+/// Onside: every row of its decision table, shown by a signed history or claimed by an order id.
+@Suite struct OnsideRestoreTests {
+    static let order = "5b0d6f1e-2c77-4c1b-8f9a-0e6a7c1d2b33"
+
+    static func scenario(_ orders: String...) -> String {
+        "onside:\n  orders:\n" + orders.map { "    - {\($0)}\n" }.joined()
+    }
+
+    static let rows: [(String, String, String, [String])] = [
+        ("account: ann, expires: +20d", "restored", "restored", []),
+        ("account: ann, expires: -1d", "nothing_to_restore", "nothing.expired", []),
+        ("account: ann, expires: +20d, revoked: -1d", "nothing_to_restore", "nothing.refunded", []),
+        ("account: ann, expires: +20d, revoked: +1d", "restored", "restored", []),
+        ("account: ann, product: lifetime, type: NON_CONSUMABLE", "restored", "restored", []),
+        ("account: ann, product: gems, type: CONSUMABLE", "nothing_to_restore", "nothing", []),
+        ("account: bob, expires: +20d", "store_account_mismatch", "mismatch", ["owner_mismatch"]),
+        ("account: stranger, expires: +20d", "store_account_mismatch", "mismatch", ["owner_mismatch"]),
+    ]
+
+    @Test(arguments: rows)
+    func `Every row of the table has its outcome`(
+        _ order: String,
+        _ outcome: String,
+        _ key: String,
+        _ tickets: [String]
+    ) async throws {
+        try await World.with(scenario: Self.scenario("order: \(Self.order), \(order)")) { world in
+            for user in ["ann", "bob"] { try await world.add(user) }
+            try await world.addProducts()
+            let account = order.contains("bob") ? "bob" : order.contains("stranger") ? "stranger" : "ann"
+            let status = try await world.restored(
+                "ann",
+                proofs: world.historyProof(account),
+                setup: world.asking(world.onside)
+            )
+            #expect(status.outcome == outcome && status.messageKey == key)
+            #expect(try await world.tickets(of: "ann").map(\.kind) == tickets)
+            #expect(try await world.type(of: "ann") == (outcome == "restored" ? "subscriber" : "free"))
+        }
+    }
+
+    @Test func `An order without an account goes to people, and a bare claim does not tell that it exists`()
+        async throws
+    {
+        try await World.with(scenario: Self.scenario("order: \(Self.order), expires: +20d")) { world in
+            try await world.add("ann")
+            try await world.addProducts()
+            let setup = world.asking(world.onside)
+            let claim = world.proof("onside", "onside_order_id", Self.order)
+            let status = try await world.restored("ann", proofs: claim, setup: setup)
+            #expect(status.outcome == "nothing_to_restore" && status.ticketID == nil)
+            #expect(try await world.tickets(of: "ann").map(\.kind) == ["onside_unattributed"])
+        }
+    }
+
+    @Test func `111, 195: another's order id, one of another merchant and one that nobody knows are answered alike`()
+        async throws
+    {
+        let foreign = "11111111-2c77-4c1b-8f9a-0e6a7c1d2b33"
+        let scenario = Self.scenario(
+            "order: \(Self.order), account: bob, expires: +20d",
+            "order: \(foreign), account: ann, expires: +20d, foreign: true"
+        )
+        try await World.with(scenario: scenario) { world in
+            for user in ["ann", "bob"] { try await world.add(user) }
+            try await world.addProducts()
+            let setup = world.asking(world.onside)
+            for id in [Self.order, foreign, "22222222-2c77-4c1b-8f9a-0e6a7c1d2b33", "no-uuid"] {
+                let claim = world.proof("onside", "onside_order_id", id)
+                let status = try await world.restored("ann", proofs: claim, setup: setup)
+                #expect(
+                    status.outcome == "nothing_to_restore" && status.messageKey == "nothing" && status.ticketID == nil
+                )
+            }
+            let health = try await world.number(
+                "SELECT count(*) FROM entitlement_sync.store_health WHERE last_error IS NOT NULL"
+            )
+            #expect(health == 0, "a 403 trips nothing")
+            let own = world.proof("onside", "onside_order_id", Self.order)
+            #expect(try await world.restored("bob", proofs: own, setup: setup).outcome == "restored")
+        }
+    }
+
+    @Test func `Renewals are found by asking around the end`() async throws {
+        try await World.with(scenario: Self.scenario("order: \(Self.order), account: ann, expires: +2s")) { world in
+            try await world.add("ann")
+            try await world.addProducts()
+            let setup = world.asking(world.onside)
+            let claim = world.proof("onside", "onside_order_id", Self.order)
+            #expect(try await world.restored("ann", proofs: claim, setup: setup).outcome == "restored")
+            let seconds = try await world.number(
+                "SELECT round(extract(epoch FROM next_look - now()))::bigint FROM entitlement_sync.user_sync"
+            )
+            #expect((50...63).contains(seconds))
+            try await world.steer("/onside/orders/\(Self.order)", #"{"account":"ann","expires":"+30d"}"#)
+            try await world.pool.query("UPDATE entitlement_sync.user_sync SET next_look = now()")
+            try await world.working(setup) {
+                try await world.until(
+                    "SELECT count(*) FROM entitlement_sync.decision_log WHERE user_id = 'ann' AND outcome = 'unchanged'"
+                )
+            }
+            let days = try await world.number(
+                "SELECT round(extract(epoch FROM next_look - now()) / 3600)::bigint FROM entitlement_sync.user_sync"
+            )
+            #expect(days == 24, "a refund would be found within a day")
+        }
+    }
+
+    @Test(arguments: ["hs256_public_key", "none", "other_key"])
+    func `An answer that is not Onside's own is no answer`(_ way: String) async throws {
+        try await World.with(scenario: Self.scenario("order: \(Self.order), account: ann, expires: +20d")) { world in
+            try await world.add("ann")
+            try await world.addProducts()
+            try await world.steer("/onside/signing", #"{"sign_with":"\#(way)"}"#)
+            let setup = world.asking(world.onside) { $0.retry.maxAttempts = 2 }
+            let claim = world.proof("onside", "onside_order_id", Self.order)
+            let status = try await world.restored("ann", proofs: claim, setup: setup)
+            #expect(status.outcome == "store_unavailable")
+            #expect(try await world.type(of: "ann") == "free")
+        }
+    }
+
+    @Test func `A rotation of keys in the middle of a run is followed`() async throws {
+        try await World.with(scenario: Self.scenario("order: \(Self.order), account: ann, expires: +20d")) { world in
+            try await world.add("ann")
+            try await world.addProducts()
+            let setup = world.asking(world.onside) { $0.untilIdle = false }
+            try await world.working(setup) {
+                let claim = world.proof("onside", "onside_order_id", Self.order)
+                for keepsOld in [true, false] {
+                    let job = try await world.restore("ann", proofs: claim)
+                    try await world.until("SELECT count(*) FROM entitlement_sync.job_history WHERE id = \(job)")
+                    #expect(try await world.status(job).state == "done")
+                    world.simulator.rotateOnsideKeys(keepOld: keepsOld)
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,121 @@
+import Postgres
+import Jobs
+import HTTPTypes
+import Entitlements
+import Foundation
+import Storage
+import StoreSimulator
+import Testing
+
+/// What goes wrong at stores and on the way to them: nobody is demoted, nobody hears that there is nothing, and `doctor`
+/// says what to mend.
+@Suite struct StoreTroubleTests {
+    struct Trouble: Sendable, CustomStringConvertible {
+        var store: Store
+        var name: String
+        var fault: String
+        /// What `doctor` is to say: a check, and a word of its detail or fix.
+        var finding: (check: String, word: String)?
+
+        var description: String { "\(store.rawValue): \(name)" }
+    }
+
+    static let troubles: [Trouble] = [
+        .init(
+            store: .appStore,
+            name: "every request is refused",
+            fault: #"{"endpoint":"app_store.statuses","status":401}"#,
+            finding: ("alarm.credentials.app_store", "APP_STORE_KEY_ID")
+        ),
+        .init(
+            store: .googlePlay,
+            name: "every request is refused",
+            fault: #"{"endpoint":"google_play.subscription","status":401,"error_type":"permissionDenied"}"#,
+            finding: ("alarm.credentials.google_play", "Play Console")
+        ),
+        .init(
+            store: .onside,
+            name: "our clock is 45 s off",
+            fault: #"{"endpoint":"onside.history","status":401,"date_skew":"+45s"}"#,
+            finding: ("clock.onside", "45 s")
+        ),
+        .init(
+            store: .onside,
+            name: "every request is refused",
+            fault: #"{"endpoint":"onside.history","status":401}"#,
+            finding: ("alarm.credentials.onside", "clock")
+        ),
+        .init(store: .appStore, name: "a web page", fault: #"{"endpoint":"app_store.statuses","body":"html"}"#),
+        .init(store: .googlePlay, name: "a web page", fault: #"{"endpoint":"google_play.subscription","body":"html"}"#),
+        .init(store: .onside, name: "a web page", fault: #"{"endpoint":"onside.history","body":"html"}"#),
+        .init(
+            store: .appStore,
+            name: "half an answer",
+            fault: #"{"endpoint":"app_store.statuses","body":"truncated"}"#
+        ),
+        .init(store: .appStore, name: "history fails", fault: #"{"endpoint":"app_store.history","status":500}"#),
+        .init(store: .googlePlay, name: "no token", fault: #"{"endpoint":"google_play.oauth","status":503}"#),
+        .init(
+            store: .googlePlay,
+            name: "quota as 403",
+            fault: #"{"endpoint":"google_play.subscription","status":403,"error_type":"rateLimitExceeded"}"#
+        ),
+        .init(store: .onside, name: "no keys", fault: #"{"endpoint":"onside.keys","status":503}"#),
+        .init(store: .onside, name: "fails", fault: #"{"endpoint":"onside.history","status":502}"#),
+    ]
+
+    static let scenario = """
+        app_store:
+          customers:
+            - {id: alice, transactions: [{original: "2000000100000001", transaction: "2000000100000009", product: premium_monthly, state: expired, expires: -2d}]}
+        google_play:
+          purchases: [{token: tok-a, state: expired}]
+        onside:
+          orders: [{order: 5b0d6f1e-2c77-4c1b-8f9a-0e6a7c1d2b33, account: alice, expires: -2d}]
+        """
+
+    @Test(arguments: troubles)
+    func `91, 92, 98, 100, 108, 112: trouble takes nothing away and is no nothing`(_ trouble: Trouble) async throws {
+        try await World.with(scenario: Self.scenario) { world in
+            try await world.add("alice")
+            try await world.addProducts()
+            let stores =
+                switch trouble.store {
+                case .appStore: try world.appStore
+                case .googlePlay: world.googlePlay
+                default: world.onside
+                }
+            let proofs =
+                switch trouble.store {
+                case .appStore: try world.transactionProof("2000000100000009")
+                case .googlePlay: world.tokenProof("tok-a")
+                default: try world.historyProof("alice")
+                }
+            // A purchase that was seen before: a reconcile of a subscriber asks the store about it.
+            let well = world.asking(stores)
+            #expect(try await world.restored("alice", proofs: proofs, setup: well).messageKey == "nothing.expired")
+            try await world.pool.query(
+                """
+                WITH owned AS (UPDATE entitlement_sync.purchase SET owner_key = (SELECT user_key FROM entitlement_sync.user_sync))
+                UPDATE users SET type = 'subscriber'
+                """
+            )
+            try await world.steer("/faults", trouble.fault, method: .post)
+            let setup = world.asking(stores) { $0.retry.maxAttempts = 2 }
+            #expect(try await world.reconciled("alice", setup: setup).outcome == "store_unavailable")
+            #expect(try await world.type(of: "alice") == "subscriber")
+            let restored = try await world.restored("alice", proofs: proofs, setup: setup)
+            #expect(restored.outcome == "store_unavailable" && restored.state == "dead")
+            #expect(try await world.type(of: "alice") == "subscriber")
+            if let finding = trouble.finding {
+                let check = await Doctor(pool: world.pool).checks().first { $0.name == finding.check }
+                #expect(check?.ok == false, "\(finding.check)")
+                let text = [check?.detail, check?.fix].compactMap(\.self).joined(separator: " ")
+                #expect(text.contains(finding.word))
+            }
+            // And when it is over, the truth.
+            try await world.steer("/faults", "", method: .delete)
+            #expect(try await world.reconciled("alice", setup: well).outcome == "demoted")
+        }
+    }
+}

@@ -1,0 +1,230 @@
+import Postgres
+import Jobs
+import HTTPTypes
+import Entitlements
+import Foundation
+import Storage
+import StoreSimulator
+import TestSupport
+import Testing
+
+/// Several witnesses of one purchase, and whose it is by all that is known.
+@Suite struct WitnessTests {
+    static let appStore = AppStoreRestoreTests.scenario(
+        "original: \"2000000100000001\", transaction: \"2000000100000009\", product: premium_monthly, expires: +20d"
+    )
+
+    static func holding(_ customer: String, state: String = "active", more: String = "") -> String {
+        "{id: \"\(customer)\", \(more)subscriptions: [{state: \(state),"
+            + " store_subscription_identifier: \"2000000100000009\"}]}"
+    }
+
+    @Test func `Two witnesses of one purchase are one row with all its names`() async throws {
+        try await World.with(customers: [Self.holding("alice", state: "expired")], scenario: Self.appStore) { world in
+            try await world.add("alice")
+            try await world.addProducts()
+            let setup = try world.asking(world.revenueCat, world.appStore)
+            let proof = try world.transactionProof("2000000100000009")
+            // RevenueCat has not heard of the renewal yet.
+            #expect(try await world.restored("alice", proofs: proof, setup: setup).outcome == "restored")
+            #expect(try await world.reconciled("alice", setup: setup).outcome == "unchanged")
+            let rows = try await world.number(
+                "SELECT count(*) FROM entitlement_sync.purchase WHERE merged_into IS NULL"
+            )
+            #expect(rows == 1)
+            let names = try await world.number("SELECT count(*) FROM entitlement_sync.purchase_identifier")
+            #expect(names == 3, "RevenueCat's id, the first and the latest transaction")
+        }
+    }
+
+    @Test func `4: what RevenueCat holds for another user is not had by a proof`() async throws {
+        try await World.with(
+            customers: [Self.holding("owner"), "{id: claimant, state: none}"],
+            scenario: Self.appStore
+        ) { world in
+            for user in ["owner", "claimant"] { try await world.add(user) }
+            try await world.addProducts()
+            let setup = try world.asking(world.revenueCat, world.appStore)
+            let status = try await world.restored(
+                "claimant",
+                proofs: world.transactionProof("2000000100000009"),
+                setup: setup
+            )
+            #expect(status.outcome == "store_account_mismatch")
+            #expect(
+                try await world.tickets(of: "claimant") == [
+                    TicketRow(kind: "owner_mismatch", owner: "owner", state: "new", touches: 0)
+                ]
+            )
+            #expect(try await world.type(of: "claimant") == "free")
+            #expect(try await world.type(of: "owner") == "subscriber", "whose it is was found, and had not asked")
+        }
+    }
+
+    @Test(arguments: [true, false])
+    func `7: what an anonymous customer holds becomes the claimant's by a verified proof`(_ asksStore: Bool)
+        async throws
+    {
+        let anonymous = "$RCAnonymousID:0f1e2d3c4b5a69788796a5b4c3d2e1f0"
+        try await World.with(
+            customers: [Self.holding(anonymous), "{id: claimant, state: none}"],
+            scenario: Self.appStore
+        ) { world in
+            try await world.add("claimant")
+            try await world.addProducts()
+            var stores = try world.appStore
+            // Without credentials of the App Store's API proofs are verified all the same.
+            if !asksStore {
+                stores = stores.filter {
+                    !["ISSUER_ID", "KEY_ID", "PRIVATE_KEY"].map { "APP_STORE_" + $0 }.contains($0.key)
+                }
+            }
+            let setup = world.asking(world.revenueCat, stores)
+            let status = try await world.restored(
+                "claimant",
+                proofs: world.transactionProof("2000000100000009"),
+                setup: setup
+            )
+            #expect(status.outcome == "restored")
+            #expect(try await world.owner(of: "2000000100000009") == "claimant")
+        }
+    }
+
+    @Test func `8: what an anonymous customer holds who is another of our users is a mismatch`() async throws {
+        let anonymous = "$RCAnonymousID:0f1e2d3c4b5a69788796a5b4c3d2e1f0"
+        try await World.with(
+            customers: [Self.holding(anonymous, more: "aliases: [owner], "), "{id: claimant, state: none}"],
+            scenario: Self.appStore
+        ) { world in
+            for user in ["owner", "claimant"] { try await world.add(user) }
+            try await world.addProducts()
+            let status = try await world.restored(
+                "claimant",
+                proofs: world.transactionProof("2000000100000009"),
+                setup: world.asking(world.revenueCat, world.appStore)
+            )
+            #expect(status.outcome == "store_account_mismatch")
+            #expect(try await world.tickets(of: "claimant").map(\.owner) == ["owner"])
+        }
+    }
+
+    @Test(arguments: ["free", "subscriber"])
+    func `21: RevenueCat and the app's id name different users: everything stays, and people decide`(
+        _ type: String
+    ) async throws {
+        let other = "3f2504e0-4f89-41d3-9a0c-0305e82c3301"
+        let scenario = AppStoreRestoreTests.scenario(
+            "original: \"2000000100000001\", transaction: \"2000000100000009\", product: premium_monthly,"
+                + " expires: +20d, account_token: \(other)"
+        )
+        try await World.with(customers: [Self.holding("alice")], scenario: scenario) { world in
+            try await world.add("alice", type == "free" ? .free : .subscriber)
+            try await world.add(other)
+            try await world.addProducts()
+            let setup = try world.asking(world.revenueCat, world.appStore)
+            let proof = try world.transactionProof("2000000100000009")
+            for _ in 1...2 {
+                let status = try await world.restored("alice", proofs: proof, setup: setup)
+                #expect(status.outcome == (type == "free" ? "store_account_mismatch" : "already_subscriber"))
+                #expect(try await world.type(of: "alice") == type)
+            }
+            // RevenueCat alone does not get its way afterwards.
+            _ = try await world.restored("alice", setup: setup)
+            #expect(try await world.type(of: "alice") == type)
+            #expect(try await world.tickets(of: "alice").map(\.kind) == ["sources_disagree"])
+            #expect(try await world.tickets(of: "alice").map(\.owner) == [other])
+        }
+    }
+
+    @Test func `107: while RevenueCat is down the store itself speaks for what our records hold`() async throws {
+        try await World.with(customers: ["{id: alice, state: none}"], scenario: Self.appStore) { world in
+            try await world.add("alice")
+            try await world.add("bob")
+            try await world.addProducts()
+            let setup = try world.asking(world.revenueCat, world.appStore) { $0.retry.maxAttempts = 2 }
+            let proof = try world.transactionProof("2000000100000009")
+            #expect(try await world.restored("alice", proofs: proof, setup: setup).outcome == "restored")
+            try await world.pool.query("UPDATE users SET type = 'free'")
+            try await world.steer("/faults", #"{"endpoint":"subscriptions","status":503}"#, method: .post)
+            #expect(try await world.restored("alice", setup: setup).outcome == "restored")
+            #expect(try await world.restored("bob", setup: setup).outcome == "store_unavailable")
+        }
+    }
+
+    @Test func `Nobody becomes an owner by a proof while RevenueCat can't say whose it is`() async throws {
+        try await World.with(customers: ["{id: alice, state: none}"], scenario: Self.appStore) { world in
+            try await world.add("alice")
+            try await world.addProducts()
+            try await world.steer("/faults", #"{"endpoint":"find_subscriptions","status":503}"#, method: .post)
+            let setup = try world.asking(world.revenueCat, world.appStore) { $0.retry.maxAttempts = 2 }
+            let proof = try world.transactionProof("2000000100000009")
+            #expect(try await world.restored("alice", proofs: proof, setup: setup).outcome == "store_unavailable")
+            #expect(try await world.type(of: "alice") == "free")
+        }
+    }
+
+    @Test func `64: two family members, two accounts: two purchases`() async throws {
+        let scenario = """
+            app_store:
+              customers:
+                - {id: one, transactions: [{original: "2000000100000001", transaction: "2000000100000001", product: premium_monthly, expires: +20d}]}
+                - {id: two, transactions: [{original: "2000000100000002", transaction: "2000000100000002", product: premium_monthly, expires: +20d, ownership: FAMILY_SHARED}]}
+            """
+        try await World.with(scenario: scenario) { world in
+            try await world.addProducts()
+            let setup = try world.asking(world.appStore)
+            for (user, transaction) in [("one", "2000000100000001"), ("two", "2000000100000002")] {
+                try await world.add(user)
+                let proof = try world.transactionProof(transaction)
+                #expect(try await world.restored(user, proofs: proof, setup: setup).outcome == "restored")
+            }
+            #expect(try await world.number("SELECT count(*) FROM entitlement_sync.ticket") == 0)
+        }
+    }
+
+    @Test func `Demotion needs every store that knew the user`() async throws {
+        try await World.with(customers: ["{id: alice, state: none}"], scenario: Self.appStore) { world in
+            try await world.add("alice")
+            try await world.addProducts()
+            let both = try world.asking(world.revenueCat, world.appStore)
+            let proof = try world.transactionProof("2000000100000009")
+            #expect(try await world.restored("alice", proofs: proof, setup: both).outcome == "restored")
+            let alone = world.asking(world.revenueCat) { $0.decision.absenceMargin = .zero }
+            for _ in 1...3 { #expect(try await world.reconciled("alice", setup: alone).outcome == "deferred") }
+            #expect(try await world.decisions(about: "alice").last?.rule == "store_not_asked")
+            try await world.steer("/faults", #"{"endpoint":"app_store.statuses","status":500}"#, method: .post)
+            let failing = try world.asking(world.revenueCat, world.appStore) {
+                $0.decision.absenceMargin = .zero
+                $0.retry.maxAttempts = 2
+            }
+            #expect(try await world.reconciled("alice", setup: failing).outcome == "store_unavailable")
+            #expect(try await world.type(of: "alice") == "subscriber")
+        }
+    }
+
+    @Test func `Money that nobody claims is a finding, by age`() async throws {
+        // The account's second line was bought by somebody who has not shown it.
+        let scenario = AppStoreRestoreTests.scenario(
+            "original: \"2000000100000001\", transaction: \"2000000100000009\", product: premium_monthly, expires: +20d",
+            "original: \"2000000200000001\", transaction: \"2000000200000009\", product: premium_monthly, expires: +20d,"
+                + " account_token: 11111111-4f89-41d3-9a0c-0305e82c3301"
+        )
+        try await World.with(scenario: scenario) { world in
+            try await world.add("alice")
+            try await world.addProducts()
+            let setup = try world.asking(world.appStore)
+            let proof = try world.transactionProof("2000000100000009")
+            #expect(try await world.restored("alice", proofs: proof, setup: setup).outcome == "restored")
+            try await world.pool.query(
+                """
+                UPDATE entitlement_sync.purchase SET owner_key = NULL
+                 WHERE id = (SELECT purchase_id FROM entitlement_sync.purchase_identifier WHERE value = '2000000200000001')
+                """
+            )
+            let check = await Doctor(pool: world.pool).checks().first { $0.name == "unclaimed_purchases" }
+            #expect(check?.ok == false)
+            #expect(check?.detail.contains("1 active purchases belong to nobody: 1 seen within a day") == true)
+            #expect(check?.detail.contains("2000000200000001") == true)
+        }
+    }
+}
