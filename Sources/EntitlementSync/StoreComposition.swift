@@ -90,7 +90,7 @@ struct StoreComposition {
     private mutating func appStore(_ lookups: UserLookups) throws -> AppStoreSource? {
         // Without a bundle id nobody can tell whether a proof is about our app.
         guard let bundleID = config.appStore.bundleID else { return nil }
-        let roots = try StoreRoots(config.appStore)
+        let roots = StoreRoots(config.appStore)
         let transactions = AppStoreProofs(roots: try roots.transactions(), expected: .init(bundleID: bundleID))
         let receipts = AppReceiptProofs(roots: try roots.receipts(), expected: .init(bundleID: bundleID))
         var client: AppStoreClient?

@@ -7,7 +7,7 @@ import X509
 struct StoreRoots {
     private let settings: AppStoreSettings
 
-    init(_ settings: AppStoreSettings) throws { self.settings = settings }
+    init(_ settings: AppStoreSettings) { self.settings = settings }
 
     /// For signed transactions.
     func transactions() throws -> [Certificate] {

@@ -197,7 +197,8 @@ package struct Doctor: Sendable {
                 detail: ours + theirs + wait,
                 fix: blocked > 0
                     ? "Wait: restores go on by themselves. If it happens often, lower the requests per minute."
-                    : "The store allows less than is configured: set \(credential.uppercased())_REQUESTS_PER_MINUTE to its limit."
+                    : "The store allows less than is configured: set"
+                        + " \(credential.prefix { $0 != "." }.uppercased())_REQUESTS_PER_MINUTE to its limit."
             )
         }
     }

@@ -35,6 +35,10 @@ struct ObservedRow {
 enum LedgerWrites {
     private static func joined(_ texts: [String]) -> String { texts.joined(separator: "\u{1f}") }
 
+    /// Looked up for the few rows that need it: a join would be planned for all of them.
+    private static let account =
+        "SELECT u.user_key FROM entitlement_sync.user_sync AS u WHERE u.user_id = n.account"
+
     /// Inserts new purchases.
     static func insertPurchases(_ rows: [ObservedRow]) -> [PostgresRequest<Void>] {
         var ids: [Int64] = []
@@ -52,10 +56,10 @@ enum LedgerWrites {
                    (id, owner_key, owner_since, observed_at, period_ends_at, gives_access, end_announced, source, store,
                     environment, kind, status, ownership, renewal, product_id, owner_rule, lookup_id, stated_at, account_key,
                     entitlements)
-            SELECT n.id, coalesce(n.owner_key, CASE WHEN n.is_accounts THEN u.user_key END), n.observed_at, n.observed_at, n.period_ends_at, n.gives_access, n.end_announced,
+            SELECT n.id, CASE WHEN n.is_accounts THEN (\(rawSQL: account)) ELSE n.owner_key END, n.observed_at, n.observed_at, n.period_ends_at, n.gives_access, n.end_announced,
                    n.source, n.store, n.environment, n.kind, n.status, n.ownership, n.renewal, n.product_id, n.owner_rule,
                    n.lookup_id, n.stated_at,
-                   CASE WHEN NOT n.is_accounts THEN u.user_key END,
+                   CASE WHEN n.account IS NOT NULL AND NOT n.is_accounts THEN (\(rawSQL: account)) END,
                    coalesce(string_to_array(nullif(n.entitlements, ''), E'\\x1f'), '{}')
               FROM unnest(\(ids), \(new.map(\.owner)), \(new.map(\.askedAt.timestamp)),
                           \(items.map { $0.periodEndsAt?.timestamp }), \(items.map(\.givesAccess)),
@@ -68,7 +72,6 @@ enum LedgerWrites {
                    AS n(id, owner_key, observed_at, period_ends_at, gives_access, end_announced, store, environment,
                         kind, status, ownership, renewal, product_id, owner_rule, entitlements, source, lookup_id, stated_at,
                         account, is_accounts)
-              LEFT JOIN entitlement_sync.user_sync AS u ON u.user_id = n.account
             """
         return [PostgresRequest(query)]
     }

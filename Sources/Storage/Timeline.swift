@@ -27,9 +27,12 @@ package struct Timeline: Sendable {
             ), events AS (
                 SELECT o.asked_at AS at, o.id AS place, 'observation' AS kind,
                        CASE WHEN o.store IS NULL THEN
-                                CASE o.coverage WHEN 'full' THEN 'RevenueCat was read to the end and holds no purchase.'
-                                                ELSE 'RevenueCat could not be read to the end.' END
-                            ELSE format('RevenueCat shows a %s of the store %s (%s%s): status %s%s%s%s.',
+                                CASE o.coverage WHEN 'full' THEN 'Every store was read to the end and holds no purchase.'
+                                                ELSE 'The stores could not be read to the end.' END
+                            ELSE format('%s shows a %s of the store %s (%s%s): status %s%s%s%s.',
+                                        CASE o.source WHEN 'revenuecat' THEN 'RevenueCat' WHEN 'app_store' THEN 'The App Store'
+                                                      WHEN 'google_play' THEN 'Google Play' WHEN 'onside' THEN 'Onside'
+                                                      ELSE o.source END,
                                         CASE o.kind WHEN 'subscription' THEN 'subscription' ELSE 'one-time purchase' END,
                                         o.store, o.environment,
                                         CASE o.ownership WHEN 'family_shared' THEN ', family shared' ELSE '' END, o.status,

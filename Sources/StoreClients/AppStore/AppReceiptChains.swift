@@ -125,6 +125,11 @@ final class AppReceiptChains: Sendable {
 
 /// A certificate as it stands in a receipt.
 struct AppReceiptCertificate {
+    /// The largest that is looked at, in bytes; the App Store's have 1,500.
+    ///
+    /// Nobody vouches for it yet when it is parsed.
+    private static let maximumBytes = 16 << 10
+
     var whole: ArraySlice<UInt8>
     /// Names and number, as they were written.
     var issuer: ArraySlice<UInt8>
@@ -138,7 +143,7 @@ struct AppReceiptCertificate {
         do throws(ASN1Fault) {
             self = try Self.read(written)
         } catch {
-            throw ProofRefusal(.badCertificate, "A certificate does not decode.")
+            throw ProofRefusal(.badCertificate, "A certificate does not decode, or is huge.")
         }
     }
 
@@ -156,6 +161,7 @@ struct AppReceiptCertificate {
 
     private static func read(_ written: ArraySlice<UInt8>) throws(ASN1Fault) -> AppReceiptCertificate {
         typealias Tag = ASN1Reader.Tag
+        guard written.count <= maximumBytes else { throw .malformed }
         var file = ASN1Reader(written)
         var parts = try file.next(Tag.sequence).elements()
         var signed = try parts.next(Tag.sequence).elements()

@@ -179,11 +179,14 @@ package struct AppStoreClient: Sendable {
             requests: &requests
         ) { answer throws(ReadFailure) in
             switch answer {
-            case .content: .set
-            case .refused(.unknownHere, _), .refused(.unknown, _): .unknown
-            case .refused(_, 4_000_185): .familyShared
-            case .refused(_, 4_000_186): .notOriginal
-            case .refused: .rejected
+            case .content(let body):
+                // The App Store has nothing to say; whoever has is not the App Store.
+                guard body.isEmpty || AppStoreWire.isJSON(body) else { throw ReadFailure(.malformed) }
+                return .set
+            case .refused(.unknownHere, _), .refused(.unknown, _): return .unknown
+            case .refused(_, 4_000_185): return .familyShared
+            case .refused(_, 4_000_187): return .notOriginal
+            case .refused: return .rejected
             }
         }
     }

@@ -6,7 +6,7 @@ struct AppStoreID: Hashable, Sendable {
 
     /// - Parameter text: 1 to 32 digits; `nil` for others, which no transaction has.
     init?(_ text: String) {
-        guard (1...33).contains(text.utf8.count), text.utf8.allSatisfy({ (0x30...0x39).contains($0) }) else {
+        guard (1...32).contains(text.utf8.count), text.utf8.allSatisfy({ (0x30...0x39).contains($0) }) else {
             return nil
         }
         self.text = text

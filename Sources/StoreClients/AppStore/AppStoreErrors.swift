@@ -4,13 +4,15 @@ import Entitlements
 enum AppStoreErrorClass: String, Sendable, CaseIterable {
     /// Nobody has the id here; the other environment may know it.
     case unknownHere
-    /// There is no such customer or app.
+    /// There is no such customer.
     case unknown
     /// Said to be passing.
     case passing
     case throttled
     /// The same request would be refused again.
     case rejected
+    /// The app that we ask for is none: our settings are wrong, and nothing follows for anybody's purchases.
+    case misconfigured
 }
 
 /// Every error code of the App Store Server API that concerns us, and what it comes to.
@@ -18,7 +20,7 @@ enum AppStoreErrorClass: String, Sendable, CaseIterable {
 /// - SeeAlso: https://developer.apple.com/documentation/appstoreserverapi/error-codes
 let appStoreErrors: [(code: Int64, class: AppStoreErrorClass, meaning: String)] = [
     (4_000_000, .rejected, "general bad request"),
-    (4_000_002, .rejected, "invalid app identifier"),
+    (4_000_002, .misconfigured, "invalid app identifier"),
     (4_000_005, .rejected, "invalid revision"),
     (4_000_006, .rejected, "invalid transaction id"),
     (4_000_008, .rejected, "invalid original transaction id"),
@@ -66,7 +68,7 @@ let appStoreErrors: [(code: Int64, class: AppStoreErrorClass, meaning: String)] 
     (4_030_007, .rejected, "extension: family-shared"),
     (4_040_001, .unknown, "account not found"),
     (4_040_002, .passing, "account not found, for now"),
-    (4_040_003, .unknown, "app not found"),
+    (4_040_003, .misconfigured, "app not found"),
     (4_040_004, .passing, "app not found, for now"),
     (4_040_005, .unknownHere, "original transaction id not found"),
     (4_040_006, .unknown, "original transaction id not found, for now"),
@@ -107,6 +109,7 @@ enum AppStoreAnswer: Sendable {
             switch known ?? .rejected {
             case .passing: throw ReadFailure(.unavailable)
             case .throttled: throw ReadFailure(.throttled)
+            case .misconfigured: throw ReadFailure(.unauthorized)
             case let kind: self = .refused(kind, code: code)
             }
         // Redirects are not followed: the App Store has none.

@@ -65,7 +65,7 @@ extension Observation {
             givesAccess: row.givesAccess,
             renewal: AppStoreMapping.renewal(renewal),
             periodStartsAt: line.purchasedAt,
-            periodEndsAt: line.expiresAt
+            periodEndsAt: number == 4 ? renewal?.gracePeriodExpiresAt ?? line.expiresAt : line.expiresAt
         )
     }
 

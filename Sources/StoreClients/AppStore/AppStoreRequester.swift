@@ -109,7 +109,7 @@ struct AppStoreRequester: Sendable {
         } catch {
             guard error.code == .unauthorized else { throw error }
         }
-        let fresh = token
+        let fresh = try tokens.token(insteadOf: token)
         call.request = request(endpoint, in: environment, token: fresh, hasBody: body != nil)
         return try await send(call, requests: &requests, read: read)
     }
@@ -174,7 +174,7 @@ struct AppStoreRequester: Sendable {
             let renewal = try await proofs.renewalInfo(text)
             // It names no app: a genuine one of another app is told by the line alone.
             guard renewal.environment == transaction.environment,
-                renewal.originalTransactionID != ""
+                renewal.originalTransactionID == transaction.originalTransactionID
             else { throw ProofRefusal(.malformed, "The renewal info is about another line.") }
             return renewal
         } catch {

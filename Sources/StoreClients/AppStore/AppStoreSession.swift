@@ -75,7 +75,7 @@ struct AppStoreSession {
     }
 
     private mutating func read(_ id: AppStoreID, in known: AppStoreEnvironment?) async throws(ReadFailure) {
-        for environment in known.map({ [$0] }) ?? [.production] {
+        for environment in known.map({ [$0] }) ?? [.production, .sandbox] {
             let found = try await requester.ask(
                 .statuses(id),
                 in: environment,
@@ -115,7 +115,7 @@ struct AppStoreSession {
         _ bundleID: String?,
         in environment: AppStoreEnvironment
     ) throws(ReadFailure) {
-        guard named != "" || bundleID != "" else {
+        guard named == environment.rawValue, bundleID == requester.configuration.bundleID else {
             throw ReadFailure(.malformed, store: .appStore)
         }
     }
@@ -163,7 +163,7 @@ struct AppStoreSession {
             renewal = verified
         }
         remember(transaction)
-
+        guard !transaction.isUpgraded else { return Observed() }
         return Observed(value: Observation(line: transaction, renewal: renewal, status: line.status))
     }
 
@@ -200,7 +200,7 @@ struct AppStoreSession {
                 keep(transaction)
             }
             guard page.hasMore else { return }
-            guard let next = page.next, next != "x" else { throw ReadFailure(.malformed, store: .appStore) }
+            guard let next = page.next, next != revision else { throw ReadFailure(.malformed, store: .appStore) }
             revision = next
         }
         isComplete = false
@@ -209,7 +209,7 @@ struct AppStoreSession {
     /// Keeps a transaction; what is changed while pages are read appears again, and the later word counts.
     private mutating func keep(_ transaction: SignedTransaction) {
         let key = Key(environment: transaction.environment, id: transaction.transactionID)
-        if others[key] == nil { others[key] = (others.count, transaction) }
+        others[key] = (others[key]?.place ?? others.count, transaction)
     }
 
     private func isPass(revoked: Bool) -> (SignedTransaction) -> Bool {

@@ -49,7 +49,7 @@ final class AppStoreTokens: Sendable {
     }
 
     private func mint(at now: Int64) throws(ReadFailure) -> String {
-        let issuedAt = now
+        let issuedAt = now - Self.slackSeconds
         // The configuration has made sure that nothing in here needs escaping.
         let header = #"{"alg":"ES256","kid":"\#(configuration.keyID)","typ":"JWT"}"#
         let claims =

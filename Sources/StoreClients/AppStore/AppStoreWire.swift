@@ -171,6 +171,18 @@ enum AppStoreWire {
         return signed
     }
 
+    /// Whether a body is JSON of any kind.
+    static func isJSON(_ body: [UInt8]) -> Bool {
+        do throws(JSONFault) {
+            var reader = try JSONReader(body)
+            try reader.skipValue()
+            try reader.finish()
+            return true
+        } catch {
+            return false
+        }
+    }
+
     // MARK: Notifications
 
     private enum HistoryField: String, CaseIterable { case notificationHistory, hasMore, paginationToken }

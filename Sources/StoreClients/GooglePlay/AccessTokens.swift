@@ -48,6 +48,7 @@ final class AccessTokens: Sendable {
     /// The token in use, or a new one.
     ///
     /// - Parameter fetch: asks for a new one.
+    /// - Returns: a token that is good for a while.
     /// - Throws: what `fetch` throws, to all who waited for it; `interrupted` where the caller's task is cancelled.
     func token(_ fetch: () async throws(ReadFailure) -> AccessToken) async throws(ReadFailure) -> AccessToken {
         while true {

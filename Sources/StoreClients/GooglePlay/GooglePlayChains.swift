@@ -42,13 +42,14 @@ struct GooglePlayChains: Sendable {
         var seen: Set<String> = []
         let asked = query.tokens.filter { seen.insert($0).inserted }
         heads = Array(asked.prefix(Self.maximumTokens))
+        let isWhole = asked.count == heads.count
         var next = heads
         for step in 0...Self.maximumSteps where !next.isEmpty {
             await ask(next, mayBeProducts: step == 0, fetch)
             next = named()
         }
         isCutShort = !next.isEmpty
-        return reading(isWhole: asked.count == heads.count)
+        return reading(isWhole: isWhole)
     }
 
     /// Asks for some tokens at once.
@@ -86,34 +87,49 @@ struct GooglePlayChains: Sendable {
             heads.append(linked)
         }
         for head in heads {
-            if pages[head] == nil { next.append(head) }
-            guard let last = lineage(of: head).last, pages[last] == nil, !query.known.contains(last) else { continue }
-            if !next.contains(last) { next.append(last) }
+            let last = walk(from: head).open
+            for token in [head, last].compactMap(\.self) where pages[token] == nil && !next.contains(token) {
+                next.append(token)
+            }
         }
         return next
     }
 
-    /// A token and those it replaced, newest first, as far as they are known by now.
-    private func lineage(of head: String) -> [String] {
-        var lineage = [head]
-        guard case .subscription(let purchase)? = pages[head], purchase.replacesLinked else { return lineage }
+    /// A purchase and those it replaced, as far as they are known by now.
+    private struct Walk {
+        /// The tokens, newest first.
+        var lineage: [String]
+        /// The last token, where the walk goes on behind it once it is answered.
+        var open: String?
+    }
+
+    private func walk(from head: String) -> Walk {
+        var walk = Walk(lineage: [head])
+        guard case .subscription(let purchase)? = pages[head], purchase.replacesLinked else { return walk }
         var link = purchase.linkedToken
         // What our records know of the user's was walked when it was recorded.
-        var stops = query.known.contains(head)
-        while let token = link, !lineage.contains(token), lineage.count <= Self.maximumSteps + 1 {
-            lineage.append(token)
-            stops = stops || query.known.contains(token)
-            guard !stops, case .subscription(let older)? = pages[token] else { break }
-            link = older.linkedToken
+        var isKnown = query.known.contains(head)
+        while let token = link, !walk.lineage.contains(token), walk.lineage.count <= Self.maximumSteps + 1 {
+            walk.lineage.append(token)
+            isKnown = isKnown || query.known.contains(token)
+            guard !isKnown else { break }
+            switch pages[token] {
+            case .subscription(let older): link = older.linkedToken
+            case .failed, nil:
+                walk.open = token
+                link = nil
+            case .product, .unknown, .gone: link = nil
+            }
         }
-        return lineage
+        return walk
     }
 
     // MARK: Putting together
 
     private func reading(isWhole: Bool) -> GooglePlayReading {
         var reading = GooglePlayReading(coverage: .full, requests: requests)
-        let lineages = heads.map { lineage(of: $0) + expired(before: $0) }
+        let walks = heads.map(walk)
+        let lineages = zip(heads, walks).map { $1.lineage + expired(before: $0) }
         for (index, head) in heads.enumerated() {
             let isReplaced = lineages.enumerated().contains { other, lineage in
                 // In a circle each has replaced the other; the one that was named first stands for all.
@@ -123,9 +139,9 @@ struct GooglePlayChains: Sendable {
             switch pages[head] {
             case .subscription(let purchase):
                 // Whose it is may depend on the older tokens: as long as one of them could not be read, nobody's.
-                let lineage = lineage(of: head)
-                guard !lineage.contains(where: isUnread) else { continue }
-                let observation = purchase.observation(token: head, lineage: lineage, at: query.askedAt)
+                let walk = walks[index]
+                if let last = walk.open, isUnread(last) { continue }
+                let observation = purchase.observation(token: head, lineage: walk.lineage, at: query.askedAt)
                 if let observation { reading.observations.append(observation) }
             case .product(let purchase):
                 if let observation = purchase.observation(token: head, at: query.askedAt) {
@@ -156,7 +172,7 @@ struct GooglePlayChains: Sendable {
     }
 
     private func isUnread(_ token: String) -> Bool {
-        if case .failed? = pages[token] { !query.known.contains(token) } else { false }
+        if case .failed? = pages[token] { true } else { false }
     }
 
     private func failure(isWhole: Bool) -> ReadFailure? {

@@ -14,7 +14,7 @@ struct AppStoreSimulation: SimulatedStore {
     /// The number of the last change.
     private var sequence: Int64 = 0
     /// When the notifications were sent.
-    private let loadedAtMs: Int64
+    let loadedAtMs: Int64
 
     init(_ scenario: AppStoreScenario, nowMs: Int64) throws {
         self.scenario = scenario
@@ -209,77 +209,6 @@ struct AppStoreSimulation: SimulatedStore {
             accounts[index].purchases[place].sequence = sequence
         }
         return Reply(status: 200)
-    }
-
-    // MARK: Notifications
-
-    private struct NotificationBody: Decodable {
-        var startDate: Int64
-        var endDate: Int64
-        var onlyFailures: Bool?
-        var notificationType: String?
-        var notificationSubtype: String?
-        var transactionId: String?
-    }
-
-    private func notifications(_ path: AppStorePath, _ request: StoreRequest, nowMs: Int64) throws -> Reply {
-        let data = Data(request.body.readableBytesView)
-        guard let body = try? JSONDecoder().decode(NotificationBody.self, from: data) else {
-            throw AppStoreFailure(4_000_015)
-        }
-        let memoryMs = (path.side == .production ? 180 : 30) * TimeText.day
-        guard body.startDate >= nowMs - memoryMs else { throw AppStoreFailure(4_000_012) }
-        guard body.endDate > body.startDate else { throw AppStoreFailure(4_000_013) }
-        guard body.transactionId == nil || body.notificationType == nil else { throw AppStoreFailure(4_000_019) }
-        let found = scenario.notifications.map { (it: $0, sentMs: $0.at.milliseconds(from: loadedAtMs)) }
-            .filter { notification in
-                notification.it.environment == path.side
-                    && (body.startDate..<body.endDate).contains(notification.sentMs)
-                    && (body.onlyFailures != true || !notification.it.isDelivered)
-                    && (body.notificationType.map { $0 == notification.it.type } ?? true)
-                    && (body.notificationSubtype.map { $0 == notification.it.subtype } ?? true)
-                    && (body.transactionId.map { $0 == notification.it.transaction } ?? true)
-            }
-        let list = AppStoreRevision(path, "\(body.startDate)-\(body.endDate)-\(body.onlyFailures ?? false)")
-        var start = 0
-        if let token = path.values("paginationToken").first {
-            guard let place = list.read(token) else { throw AppStoreFailure(4_000_014) }
-            start = Int(place)
-        }
-        let end = min(found.count, start + AppStoreRevision.pageSize)
-        let page = start < end ? found[start..<end] : []
-        let writer = writer(nowMs: nowMs)
-        let payloads = try page.map { notification in
-            try writer.notification(
-                notification.it,
-                sentMs: notification.sentMs,
-                subject: notification.it.transaction.flatMap(find)
-            )
-        }
-        return Self.object { json in
-            json.key("paginationToken")
-            json.value(list.write(Int64(end)))
-            json.key("hasMore")
-            json.value(end < found.count)
-            json.key("notificationHistory")
-            json.beginArray()
-            for (payload, notification) in zip(payloads, page) {
-                json.beginObject()
-                json.key("signedPayload")
-                json.value(payload)
-                json.key("sendAttempts")
-                json.beginArray()
-                json.beginObject()
-                json.key("attemptDate")
-                json.value(notification.sentMs)
-                json.key("sendAttemptResult")
-                json.literal(notification.it.isDelivered ? "SUCCESS" : "TIMED_OUT")
-                json.endObject()
-                json.endArray()
-                json.endObject()
-            }
-            json.endArray()
-        }
     }
 
     /// An answer with one object.

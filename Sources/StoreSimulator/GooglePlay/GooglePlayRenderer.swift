@@ -272,6 +272,7 @@ enum RFC3339Text {
     /// - Parameters:
     ///   - milliseconds: since 1970.
     ///   - digits: of the fraction; 0 leaves it out.
+    /// - Returns: such as `2026-03-01T08:00:00.123Z`.
     static func write(_ milliseconds: Int64, digits: Int) -> String {
         let seconds = ResponseHead.floorDivide(milliseconds, 1000)
         let days = ResponseHead.floorDivide(seconds, 86_400)

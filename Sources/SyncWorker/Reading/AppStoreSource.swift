@@ -112,7 +112,7 @@ package struct AppStoreSource: Sendable {
         except seen: Set<PurchaseIdentifierKey>,
         _ context: ReadContext
     ) async -> StorePart {
-        let subjects = known.compactMap { purchase -> AppStoreQuery.Subject? in
+        let asked = known.compactMap { purchase -> (subject: AppStoreQuery.Subject, isRunning: Bool)? in
             guard purchase.store == Store.appStore.rawValue,
                 seen.isDisjoint(with: purchase.identifiers.map(\.key)),
                 // A sandbox purchase that counts for nothing is not worth a request.
@@ -120,14 +120,21 @@ package struct AppStoreSource: Sendable {
                 // RevenueCat's name for a family member's share is no transaction.
                 let id = purchase.lookupID ?? purchase.identifiers.first(where: { !$0.value.contains("#") })?.value
             else { return nil }
-            return .init(id: id, environment: purchase.environment == "production" ? .production : .sandbox)
+            let environment = purchase.environment == "production" ? AppStoreEnvironment.production : .sandbox
+            return (
+                .init(id: id, environment: environment),
+                purchase.gaveAccess && purchase.periodEndsAt.map { context.askedAt < $0 } ?? true
+            )
         }
-        guard let client, !subjects.isEmpty else { return .nothing(.appStore) }
-        return await read(
-            AppStoreQuery(subjects: subjects, lane: context.lane, mayGrant: context.mayGrant),
-            of: client,
-            context
+        guard let client, !asked.isEmpty else { return .nothing(.appStore) }
+        let query = AppStoreQuery(
+            subjects: asked.map(\.subject),
+            lane: context.lane,
+            // What was paid for does not vanish before its end: an id that is suddenly unknown is an error somewhere.
+            provenIDs: Set(asked.filter(\.isRunning).map(\.subject.id)),
+            mayGrant: context.mayGrant
         )
+        return await read(query, of: client, context)
     }
 
     private func read(_ query: AppStoreQuery, of client: AppStoreClient, _ context: ReadContext) async -> StorePart {

@@ -53,8 +53,16 @@ package struct GooglePlaySource: Sendable {
                 isFromClient: isFromClient
             )
         )
-        // That Google says no more about a token is no word that what was paid for is over.
-        let kept = own.filter { purchase in purchase.lookupID.map(reading.goneEarly.contains) ?? false }
+        // That Google says no more about a token is no word that what was paid for is over; and where it knows none of our
+        // tokens any more, our package name is wrong.
+        let seen = Set(reading.observations.flatMap { $0.identifiers.map(\.value) })
+        let kept =
+            reading.coverage != .full
+            ? []
+            : own.filter { purchase in
+                guard let token = purchase.lookupID, let end = ends[token] else { return false }
+                return tokens.contains(token) && !seen.contains(token) && context.askedAt < end
+            }
         return StorePart(
             store: .googlePlay,
             coverage: reading.coverage,

@@ -89,7 +89,21 @@ struct AppStoreErrorTests {
         }
     }
 
-    @Test(arguments: ["4040001", "4040003", "4040005", "4040010"])
+    @Test(arguments: [(404, "4040003"), (400, "4000002")])
+    func `an app that is not ours says nothing about anybody's purchases`(status: Int, code: String) async throws {
+        let store = try SimulatedAppStore(transactions: Self.transactions)
+        try store.control(
+            "POST",
+            "/faults",
+            #"{"endpoint":"app_store.statuses","status":\#(status),"error_type":"\#(code)"}"#
+        )
+        for isFromClient in [true, false] {
+            let reading = try await store.read("2000000100000001", isFromClient: isFromClient)
+            #expect(reading.coverage == .none && reading.failure == ReadFailure(.unauthorized, store: .appStore))
+        }
+    }
+
+    @Test(arguments: ["4040001", "4040005", "4040010"])
     func `an absence is full and empty`(code: String) async throws {
         let store = try SimulatedAppStore(transactions: Self.transactions)
         try store.control("POST", "/faults", #"{"endpoint":"app_store.statuses","status":404,"error_type":"\#(code)"}"#)

@@ -153,6 +153,12 @@ struct AppStoreLookupTests {
             }
             #expect(failed?.code == code)
         }
+        try store.control("DELETE", "/faults")
+        try store.control("POST", "/faults", #"{"endpoint":"app_store.token","body":"html"}"#)
+        let page = await failure { () throws(ReadFailure) in
+            try await client.setAppAccountToken(UUID(), on: "2000000100000001", in: .production, lane: .event)
+        }
+        #expect(page?.code == .malformed, "a web page is no consent")
     }
 
     // MARK: Notifications

@@ -16,7 +16,8 @@ final class SimulatedAppStore: Sendable {
         var bodies: [[UInt8]] = []
         var budgets: [String] = []
         var reports: [StoreAnswer] = []
-        var seconds = Int64(Date().timeIntervalSince1970)
+        /// How far the client's clock is ahead.
+        var ahead: Int64 = 0
         var alter: @Sendable (String, inout StoreHTTPResponse) -> Void = { _, _ in }
     }
 
@@ -73,8 +74,8 @@ final class SimulatedAppStore: Sendable {
         requests.compactMap { $0.headerFields[.authorization]?.split(separator: " ").last.map(String.init) }
     }
 
-    /// Moves the client's clock.
-    func pass(seconds: Int64) { state.withLock { $0.seconds += seconds } }
+    /// Sets the client's clock ahead of the store's.
+    func setAhead(seconds: Int64) { state.withLock { $0.ahead = seconds } }
 
     var http: StoreHTTP {
         StoreHTTP { request, body throws(StoreHTTPFailure) in
@@ -124,7 +125,7 @@ final class SimulatedAppStore: Sendable {
                 )
             },
             logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
-            systemSeconds: { self.state.withLock { $0.seconds } }
+            systemSeconds: { Int64(Date().timeIntervalSince1970) + self.state.withLock { $0.ahead } }
         )
     }
 

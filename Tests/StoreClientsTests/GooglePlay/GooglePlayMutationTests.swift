@@ -1,0 +1,77 @@
+import Entitlements
+import TestSupport
+import Testing
+
+@testable import StoreClients
+
+/// Mutated answers: nothing crashes or hangs; each either decodes or is refused.
+@Suite struct GooglePlayMutationTests {
+    private static let interesting: [UInt8] =
+        Array("{}[]\",:\\u0123456789-+.eEtfnTZ \n\0".utf8) + [0x80, 0xC2, 0xED, 0xFF]
+
+    private static func mutate(_ seed: [UInt8], _ generator: inout SeededGenerator) -> [UInt8] {
+        var body = seed
+        for _ in 0..<Int.random(in: 1...4, using: &generator) where !body.isEmpty {
+            let index = generator.below(body.count)
+            switch generator.below(6) {
+            case 0: body[index] = interesting.randomElement(using: &generator) ?? 0
+            case 1: body.insert(interesting.randomElement(using: &generator) ?? 0, at: index)
+            case 2: body.remove(at: index)
+            case 3: body.removeSubrange(index...)
+            case 4: body[index] ^= 1 << UInt8.random(in: 0..<8, using: &generator)
+            default:
+                let end = Int.random(in: index...min(body.count, index + 40), using: &generator)
+                body.insert(contentsOf: body[index..<end], at: generator.below(body.count + 1))
+            }
+        }
+        return body
+    }
+
+    private static let seeds: [[UInt8]] = [
+        PlayFixture.subscription("ACTIVE", ["externalAccountIdentifiers": #"{"obfuscatedExternalAccountId":"a"}"#]),
+        PlayFixture.subscription(
+            "CANCELED",
+            items: [PlayFixture.item(), PlayFixture.item(["deferredItemReplacement": #"{"productId":"x"}"#])],
+            [
+                "outOfAppPurchaseContext": #"{"expiredPurchaseToken":"e"}"#, "testPurchase": "{}",
+                "linkedPurchaseToken": #""l""#,
+            ]
+        ),
+        PlayFixture.subscription(
+            "ACTIVE",
+            items: [PlayFixture.item(["autoRenewingPlan": nil, "prepaidPlan": "{}", "latestSuccessfulOrderId": nil])],
+            ["acknowledgementState": #""ACKNOWLEDGEMENT_STATE_PENDING""#]
+        ),
+        PlayFixture.product(),
+    ].map { Array($0.utf8) }
+
+    @Test("no mutated answer crashes the decoder or what follows it", arguments: 0..<4 as Range<UInt64>)
+    func survives(_ seed: UInt64) {
+        var generator = SeededGenerator(seed: seed)
+        var accepted = 0
+        var refused = 0
+        for round in 0..<25_000 {
+            let body = Self.mutate(Self.seeds[round % Self.seeds.count], &generator)
+            do throws(JSONFault) {
+                let observation = try SubscriptionPurchase(body)
+                    .observation(token: "tok", lineage: ["tok"], at: PlayFixture.now)
+                if observation?.givesAccess == true { accepted += 1 }
+            } catch { refused += 1 }
+            _ = try? ProductPurchase(body).observation(token: "tok", at: PlayFixture.now)
+            _ = GooglePlayError(body: body)
+        }
+        // Otherwise the test would prove nothing.
+        #expect(accepted > 500)
+        #expect(refused > 5_000)
+    }
+
+    @Test("an answer cut off anywhere is refused")
+    func prefixes() throws {
+        for seed in Self.seeds.dropLast() {
+            _ = try SubscriptionPurchase(seed)
+            for count in seed.indices {
+                #expect(throws: JSONFault.self) { try SubscriptionPurchase(Array(seed[..<count])) }
+            }
+        }
+    }
+}
