@@ -15,6 +15,14 @@ struct Simulate: AsyncParsableCommand {
     @Option(help: "The scenario file, YAML or JSON.")
     var scenario: String
 
+    @Option(
+        help: """
+            A folder that is given the stores' variables (stores.env), the keys and roots that they name, and the proofs \
+            that devices would have (proofs.tsv).
+            """
+    )
+    var files: String?
+
     @Option(help: "The address to listen on.")
     var host = "127.0.0.1"
 
@@ -37,7 +45,8 @@ struct Simulate: AsyncParsableCommand {
                     scenario: loaded,
                     configuration: SimulatorConfiguration(host: host, port: port),
                     logger: logger
-                )
+                ),
+                files: files
             )
             let group = ServiceGroup(
                 configuration: .init(
@@ -57,10 +66,17 @@ struct Simulate: AsyncParsableCommand {
 
     private struct Simulation: Service {
         var simulator: StoreSimulator
+        var files: String?
 
         func run() async throws {
             try await cancelWhenGracefulShutdown {
                 try await simulator.run { port in
+                    do {
+                        if let files { try simulator.writeFiles(to: files, port: port) }
+                    } catch {
+                        let text = "--files: \(files ?? "") can't be written to; name a folder that exists\n"
+                        Output.write(text, to: .standardError)
+                    }
                     Output.line("listening on port \(port)")
                 }
             }

@@ -6,7 +6,8 @@ enum RFC3339 {
     ///
     /// - Parameter text: with `Z` or an offset such as `+05:30`, and none to nine digits of a fraction; what is finer
     ///   than a microsecond is cut off.
-    /// - Returns: `nil` for anything else: lower-case letters, a space between date and time, a day that no month has.
+    /// - Returns: `nil` for anything else: lower-case letters, a space between date and time, a day that no month has, and
+    ///   for times outside the years that an `Instant` is made for.
     /// - SeeAlso: https://www.rfc-editor.org/rfc/rfc3339#section-5.6
     static func instant(_ text: String) -> Instant? {
         var scanner = Scanner(bytes: Array(text.utf8))
@@ -20,7 +21,8 @@ enum RFC3339 {
         else { return nil }
         let days = HTTPDate.days(year: year, month: Int(month), day: day)
         let seconds = days * 86_400 + hour * 3_600 + minute * 60 + second - offset
-        return Instant(microseconds: seconds * 1_000_000 + fraction)
+        guard let instant = Instant(milliseconds: seconds * 1000) else { return nil }
+        return Instant(microseconds: instant.microseconds + fraction)
     }
 
     private static func lengthOfMonth(_ month: Int, year: Int64) -> Int64 {

@@ -90,9 +90,10 @@ struct InspectTests {
 
     @Test(arguments: [
         ("storekit_jws", 65, "write [STORE:]KIND=VALUE"), ("no_such_kind=x", 65, "unknown kind"),
-        ("storekit_jws=@/nonexistent", 65, "the file can't be read"), ("purchase_token=x", 65, "can't be read offline"),
+        ("storekit_jws=@/nonexistent", 65, "the file can't be read"), ("purchase_token=x", 65, "Google Play tells"),
         ("google_play:storekit_jws=a.b.c", 65, "leave the store out"),
-        ("storekit_jws=a.b", 65, "three parts with dots"),
+        ("storekit_jws=a.b", 65, "three parts with dots"), ("order_id=GPA.1", 65, "It is a claim"),
+        ("transaction_id=1", 65, "It is a claim"), ("onside_history=a.b.c", 65, "without its keys"),
     ])
     func `what can't be inspected is an error that says what to write`(
         proof: String,
@@ -101,6 +102,30 @@ struct InspectTests {
     ) async throws {
         let ending = try await inspect([proof])
         #expect(ending.code == code && (ending.err + ending.out).contains(text), "\(ending)")
+    }
+
+    @Test func `a history of Onside is told apart by the key set, and shown without one`() async throws {
+        try await withFolder { folder in
+            let order = "{order: 5b0d6f1e-2c77-4c1b-8f9a-0e6a7c1d2b33, account: ann, expires: +2d}"
+            let simulator = try StoreSimulator(
+                scenario: try Scenario(yaml: "onside:\n  orders: [\(order)]\n"),
+                logger: .silent
+            )
+            let keys = folder + "/keys.json"
+            try simulator.onsideKeySet().write(toFile: keys, atomically: false, encoding: .utf8)
+            let history = try simulator.onsideHistory(account: "ann")
+            let proof = "onside_history=\(history)"
+            let ending = try await inspect([proof, "--keys", keys, "--output", "json"])
+            #expect(ending.code == 0, "\(ending)")
+            let said = try answer(ending)
+            #expect(said.verifies && said.store == "onside" && said.facts["transaction_1_app_account_token"] == "ann")
+            simulator.rotateOnsideKeys(keepOld: false)
+            try simulator.onsideKeySet().write(toFile: keys, atomically: false, encoding: .utf8)
+            let foreign = try await inspect([proof, "--keys", keys])
+            #expect(foreign.code == 65 && foreign.out.contains("does not verify"), "\(foreign)")
+            let without = try await inspect([proof])
+            #expect(without.code == 65 && without.out.contains("ann"), "\(without)")
+        }
     }
 
     @Test func `a file without certificates is a fault of the configuration`() async throws {

@@ -71,7 +71,7 @@ let appStoreErrors: [(code: Int64, class: AppStoreErrorClass, meaning: String)] 
     (4_040_003, .misconfigured, "app not found"),
     (4_040_004, .passing, "app not found, for now"),
     (4_040_005, .unknownHere, "original transaction id not found"),
-    (4_040_006, .unknown, "original transaction id not found, for now"),
+    (4_040_006, .passing, "original transaction id not found, for now"),
     (4_040_007, .rejected, "no address for notifications is set"),
     (4_040_008, .rejected, "test notification expired or not there yet"),
     (4_040_009, .rejected, "mass extension not found"),

@@ -31,6 +31,11 @@ extension AppStoreSimulation {
         case ("GET", "jws", let id?):
             guard let found = find(id) else { return nil }
             return Self.text(try writer(nowMs: nowMs).transaction(found.purchase, of: found.account))
+        case ("GET", "receipt", let id?):
+            guard let account = accounts.first(where: { $0.id == id }) else { return nil }
+            return Self.text(try account.receipt(bundleID: scenario.bundleID, nowMs: nowMs))
+        case ("GET", "receipt-root.pem", nil) where segments.count == 1:
+            return Self.text(try StoreSimulator.receiptRoot())
         case ("GET", "transactions", let id?):
             guard let found = find(id) else { return nil }
             return Self.show(found.purchase, of: found.account)
@@ -108,6 +113,8 @@ extension AppStoreSimulation {
           GET    /control/app-store/key.p8             the API key, for APP_STORE_PRIVATE_KEY
           PUT    /control/app-store/customers/ID       an account as in a scenario, in the place of the old one
           GET    /control/app-store/jws/TRANSACTION    the signed transaction, as a device has it: a storekit_jws proof
+          GET    /control/app-store/receipt/ID         the account's app receipt: an app_receipt proof
+          GET    /control/app-store/receipt-root.pem   its root, for RECEIPT_ROOT_CERTIFICATES
           GET    /control/app-store/transactions/ID    a transaction as it stands
         """
 }

@@ -24,7 +24,7 @@ struct MetricsTests {
             let samples = scrape.families.values.flatMap(\.samples)
             #expect(samples.count < 1500)
             let values = Set(samples.flatMap { $0.labels.filter { $0.key != "le" }.values })
-            #expect(values.count < 120)
+            #expect(values.count < 200)
             for word in ["payer", "claimant", "user-1", "limited", "proj0a1b2c3d"] {
                 #expect(values.allSatisfy { !$0.contains(word) }, "\(word)")
             }

@@ -42,7 +42,7 @@ struct Movement: Sendable, CustomStringConvertible {
     }
 
     static let all: [Movement] =
-        outcomes + queue + stores + [
+        outcomes + queue + stores + directly + [
             Movement("jobs_claimed_total", ["lane": "restore"], .least(8), "restores were asked for"),
             Movement("jobs_claimed_total", ["lane": "event"], .least(1), "a restore found that the paid time is over"),
             Movement("jobs_claimed_total", ["lane": "sweep"], .least(4), "reconciles were asked for"),
@@ -117,6 +117,27 @@ struct Movement: Sendable, CustomStringConvertible {
         Movement("store_breaker_open", ["store": "revenuecat"], .toggled(1), "a store was down, and another was not"),
         Movement("store_budget_requests", ["store": "revenuecat"], .within(0, 59.9), "of 60 some were spent"),
         Movement("store_blocked_seconds", ["store": "revenuecat"], .within(1, 120), "a 429 asked for two minutes"),
+    ]
+}
+
+extension Movement {
+    /// What moves where the stores themselves are asked.
+    fileprivate static let directly: [Movement] = [
+        Movement("proofs_total", ["kind": "storekit_jws", "result": "verified"], .least(1), "a device showed one"),
+        Movement(
+            "proofs_total",
+            ["kind": "storekit_jws", "result": "bad_signature"],
+            .least(1),
+            "somebody altered one"
+        ),
+        Movement("proofs_total", ["kind": "app_receipt", "result": "verified"], .least(1), "a device showed one"),
+        Movement("proofs_total", ["kind": "onside_history", "result": "verified"], .least(1), "a device showed one"),
+        Movement("acknowledgements_total", ["result": "accepted"], .least(1), "a sale was granted"),
+        Movement("store_requests_total", ["store": "app_store", "status": "2xx"], .least(2), "it was asked"),
+        Movement("store_requests_total", ["store": "google_play", "status": "2xx"], .least(2), "it was asked"),
+        Movement("store_requests_total", ["store": "onside", "status": "2xx"], .least(1), "it was asked"),
+        Movement("requests_per_read", ["store": "app_store"], .least(1), "a user was read"),
+        Movement("store_budget_requests", ["store": "onside"], .within(1, 60), "of 60 some were spent"),
     ]
 }
 

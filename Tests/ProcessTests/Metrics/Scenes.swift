@@ -10,7 +10,8 @@ enum Scenes {
         async let worked = work()
         async let limited = limits()
         async let down = outage()
-        return try await worked + limited + down
+        async let asked = direct()
+        return try await worked + limited + down + asked
     }
 
     // MARK: The work
@@ -220,6 +221,37 @@ enum Scenes {
             try await site.execute(
                 "UPDATE entitlement_sync.rate_budget AS b SET tokens = 0, refilled_at = clock_timestamp()"
             )
+            scrapes.value = [try await worker.scrape()]
+            try await worker.stop()
+        }
+        return try #require(scrapes.value)
+    }
+
+    private static func direct() async throws -> [Exposition] {
+        let scenario = """
+            app_store:
+              customers:
+                - {id: alice, transactions: [{original: "2000000100000001", transaction: "2000000100000001", product: premium_monthly, expires: +2d}]}
+            google_play:
+              purchases: [{token: tok-a, state: active, acknowledged: false}]
+            onside:
+              orders: [{order: 5b0d6f1e-2c77-4c1b-8f9a-0e6a7c1d2b33, account: odile, expires: +2d}]
+            """
+        let scrapes = Slot<[Exposition]>()
+        try await StoreSite.with(scenario: scenario, settings: ["ONSIDE_REQUESTS_PER_MINUTE": "480"]) { stores in
+            let site = stores.site
+            try await site.execute("INSERT INTO users (id) VALUES ('alice'), ('bob'), ('ann'), ('odile'), ('mallory')")
+            let worker = try await MeteredWorker(of: site)
+            let good = try stores.argument("storekit_jws", of: "2000000100000001")
+            for (user, proof) in [
+                ("alice", good), ("bob", try stores.argument("app_receipt", of: "alice")),
+                ("mallory", String(good.dropLast(4)) + "AAAA"), ("ann", "purchase_token=tok-a"),
+                ("odile", try stores.argument("onside_history", of: "odile")),
+            ] {
+                let ending = try await site.run("restore", user, "--proof", proof, "--wait", "30")
+                try #require(ending.code == 0, "\(ending)")
+            }
+            try await site.until("SELECT (count(*) = 0)::integer::bigint FROM entitlement_sync.acknowledgement")
             scrapes.value = [try await worker.scrape()]
             try await worker.stop()
         }

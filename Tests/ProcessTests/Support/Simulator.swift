@@ -12,11 +12,16 @@ final class Simulator: Sendable {
     var url: String { "http://127.0.0.1:\(port)/v2" }
 
     /// Starts a simulator on a free port and waits until it listens.
-    init(scenario: String) async throws {
+    ///
+    /// - Parameters:
+    ///   - scenario: what the stores hold.
+    ///   - files: a folder that is given what operators and devices would have.
+    /// - Throws: when it does not start.
+    init(scenario: String, files: String? = nil) async throws {
         let file = try Paths.temporary("project: proj0a1b2c3d\nrate_limit_per_minute: 0\n" + scenario, suffix: ".yaml")
         defer { try? FileManager.default.removeItem(atPath: file) }
         program = try await Program(
-            [Paths.program, "simulate", "--port", "0", "--scenario", file],
+            [Paths.program, "simulate", "--port", "0", "--scenario", file] + (files.map { ["--files", $0] } ?? []),
             environment: Site.environment([:])
         )
         port = try await listeningPort(of: program)

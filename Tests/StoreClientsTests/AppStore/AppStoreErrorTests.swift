@@ -24,7 +24,8 @@ struct AppStoreErrorTests {
         }
         #expect(codes(.passing) == [4_040_002, 4_040_004, 4_040_006, 5_000_000, 5_000_001])
         #expect(codes(.unknownHere) == [4_040_005, 4_040_010])
-        #expect(codes(.unknown) == [4_040_001, 4_040_003])
+        #expect(codes(.unknown) == [4_040_001])
+        #expect(codes(.misconfigured) == [4_000_002, 4_040_003])
         #expect(codes(.throttled) == [4_290_000])
     }
 
@@ -51,6 +52,7 @@ struct AppStoreErrorTests {
                 switch row.class {
                 case .passing: .failure(.unavailable)
                 case .throttled: .failure(.throttled)
+                case .misconfigured: .failure(.unauthorized)
                 case let kind: .refused(kind)
                 }
             let body = #"{"errorCode":\#(row.code),"errorMessage":"whatever"}"#

@@ -136,7 +136,7 @@ import Testing
         store.on(subscriptions("1"), status, body)
         store.on(purchases("1"), 200, Fixture.page([Fixture.purchase()]))
         let claims = try await look(Self.typed)
-        #expect(claims.found.map(\.store) == ["play_store"])
+        #expect(claims.found.map(\.store) == ["google_play"])
         #expect(claims.failure?.code == failure)
         #expect(store.reports.allSatisfy { !$0.countsForBreaker && $0.failure == nil })
     }
