@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Shows entitlement-sync at work: a private PostgreSQL, a simulated store, 1,000 users of every kind, one restore each.
+# Shows entitlement-sync at work: a private PostgreSQL, simulated stores, 1,000 users of every kind, one restore each.
 #
 #   deploy/quickstart.sh [--keep]
 #
@@ -74,11 +74,42 @@ YAML
         ((10#$n > 5)) || printf '    aliases: [second-login-0%s]\n' "$n"
         printf '    subscriptions: [{state: active, store_subscription_identifier: "20000007000000%s"}]\n' "$n"
     done
+    # Their purchases others show: the store knows no owner, RevenueCat does.
+    for n in {001..010}; do
+        printf '  - {id: sister-%s, subscriptions: [{state: active, store_subscription_identifier: "2000000925%s"}]}\n' \
+            "$n" "$n"
+    done
+    # What the stores themselves hold: some users show a proof of it, some a receipt, a token or an order.
+    printf 'app_store:\n  customers:\n'
+    for n in {001..010}; do
+        apple "apple-$n" "21$n" 'product: premium_monthly, expires: +20d'
+        apple "receipt-$n" "22$n" 'product: lifetime, type: non_consumable'
+        apple "pass-$n" "23$n" 'product: pass30, type: non_renewing, purchased: -20d'
+        apple "apple-expired-$n" "24$n" 'product: premium_monthly, state: expired, expires: -2d'
+        apple "apple-owned-$n" "25$n" 'product: premium_monthly, expires: +20d'
+    done
+    printf 'google_play:\n  purchases:\n'
+    for n in {001..010}; do
+        printf '    - {token: token-%s, state: active, acknowledged: false}\n' "$n"
+        printf '    - {token: hold-%s, state: on_hold}\n' "$n"
+    done
+    printf 'onside:\n  orders:\n'
+    for n in {001..005}; do
+        printf '    - {order: 00000000-0000-4000-8000-000000000%s, account: onside-%s, expires: +20d}\n' "$n" "$n"
+        printf '    - {order: 00000000-0000-4000-8000-100000000%s, account: onside-order-%s, expires: +20d}\n' "$n" "$n"
+        printf '    - {order: 00000000-0000-4000-8000-200000000%s, account: onside-001, expires: +20d}\n' "$n"
+    done
     printf 'faults:\n'
     for n in {01..10}; do printf '  - {customer: slow-0%s, latency: 600ms, latency_max: 1200ms}\n' "$n"; done
     for n in {01..15}; do printf '  - {customer: shaky-0%s, status: 503, times: 2}\n' "$n"; done
     for n in {16..20}; do printf '  - {customer: shaky-0%s, status: 429, backoff: 200ms, times: 1}\n' "$n"; done
     for n in {01..05}; do printf '  - {customer: broken-0%s, body: html}\n' "$n"; done
+}
+
+# One Apple account with one purchase.
+# apple NAME NUMBER FIELDS
+apple() {
+    printf '    - {id: %s, transactions: [{original: "20000009%s", transaction: "20000009%s", %s}]}\n' "$1" "$2" "$2" "$3"
 }
 
 # sql [ARGUMENT]...: psql on the sample database, over the private socket.
@@ -137,14 +168,15 @@ product_environment=("PATH=$PATH" "HOME=$run_folder" "ENTITLEMENT_SYNC_RUN=$ENTI
 [[ -z ${LD_LIBRARY_PATH:-} ]] || product_environment+=("LD_LIBRARY_PATH=$LD_LIBRARY_PATH")
 
 write_scenario >"$run_folder/scenario.yaml"
+mkdir -p "$run_folder/stores"
 for attempt in 1 2 3; do
     simulator_port=$(free_port)
     spawn "$run_folder/simulator.log" env -i "${product_environment[@]}" LOG_LEVEL=warning \
-        "$binary" simulate --port "$simulator_port" --scenario "$run_folder/scenario.yaml"
+        "$binary" simulate --port "$simulator_port" --scenario "$run_folder/scenario.yaml" --files "$run_folder/stores"
     simulator_pid=$spawned_pid
     at_exit stop_group "$simulator_pid" 5 TERM
     for ((left = 200; left > 0; left--)); do
-        ! is_listening "$simulator_port" || break 2
+        ! { is_listening "$simulator_port" && [[ -f $run_folder/stores/stores.env ]]; } || break 2
         is_alive "$simulator_pid" || break
         sleep 0.05
     done
@@ -153,9 +185,11 @@ for attempt in 1 2 3; do
         fail "the store simulator did not start"
     fi
 done
-settings+=("REVENUECAT_BASE_URL=http://127.0.0.1:$simulator_port/v2")
-product_environment+=("REVENUECAT_BASE_URL=http://127.0.0.1:$simulator_port/v2")
-say "a simulated RevenueCat on 127.0.0.1:$simulator_port"
+mapfile -t direct <"$run_folder/stores/stores.env"
+direct+=("REVENUECAT_BASE_URL=http://127.0.0.1:$simulator_port/v2")
+settings+=("${direct[@]}")
+product_environment+=("${direct[@]}")
+say "a simulated RevenueCat, App Store, Google Play and Onside on 127.0.0.1:$simulator_port"
 
 sql -f sql/host/schema.sql
 product migrate >"$run_folder/migrate.log" 2>&1 || { cat "$run_folder/migrate.log" >&2; fail "the migration failed"; }
@@ -165,6 +199,9 @@ say "$(sql -Atc "SELECT format('%s users with %s assets', (SELECT count(*) FROM 
 
 # ---- Work -----------------------------------------------------------------------------------------------------------
 
+# What the users' devices would show.
+sql -c "\\copy demo.device FROM '$run_folder/stores/proofs.tsv'"
+
 # One restore a user; some say more. This is all that an app's backend has to do.
 sql -Atc "
     SELECT count(entitlement_sync.request_restore(
@@ -172,7 +209,7 @@ sql -Atc "
                proofs       => CASE WHEN k.kind IN ('claimant', 'typed-id') THEN jsonb_build_array(jsonb_build_object(
                                    'store', 'app_store', 'kind', 'transaction_id',
                                    'value', '20000007000000' || (right(u.id, 2)::integer % 10 + 11)))
-                                ELSE '[]' END,
+                                ELSE demo.proofs_of(u.id) END,
                client_error => k.client_error))
       FROM users AS u JOIN demo.kind AS k ON k.kind = demo.kind_of(u.id)" >/dev/null
 # Five accounts are deleted before anybody looks at their restores.

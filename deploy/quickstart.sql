@@ -23,7 +23,7 @@ CREATE TABLE demo.kind (
 
 INSERT INTO demo.kind (kind, users, type, status, lapse_frozen, outcome, message_key) VALUES
     -- paid, but the app does not know it
-    ('active',          250, 'free',       'active',        NULL,  'restored',            'restored'),
+    ('active',          150, 'free',       'active',        NULL,  'restored',            'restored'),
     ('onboarding',       40, 'free',       'onboarding',    NULL,  'restored',            'restored'),
     ('trial',            40, 'free',       'active',        NULL,  'restored',            'restored'),
     ('cancelled',        60, 'free',       'active',        NULL,  'restored',            'restored'),
@@ -37,6 +37,19 @@ INSERT INTO demo.kind (kind, users, type, status, lapse_frozen, outcome, message
     ('slow',             10, 'free',       'active',        NULL,  'restored',            'restored'),
     ('shaky',            20, 'free',       'active',        NULL,  'restored',            'restored'),
     ('owner',            20, 'free',       'active',        NULL,  'restored',            'restored'),
+    -- shown by the device, and known to the store alone
+    ('apple',            10, 'free',       'active',        NULL,  'restored',            'restored'),
+    ('receipt',          10, 'free',       'active',        NULL,  'restored',            'restored'),
+    ('pass',             10, 'free',       'active',        NULL,  'restored',            'restored'),
+    ('token',            10, 'free',       'active',        NULL,  'restored',            'restored'),
+    ('onside',            5, 'free',       'active',        NULL,  'restored',            'restored'),
+    ('onside-order',      5, 'free',       'active',        NULL,  'restored',            'restored'),
+    ('apple-expired',    10, 'free',       'active',        NULL,  'nothing_to_restore',  'nothing.expired'),
+    ('hold',             10, 'free',       'active',        NULL,  'nothing_to_restore',  'nothing.billing_retry'),
+    ('forged',           10, 'free',       'active',        NULL,  'nothing_to_restore',  'nothing'),
+    ('apple-owned',      10, 'free',       'active',        NULL,  'store_account_mismatch', 'mismatch'),
+    ('onside-other',      5, 'free',       'active',        NULL,  'nothing_to_restore',  'nothing'),
+    ('device-offline',    5, 'free',       'active',        NULL,  'nothing_to_restore',  'nothing'),
     -- subscribers
     ('subscribed',      100, 'subscriber', 'active',        false, 'already_subscriber',  'already_subscriber'),
     ('still-frozen',     20, 'subscriber', 'active',        true,  'restored',            'restored'),
@@ -66,9 +79,39 @@ INSERT INTO demo.kind (kind, users, type, status, lapse_frozen, outcome, message
     ('leaving',          10, 'free',       'to_be_deleted', NULL,  'not_eligible',        'not_eligible.deleting'),
     ('gone',              5, 'free',       'active',        NULL,  'not_eligible',        'account_gone');
 
+-- What devices show: signed transactions, receipts and histories, as the stores have made them.
+CREATE TABLE demo.device (kind text NOT NULL, subject text NOT NULL, value text NOT NULL, PRIMARY KEY (kind, subject));
+
+-- What the app of a user sends along.
+CREATE FUNCTION demo.proofs_of(user_id text) RETURNS jsonb LANGUAGE sql STABLE AS $$
+    SELECT coalesce(jsonb_agg(jsonb_build_object('store', p.store, 'kind', p.kind, 'value', p.value)), '[]')
+      FROM (SELECT regexp_replace(user_id, '-\d+$', '') AS kind, right(user_id, 3) AS n) AS u
+      JOIN LATERAL (
+           SELECT 'app_store' AS store, d.kind, d.value FROM demo.device AS d
+            WHERE d.kind = 'storekit_jws'
+              AND d.subject = '20000009' || CASE u.kind WHEN 'apple' THEN '21' WHEN 'pass' THEN '23'
+                                                        WHEN 'apple-expired' THEN '24' WHEN 'apple-owned' THEN '25' END || u.n
+           UNION ALL
+           SELECT 'app_store', d.kind, d.value FROM demo.device AS d
+            WHERE d.kind = 'app_receipt' AND u.kind = 'receipt' AND d.subject = user_id
+           UNION ALL
+           -- Somebody else's, with a letter changed.
+           SELECT 'app_store', d.kind, overlay(d.value PLACING 'AAAA' FROM length(d.value) - 3) FROM demo.device AS d
+            WHERE d.kind = 'storekit_jws' AND u.kind = 'forged' AND d.subject = '2000000921' || u.n
+           UNION ALL
+           SELECT 'onside', d.kind, d.value FROM demo.device AS d
+            WHERE d.kind = 'onside_history' AND u.kind = 'onside' AND d.subject = user_id
+           UNION ALL
+           SELECT 'onside', 'onside_order_id',
+                  format('00000000-0000-4000-8000-%s00000000%s', CASE u.kind WHEN 'onside-order' THEN 1 ELSE 2 END, u.n)
+            WHERE u.kind IN ('onside-order', 'onside-other')
+           UNION ALL
+           SELECT 'google_play', 'purchase_token', u.kind || '-' || u.n WHERE u.kind IN ('token', 'hold')) AS p ON true
+$$;
+
 -- What the app met on the device.
 UPDATE demo.kind AS k SET client_error = met.error
-  FROM (VALUES ('claimant', 'receipt_already_in_use'), ('paid-elsewhere', '7102'), ('signed-out', 'login_discarded'))
+  FROM (VALUES ('device-offline', 'connection_error'), ('claimant', 'receipt_already_in_use'), ('paid-elsewhere', '7102'), ('signed-out', 'login_discarded'))
        AS met(kind, error)
  WHERE k.kind = met.kind;
 
@@ -102,6 +145,11 @@ SELECT u.id, freezing.reasons, freezing.at
 
 CREATE TABLE demo.asset_before AS TABLE assets;
 
--- RevenueCat's entitlement `premium` means access.
+-- RevenueCat's entitlement `premium` means access, and so do these products of the stores themselves.
 INSERT INTO entitlement_sync.product (store, product_id, entitlement, grants_access)
-VALUES ('revenuecat', 'premium', 'premium', true);
+VALUES ('revenuecat', 'premium', 'premium', true), ('app_store', 'premium_monthly', 'premium', true),
+       ('app_store', 'lifetime', 'premium', true), ('google_play', 'pro', 'premium', true),
+       ('onside', 'premium_monthly', 'premium', true);
+-- The store knows no end of a pass: its length is the team's.
+INSERT INTO entitlement_sync.product (store, product_id, entitlement, grants_access, duration)
+VALUES ('app_store', 'pass30', 'premium', true, interval '30 days');
