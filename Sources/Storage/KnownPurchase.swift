@@ -19,6 +19,14 @@ package struct KnownPurchase: Sendable, Hashable {
     /// Everything the store calls it by.
     package var identifiers: [PurchaseIdentifier]
 
+    /// Whether Google Play has forgotten it: it is over, and has been for longer than tokens are kept.
+    package func isLongOver(at moment: Instant) -> Bool {
+        guard standing(of: kind, status: status, givesAccess: givesAccess) == .ended, let end = periodEndsAt else {
+            return false
+        }
+        return end + .seconds(61 * 86_400) < moment
+    }
+
     /// Whether it gave access when the store was last heard of it.
     package var gaveAccess: Bool { standing(of: kind, status: status, givesAccess: givesAccess) == .access }
 

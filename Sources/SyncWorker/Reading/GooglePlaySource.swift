@@ -24,7 +24,8 @@ package struct GooglePlaySource: Sendable {
     ) async -> StorePart {
         let tokens = known.compactMap { purchase -> String? in
             guard purchase.store == Store.googlePlay.rawValue, seen.isDisjoint(with: purchase.identifiers.map(\.key)),
-                purchase.environment == "production" || context.job.sandboxAllowed
+                purchase.environment == "production" || context.job.sandboxAllowed,
+                !purchase.isLongOver(at: context.askedAt)
             else { return nil }
             return purchase.lookupID
         }

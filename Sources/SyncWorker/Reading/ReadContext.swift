@@ -1,5 +1,6 @@
 import Entitlements
 import Jobs
+import Storage
 import StoreClients
 
 /// What all reads of one job have in common.
@@ -55,6 +56,27 @@ struct StorePart: Sendable {
 
     static func failed(_ store: Store, _ failure: ReadFailure) -> StorePart {
         StorePart(store: store, coverage: .none, failure: failure)
+    }
+}
+
+extension StorePart {
+    /// Clocks of one store's servers differ by less than this.
+    private static let tolerance = Duration.seconds(300)
+
+    /// Leaves out what the store had said before it said what our records hold: somebody on the way keeps old answers.
+    mutating func dropReplays(of known: [KnownPurchase]) {
+        var stated: [String: Instant] = [:]
+        for purchase in known where purchase.store == store.rawValue {
+            if let id = purchase.lookupID, let at = purchase.statedAt { stated[id] = at }
+        }
+        let count = observations.count
+        observations.removeAll { item in
+            guard let id = item.lookupID, let at = item.statedAt, let newest = stated[id] else { return false }
+            return at + Self.tolerance < newest
+        }
+        guard observations.count < count else { return }
+        coverage = observations.isEmpty ? .none : .partial
+        failure = failure ?? ReadFailure(.unavailable, store: store)
     }
 }
 

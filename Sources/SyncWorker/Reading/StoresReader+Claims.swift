@@ -86,7 +86,7 @@ extension StoresReader {
         } catch {
             reading.claims.failure = reading.claims.failure ?? error
         }
-        reading.take(items)
+        reading.take(items, for: context.userID)
     }
 }
 
@@ -101,11 +101,16 @@ extension Reading {
 
     /// Takes over what typed ids led to in the stores: what an account of the app's names as the user's own counts, the
     /// rest is somebody's whom the claimant must not learn of.
-    fileprivate mutating func take(_ items: [Observation]) {
+    fileprivate mutating func take(_ items: [Observation], for userID: String) {
         let known = Set(observations.flatMap { $0.identifiers.map(\.key) })
+        // What RevenueCat holds for somebody else does not become the user's by the app's id alone.
+        let held = Set(
+            claims.found.filter { !$0.isAnonymous && $0.customerID != userID }.compactMap(\.storeID)
+        )
         for item in items where known.isDisjoint(with: item.identifiers.map(\.key)) {
             switch item.owner {
             case .account, .askedUser, .unattributable:
+                guard held.isDisjoint(with: item.identifiers.map(\.value)) else { continue }
                 observations.append(item)
             case .otherAccount, .otherUser, .anonymous, .nobody:
                 guard let identifier = item.identifiers.first else { continue }

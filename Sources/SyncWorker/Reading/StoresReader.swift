@@ -82,7 +82,10 @@ package final class StoresReader: Sendable {
         try await name(&parts, context)
         try await consult(&parts, verified.ids, known ?? [], context)
         if !context.readsAll, parts.contains(where: { $0.observations.contains(where: context.givesAccess) }) {
-            return Reading(parts, askedAt: context.askedAt, stores: sources.asked)
+            var reading = Reading(parts, askedAt: context.askedAt, stores: sources.asked)
+            // What our records hold was not asked for: enough to say yes, not enough to say no.
+            if asksStores, reading.coverage == .full { reading.coverage = .partial }
+            return reading
         }
         if asksStores {
             if known == nil { known = try await self.known(context) }
@@ -90,6 +93,7 @@ package final class StoresReader: Sendable {
             try await name(&own, context)
             parts += own
         }
+        for index in parts.indices { parts[index].dropReplays(of: known ?? []) }
         var reading = Reading(parts, askedAt: context.askedAt, stores: sources.asked)
         if let failure = unread(proofs, context) {
             reading.failure = reading.failure ?? failure

@@ -202,6 +202,66 @@ import Testing
         }
     }
 
+    @Test func `18: a typed id does not give what RevenueCat holds for somebody else, whatever the app's id says`()
+        async throws
+    {
+        let me = "3f2504e0-4f89-41d3-9a0c-0305e82c3301"
+        let scenario = AppStoreRestoreTests.scenario(
+            "original: \"2000000100000001\", transaction: \"2000000100000009\", product: premium_monthly,"
+                + " expires: +20d, account_token: \(me)"
+        )
+        try await World.with(customers: [Self.holding("owner")], scenario: scenario) { world in
+            for user in [me, "owner"] { try await world.add(user) }
+            try await world.addProducts()
+            let setup = try world.asking(world.revenueCat, world.appStore)
+            let claim = world.proof("app_store", "transaction_id", "2000000100000009")
+            #expect(try await world.restored(me, proofs: claim, setup: setup).messageKey == "nothing")
+            #expect(try await world.type(of: me) == "free")
+            let proof = try world.transactionProof("2000000100000009")
+            #expect(try await world.restored(me, proofs: proof, setup: setup).outcome == "store_account_mismatch")
+            #expect(try await world.tickets(of: me).map(\.owner).contains("owner"))
+        }
+    }
+
+    @Test func `A proof of somebody else's purchase hides nothing of one's own`() async throws {
+        let scenario = """
+            app_store:
+              customers:
+                - {id: one, transactions: [{original: "2000000100000001", transaction: "2000000100000001", product: premium_monthly, expires: +20d}]}
+                - {id: two, transactions: [{original: "2000000100000002", transaction: "2000000100000002", product: premium_monthly, expires: +20d}]}
+            """
+        try await World.with(scenario: scenario) { world in
+            for user in ["one", "two"] { try await world.add(user) }
+            try await world.addProducts()
+            let setup = try world.asking(world.appStore)
+            let proofs = try ["2000000100000001", "2000000100000002"].map(world.transactionProof)
+            #expect(try await world.restored("one", proofs: proofs[0], setup: setup).outcome == "restored")
+            #expect(try await world.restored("two", proofs: proofs[1], setup: setup).outcome == "restored")
+            try await world.pool.query("UPDATE users SET type = 'free'")
+            #expect(try await world.restored("one", proofs: proofs[1], setup: setup).outcome == "restored")
+        }
+    }
+
+    @Test func `An answer that the store gave before it gave the one we hold is no answer`() async throws {
+        try await World.with(scenario: Self.appStore) { world in
+            try await world.add("alice")
+            try await world.addProducts()
+            let setup = try world.asking(world.appStore) { $0.retry.maxAttempts = 2 }
+            let proof = try world.transactionProof("2000000100000009")
+            #expect(try await world.restored("alice", proofs: proof, setup: setup).outcome == "restored")
+            world.simulator.shiftClock(byMilliseconds: -86_400_000)
+            try await world.steer(
+                "/app-store/customers/alice",
+                #"""
+                {"transactions":[{"original":"2000000100000001","transaction":"2000000100000009",
+                "product":"premium_monthly","state":"expired","expires":"-1d"}]}
+                """#
+            )
+            #expect(try await world.reconciled("alice", setup: setup).outcome == "store_unavailable")
+            #expect(try await world.type(of: "alice") == "subscriber")
+        }
+    }
+
     @Test func `Money that nobody claims is a finding, by age`() async throws {
         // The account's second line was bought by somebody who has not shown it.
         let scenario = AppStoreRestoreTests.scenario(
