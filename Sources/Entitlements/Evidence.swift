@@ -29,6 +29,7 @@ package struct Evidence: Hashable, Sendable {
     package init(_ situation: Situation) {
         margin = situation.settings.absenceMargin
         var seen: Set<Int64> = []
+        let overruled = Self.overruled(situation)
         for (index, observation) in situation.reading.observations.enumerated() {
             let attribution = index < situation.attributions.count ? situation.attributions[index] : .new
             switch attribution {
@@ -50,6 +51,7 @@ package struct Evidence: Hashable, Sendable {
                 for row in held where row.observedAt == newest { add(row, situation) }
                 continue
             }
+            guard !overruled.contains(index) else { continue }
             let hadAccess = hasAccess
             hasAccess = false
             add(
@@ -75,6 +77,23 @@ package struct Evidence: Hashable, Sendable {
                 addAbsent(row, situation)
             }
         }
+    }
+
+    /// Items of RevenueCat about purchases of which their own store has said in the same reading that they are over:
+    /// RevenueCat has not heard of it yet.
+    private static func overruled(_ situation: Situation) -> Set<Int> {
+        var told: Set<PurchaseIdentifierKey> = []
+        for (item, attribution) in zip(situation.reading.observations, situation.attributions)
+        where item.source != .revenueCat && attribution.counts {
+            let word = standing(of: item.kind, status: item.status, givesAccess: item.givesAccess)
+            if word == .ended { told.formUnion(item.identifiers.map(\.key)) }
+        }
+        guard !told.isEmpty else { return [] }
+        let places = situation.reading.observations.indices.filter { index in
+            let item = situation.reading.observations[index]
+            return item.source == .revenueCat && !told.isDisjoint(with: item.identifiers.map(\.key))
+        }
+        return Set(places)
     }
 
     /// Whether an observation says, before the period's end, that there will be no next one.

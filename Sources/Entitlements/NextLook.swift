@@ -10,17 +10,26 @@ package struct NextLook: Hashable, Sendable {
     /// How long an Onside order that gives access goes unasked, so that a refund is found.
     static let longest = Duration.seconds(86_400)
 
-    /// Plans the next look; there is none where the reading holds no item of the user's that was read from its store
-    /// itself.
+    /// Plans the next look; there is no plan where the reading says nothing about it.
     ///
     /// - Parameters:
     ///   - reading: what was read.
     ///   - attributions: whose each item is, in the order of the reading.
-    package init?(_ reading: Reading, _ attributions: [Attribution]) {
+    ///   - outcome: what was decided.
+    ///   - margin: when a silence counts, where it was put off for that.
+    package init?(
+        _ reading: Reading,
+        _ attributions: [Attribution],
+        outcome: Outcome = .unchanged,
+        margin: Duration = .seconds(86_400)
+    ) {
         let own = zip(reading.observations, attributions)
             .filter { $0.source != .revenueCat && $1.counts }.map(\.0)
-        guard !own.isEmpty else { return nil }
         at = own.compactMap { Self.look(at: $0, after: reading.askedAt) }.min()
+        guard own.isEmpty else { return }
+        // Where only RevenueCat is asked, it says by itself when something changes.
+        guard reading.coverage == .full, reading.covered != [.revenueCat] else { return nil }
+        if outcome == .deferred { at = reading.askedAt + margin }
     }
 
     private static func look(at item: Observation, after now: Instant) -> Instant? {

@@ -19,6 +19,9 @@ package struct PurchaseIdentifier: Hashable, Comparable, Sendable {
         (left.value, left.store, left.environment) < (right.value, right.store, right.environment)
     }
 
+    /// Whether it opens the purchase to whoever holds it.
+    package var isSecret: Bool { kind == "purchase_token" }
+
     /// The key without the kind.
     package var key: PurchaseIdentifierKey { .init(value: value, store: store, environment: environment) }
 }

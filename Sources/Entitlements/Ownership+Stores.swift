@@ -14,7 +14,8 @@ func attributeByStore(
     _ observation: Observation,
     holders: [Purchase],
     userKey: Int64,
-    eligible: Bool
+    eligible: Bool,
+    askedAt: Instant
 ) -> Attribution {
     let rows = holders.sorted { ($0.firstSeenAt, $0.id) < ($1.firstSeenAt, $1.id) }
     let owners = Set(rows.compactMap(\.ownerKey))
@@ -25,7 +26,11 @@ func attributeByStore(
     }
     let rest = rows.dropFirst().map(\.id)
     let owner = owners.first
-    func own() -> Attribution { oldest.map { .own(purchase: $0.id, merging: rest) } ?? .new }
+    func own() -> Attribution {
+        // Seen since this read began and had by nobody: the row would not take an older reading's owner.
+        guard !rows.contains(where: { $0.ownerKey == nil && $0.observedAt > askedAt }) else { return .overtaken }
+        return oldest.map { .own(purchase: $0.id, merging: rest) } ?? .new
+    }
     if let owner, owner != userKey {
         let account: String? = if case .otherAccount(let id) = observation.owner { id } else { nil }
         return .foreign(purchase: oldest?.id, owner: owner, account: account)

@@ -104,7 +104,13 @@ package func attribute(
     case .anonymous: return .anonymous
     case .askedUser: break
     case .account, .otherAccount, .nobody, .unattributable:
-        return attributeByStore(observation, holders: holders, userKey: userKey, eligible: eligible)
+        return attributeByStore(
+            observation,
+            holders: holders,
+            userKey: userKey,
+            eligible: eligible,
+            askedAt: askedAt
+        )
     }
     // The oldest row survives a merger; ids break ties so that every worker picks the same one.
     let rows = holders.sorted { ($0.firstSeenAt, $0.id) < ($1.firstSeenAt, $1.id) }
@@ -118,6 +124,8 @@ package func attribute(
     if let named = rows.first(where: { contradicts($0, userKey) }) {
         return .contradicted(purchase: named.id, accountKey: named.accountKey, account: nil)
     }
+    // Seen since this read began and had by nobody: whether it still is as it was read has to be looked at again.
+    guard !rows.contains(where: { $0.ownerKey == nil && $0.observedAt > askedAt }) else { return .overtaken }
     guard let owner = owners.first, owner != userKey else { return .own(purchase: oldest.id, merging: rest) }
     // A read that began before the one the ledger rests on names an owner of the past.
     guard rows.allSatisfy({ $0.observedAt <= askedAt }) else { return .overtaken }

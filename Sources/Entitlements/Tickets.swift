@@ -136,6 +136,6 @@ private func ticket(_ kind: TicketRequest.Kind, _ claimed: ClaimedPurchase) -> T
         ownerKey: claimed.ownerKey,
         ownerID: claimed.ownerID,
         store: claimed.found.store,
-        originalID: claimed.found.storeID ?? claimed.found.identifier.value
+        originalID: claimed.found.storeID ?? (claimed.found.identifier.isSecret ? nil : claimed.found.identifier.value)
     )
 }

@@ -32,7 +32,8 @@ package struct Acknowledgements: Sendable {
         return [PostgresRequest(query)]
     }
 
-    /// Takes due ones for this process, for a minute: whoever dies meanwhile has its share taken by others.
+    /// Takes due ones for this process, for five minutes, longer than all its requests together may take: whoever dies
+    /// meanwhile has its share taken by others.
     package func take(upTo limit: Int) async throws(PostgresError) -> [Due] {
         let rows = try await pool.query(
             """
@@ -41,7 +42,7 @@ package struct Acknowledgements: Sendable {
                  WHERE a.due <= now() ORDER BY a.due LIMIT \(Int64(limit)) FOR UPDATE SKIP LOCKED
             )
             UPDATE entitlement_sync.acknowledgement AS a
-               SET due = now() + interval '1 minute', attempt = a.attempt + 1, called = true
+               SET due = now() + interval '5 minutes', attempt = a.attempt + 1, called = true
               FROM due AS d WHERE a.token = d.token
             RETURNING a.token, a.product_id, a.kind, a.deadline, d.called, a.attempt, a.deadline < now()
             """

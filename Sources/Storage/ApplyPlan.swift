@@ -137,7 +137,12 @@ struct ApplyPlan {
                     coverage: item.reading.coverage,
                     observed: situation.isExplained,
                     verdict: verdict,
-                    nextLook: NextLook(item.reading, attributions)
+                    nextLook: NextLook(
+                        item.reading,
+                        attributions,
+                        outcome: verdict.outcome,
+                        margin: decision.absenceMargin
+                    )
                 )
             )
             acknowledge(item, situation, verdict)

@@ -13,13 +13,14 @@ package struct KnownPurchase: Sendable, Hashable {
     package var lookupID: String?
     package var productID: String?
     package var ownership: String
+    package var renewal: String?
     package var entitlements: [String]
     package var periodEndsAt: Instant?
     package var statedAt: Instant?
     /// Everything the store calls it by.
     package var identifiers: [PurchaseIdentifier]
 
-    /// Whether Google Play has forgotten it: it is over, and has been for longer than tokens are kept.
+    /// Whether it is over, and has been for longer than Google Play keeps tokens.
     package func isLongOver(at moment: Instant) -> Bool {
         guard standing(of: kind, status: status, givesAccess: givesAccess) == .ended, let end = periodEndsAt else {
             return false
@@ -27,13 +28,17 @@ package struct KnownPurchase: Sendable, Hashable {
         return end + .seconds(61 * 86_400) < moment
     }
 
+    /// The most purchases of a user that are asked about; whoever has more is never read fully.
+    package static let most = 200
+
     /// Whether it gave access when the store was last heard of it.
     package var gaveAccess: Bool { standing(of: kind, status: status, givesAccess: givesAccess) == .access }
 
     init(_ row: PostgresRow) throws {
         let (
-            store, environment, kind, status, gives, lookupID, productID, ownership, entitlements, ends, stated, values,
-            kinds
+            store, environment, kind, status, gives, lookupID, productID, ownership, renewal, entitlements, ends,
+            stated,
+            values, kinds
         ) = try row.decode(
             String.self,
             String.self,
@@ -43,6 +48,7 @@ package struct KnownPurchase: Sendable, Hashable {
             String?.self,
             String?.self,
             String.self,
+            String?.self,
             String.self,
             PostgresTimestamp?.self,
             PostgresTimestamp?.self,
@@ -57,6 +63,7 @@ package struct KnownPurchase: Sendable, Hashable {
         self.lookupID = lookupID
         self.productID = productID
         self.ownership = ownership
+        self.renewal = renewal
         self.entitlements = entitlements.isEmpty ? [] : entitlements.split(separator: "\u{1f}").map(String.init)
         periodEndsAt = ends.map(Instant.init)
         statedAt = stated.map(Instant.init)

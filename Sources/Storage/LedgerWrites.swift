@@ -27,6 +27,9 @@ struct ObservedRow {
         }
     }
 
+    /// Whether the app's id in the purchase names the user who was asked for, and the purchase is theirs.
+    var isNamed: Bool { observation?.owner == .account && attribution?.counts == true }
+
     /// Whether that user is the owner: nobody else is named by anybody.
     var isAccounts: Bool { if case .foreign = attribution { true } else { false } }
 }
@@ -59,7 +62,7 @@ enum LedgerWrites {
             SELECT n.id, CASE WHEN n.is_accounts THEN (\(rawSQL: account)) ELSE n.owner_key END, n.observed_at, n.observed_at, n.period_ends_at, n.gives_access, n.end_announced,
                    n.source, n.store, n.environment, n.kind, n.status, n.ownership, n.renewal, n.product_id, n.owner_rule,
                    n.lookup_id, n.stated_at,
-                   CASE WHEN n.account IS NOT NULL AND NOT n.is_accounts THEN (\(rawSQL: account)) END,
+                   CASE WHEN n.is_named THEN n.owner_key WHEN n.account IS NOT NULL THEN (\(rawSQL: account)) END,
                    coalesce(string_to_array(nullif(n.entitlements, ''), E'\\x1f'), '{}')
               FROM unnest(\(ids), \(new.map(\.owner)), \(new.map(\.askedAt.timestamp)),
                           \(items.map { $0.periodEndsAt?.timestamp }), \(items.map(\.givesAccess)),
@@ -68,10 +71,11 @@ enum LedgerWrites {
                           \(items.map(\.status.raw)), \(items.map(\.ownership)), \(items.map(\.renewal)),
                           \(items.map(\.productID)), \(new.map(\.ownerRule)), \(items.map { joined($0.entitlements) }),
                           \(items.map(\.source.rawValue)), \(items.map(\.lookupID)),
-                          \(items.map { $0.statedAt?.timestamp }), \(new.map(\.account)), \(new.map(\.isAccounts)))
+                          \(items.map { $0.statedAt?.timestamp }), \(new.map(\.account)), \(new.map(\.isAccounts)),
+                          \(new.map(\.isNamed)))
                    AS n(id, owner_key, observed_at, period_ends_at, gives_access, end_announced, store, environment,
                         kind, status, ownership, renewal, product_id, owner_rule, entitlements, source, lookup_id, stated_at,
-                        account, is_accounts)
+                        account, is_accounts, is_named)
             """
         return [PostgresRequest(query)]
     }
@@ -129,6 +133,7 @@ enum LedgerWrites {
                                      THEN n.owner_rule ELSE p.owner_rule END,
                    source = n.source, lookup_id = coalesce(n.lookup_id, p.lookup_id),
                    stated_at = coalesce(n.stated_at, p.stated_at),
+                   account_key = CASE WHEN n.is_named THEN n.owner_key ELSE p.account_key END,
                    observed_at = n.observed_at, period_ends_at = n.period_ends_at, gives_access = n.gives_access,
                    -- Before the period's end each word stands for itself; after it only what was said before counts.
                    end_announced = CASE WHEN n.observed_at < n.period_ends_at THEN n.announced
@@ -144,9 +149,9 @@ enum LedgerWrites {
                           \(items.map(\.ownership)), \(items.map(\.renewal)), \(items.map(\.productID)),
                           \(known.map(\.ownerRule)), \(items.map { joined($0.entitlements) }),
                           \(items.map(\.source.rawValue)), \(items.map(\.lookupID)),
-                          \(items.map { $0.statedAt?.timestamp }))
+                          \(items.map { $0.statedAt?.timestamp }), \(known.map(\.isNamed)))
                    AS n(id, owner_key, observed_at, period_ends_at, gives_access, announced, store, kind, status,
-                        ownership, renewal, product_id, owner_rule, entitlements, source, lookup_id, stated_at)
+                        ownership, renewal, product_id, owner_rule, entitlements, source, lookup_id, stated_at, is_named)
              WHERE p.id = n.id AND p.observed_at <= n.observed_at
             """
         return [PostgresRequest(query)]
@@ -164,7 +169,7 @@ enum LedgerWrites {
         guard !named.isEmpty else { return [] }
         let query: PostgresQuery = """
             UPDATE entitlement_sync.purchase AS p
-               SET account_key = CASE WHEN n.is_owner THEN p.account_key ELSE u.user_key END,
+               SET account_key = u.user_key,
                    owner_since = CASE WHEN n.is_owner AND p.owner_key IS NULL THEN n.at ELSE p.owner_since END,
                    owner_rule = CASE WHEN n.is_owner AND p.owner_key IS NULL THEN 'account_id' ELSE p.owner_rule END,
                    owner_key = CASE WHEN n.is_owner THEN coalesce(p.owner_key, u.user_key) ELSE p.owner_key END
@@ -195,6 +200,20 @@ enum LedgerWrites {
             [
                 PostgresRequest(
                     "UPDATE entitlement_sync.purchase_identifier AS i SET purchase_id = \(into) WHERE i.purchase_id = \(from)"
+                ),
+                // What one of the two knew of its owner stays known.
+                PostgresRequest(
+                    """
+                    UPDATE entitlement_sync.purchase AS p
+                       SET owner_key = coalesce(p.owner_key, f.owner_key),
+                           owner_since = CASE WHEN p.owner_key IS NULL THEN f.owner_since ELSE p.owner_since END,
+                           owner_rule = CASE WHEN p.owner_key IS NULL THEN f.owner_rule ELSE p.owner_rule END,
+                           account_key = coalesce(p.account_key, f.account_key),
+                           lookup_id = coalesce(p.lookup_id, f.lookup_id),
+                           transferred_at = greatest(p.transferred_at, f.transferred_at)
+                      FROM entitlement_sync.purchase AS f
+                     WHERE p.id = \(into) AND f.id = \(from)
+                    """
                 ),
                 PostgresRequest("UPDATE entitlement_sync.purchase AS p SET merged_into = \(into) WHERE p.id = \(from)"),
             ]

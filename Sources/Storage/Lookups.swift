@@ -18,7 +18,7 @@ package struct UserLookups: Sendable {
     package func purchases(of userKey: Int64) async throws -> [KnownPurchase] {
         let rows = try await pool.query(
             """
-            SELECT p.store, p.environment, p.kind, p.status, p.gives_access, p.lookup_id, p.product_id, p.ownership,
+            SELECT p.store, p.environment, p.kind, p.status, p.gives_access, p.lookup_id, p.product_id, p.ownership, p.renewal,
                    array_to_string(p.entitlements, E'\\x1f'), p.period_ends_at, p.stated_at,
                    ARRAY(SELECT i.value FROM entitlement_sync.purchase_identifier AS i
                           WHERE i.purchase_id = p.id AND i.store = p.store ORDER BY i.value),
@@ -27,32 +27,48 @@ package struct UserLookups: Sendable {
               FROM entitlement_sync.purchase AS p
              WHERE p.owner_key = \(userKey) AND p.merged_into IS NULL
                AND p.store IN ('app_store', 'google_play', 'onside')
-             ORDER BY p.id DESC
-             LIMIT 100
+               -- Gems that RevenueCat listed lead nowhere.
+               AND (p.lookup_id IS NOT NULL OR cardinality(p.entitlements) > 0)
+             ORDER BY coalesce(p.gives_access, p.status = 'owned') DESC, p.id DESC
+             LIMIT \(Int64(KnownPurchase.most + 1))
             """
         )
         return try rows.map(KnownPurchase.init)
     }
 
+    /// A non-renewing subscription of the App Store.
+    package struct Pass: Sendable {
+        package var productID: String
+        /// The id that the app gave the store for the buyer: one person's passes do not lengthen another's.
+        package var account: String
+        package var boughtAt: Instant
+
+        package init(productID: String, account: String, boughtAt: Instant) {
+            self.productID = productID
+            self.account = account
+            self.boughtAt = boughtAt
+        }
+    }
+
     /// Computes where non-renewing subscriptions end: overlapping ones add up, by entitlement.
     ///
-    /// - Parameter passes: the product ids of the App Store, and when each was bought.
+    /// - Parameter passes: of one account of the App Store.
     /// - Returns: by place the end; `nil` where the product has no row or no duration.
     /// - Throws: `PostgresError`.
-    package func ends(of passes: [(productID: String, boughtAt: Instant)]) async throws -> [Instant?] {
+    package func ends(of passes: [Pass]) async throws -> [Instant?] {
         guard !passes.isEmpty else { return [] }
         let rows = try await pool.query(
             """
             WITH pass AS (
-                SELECT n.place, p.entitlement, n.bought, p.duration
-                  FROM unnest(\(passes.map(\.productID)), \(passes.map(\.boughtAt.timestamp)))
-                       WITH ORDINALITY AS n(product_id, bought, place)
+                SELECT n.place, p.entitlement || ' ' || n.account AS kind, n.bought, p.duration
+                  FROM unnest(\(passes.map(\.productID)), \(passes.map(\.account)), \(passes.map(\.boughtAt.timestamp)))
+                       WITH ORDINALITY AS n(product_id, account, bought, place)
                   JOIN entitlement_sync.product AS p ON p.store = 'app_store' AND p.product_id = n.product_id
                  WHERE p.duration > interval '0' AND p.base_plan_id IS NULL
             ), stacked AS (
                 SELECT s.ends, row_number() OVER () AS place
                   FROM entitlement_sync.stacked_ends(
-                           (SELECT array_agg(q.entitlement ORDER BY q.place) FROM pass AS q),
+                           (SELECT array_agg(q.kind ORDER BY q.place) FROM pass AS q),
                            (SELECT array_agg(q.bought ORDER BY q.place) FROM pass AS q),
                            (SELECT array_agg(q.duration ORDER BY q.place) FROM pass AS q)) AS s(ends)
             )
@@ -122,7 +138,8 @@ package struct Housekeeping: Sendable {
                 SELECT u.user_key FROM entitlement_sync.user_sync AS u
                  WHERE u.next_look <= now() ORDER BY u.next_look LIMIT 500 FOR NO KEY UPDATE SKIP LOCKED
             ), noted AS (
-                UPDATE entitlement_sync.user_sync AS u SET next_look = NULL
+                -- A look that comes to nothing is taken again; the verdict of one that does plans the next, or none.
+                UPDATE entitlement_sync.user_sync AS u SET next_look = now() + interval '6 hours'
                   FROM due AS d WHERE u.user_key = d.user_key
                 RETURNING u.user_key
             )

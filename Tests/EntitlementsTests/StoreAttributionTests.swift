@@ -268,10 +268,58 @@ func stored(
         #expect(look.at == expected.map { noon + $0 }, "\(name)")
     }
 
-    @Test func `A reading without items of the stores themselves plans nothing`() {
-        let reading = Reading(coverage: .full, askedAt: noon, observations: [item("active", access: true, ends: hour)])
-        #expect(NextLook(reading, [.new]) == nil)
-        let foreign = Reading(coverage: .full, askedAt: noon, observations: [stored(.nobody, ends: hour)])
-        #expect(NextLook(foreign, [.foreign(purchase: 5, owner: 2, account: nil)]) == nil)
+    @Test func `A reading without items of the stores themselves plans a look only where silence has to be read twice`()
+    {
+        var reading = Reading(coverage: .full, askedAt: noon, observations: [item("active", access: true, ends: hour)])
+        #expect(NextLook(reading, [.new], outcome: .deferred, margin: day * 2)?.at == noon + day * 2)
+        #expect(NextLook(reading, [.new])?.at == nil && NextLook(reading, [.new]) != nil, "an older plan is over")
+        reading.covered = [.revenueCat]
+        #expect(NextLook(reading, [.new], outcome: .deferred) == nil)
+        reading.covered = [.revenueCat, .onside]
+        reading.coverage = .partial
+        #expect(NextLook(reading, [.new], outcome: .deferred) == nil)
+    }
+
+    @Test func `What nobody holds, and was seen since the read began, is read again before somebody has it`() {
+        for owner in [NamedOwner.account, .nobody] {
+            let newer = row(5, owner: nil, observed: hour)
+            #expect(
+                attribute(stored(owner), holders: [newer], userKey: Scene.userKey, eligible: true, askedAt: noon)
+                    == .overtaken
+            )
+            // Nor is what the user has already merged into it.
+            #expect(
+                attribute(
+                    stored(owner),
+                    holders: [newer, row(6)],
+                    userKey: Scene.userKey,
+                    eligible: true,
+                    askedAt: noon
+                )
+                    == .overtaken
+            )
+        }
+    }
+
+    @Test func `L4: what its own store says is over is not given by RevenueCat, which has not heard of it`() {
+        for (status, access) in [("expired", false), ("refunded", false)] {
+            var scene = Scene(.restore, .free)
+            scene.reads = [
+                .init(item("active", access: true), holders: [row(5)]),
+                .init(stored(.account, status, access: access), holders: [row(5)]),
+            ]
+            #expect(scene.verdict?.outcome == .nothingToRestore)
+            scene.reads.reverse()
+            #expect(scene.verdict?.outcome == .nothingToRestore, "whatever the order")
+        }
+        var scene = Scene(
+            .restore,
+            .free,
+            item("active", access: true),
+            stored(.account, "apple_status_9", access: false)
+        )
+        #expect(scene.verdict?.outcome == .restored, "an unknown word overrules nobody")
+        scene = Scene(.restore, .free, item("active", access: true), stored(.account, entitlements: ["new_product"]))
+        #expect(scene.verdict?.outcome == .restored, "nor does a product that nobody has mapped")
     }
 }

@@ -69,6 +69,11 @@ extension Observation {
         )
     }
 
+    /// A purchase that was only named: what becomes of it nobody has asked.
+    package init(named transaction: SignedTransaction) {
+        self.init(transaction, kind: .subscription, status: "named", givesAccess: false)
+    }
+
     /// What a purchase for ever comes to.
     init(oneTime transaction: SignedTransaction) {
         self.init(transaction, kind: .oneTime, status: transaction.revokedAt == nil ? "owned" : "refunded")

@@ -122,38 +122,49 @@ package struct RevenueCatClient: Sendable {
     /// Finds out what RevenueCat knows of purchases that the user has shown proofs of.
     ///
     /// - Parameters:
-    ///   - storeIDs: the stores' own ids, which their stores have verified; the first twenty are asked for.
+    ///   - purchases: each purchase's ids, which its store has verified; RevenueCat may know any of them.
     ///   - query: on whose behalf.
-    /// - Returns: an item each: the user's (`askedUser`), another customer's (`otherAccount`), or an anonymous one's
-    ///   (`nobody`); and why an id could not be looked up.
+    /// - Returns: for each purchase what was found under its ids: the user's (`askedUser`), somebody else's
+    ///   (`otherAccount`), or an anonymous customer's (`nobody`); and why the answer is not whole.
     package func owners(
-        of storeIDs: [String],
+        of purchases: [[String]],
         for query: CustomerQuery
-    ) async -> (items: [Observation], failure: ReadFailure?) {
-        let ids = storeIDs.map { TypedID(store: nil, kind: "transaction_id", value: $0) }
-        let whole = await lookUp(ids, query.lane)
-        guard let customer = PathSegment(query.userID) else { return ([], whole.failure) }
+    ) async -> (items: [[Observation]], failure: ReadFailure?) {
+        guard let customer = PathSegment(query.userID) else {
+            return (purchases.map { _ in [] }, ReadFailure(.unusableID))
+        }
         var session = RevenueCatSession(requester, query, customer: customer)
-        var seen: Set<String> = []
-        var items: [Observation] = []
-        for item in whole.items where seen.insert(item.id).inserted {
-            var owner = NamedOwner.otherAccount(id: item.customerID)
-            if item.customerID == query.userID {
-                owner = .askedUser
-            } else if isAnonymous(item.customerID) {
-                guard let named = await session.observe([item]).first?.owner else { continue }
-                owner =
-                    switch named {
+        var failure: ReadFailure?
+        var items: [[Observation]] = []
+        for (number, ids) in purchases.enumerated() {
+            guard number < Self.maximumLookups else {
+                // What was not asked is not known to be nobody's.
+                failure = failure ?? ReadFailure(.incomplete)
+                items.append([])
+                continue
+            }
+            let found = await lookUp(
+                ids.map { TypedID(store: nil, kind: "transaction_id", value: $0) },
+                query.lane
+            )
+            failure = failure ?? found.failure
+            var seen: Set<String> = []
+            var witnesses: [Observation] = []
+            for item in found.items where seen.insert(item.id).inserted {
+                guard let holder = await session.holder(item.customerID) else { continue }
+                let owner: NamedOwner =
+                    switch holder {
                     case .askedUser: .askedUser
                     case .otherUser(let id): .otherAccount(id: id)
                     default: .nobody
                     }
+                var observation = Observation(item, entitlements: item.entitlements, owner: owner)
+                observation.isShown = true
+                witnesses.append(observation)
             }
-            var observation = Observation(item, entitlements: item.entitlements, owner: owner)
-            observation.isShown = true
-            items.append(observation)
+            items.append(witnesses)
         }
-        return (items, whole.failure ?? session.failure)
+        return (items, failure ?? session.failure)
     }
 
     private static let maximumLookups = 20

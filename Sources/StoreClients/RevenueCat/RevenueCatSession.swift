@@ -173,6 +173,26 @@ struct RevenueCatSession {
     }
 
     private mutating func resolveOwner(ofItemsHeldBy returned: String) async -> NamedOwner? {
+        guard let found = await relation(to: returned) else { return nil }
+        let naming = NamedOwner(of: returned, isSameCustomer: found.isSameCustomer, otherUsers: found.otherUsers)
+        if naming == nil { note(ReadFailure(.malformed)) }
+        return naming
+    }
+
+    /// Tells who holds what a search has found, which may be anybody's.
+    ///
+    /// - Returns: the asked user, an anonymous customer, or somebody else; `nil` where it cannot be told: the failure is
+    ///   recorded.
+    mutating func holder(_ returned: String) async -> NamedOwner? {
+        guard !isSame(returned, query.userID) else { return .askedUser }
+        guard let found = await relation(to: returned) else { return nil }
+        return NamedOwner(of: returned, isSameCustomer: found.isSameCustomer, otherUsers: found.otherUsers)
+            ?? .otherUser(id: returned)
+    }
+
+    /// How a returned customer id and the asked user go together: whether they are one customer, and who of the host's
+    /// users is that customer as well.
+    private mutating func relation(to returned: String) async -> (isSameCustomer: Bool, otherUsers: [String])? {
         guard let aliases = await aliases(of: returned) else { return nil }
         var candidates = aliases.ids.filter { !isSame($0, query.userID) && !isAnonymous($0) }
         if !isAnonymous(returned), !candidates.contains(where: { isSame($0, returned) }) {
@@ -188,13 +208,7 @@ struct RevenueCatSession {
             note(ReadFailure(error is CancellationError ? .interrupted : .unavailable))
             return nil
         }
-        let naming = NamedOwner(
-            of: returned,
-            isSameCustomer: aliases.holdAskedUser,
-            otherUsers: candidates.filter(others.contains)
-        )
-        if naming == nil { note(ReadFailure(.malformed)) }
-        return naming
+        return (aliases.holdAskedUser, candidates.filter(others.contains))
     }
 
     /// Reads the ids of the customer who holds an item.

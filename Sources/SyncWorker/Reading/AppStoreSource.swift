@@ -49,7 +49,7 @@ package struct AppStoreSource: Sendable {
                         environment: AppStoreEnvironment(rawValue: transaction.environment)
                     )
                 )
-                shown.ids += [transaction.originalTransactionID, transaction.transactionID]
+                shown.ids.append([transaction.originalTransactionID, transaction.transactionID])
                 refusals.note("storekit_jws", nil)
             } catch {
                 refusals.note("storekit_jws", error)
@@ -64,7 +64,7 @@ package struct AppStoreSource: Sendable {
                     ($0.purchasedAt ?? Instant(microseconds: 0)) < ($1.purchasedAt ?? Instant(microseconds: 0))
                 }
                 guard let newest else { continue }
-                shown.ids += [newest.originalTransactionID, newest.transactionID].compactMap(\.self)
+                shown.ids += receipt.lines
                 shown.subjects.append(
                     .init(
                         id: newest.originalTransactionID ?? newest.transactionID,
@@ -82,8 +82,8 @@ package struct AppStoreSource: Sendable {
     struct Shown: Sendable {
         /// A transaction each, whose buyer's purchases are asked for.
         var subjects: [AppStoreQuery.Subject] = []
-        /// Every id in them by which somebody else may know the purchases.
-        var ids: [String] = []
+        /// For each the ids by which somebody else may know the purchase.
+        var ids: [[String]] = []
     }
 
     /// Asks about transactions that the user has shown.
@@ -137,26 +137,46 @@ package struct AppStoreSource: Sendable {
         return await read(query, of: client, context)
     }
 
+    /// Asks account by account: passes add up within one account alone.
     private func read(_ query: AppStoreQuery, of client: AppStoreClient, _ context: ReadContext) async -> StorePart {
-        let reading = await client.read(query)
-        var part = StorePart(
-            store: .appStore,
-            coverage: reading.coverage,
-            observations: reading.observations,
-            failure: reading.failure
-        )
-        do {
-            part.observations += try await passes(reading.passes, context)
-        } catch {
-            part.coverage = .partial
-            part.failure = ReadFailure(.interrupted, store: .appStore)
+        var part = StorePart.nothing(.appStore)
+        var seen: Set<String> = []
+        var isFirst = true
+        for subject in query.subjects where !seen.contains(subject.id) {
+            var one = query
+            one.subjects = [subject]
+            let reading = await client.read(one)
+            part.observations += reading.observations
+            seen.formUnion(reading.observations.flatMap { $0.identifiers.map(\.value) })
+            seen.formUnion(reading.passes.flatMap { [$0.originalTransactionID, $0.transactionID] })
+            seen.insert(subject.id)
+            var coverage = reading.coverage
+            do {
+                part.observations += try await passes(reading.passes, context)
+            } catch {
+                coverage = .partial
+                part.failure = part.failure ?? ReadFailure(.interrupted, store: .appStore)
+            }
+            part.failure = part.failure ?? reading.failure
+            part.coverage = isFirst || part.coverage == coverage ? coverage : .partial
+            isFirst = false
+            // A store in trouble is left alone; what one answer is bad for, the next may be good for.
+            let goesOn: Set<ReadFailure.Code> = [.malformed, .rejected]
+            if let failure = reading.failure, !goesOn.contains(failure.code) {
+                part.coverage = part.coverage == .full ? .partial : part.coverage
+                break
+            }
         }
         return part
     }
 
-    /// Non-renewing subscriptions with the ends that our products' durations give them.
+    /// Non-renewing subscriptions of one account with the ends that our products' durations give them.
     private func passes(_ passes: [SignedTransaction], _ context: ReadContext) async throws -> [Observation] {
-        let ends = try await lookups.ends(of: passes.map { ($0.productID, $0.purchasedAt) })
+        let ends = try await lookups.ends(
+            of: passes.map {
+                UserLookups.Pass(productID: $0.productID, account: $0.appAccountToken ?? "", boughtAt: $0.purchasedAt)
+            }
+        )
         return zip(passes, ends).compactMap { pass, end in
             if let end { return Observation(pass: pass, endsAt: end, givesAccess: context.askedAt < end) }
             guard context.catalog.mapping(of: ["app_store:\(pass.productID)"]) != .noAccess else { return nil }
@@ -168,7 +188,18 @@ package struct AppStoreSource: Sendable {
     }
 
     /// Looks up what a typed id leads to.
-    func find(_ typed: TypedID, _ context: ReadContext) async throws(ReadFailure) -> [Observation] {
+    ///
+    /// - Parameters:
+    ///   - typed: the id.
+    ///   - context: on whose behalf.
+    ///   - isOwn: whether an id that the app gave the store stands for the user.
+    /// - Returns: the purchase, fully read where it is the user's own.
+    /// - Throws: why it could not be looked up.
+    func find(
+        _ typed: TypedID,
+        _ context: ReadContext,
+        isOwn: (String) -> Bool
+    ) async throws(ReadFailure) -> [Observation] {
         guard let client else { return [] }
         let transactions: [SignedTransaction]
         if typed.kind == "order_id" {
@@ -177,6 +208,9 @@ package struct AppStoreSource: Sendable {
             transactions = try await client.transaction(typed.value, in: nil, lane: context.lane).map { [$0] } ?? []
         }
         guard let first = transactions.first else { return [] }
+        // Only what the app's id names as the user's own is worth more requests: for all others the number of requests, and
+        // so the time, is that of an id which leads nowhere.
+        guard let account = first.appAccountToken, isOwn(account) else { return [Observation(named: first)] }
         let part = await read(
             AppStoreQuery(
                 subjects: [
@@ -197,5 +231,20 @@ package struct AppStoreSource: Sendable {
         return part.observations.filter { item in
             item.identifiers.contains { $0.value == first.originalTransactionID }
         }
+    }
+}
+
+extension AppReceipt {
+    /// The ids of each purchase: a receipt lists every renewal, and gems as well.
+    fileprivate var lines: [[String]] {
+        let consumable: Int64 = 1
+        var lines: [String: (newest: Instant, ids: [String])] = [:]
+        for item in purchases where item.kind != consumable {
+            let original = item.originalTransactionID ?? item.transactionID
+            let at = item.purchasedAt ?? Instant(microseconds: 0)
+            if let known = lines[original], known.newest >= at { continue }
+            lines[original] = (at, original == item.transactionID ? [original] : [original, item.transactionID])
+        }
+        return lines.sorted { $0.value.newest > $1.value.newest }.map(\.value.ids)
     }
 }

@@ -17,6 +17,7 @@ extension Observation {
             entitlements: purchase.entitlements,
             status: purchase.status,
             givesAccess: purchase.givesAccess,
+            renewal: purchase.renewal,
             periodEndsAt: purchase.periodEndsAt,
             ownership: purchase.ownership,
             owner: .nobody,

@@ -46,9 +46,10 @@ package struct OnsideSource: Sendable {
         _ context: ReadContext
     ) async -> StorePart {
         let orders = known.compactMap { purchase -> String? in
-            guard purchase.store == Store.onside.rawValue, seen.isDisjoint(with: purchase.identifiers.map(\.key)) else {
-                return nil
-            }
+            guard purchase.store == Store.onside.rawValue, seen.isDisjoint(with: purchase.identifiers.map(\.key)),
+                // A line that ended long ago does not begin again: what is bought now has an order of its own.
+                !purchase.isLongOver(at: context.askedAt)
+            else { return nil }
             return purchase.lookupID ?? purchase.identifiers.first?.value
         }
         return await read(orders, known, isFromClient: false, context)

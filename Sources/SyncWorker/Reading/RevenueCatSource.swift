@@ -41,8 +41,11 @@ package struct RevenueCatSource: Sendable {
         await client.find(ids, for: query(context))
     }
 
-    /// What RevenueCat knows of purchases that the user has shown.
-    func owners(of storeIDs: [String], _ context: ReadContext) async -> (items: [Observation], failure: ReadFailure?) {
-        await client.owners(of: storeIDs, for: query(context))
+    /// What RevenueCat knows of purchases that the user has shown, each by its stores' ids.
+    func owners(
+        of purchases: [[String]],
+        _ context: ReadContext
+    ) async -> (items: [[Observation]], failure: ReadFailure?) {
+        await client.owners(of: purchases, for: query(context))
     }
 }

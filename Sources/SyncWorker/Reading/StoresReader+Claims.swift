@@ -9,58 +9,63 @@ extension StoresReader {
     /// holds for somebody else.
     func consult(
         _ parts: inout [StorePart],
-        _ verified: [String],
+        _ verified: [[String]],
         _ known: [KnownPurchase],
         _ context: ReadContext
     ) async throws(ReadFailure) {
         guard let revenueCat = sources.revenueCat else { return }
         let own = Set(known.flatMap { $0.identifiers.map(\.key) })
-        var ids: [String] = []
-        for item in parts.flatMap(\.observations) where isUnclaimed(item, own) {
-            ids += item.identifiers.filter { $0.kind != "purchase_token" }.map(\.value)
+        let places = parts.indices.flatMap { part in
+            parts[part].observations.indices.map { (part: part, place: $0) }
+        }
+        .filter { isUnclaimed(parts[$0.part].observations[$0.place], own) }
+        var purchases = places.map { place in
+            parts[place.part].observations[place.place].identifiers
+                .filter { $0.kind != "purchase_token" }.map(\.value)
         }
         // Without credentials of its own the App Store speaks through RevenueCat alone.
         let speaksAlone = sources.appStore?.canAsk != true
-        if speaksAlone { ids += verified }
-        guard !ids.isEmpty else { return }
-        let answer = await revenueCat.owners(of: ids, context)
-        if let failure = answer.failure {
-            // Unknown is not unowned: nothing that was shown may count before it is known whose it is.
-            for index in parts.indices {
-                let count = parts[index].observations.count
-                parts[index].observations.removeAll { isUnclaimed($0, own) }
-                guard parts[index].observations.count < count || parts[index].store == .revenueCat else { continue }
-                parts[index].coverage = parts[index].coverage == .none ? .none : .partial
-                parts[index].failure = parts[index].failure ?? failure
-            }
+        if speaksAlone { purchases += verified }
+        guard !purchases.isEmpty else { return }
+        let answer = await revenueCat.owners(of: purchases, context)
+        guard answer.failure == nil else {
+            withhold(&parts, own, answer.failure)
             return
         }
-        for witness in answer.items {
-            let keys = Set(witness.identifiers.map(\.key))
-            for index in parts.indices {
-                for place in parts[index].observations.indices
-                where isUnclaimed(parts[index].observations[place], own)
-                    && !keys.isDisjoint(with: parts[index].observations[place].identifiers.map(\.key))
-                {
-                    if case .otherAccount = witness.owner { parts[index].observations[place].owner = witness.owner }
-                }
-            }
+        for (place, witnesses) in zip(places, answer.items) {
+            for witness in witnesses { parts[place.part].observations[place.place].hear(witness) }
         }
-        guard speaksAlone else { return }
-        let listed = Set(parts.flatMap { $0.observations.flatMap { $0.identifiers.map(\.key) } })
-        let items = answer.items.filter { listed.isDisjoint(with: $0.identifiers.map(\.key)) }
-        if let index = parts.firstIndex(where: { $0.store == .revenueCat }) { parts[index].observations += items }
+        guard speaksAlone, let index = parts.firstIndex(where: { $0.store == .revenueCat }) else { return }
+        var listed = Set(parts.flatMap { $0.observations.flatMap { $0.identifiers.map(\.key) } })
+        for item in answer.items.dropFirst(places.count).joined()
+        where listed.isDisjoint(with: item.identifiers.map(\.key)) {
+            listed.formUnion(item.identifiers.map(\.key))
+            parts[index].observations.append(item)
+        }
     }
 
-    /// Whether an item was shown that gives access, and that our records do not hold for the user.
-    private func isUnclaimed(_ item: Observation, _ own: Set<PurchaseIdentifierKey>) -> Bool {
-        guard item.isShown, item.source != .revenueCat, !item.isFamilyShared else { return false }
-        switch item.owner {
-        case .account, .nobody: break
-        case .askedUser, .anonymous, .otherUser, .otherAccount, .unattributable: return false
+    /// Takes out what was shown and nobody is known to own: unknown is not unowned.
+    private func withhold(_ parts: inout [StorePart], _ own: Set<PurchaseIdentifierKey>, _ failure: ReadFailure?) {
+        for index in parts.indices {
+            let count = parts[index].observations.count
+            parts[index].observations.removeAll { isUnclaimed($0, own) }
+            guard parts[index].observations.count < count || parts[index].store == .revenueCat else { continue }
+            parts[index].coverage = parts[index].coverage == .none ? .none : .partial
+            parts[index].failure = parts[index].failure ?? failure
         }
-        return standing(of: item.kind, status: item.status, givesAccess: item.givesAccess) == .access
-            && own.isDisjoint(with: item.identifiers.map(\.key))
+    }
+
+    /// Whether an item was shown whose owner RevenueCat may know, and that our records do not hold for the user.
+    private func isUnclaimed(_ item: Observation, _ own: Set<PurchaseIdentifierKey>) -> Bool {
+        guard item.isShown, item.source == .appStore || item.source == .googlePlay,
+            own.isDisjoint(with: item.identifiers.map(\.key))
+        else { return false }
+        switch item.owner {
+        case .otherAccount: return true
+        case .account, .nobody:
+            return standing(of: item.kind, status: item.status, givesAccess: item.givesAccess) == .access
+        case .askedUser, .anonymous, .otherUser, .unattributable: return false
+        }
     }
 
     /// Looks up what was merely typed, once every store was read to the end.
@@ -73,7 +78,9 @@ extension StoresReader {
         do throws(ReadFailure) {
             for id in typed {
                 if id.store != Store.googlePlay.rawValue, let appStore = sources.appStore {
-                    items += try await appStore.find(id, context)
+                    items += try await appStore.find(id, context) { account in
+                        naming.accounts.matches(account, userID: context.userID)
+                    }
                 }
                 if id.store != Store.appStore.rawValue, let googlePlay = sources.googlePlay {
                     items += try await googlePlay.find(id, context)
@@ -120,5 +127,16 @@ extension Reading {
                 )
             }
         }
+    }
+}
+
+extension Observation {
+    /// Takes over what RevenueCat says of the same purchase: what it calls it by, and whose it is.
+    fileprivate mutating func hear(_ witness: Observation) {
+        identifiers = Set(identifiers + witness.identifiers).sorted()
+        guard case .otherAccount = witness.owner else { return }
+        // Whom the store names is another witness's word, and is kept beside this one.
+        if case .otherAccount = owner { return }
+        owner = witness.owner
     }
 }

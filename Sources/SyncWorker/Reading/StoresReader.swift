@@ -93,6 +93,9 @@ package final class StoresReader: Sendable {
             try await name(&own, context)
             parts += own
         }
+        if let known, known.count > KnownPurchase.most {
+            for index in parts.indices where parts[index].store != .revenueCat { parts[index].coverage = .partial }
+        }
         for index in parts.indices { parts[index].dropReplays(of: known ?? []) }
         var reading = Reading(parts, askedAt: context.askedAt, stores: sources.asked)
         if let failure = unread(proofs, context) {
