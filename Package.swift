@@ -97,7 +97,14 @@ let package = Package(
             ]
         ),
         target("WebAPI", [hummingbird, httpTypes, lifecycle, logging, nioCore]),
-        target("Bench", ["Entitlements", "Jobs", "Migrations", "Postgres", "SyncWorker", logging]),
+        target(
+            "Bench",
+            [
+                "Entitlements", "Jobs", "Migrations", "Postgres", "StoreClients", "StoreSimulator", "SyncWorker",
+                logging,
+                crypto, x509,
+            ]
+        ),
         .executableTarget(
             name: "EntitlementSync",
             dependencies: [

@@ -33,9 +33,13 @@ struct BenchCommand: AsyncParsableCommand {
         case people
         /// What one process costs.
         case process
+        /// How many signatures a core checks.
+        case signatures
+
+        var needsDatabase: Bool { self != .signatures }
     }
 
-    @Option(parsing: .upToNextOption, help: "Only these parts: throughput, people, process.")
+    @Option(parsing: .upToNextOption, help: "Only these parts: throughput, people, process, signatures.")
     var only = Part.allCases
 
     @OptionGroup var options: OutputOptions
@@ -46,13 +50,14 @@ struct BenchCommand: AsyncParsableCommand {
 
     private struct Printed: Encodable {
         var measurements: [Bench.Measurement]
-        var settings: String
+        /// The database's, where one was needed.
+        var settings: String?
     }
 
     func run() async throws {
         try await reporting {
             let runtime = try Runtime(level: .warning)
-            let database = try await Self.database(runtime)
+            let database = only.contains(where: \.needsDatabase) ? try await Self.database(runtime) : nil
             let result: Result<Printed, any Error>
             do {
                 result = .success(try await untilSignal { try await measure(database, runtime) })
@@ -60,7 +65,7 @@ struct BenchCommand: AsyncParsableCommand {
                 result = .failure(error)
             }
             // Also after a signal, when this task is cancelled.
-            await Task { await database.drop() }.value
+            await Task { await database?.drop() }.value
             try print(try result.get())
             return .done
         }
@@ -107,7 +112,10 @@ struct BenchCommand: AsyncParsableCommand {
         }
     }
 
-    private func measure(_ database: BenchDatabase, _ runtime: Runtime) async throws -> Printed {
+    private func measure(_ database: BenchDatabase?, _ runtime: Runtime) async throws -> Printed {
+        // Before anything else runs in this process.
+        let signatures = only.contains(.signatures) ? try await SignatureChecks().measure() : []
+        guard let database else { return Printed(measurements: signatures) }
         let work = BenchWork(database: database, runtime: runtime, jobs: jobs)
         let simulator = try SimulatorProcess(prefix: "http-", count: jobs)
         defer { simulator.stop() }
@@ -115,6 +123,7 @@ struct BenchCommand: AsyncParsableCommand {
         if only.contains(.throughput) { measurements += try await work.throughput(simulator) }
         if only.contains(.people) { measurements += try await work.people() }
         if only.contains(.process) { measurements += try await work.process(simulator, full: full) }
+        measurements += signatures
         return Printed(measurements: measurements, settings: try await database.settings())
     }
 
@@ -134,7 +143,7 @@ struct BenchCommand: AsyncParsableCommand {
                     ]
                 }
             )
-            Output.line(result.settings)
+            if let settings = result.settings { Output.line(settings) }
         }
     }
 }

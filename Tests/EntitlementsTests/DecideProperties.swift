@@ -93,6 +93,12 @@ enum Oracle {
         if situation.grants == .active { return true }
         let asked = situation.reading.askedAt
         var replaced: Set<Int64> = []
+        // What its own store has just called over is over, whatever RevenueCat has heard.
+        let over = zip(situation.reading.observations, situation.attributions).filter { item, attribution in
+            let words = ["expired", "refunded", "paused", "in_billing_retry"]
+            return item.source != .revenueCat && attribution.counts && words.contains(item.status.raw)
+                && (item.kind == .oneTime ? item.status.raw == "refunded" : item.givesAccess == false)
+        }.map { Set($0.0.identifiers.map(\.key)) }
         for (index, item) in situation.reading.observations.enumerated() {
             var held: [Purchase] = []
             switch situation.attributions[index] {
@@ -106,6 +112,9 @@ enum Oracle {
                 if let row = situation.rows[index], !held.contains(row) { held.append(row) }
             case .followed(let id, _, let merged): replaced.formUnion([id] + merged)
             }
+            let keys = item.identifiers.map(\.key)
+            let isOverruled = item.source == .revenueCat && over.contains { !$0.isDisjoint(with: keys) }
+            if isOverruled, (held.map(\.observedAt).max() ?? asked) <= asked { continue }
             if let newest = held.map(\.observedAt).max(), newest > asked {
                 if held.contains(where: { $0.observedAt == newest && gives($0, situation) }) { return true }
             } else if gives(

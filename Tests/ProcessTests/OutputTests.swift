@@ -136,6 +136,29 @@ struct OutputTests {
         }
     }
 
+    @Test("bench --only signatures needs no database, and names every figure beside its limit")
+    func signatures() async throws {
+        let unreachable = ["DATABASE_URL": "host=127.0.0.1 port=1"]
+        let words = ["bench", "--only", "signatures", "--output", "json"]
+        let ending = try await Site.run(words, settings: unreachable, within: .seconds(300))
+        #expect(ending.code == 0 && ending.err == "", "\(ending)")
+        let object = try Self.object(ending.out)
+        #expect(Set(object.keys) == ["measurements"], "there is no server whose settings would matter")
+        let measurements = try #require(object["measurements"] as? [[String: Any]])
+        #expect(
+            measurements.map { $0["name"] as? String } == ["raw_p256", "signatures", "raw_chain", "signatures_cold"]
+        )
+        #expect(measurements.map { $0["target"] as? Double } == [nil, 0.7, nil, 0.3])
+        for (raw, ours) in [(measurements[0], measurements[1]), (measurements[2], measurements[3])] {
+            let limit = try #require(raw["value"] as? Double)
+            #expect(limit > 0 && ours["limit"] as? Double == limit)
+            #expect(try #require(ours["value"] as? Double) > 0)
+            #expect(ours["holds"] is Bool)
+        }
+        let others = try await Site.run(["bench", "--only", "signatures", "people"], settings: unreachable)
+        #expect(others.code == 69 && others.out == "", "the others do need it: \(others)")
+    }
+
     @Test("Logs go to stderr, as JSON where that is asked for, and no key is among them")
     func logs() async throws {
         let simulator = try await Simulator(scenario: Self.scenario)

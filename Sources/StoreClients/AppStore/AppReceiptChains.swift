@@ -27,7 +27,7 @@ final class AppReceiptChains: Sendable {
     private static let minimumKeyBits = 2048
 
     private let roots: [Certificate]
-    private let known = Mutex<[[ArraySlice<UInt8>]: Chain]>([:])
+    private let known = Mutex<[[WrittenBytes]: Chain]>([:])
 
     init(roots: [Certificate]) { self.roots = roots }
 
@@ -36,14 +36,13 @@ final class AppReceiptChains: Sendable {
     /// - Throws: `ProofRefusal`.
     func chain(of container: AppReceiptContainer) async throws(ProofRefusal) -> Chain {
         let path = try Self.path(container)
-        let key = path.map(\.whole)
+        let key = path.map { WrittenBytes(bytes: $0.whole) }
         if let chain = known.withLock({ $0[key] }) { return chain }
         let chain = try await verify(path)
         known.withLock { known in
             // All of them, for whoever may have filled it; the genuine ones are few and soon back.
             if known.count >= Self.capacity { known = [:] }
-            // Copies, which don't keep the whole receipt.
-            known[key.map { ArraySlice(Array($0)) }] = chain
+            known[key.map(\.copy)] = chain
         }
         return chain
     }

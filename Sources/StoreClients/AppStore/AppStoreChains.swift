@@ -27,7 +27,7 @@ final class AppStoreChains: Sendable {
     private static let capacity = 64
 
     private let roots: [Certificate]
-    private let known = Mutex<[ArraySlice<UInt8>: Chain]>([:])
+    private let known = Mutex<[WrittenBytes: Chain]>([:])
 
     init(roots: [Certificate]) { self.roots = roots }
 
@@ -35,7 +35,8 @@ final class AppStoreChains: Sendable {
     ///
     /// - Throws: `ProofRefusal`.
     func chain(of text: CompactJWS) async throws(ProofRefusal) -> Chain {
-        if let chain = known.withLock({ $0[text.writtenHeader] }) { return chain }
+        let key = WrittenBytes(bytes: text.writtenHeader)
+        if let chain = known.withLock({ $0[key] }) { return chain }
         let header = try text.header()
         guard header.algorithm == "ES256" else {
             throw ProofRefusal(.wrongAlgorithm, "The header's algorithm is not ES256.")
@@ -44,7 +45,7 @@ final class AppStoreChains: Sendable {
         known.withLock { known in
             // All of them, for whoever may have filled it; the genuine ones are few and soon back.
             if known.count >= Self.capacity { known = [:] }
-            known[ArraySlice(Array(text.writtenHeader))] = chain
+            known[key.copy] = chain
         }
         return chain
     }

@@ -1,4 +1,4 @@
-internal import Glibc
+import Foundation
 
 /// The time the simulated stores believe it is: the machine's, shifted, or standing still.
 struct SimulatedClock: Sendable {
@@ -12,11 +12,7 @@ struct SimulatedClock: Sendable {
     }
 
     /// Unix milliseconds of the machine's clock.
-    @Sendable static func machine() -> Int64 {
-        var time = timespec()
-        clock_gettime(CLOCK_REALTIME, &time)
-        return Int64(time.tv_sec) * 1000 + Int64(time.tv_nsec) / 1_000_000
-    }
+    @Sendable static func machine() -> Int64 { Int64(Date().timeIntervalSince1970 * 1000) }
 
     /// Simulated Unix milliseconds.
     var nowMs: Int64 { frozenAtMs ?? wall() + shiftMs }

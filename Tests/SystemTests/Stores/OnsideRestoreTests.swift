@@ -115,6 +115,27 @@ import Testing
         }
     }
 
+    @Test func `A look that comes to nothing is taken again`() async throws {
+        try await World.with(scenario: Self.scenario("order: \(Self.order), account: ann, expires: +2d")) { world in
+            try await world.add("ann")
+            try await world.addProducts()
+            let claim = world.proof("onside", "onside_order_id", Self.order)
+            #expect(
+                try await world.restored("ann", proofs: claim, setup: world.asking(world.onside)).outcome == "restored"
+            )
+            try await world.steer("/faults", #"{"endpoint":"onside.history","status":503}"#, method: .post)
+            try await world.pool.query("UPDATE entitlement_sync.user_sync SET next_look = now()")
+            let setup = world.asking(world.onside) { $0.retry.maxAttempts = 1 }
+            try await world.working(setup) {
+                try await world.until("SELECT count(*) FROM entitlement_sync.job_history WHERE state = 'dead'")
+            }
+            let hours = try await world.number(
+                "SELECT round(extract(epoch FROM next_look - now()) / 3600)::bigint FROM entitlement_sync.user_sync"
+            )
+            #expect(hours == 6)
+        }
+    }
+
     @Test(arguments: ["hs256_public_key", "none", "other_key"])
     func `An answer that is not Onside's own is no answer`(_ way: String) async throws {
         try await World.with(scenario: Self.scenario("order: \(Self.order), account: ann, expires: +20d")) { world in

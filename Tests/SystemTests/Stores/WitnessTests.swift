@@ -262,6 +262,124 @@ import Testing
         }
     }
 
+    @Test(arguments: ["2000000100000008", "2000000100000010"])
+    func `4: RevenueCat's holder is found though it knows the purchase by another transaction`(_ known: String)
+        async throws
+    {
+        // It has not heard of the last renewal, or is one ahead; any transaction of the purchase finds it.
+        let owner =
+            "{id: owner, subscriptions: [{state: active, store_subscription_identifier: \"\(known)\","
+            + " past_identifiers: [\"2000000100000001\"]}]}"
+        try await World.with(customers: [owner, "{id: claimant, state: none}"], scenario: Self.appStore) { world in
+            for user in ["owner", "claimant"] { try await world.add(user) }
+            try await world.addProducts()
+            let setup = try world.asking(world.revenueCat, world.appStore)
+            let proof = try world.transactionProof("2000000100000009")
+            #expect(
+                try await world.restored("claimant", proofs: proof, setup: setup).outcome == "store_account_mismatch"
+            )
+            #expect(try await world.type(of: "claimant") == "free")
+            #expect(try await world.restored("owner", proofs: proof, setup: setup).outcome != "store_account_mismatch")
+            #expect(try await world.type(of: "owner") == "subscriber")
+            let rows = try await world.number(
+                "SELECT count(*) FROM entitlement_sync.purchase WHERE merged_into IS NULL AND owner_key IS NOT NULL"
+            )
+            #expect(rows == 1, "one purchase, by all of its names")
+        }
+    }
+
+    @Test func `9: whose RevenueCat customer has another id of theirs is not refused their own purchase`() async throws
+    {
+        try await World.with(
+            customers: [Self.holding("legacy-7", more: "aliases: [alice], ")],
+            scenario: Self.appStore
+        ) { world in
+            try await world.add("alice")
+            try await world.addProducts()
+            let setup = try world.asking(world.revenueCat, world.appStore)
+            let proof = try world.transactionProof("2000000100000009")
+            #expect(try await world.restored("alice", proofs: proof, setup: setup).outcome == "restored")
+            #expect(try await world.number("SELECT count(*) FROM entitlement_sync.ticket") == 0)
+        }
+    }
+
+    @Test func `21, 194: RevenueCat does not move what the app's id names as its owner's`() async throws {
+        let owner = "3f2504e0-4f89-41d3-9a0c-0305e82c3301"
+        let scenario = AppStoreRestoreTests.scenario(
+            "original: \"2000000100000001\", transaction: \"2000000100000009\", product: premium_monthly,"
+                + " expires: +20d, account_token: \(owner)"
+        )
+        try await World.with(customers: ["{id: \(owner), state: none}"], scenario: scenario) { world in
+            for user in [owner, "other"] { try await world.add(user) }
+            try await world.addProducts()
+            let setup = try world.asking(world.revenueCat, world.appStore)
+            let proof = try world.transactionProof("2000000100000009")
+            #expect(try await world.restored(owner, proofs: proof, setup: setup).outcome == "restored")
+            // Somebody moves it in RevenueCat's dashboard.
+            try await world.steer(
+                "/customers/other",
+                #"{"subscriptions":[{"state":"active","store_subscription_identifier":"2000000100000009"}]}"#
+            )
+            #expect(try await world.restored("other", setup: setup).outcome == "store_account_mismatch")
+            #expect(try await world.tickets(of: "other").map(\.kind) == ["sources_disagree"])
+            #expect(try await world.owner(of: "2000000100000009") == owner)
+            #expect(try await world.type(of: "other") == "free")
+            #expect(try await world.reconciled(owner, setup: setup).outcome != "demoted")
+        }
+    }
+
+    @Test func `L3: gems that RevenueCat listed are not asked about, however many`() async throws {
+        let gems = Array(repeating: "consumable", count: 30).joined(separator: ", ")
+        try await World.with(customers: ["{id: alice, purchases: [\(gems)]}"], scenario: Self.appStore) { world in
+            try await world.add("alice")
+            try await world.addProducts()
+            let setup = try world.asking(world.revenueCat, world.appStore)
+            for _ in 1...2 { #expect(try await world.restored("alice", setup: setup).messageKey == "nothing") }
+            #expect(world.simulator.requestReport().byPath.keys.allSatisfy { !$0.contains("inApps") })
+        }
+    }
+
+    @Test func `185: the passes of another account lengthen nobody's`() async throws {
+        let scenario = """
+            app_store:
+              customers:
+                - {id: one, transactions: [{original: "2000000100000001", transaction: "2000000100000001", product: pass30, type: non_renewing, purchased: -40d}]}
+                - {id: two, transactions: [{original: "2000000100000002", transaction: "2000000100000002", product: pass30, type: non_renewing, purchased: -35d}]}
+            """
+        try await World.with(scenario: scenario) { world in
+            try await world.add("alice")
+            try await world.addProducts()
+            let proofs = try ["2000000100000001", "2000000100000002"].map {
+                try world.transactionProof($0).dropFirst().dropLast()
+            }
+            let status = try await world.restored(
+                "alice",
+                proofs: "[\(proofs.joined(separator: ","))]",
+                setup: world.asking(world.appStore)
+            )
+            #expect(status.messageKey == "nothing.expired")
+        }
+    }
+
+    @Test func `Whoever shows more than RevenueCat is asked about becomes nobody's owner unasked`() async throws {
+        let lines = (10...40).map { number in
+            "{original: \"20000001000000\(number)\", transaction: \"20000001000000\(number)\", product: lifetime,"
+                + " type: non_consumable}"
+        }
+        let scenario = "app_store:\n  customers:\n    - {id: alice, transactions: [\(lines.joined(separator: ", "))]}\n"
+        try await World.with(customers: ["{id: alice, state: none}"], scenario: scenario) { world in
+            try await world.add("alice")
+            try await world.addProducts()
+            let setup = try world.asking(world.revenueCat, world.appStore) { $0.retry.maxAttempts = 2 }
+            let proof = try world.transactionProof("2000000100000010")
+            #expect(try await world.restored("alice", proofs: proof, setup: setup).outcome == "store_unavailable")
+            #expect(
+                try await world.number("SELECT count(*) FROM entitlement_sync.purchase WHERE owner_key IS NOT NULL")
+                    == 0
+            )
+        }
+    }
+
     @Test func `Money that nobody claims is a finding, by age`() async throws {
         // The account's second line was bought by somebody who has not shown it.
         let scenario = AppStoreRestoreTests.scenario(
