@@ -175,7 +175,7 @@ for attempt in 1 2 3; do
         "$binary" simulate --port "$simulator_port" --scenario "$run_folder/scenario.yaml" --files "$run_folder/stores"
     simulator_pid=$spawned_pid
     at_exit stop_group "$simulator_pid" 5 TERM
-    for ((left = 200; left > 0; left--)); do
+    for ((left = 600; left > 0; left--)); do
         ! { is_listening "$simulator_port" && [[ -f $run_folder/stores/stores.env ]]; } || break 2
         is_alive "$simulator_pid" || break
         sleep 0.05

@@ -27,6 +27,22 @@ struct StoreComposition {
         self.logger = logger
     }
 
+    /// Makes sure that there is anybody to ask.
+    ///
+    /// - Throws: `CommandFailure`.
+    static func check(_ config: Config) throws {
+        guard
+            config.revenueCat != nil || config.appStore.access != nil || config.googlePlay != nil
+                || config.onside != nil
+        else {
+            throw CommandFailure(
+                .configuration,
+                "no store is configured; set REVENUECAT_API_KEY and REVENUECAT_PROJECT_ID, or the credentials of the App"
+                    + " Store, Google Play or Onside"
+            )
+        }
+    }
+
     /// Makes the reader.
     ///
     /// - Throws: `CommandFailure` where no store is configured, or a store's settings can't be used.
@@ -38,16 +54,7 @@ struct StoreComposition {
             googlePlay: try googlePlay(),
             onside: try onside()
         )
-        guard
-            config.revenueCat != nil || config.appStore.access != nil || config.googlePlay != nil
-                || config.onside != nil
-        else {
-            throw CommandFailure(
-                .configuration,
-                "no store is configured; set REVENUECAT_API_KEY and REVENUECAT_PROJECT_ID, or the credentials of the App"
-                    + " Store, Google Play or Onside"
-            )
-        }
+        try Self.check(config)
         let accounts = AccountIDs(keys: config.accounts.keys.map { $0.reveal() }, namespace: config.accounts.namespace)
         return StoresReader(sources: sources, accounts: accounts, lookups: lookups).reader
     }

@@ -31,6 +31,7 @@ struct WorkerCommand: AsyncParsableCommand {
             let registry = Registry()
             MetricsSystem.bootstrap(registry)
             let config = runtime.config
+            try StoreComposition.check(config)
             let pool = PostgresPool(
                 configuration: runtime.postgres(connections: 8, settings: SessionSettings.worker),
                 logger: runtime.logger

@@ -28,9 +28,9 @@ struct DatabaseFaultTests {
         ),
         Condition(
             testDescription: "is behind this build",
-            script: "DELETE FROM entitlement_sync.schema_migration WHERE version = 4",
+            script: "DELETE FROM entitlement_sync.schema_migration WHERE version = 5",
             code: 78,
-            texts: ["at version 3", "run entitlement-sync migrate"]
+            texts: ["at version 4", "run entitlement-sync migrate"]
         ),
         Condition(
             testDescription: "is ahead of this build and no longer fits it",

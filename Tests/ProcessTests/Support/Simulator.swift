@@ -63,7 +63,7 @@ func fetch(_ method: String, _ path: String, from port: Int) async throws -> Dat
 
 /// Waits for a line of a server's output that ends with its port.
 func listeningPort(of program: Program) async throws -> Int {
-    let deadline = ContinuousClock.now + .seconds(15)
+    let deadline = ContinuousClock.now + .seconds(60)
     while true {
         let said = program.out
         if said.hasSuffix("\n"), let port = said.split(whereSeparator: \.isWhitespace).last.flatMap({ Int($0) }) {
