@@ -1,9 +1,9 @@
-import Storage
-import Postgres
-import Jobs
-import HTTPTypes
 import Entitlements
 import Foundation
+import HTTPTypes
+import Jobs
+import Postgres
+import Storage
 import StoreSimulator
 import Testing
 

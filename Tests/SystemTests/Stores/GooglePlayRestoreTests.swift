@@ -1,10 +1,10 @@
-import Storage
-import Postgres
-import Jobs
-import HTTPTypes
 import Crypto
 import Entitlements
 import Foundation
+import HTTPTypes
+import Jobs
+import Postgres
+import Storage
 import StoreSimulator
 import Testing
 

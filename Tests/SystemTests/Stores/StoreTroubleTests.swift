@@ -1,8 +1,8 @@
-import Postgres
-import Jobs
-import HTTPTypes
 import Entitlements
 import Foundation
+import HTTPTypes
+import Jobs
+import Postgres
 import Storage
 import StoreSimulator
 import Testing

@@ -7,8 +7,8 @@ import Storage
 import StoreSimulator
 import SwiftASN1
 import TestSupport
-import Transport
 import Testing
+import Transport
 import X509
 
 extension World {
