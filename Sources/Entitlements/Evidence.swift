@@ -88,12 +88,28 @@ package struct Evidence: Hashable, Sendable {
             let word = standing(of: item.kind, status: item.status, givesAccess: item.givesAccess)
             if word == .ended { told.formUnion(item.identifiers.map(\.key)) }
         }
-        guard !told.isEmpty else { return [] }
         let places = situation.reading.observations.indices.filter { index in
             let item = situation.reading.observations[index]
-            return item.source == .revenueCat && !told.isDisjoint(with: item.identifiers.map(\.key))
+            guard item.source == .revenueCat else { return false }
+            return !told.isDisjoint(with: item.identifiers.map(\.key)) || wasOverruled(item, index, situation)
         }
         return Set(places)
+    }
+
+    /// Whether the store itself has said before that what RevenueCat lists is over, and was not asked again this time.
+    private static func wasOverruled(_ item: Observation, _ index: Int, _ situation: Situation) -> Bool {
+        guard situation.reading.coverage != .full, index < situation.rows.count, let row = situation.rows[index],
+            row.source != .revenueCat, situation.reading.covered.contains(row.source),
+            standing(of: row.kind, status: row.status, givesAccess: row.givesAccess) == .ended
+        else { return false }
+        // Nothing has failed: the store only needs to be asked, which the next read does.
+        guard situation.reading.failure != nil else { return true }
+        // It can't be asked; a later period is news all the same.
+        switch (item.periodEndsAt, row.periodEndsAt) {
+        case (nil, nil): return true
+        case (let told?, let known?): return told <= known
+        default: return false
+        }
     }
 
     /// Whether an observation says, before the period's end, that there will be no next one.

@@ -9,6 +9,10 @@ package struct NextLook: Hashable, Sendable {
     ]
     /// How long an Onside order that gives access goes unasked, so that a refund is found.
     static let longest = Duration.seconds(86_400)
+    /// How long a store goes on trying to charge, or lets people pause without a new purchase.
+    static let comeback = Duration.seconds(61 * 86_400)
+
+    package init(at: Instant?) { self.at = at }
 
     /// Plans the next look; there is no plan where the reading says nothing about it.
     ///
@@ -16,20 +20,31 @@ package struct NextLook: Hashable, Sendable {
     ///   - reading: what was read.
     ///   - attributions: whose each item is, in the order of the reading.
     ///   - outcome: what was decided.
+    ///   - grants: whether the verdict gives access.
     ///   - margin: when a silence counts, where it was put off for that.
     package init?(
         _ reading: Reading,
         _ attributions: [Attribution],
         outcome: Outcome = .unchanged,
+        grants: Bool = false,
         margin: Duration = .seconds(86_400)
     ) {
         let own = zip(reading.observations, attributions)
             .filter { $0.source != .revenueCat && $1.counts }.map(\.0)
+        if outcome == .notEligible { return }
         at = own.compactMap { Self.look(at: $0, after: reading.askedAt) }.min()
-        guard own.isEmpty else { return }
         // Where only RevenueCat is asked, it says by itself when something changes.
-        guard reading.coverage == .full, reading.covered != [.revenueCat] else { return nil }
-        if outcome == .deferred { at = reading.askedAt + margin }
+        let onlyRevenueCat = reading.covered == [.revenueCat]
+        if outcome == .deferred, !onlyRevenueCat { at = [at, reading.askedAt + margin].compactMap(\.self).min() }
+        guard own.isEmpty else { return }
+        guard !onlyRevenueCat else { return nil }
+        if grants, reading.coverage != .full {
+            // The stores were not asked, as RevenueCat's word was enough: it is, until its period ends.
+            let ends = zip(reading.observations, attributions).filter { $1.counts }.compactMap(\.0.periodEndsAt)
+            at = ends.max().map { $0 + Self.offsets[0] }.flatMap { reading.askedAt < $0 ? $0 : nil }
+            return
+        }
+        guard reading.coverage == .full else { return nil }
     }
 
     private static func look(at item: Observation, after now: Instant) -> Instant? {
@@ -38,6 +53,11 @@ package struct NextLook: Hashable, Sendable {
         let soonest = isOnside && standing == .access ? now + longest : nil
         // A payment that is awaited comes within days or not at all.
         if standing == .pending { return now + .seconds(3600) }
+        if standing == .ended, item.status.known == .paused || item.status.known == .inBillingRetry,
+            let end = item.periodEndsAt, now < end + comeback
+        {
+            return now + longest
+        }
         guard let end = item.periodEndsAt, item.kind == .subscription else { return soonest }
         let next = offsets.map { end + $0 }.first { now < $0 }
         return [next, soonest].compactMap(\.self).min()

@@ -54,6 +54,8 @@ package enum NamedOwner: Hashable, Sendable {
     case account
     /// The app's id in the purchase is another user's.
     case otherAccount(id: String)
+    /// RevenueCat, asked about it, names another customer.
+    case heldElsewhere(id: String)
     /// Nothing names an owner.
     case nobody
     /// Nothing names an owner, and the store's rules let no proof stand in for that.

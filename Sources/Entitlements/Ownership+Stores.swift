@@ -32,7 +32,11 @@ func attributeByStore(
         return oldest.map { .own(purchase: $0.id, merging: rest) } ?? .new
     }
     if let owner, owner != userKey {
-        let account: String? = if case .otherAccount(let id) = observation.owner { id } else { nil }
+        let account: String? =
+            switch observation.owner {
+            case .otherAccount(let id), .heldElsewhere(let id): id
+            default: nil
+            }
         return .foreign(purchase: oldest?.id, owner: owner, account: account)
     }
     // What people moved outranks what the store keeps echoing.
@@ -43,6 +47,8 @@ func attributeByStore(
         return owner == userKey
             ? .contradicted(purchase: oldest?.id, accountKey: nil, account: id)
             : .foreign(purchase: oldest?.id, owner: nil, account: id)
+    case .heldElsewhere(let id):
+        return owner == userKey ? own() : .foreign(purchase: oldest?.id, owner: nil, account: id)
     case .account: return own()
     case .unattributable: return owner == userKey ? own() : .unattributed(purchase: oldest?.id)
     case .nobody, .askedUser, .anonymous, .otherUser:

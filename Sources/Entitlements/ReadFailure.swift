@@ -12,6 +12,8 @@ package struct ReadFailure: Error, Hashable, Sendable {
         case incomplete
         /// The user's id is one that no store can be asked about: blocked, shared by many, or too long.
         case unusableID = "user_id_unusable"
+        /// A proof of a store that no credentials are set for: nobody can say what it is worth.
+        case storeOff = "store_not_configured"
         /// The database refuses the job's data.
         case refused = "data_refused"
         /// Every process that held the job died.
@@ -59,6 +61,7 @@ package struct ReadFailure: Error, Hashable, Sendable {
         .overtaken: .again,
         .incomplete: .again,
         .unusableID: .park,
+        .storeOff: .park,
         .refused: .park,
         .crashed: .park,
     ]

@@ -15,14 +15,20 @@ extension Apply {
     ) async throws {
         var plan = planned
         let isObserving = settings.decision.mode == .observe
-        let fresh = plan.observed.indices.filter { plan.observed[$0].attribution?.isNew ?? false }
+        let fresh = plan.observed.indices.filter {
+            plan.observed[$0].attribution?.isNew == true && plan.observed[$0].sharesRowOf == nil
+        }
         let newIDs = try await numbers.take(fresh.count, on: connection)
         for (index, id) in zip(fresh, newIDs) { plan.observed[index].purchaseID = id }
+        for index in plan.observed.indices {
+            guard let leader = plan.observed[index].sharesRowOf else { continue }
+            plan.observed[index].purchaseID = plan.observed[leader].purchaseID
+        }
         // Not with the COMMIT: whoever mends what an alarm is about may hold its row, and that wait can be stopped here.
         plan.alarms.merge(EffectWrites.alarms(plan.effects)) { first, _ in first }
         report.alarms = plan.alarms.keys.sorted()
         nameTickets(&plan)
-        try await meetAccounts(plan.observed, on: connection)
+        try await meetAccounts(plan, on: connection)
         var requests = ledgerWrites(plan, fresh: fresh) + EffectWrites.raise(plan.alarms)
         if isObserving {
             try await connection.send(requests)
@@ -63,17 +69,29 @@ extension Apply {
     }
 
     /// Makes users known whom only the app's ids in purchases name, and has those read again whose purchases were found.
-    private func meetAccounts(_ rows: [ObservedRow], on connection: PostgresConnection) async throws {
+    ///
+    /// - Throws: `HeldElsewhere` where such a user's row of the queue is held: whoever showed the purchase is put off.
+    private func meetAccounts(_ plan: ApplyPlan, on connection: PostgresConnection) async throws {
+        let rows = plan.observed
         let accounts = Set(rows.compactMap(\.account)).sorted()
         guard !accounts.isEmpty else { return }
         try await TicketWrites.meet(accounts, on: connection)
         let owners = Set(rows.filter(\.isAccounts).compactMap(\.account)).sorted()
         guard !owners.isEmpty, settings.decision.mode != .observe else { return }
-        let keys = try await connection.query(
-            "SELECT u.user_key FROM entitlement_sync.user_sync AS u WHERE u.user_id = ANY (\(owners)) ORDER BY u.user_key"
-        ).map { try $0.decode(Int64.self, at: 0) }
-        // Whoever holds such a row has a job of that user at hand, which will find the same.
-        _ = try await JobEnds.enqueueUnheld(keys, lane: .event, on: connection)
+        let users = try await connection.query(
+            """
+            SELECT u.user_key, u.user_id FROM entitlement_sync.user_sync AS u
+             WHERE u.user_id = ANY (\(owners)) ORDER BY u.user_key
+            """
+        ).map { try $0.decode(Int64.self, String.self) }
+        let held = try await JobEnds.enqueueUnheld(users.map(\.0), lane: .event, on: connection)
+        guard !held.isEmpty else { return }
+        let heldIDs = Set(users.filter { held.contains($0.0) }.map(\.1))
+        let claimants = Set(
+            rows.filter { $0.isAccounts && $0.account.map(heldIDs.contains) == true }.map(\.userKey)
+        )
+        let jobs = plan.effects.map(\.job).filter { claimants.contains($0.userKey) }
+        throw HeldElsewhere(users: Set(jobs.compactMap(\.userID)))
     }
 
     /// Lets tickets name the rows that their purchases are given by this very batch.
@@ -96,9 +114,9 @@ extension Apply {
 
     /// What was read, as it goes into the ledger.
     private func ledgerWrites(_ plan: ApplyPlan, fresh: [Int]) -> [PostgresRequest<Void>] {
-        let names = fresh.flatMap { index -> [(PurchaseIdentifier, Int64)] in
-            guard let id = plan.observed[index].purchaseID else { return [] }
-            return (plan.observed[index].observation?.identifiers ?? []).map { ($0, id) }
+        let names = plan.observed.flatMap { row -> [(PurchaseIdentifier, Int64)] in
+            guard row.attribution?.isNew == true, let id = row.purchaseID else { return [] }
+            return (row.observation?.identifiers ?? []).map { ($0, id) }
         }
         let known = plan.observed.filter { $0.before != nil && $0.attribution?.target != nil }
         return LedgerWrites.insertPurchases(fresh.map { plan.observed[$0] })

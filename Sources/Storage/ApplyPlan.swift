@@ -141,7 +141,8 @@ struct ApplyPlan {
                         item.reading,
                         attributions,
                         outcome: verdict.outcome,
-                        margin: decision.absenceMargin
+                        grants: verdict.action == .grant,
+                        margin: ledger.map { decision.margin(of: $0.store) }.max() ?? decision.absenceMargin
                     )
                 )
             )
@@ -165,6 +166,7 @@ struct ApplyPlan {
                 )
             )
         }
+        let start = observed.count
         // Two items of one reading may name one purchase: the later one in the list stands in the ledger.
         for (index, observation) in item.reading.observations.enumerated() {
             let attribution = attributions[index]
@@ -191,12 +193,36 @@ struct ApplyPlan {
                     ownerRule: Self.ownerRule(attribution, observation)
                 )
             )
+            if attribution.isNew { share(observed.count - 1, from: start) }
+        }
+    }
+
+    /// Lets witnesses who speak of one purchase for the first time, in one reading, have one row; a store's own word
+    /// stands in it before RevenueCat's, and a later one before an earlier one.
+    private mutating func share(_ index: Int, from start: Int) {
+        let row = observed[index]
+        let keys = Set(row.observation?.identifiers.map(\.key) ?? [])
+        var leader = index
+        for earlier in start..<index where observed[earlier].sharesRowOf == nil {
+            let other = observed[earlier]
+            guard let attribution = other.attribution, attribution.isNew,
+                attribution == row.attribution || attribution.counts && row.attribution?.counts == true,
+                let item = other.observation, !keys.isDisjoint(with: item.identifiers.map(\.key))
+            else { continue }
+            let isStores = item.source != .revenueCat && row.observation?.source == .revenueCat
+            let (from, into) = isStores && leader == index ? (index, earlier) : (earlier, leader)
+            for place in start...index where observed[place].sharesRowOf == from { observed[place].sharesRowOf = into }
+            observed[from].sharesRowOf = into
+            leader = into
         }
     }
 
     /// Why the owner is the owner.
     private static func ownerRule(_ attribution: Attribution, _ observation: Observation) -> String {
-        if case .foreign(nil, nil, _?) = attribution { return "account_id" }
+        if case .foreign(nil, nil, _?) = attribution {
+            if case .heldElsewhere = observation.owner { return "named_by_revenuecat" }
+            return "account_id"
+        }
         guard attribution.counts, observation.source != .revenueCat else {
             return attribution == .new ? "named_by_revenuecat" : attribution.name
         }
@@ -287,6 +313,10 @@ struct ApplyPlan {
         case .rejected:
             alarms["request_rejected"] =
                 "\((failure.store ?? .revenueCat).name) calls our request wrong: report this with the worker's log."
+        case .storeOff:
+            alarms["store_not_configured"] =
+                "Somebody has shown a proof of \((failure.store ?? .revenueCat).name), for which nothing is configured: set its"
+                + " variables, or keep the app from offering it."
         case .unusableID:
             alarms["user_id_unusable"] =
                 "The application has users with ids that stand for nobody (null, guest, ...): mend how it makes them."

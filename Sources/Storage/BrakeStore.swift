@@ -80,6 +80,9 @@ enum BrakeStore {
             effects[index].verdict.action = .none
             effects[index].verdict.outcome = .deferred
             effects[index].verdict.absence = .keep
+            // Where a store may stay silent for good, nobody else would bring the user up again.
+            let tomorrow = effects[index].askedAt + .seconds(86_400)
+            effects[index].nextLook?.at = tomorrow
             effects[index].verdict.explanation +=
                 " More users than usual would be demoted today, so this one waits for a person (demotion brake)."
         }

@@ -15,6 +15,8 @@ struct ObservedRow {
     /// The ledger row before; `nil` for a new one.
     var before: Purchase?
     var ownerRule: String
+    /// The row of the batch that stands in the ledger for this new one as well.
+    var sharesRowOf: Int?
 
     /// The owner that the row has from now on.
     var owner: Int64? { attribution?.counts == true ? userKey : nil }
@@ -29,6 +31,9 @@ struct ObservedRow {
 
     /// Whether the app's id in the purchase names the user who was asked for, and the purchase is theirs.
     var isNamed: Bool { observation?.owner == .account && attribution?.counts == true }
+
+    /// Whether the store itself names that user, and not RevenueCat, which may change its mind.
+    var isByAccount: Bool { if case .otherAccount = observation?.owner { true } else { false } }
 
     /// Whether that user is the owner: nobody else is named by anybody.
     var isAccounts: Bool { if case .foreign = attribution { true } else { false } }
@@ -62,7 +67,7 @@ enum LedgerWrites {
             SELECT n.id, CASE WHEN n.is_accounts THEN (\(rawSQL: account)) ELSE n.owner_key END, n.observed_at, n.observed_at, n.period_ends_at, n.gives_access, n.end_announced,
                    n.source, n.store, n.environment, n.kind, n.status, n.ownership, n.renewal, n.product_id, n.owner_rule,
                    n.lookup_id, n.stated_at,
-                   CASE WHEN n.is_named THEN n.owner_key WHEN n.account IS NOT NULL THEN (\(rawSQL: account)) END,
+                   CASE WHEN n.is_named THEN n.owner_key WHEN n.by_account THEN (\(rawSQL: account)) END,
                    coalesce(string_to_array(nullif(n.entitlements, ''), E'\\x1f'), '{}')
               FROM unnest(\(ids), \(new.map(\.owner)), \(new.map(\.askedAt.timestamp)),
                           \(items.map { $0.periodEndsAt?.timestamp }), \(items.map(\.givesAccess)),
@@ -72,10 +77,10 @@ enum LedgerWrites {
                           \(items.map(\.productID)), \(new.map(\.ownerRule)), \(items.map { joined($0.entitlements) }),
                           \(items.map(\.source.rawValue)), \(items.map(\.lookupID)),
                           \(items.map { $0.statedAt?.timestamp }), \(new.map(\.account)), \(new.map(\.isAccounts)),
-                          \(new.map(\.isNamed)))
+                          \(new.map(\.isNamed)), \(new.map(\.isByAccount)))
                    AS n(id, owner_key, observed_at, period_ends_at, gives_access, end_announced, store, environment,
                         kind, status, ownership, renewal, product_id, owner_rule, entitlements, source, lookup_id, stated_at,
-                        account, is_accounts, is_named)
+                        account, is_accounts, is_named, by_account)
             """
         return [PostgresRequest(query)]
     }
@@ -132,7 +137,7 @@ enum LedgerWrites {
                    owner_rule = CASE WHEN p.owner_key IS DISTINCT FROM n.owner_key AND n.owner_key IS NOT NULL
                                      THEN n.owner_rule ELSE p.owner_rule END,
                    source = n.source, lookup_id = coalesce(n.lookup_id, p.lookup_id),
-                   stated_at = coalesce(n.stated_at, p.stated_at),
+                   stated_at = greatest(n.stated_at, p.stated_at),
                    account_key = CASE WHEN n.is_named THEN n.owner_key ELSE p.account_key END,
                    observed_at = n.observed_at, period_ends_at = n.period_ends_at, gives_access = n.gives_access,
                    -- Before the period's end each word stands for itself; after it only what was said before counts.
@@ -159,26 +164,44 @@ enum LedgerWrites {
 
     /// Notes whom the app's id in a purchase names: the owner, where nobody else is named, and else only that it is so.
     static func noteAccounts(_ rows: [ObservedRow]) -> [PostgresRequest<Void>] {
-        let named = rows.compactMap { row -> (id: Int64, account: String, isOwner: Bool, at: Instant)? in
+        let named = rows.compactMap { row -> NamedAccount? in
             switch row.attribution {
-            case .contradicted(let purchase?, _, let account?): (purchase, account, false, row.askedAt)
-            case .foreign(let purchase?, nil, let account?): (purchase, account, true, row.askedAt)
+            case .contradicted(let purchase?, _, let account?):
+                NamedAccount(id: purchase, account: account, isOwner: false, isByAccount: true, at: row.askedAt)
+            case .foreign(let purchase?, nil, let account?):
+                NamedAccount(
+                    id: purchase,
+                    account: account,
+                    isOwner: true,
+                    isByAccount: row.isByAccount,
+                    at: row.askedAt
+                )
             default: nil
             }
         }
         guard !named.isEmpty else { return [] }
         let query: PostgresQuery = """
             UPDATE entitlement_sync.purchase AS p
-               SET account_key = u.user_key,
+               SET account_key = CASE WHEN n.by_account THEN u.user_key ELSE p.account_key END,
                    owner_since = CASE WHEN n.is_owner AND p.owner_key IS NULL THEN n.at ELSE p.owner_since END,
-                   owner_rule = CASE WHEN n.is_owner AND p.owner_key IS NULL THEN 'account_id' ELSE p.owner_rule END,
+                   owner_rule = CASE WHEN NOT n.is_owner OR p.owner_key IS NOT NULL THEN p.owner_rule
+                                     WHEN n.by_account THEN 'account_id' ELSE 'named_by_revenuecat' END,
                    owner_key = CASE WHEN n.is_owner THEN coalesce(p.owner_key, u.user_key) ELSE p.owner_key END
               FROM unnest(\(named.map(\.id)), \(named.map(\.account)), \(named.map(\.isOwner)),
-                          \(named.map(\.at.timestamp))) AS n(id, account, is_owner, at)
+                          \(named.map(\.isByAccount)), \(named.map(\.at.timestamp)))
+                   AS n(id, account, is_owner, by_account, at)
               JOIN entitlement_sync.user_sync AS u ON u.user_id = n.account
              WHERE p.id = n.id
             """
         return [PostgresRequest(query)]
+    }
+
+    private struct NamedAccount {
+        var id: Int64
+        var account: String
+        var isOwner: Bool
+        var isByAccount: Bool
+        var at: Instant
     }
 
     /// Ends the contest about purchases that one of their two owners was read without.
@@ -210,6 +233,7 @@ enum LedgerWrites {
                            owner_rule = CASE WHEN p.owner_key IS NULL THEN f.owner_rule ELSE p.owner_rule END,
                            account_key = coalesce(p.account_key, f.account_key),
                            lookup_id = coalesce(p.lookup_id, f.lookup_id),
+                           stated_at = greatest(p.stated_at, f.stated_at),
                            transferred_at = greatest(p.transferred_at, f.transferred_at)
                       FROM entitlement_sync.purchase AS f
                      WHERE p.id = \(into) AND f.id = \(from)

@@ -132,22 +132,32 @@ package struct Housekeeping: Sendable {
     ///
     /// - Returns: how many.
     package func lookAgain() async throws -> Int64 {
-        let rows = try await pool.query(
+        // A look that comes to nothing is taken again; the verdict of one that does plans the next, or none.
+        let due = try await pool.query(
             """
             WITH due AS MATERIALIZED (
                 SELECT u.user_key FROM entitlement_sync.user_sync AS u
-                 WHERE u.next_look <= now() ORDER BY u.next_look LIMIT 500 FOR NO KEY UPDATE SKIP LOCKED
-            ), noted AS (
-                -- A look that comes to nothing is taken again; the verdict of one that does plans the next, or none.
-                UPDATE entitlement_sync.user_sync AS u SET next_look = now() + interval '6 hours'
-                  FROM due AS d WHERE u.user_key = d.user_key
-                RETURNING u.user_key
+                 WHERE u.next_look <= now() ORDER BY u.next_look LIMIT 100 FOR NO KEY UPDATE SKIP LOCKED
             )
-            SELECT count(entitlement_sync.enqueue(n.user_key, 1::smallint, 2::smallint, entitlement_sync.new_id()))
-              FROM noted AS n
+            UPDATE entitlement_sync.user_sync AS u SET next_look = now() + interval '6 hours'
+              FROM due AS d WHERE u.user_key = d.user_key
+            RETURNING u.user_key
             """
-        )
-        return try rows.first?.decode(Int64.self, at: 0) ?? 0
+        ).map { try $0.decode(Int64.self, at: 0) }
+        guard !due.isEmpty else { return 0 }
+        let held = try await pool.withTransaction { connection in
+            try await JobEnds.enqueueUnheld(due.sorted(), lane: .sweep, on: connection)
+        }
+        if !held.isEmpty {
+            // A host's open transaction speaks of them: it may queue them itself, or not.
+            try await pool.query(
+                """
+                UPDATE entitlement_sync.user_sync AS u SET next_look = now() + interval '1 minute'
+                 WHERE u.user_key = ANY (\(held.sorted())) AND u.next_look > now()
+                """
+            )
+        }
+        return Int64(due.count - held.count)
     }
 
     /// Moves a queue that is full of dead rows to new files.

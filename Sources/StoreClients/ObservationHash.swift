@@ -31,7 +31,7 @@ extension Observation {
         switch owner {
         case .askedUser: facts.add("asked")
         case .anonymous: facts.add("anonymous")
-        case .otherUser(let id), .otherAccount(let id):
+        case .otherUser(let id), .otherAccount(let id), .heldElsewhere(let id):
             facts.add("other")
             facts.add(id)
         case .account: facts.add("account")

@@ -90,6 +90,20 @@ struct Law: Sendable, CustomTestStringConvertible {
 enum Oracle {
     /// Whether a grant, or an item of the user's own that nothing newer replaces, gives access.
     static func hasAccess(_ situation: Situation) -> Bool {
+        // What its own store called over before stays so for a period that it covered, until the store is asked anew.
+        func wasOverruled(_ item: Observation, _ row: Purchase?, _ situation: Situation) -> Bool {
+            guard let row, row.source != .revenueCat, situation.reading.covered.contains(row.source),
+                situation.reading.coverage != .full
+            else { return false }
+            let isOver =
+                row.kind == .oneTime
+                ? row.status.raw == "refunded"
+                : row.givesAccess == false
+                    && ["expired", "refunded", "paused", "in_billing_retry"].contains(row.status.raw)
+            if situation.reading.failure == nil { return isOver }
+            guard let end = item.periodEndsAt else { return isOver && row.periodEndsAt == nil }
+            return isOver && row.periodEndsAt.map { end <= $0 } == true
+        }
         if situation.grants == .active { return true }
         let asked = situation.reading.askedAt
         var replaced: Set<Int64> = []
@@ -113,7 +127,10 @@ enum Oracle {
             case .followed(let id, _, let merged): replaced.formUnion([id] + merged)
             }
             let keys = item.identifiers.map(\.key)
-            let isOverruled = item.source == .revenueCat && over.contains { !$0.isDisjoint(with: keys) }
+            let isOverruled =
+                item.source == .revenueCat
+                && (over.contains { !$0.isDisjoint(with: keys) }
+                    || wasOverruled(item, situation.rows[index], situation))
             if isOverruled, (held.map(\.observedAt).max() ?? asked) <= asked { continue }
             if let newest = held.map(\.observedAt).max(), newest > asked {
                 if held.contains(where: { $0.observedAt == newest && gives($0, situation) }) { return true }

@@ -14,7 +14,7 @@ import Testing
         (.throttled, .retry), (.unavailable, .retry), (.timeout, .retry), (.malformed, .retry), (.locked, .retry),
         (.unauthorized, .retry), (.unmapped, .retry), (.rejected, .park), (.breakerOpen, .wait),
         (.budgetExhausted, .wait), (.interrupted, .wait), (.overtaken, .again), (.incomplete, .again),
-        (.unusableID, .park), (.refused, .park), (.crashed, .park),
+        (.unusableID, .park), (.storeOff, .park), (.refused, .park), (.crashed, .park),
     ]
 
     @Test func `Every failure code has a treatment of its own`() {

@@ -252,6 +252,20 @@ func stored(
         ),
         ("Onside, long over", stored(.account, "expired", access: false, source: .onside, ends: .zero - day * 3), nil),
         ("App Store, running", stored(.account, ends: day * 20), day * 20 + .seconds(60)),
+        (
+            "Google Play, paused",
+            stored(.account, "paused", access: false, source: .googlePlay, ends: .zero - day * 20),
+            day
+        ),
+        (
+            "App Store, tries to charge again",
+            stored(.account, "in_billing_retry", access: false, ends: .zero - day * 60),
+            day
+        ),
+        (
+            "Google Play, paused for good",
+            stored(.account, "paused", access: false, source: .googlePlay, ends: .zero - day * 61), nil
+        ),
         ("awaits its payment", stored(.account, "incomplete", access: false, source: .googlePlay), hour),
     ]
 
@@ -278,6 +292,22 @@ func stored(
         reading.covered = [.revenueCat, .onside]
         reading.coverage = .partial
         #expect(NextLook(reading, [.new], outcome: .deferred) == nil)
+    }
+
+    @Test func `A verdict may plan an earlier look than its items do, or none`() {
+        let reading = Reading(coverage: .full, askedAt: noon, observations: [stored(.account, ends: day * 20)])
+        #expect(NextLook(reading, [.new], outcome: .deferred, margin: day)?.at == noon + day)
+        #expect(NextLook(reading, [.new], outcome: .deferred, margin: day * 30)?.at == noon + day * 20 + .seconds(60))
+        #expect(NextLook(reading, [.new], outcome: .notEligible) == NextLook(at: nil))
+    }
+
+    @Test func `RevenueCat's yes stands until its period ends, where the stores were not asked`() {
+        let items = [item("active", access: true, ends: hour), item("active", access: true, ends: day)]
+        var reading = Reading(coverage: .partial, askedAt: noon, observations: items, covered: [.revenueCat, .onside])
+        #expect(NextLook(reading, [.new, .new], grants: true)?.at == noon + day + .seconds(60))
+        #expect(NextLook(reading, [.new, .anonymous], grants: true)?.at == noon + hour + .seconds(60))
+        reading.covered = [.revenueCat]
+        #expect(NextLook(reading, [.new, .new], grants: true) == nil)
     }
 
     @Test func `What nobody holds, and was seen since the read began, is read again before somebody has it`() {

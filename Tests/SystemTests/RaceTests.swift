@@ -232,7 +232,8 @@ struct RaceTests {
                 }
             }
             #expect(try await world.number("SELECT count(*) FROM entitlement_sync.purchase") == 1)
-            #expect(try await world.decisions(about: "new").map(\.rule) == ["owner_followed_revenuecat"])
+            // The reconcile that follows may have had its turn already.
+            #expect(try await world.decisions(about: "new").map(\.rule).first == "owner_followed_revenuecat")
         }
     }
 

@@ -68,3 +68,27 @@ $$;
 REVOKE ALL ON FUNCTION stacked_ends(text[], timestamptz[], interval[]) FROM PUBLIC;
 SELECT grant_to('entitlement_sync_worker', ARRAY[
     'GRANT EXECUTE ON FUNCTION stacked_ends(text[], timestamptz[], interval[]) TO %I']);
+
+-- A purchase token opens a purchase to whoever holds it: people see which there are, and not the tokens.
+CREATE VIEW purchase_identifier_log AS
+SELECT i.purchase_id, i.store, i.environment, i.kind,
+       CASE WHEN i.kind <> 'purchase_token' THEN i.value END AS value
+  FROM purchase_identifier AS i;
+COMMENT ON VIEW purchase_identifier_log IS 'what stores call each purchase; a purchase token''s value is left out';
+DO $$
+DECLARE
+    visible text;
+    name text;
+BEGIN
+    SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum) INTO visible
+      FROM pg_attribute AS a
+     WHERE a.attrelid = 'entitlement_sync.purchase'::regclass AND a.attnum > 0 AND NOT a.attisdropped
+       AND a.attname <> 'lookup_id';
+    FOREACH name IN ARRAY ARRAY['entitlement_sync_support', 'entitlement_sync_auditor'] LOOP
+        PERFORM entitlement_sync.grant_to(name, ARRAY[
+            'REVOKE SELECT ON entitlement_sync.purchase, entitlement_sync.purchase_identifier FROM %I',
+            'GRANT SELECT (' || visible || ') ON entitlement_sync.purchase TO %I',
+            'GRANT SELECT ON entitlement_sync.purchase_identifier_log TO %I']);
+    END LOOP;
+END
+$$;

@@ -154,3 +154,16 @@ func classify(status: Int, error: GooglePlayError?) -> GooglePlayAnswerClass {
     let rule = googlePlayAnswerRules.first { $0.holds(status: status, error: error) }
     return rule?.outcome ?? .failure(.unavailable)
 }
+
+/// Looks an answer up in the table, and weighs it by what was asked for.
+///
+/// - Parameter purpose: what our records hold is known to be of our app, and what a client has named need not make sense.
+/// - Returns: what the answer comes to.
+func classify(status: Int, error: GooglePlayError?, purpose: StoreCall.Purpose) -> GooglePlayAnswerClass {
+    switch (classify(status: status, error: error), purpose) {
+    // Our setting is wrong, and no purchase is any the less there.
+    case (.unknown, .reading) where error?.word == "purchaseTokenDoesNotMatchPackageName": .failure(.unauthorized)
+    case (.conflict(.rejected), .lookup): .unknown
+    case (let outcome, _): outcome
+    }
+}

@@ -149,7 +149,8 @@ struct GooglePlayChains: Sendable {
                 }
             case .gone:
                 if let end = query.endsAhead[head], end > query.askedAt { reading.goneEarly.append(head) }
-            case .unknown, .failed, nil: break
+            case .unknown: reading.unknown.append(head)
+            case .failed, nil: break
             }
         }
         reading.failure = failure(isWhole: isWhole)

@@ -43,6 +43,8 @@ package struct GooglePlayReading: Sendable {
     package var observations: [Observation]
     /// Tokens that Google will not tell about any more although our records' period is still running.
     package var goneEarly: [String]
+    /// Tokens of the query that Google does not know.
+    package var unknown: [String]
     /// Why the reading is not full; the first failure, where there were several.
     package var failure: ReadFailure?
     /// HTTP requests sent, those for access tokens included.
@@ -52,12 +54,14 @@ package struct GooglePlayReading: Sendable {
         coverage: Coverage,
         observations: [Observation] = [],
         goneEarly: [String] = [],
+        unknown: [String] = [],
         failure: ReadFailure? = nil,
         requests: Int = 0
     ) {
         self.coverage = coverage
         self.observations = observations
         self.goneEarly = goneEarly
+        self.unknown = unknown
         self.failure = failure
         self.requests = requests
     }

@@ -59,7 +59,7 @@ struct GooglePlayRequester: Sendable {
             let call = call(endpoint, token, lane, purpose)
             let value = try await requester.send(call, requests: &requests) { response throws(ReadFailure) -> Value? in
                 let error = (200...299).contains(response.status) ? nil : GooglePlayError(body: response.body)
-                let outcome = classify(status: response.status, error: error)
+                let outcome = classify(status: response.status, error: error, purpose: purpose)
                 switch outcome {
                 case .failure(let code): throw ReadFailure(code)
                 case .stale:

@@ -125,7 +125,7 @@ package struct RevenueCatClient: Sendable {
     ///   - purchases: each purchase's ids, which its store has verified; RevenueCat may know any of them.
     ///   - query: on whose behalf.
     /// - Returns: for each purchase what was found under its ids: the user's (`askedUser`), somebody else's
-    ///   (`otherAccount`), or an anonymous customer's (`nobody`); and why the answer is not whole.
+    ///   (`heldElsewhere`), or an anonymous customer's (`nobody`); and why the answer is not whole.
     package func owners(
         of purchases: [[String]],
         for query: CustomerQuery
@@ -155,7 +155,7 @@ package struct RevenueCatClient: Sendable {
                 let owner: NamedOwner =
                     switch holder {
                     case .askedUser: .askedUser
-                    case .otherUser(let id): .otherAccount(id: id)
+                    case .otherUser(let id): .heldElsewhere(id: id)
                     default: .nobody
                     }
                 var observation = Observation(item, entitlements: item.entitlements, owner: owner)

@@ -11,6 +11,7 @@ struct RevenueCatSession {
     private(set) var failure: ReadFailure?
     /// Whose the items of a returned customer id are, by its bytes; `nil` where that could not be told.
     private var owners: [[UInt8]: NamedOwner?] = [:]
+    private var holders: [[UInt8]: NamedOwner] = [:]
 
     init(_ requester: RevenueCatRequester, _ query: CustomerQuery, customer: PathSegment) {
         self.requester = requester
@@ -185,9 +186,14 @@ struct RevenueCatSession {
     ///   recorded.
     mutating func holder(_ returned: String) async -> NamedOwner? {
         guard !isSame(returned, query.userID) else { return .askedUser }
+        let key = Array(returned.utf8)
+        if let known = holders[key] { return known }
         guard let found = await relation(to: returned) else { return nil }
-        return NamedOwner(of: returned, isSameCustomer: found.isSameCustomer, otherUsers: found.otherUsers)
+        let holder =
+            NamedOwner(of: returned, isSameCustomer: found.isSameCustomer, otherUsers: found.otherUsers)
             ?? .otherUser(id: returned)
+        holders[key] = holder
+        return holder
     }
 
     /// How a returned customer id and the asked user go together: whether they are one customer, and who of the host's

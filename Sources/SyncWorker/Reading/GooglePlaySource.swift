@@ -64,11 +64,14 @@ package struct GooglePlaySource: Sendable {
                 guard let token = purchase.lookupID, let end = ends[token] else { return false }
                 return tokens.contains(token) && !seen.contains(token) && context.askedAt < end
             }
+        // Google forgets no purchase within a period's reach: that it suddenly knows nothing of one is no word about it.
+        let given = Set(own.filter(\.gaveAccess).compactMap(\.lookupID))
+        let isForgotten = reading.unknown.contains(where: given.contains)
         return StorePart(
             store: .googlePlay,
-            coverage: reading.coverage,
+            coverage: isForgotten && reading.coverage == .full ? .partial : reading.coverage,
             observations: reading.observations + kept.map { Observation(kept: $0, by: .googlePlay) },
-            failure: reading.failure
+            failure: reading.failure ?? (isForgotten ? ReadFailure(.unavailable, store: .googlePlay) : nil)
         )
     }
 

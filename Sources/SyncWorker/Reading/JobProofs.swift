@@ -26,6 +26,12 @@ struct JobProofs: Sendable {
     /// The stores that the claimant speaks of.
     var stores: Set<Store> { Set(all.compactMap { $0.store.flatMap(Store.init) }) }
 
+    /// The stores whose proofs were shown; what was merely typed is none.
+    var proven: Set<Store> {
+        let kinds: Set = ["storekit_jws", "app_receipt", "purchase_token", "onside_history"]
+        return Set(all.filter { kinds.contains($0.kind) }.compactMap { $0.store.flatMap(Store.init) })
+    }
+
     /// The ids that were merely typed.
     var typed: [TypedID] {
         all.filter { $0.kind == "transaction_id" || $0.kind == "order_id" }

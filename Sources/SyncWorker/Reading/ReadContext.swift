@@ -36,7 +36,7 @@ struct ReadContext: Sendable {
         switch item.owner {
         case .askedUser, .account: break
         case .nobody: guard item.isShown else { return false }
-        case .anonymous, .otherUser, .otherAccount, .unattributable: return false
+        case .anonymous, .otherUser, .otherAccount, .heldElsewhere, .unattributable: return false
         }
         return standing(of: item.kind, status: item.status, givesAccess: item.givesAccess) == .access
             && catalog.mapping(of: item.entitlements) == .access && (!item.isSandbox || job.sandboxAllowed)

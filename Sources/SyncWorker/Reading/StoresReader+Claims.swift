@@ -3,6 +3,9 @@ import Storage
 import StoreClients
 
 extension StoresReader {
+    /// The most purchases of one restore that RevenueCat is asked about.
+    private static let mostConsulted = 20
+
     /// Asks RevenueCat whose the purchases are that the user has shown and that our records hold for nobody.
     ///
     /// A store knows no users of ours; without this the first to show a proof would become the owner of what RevenueCat
@@ -15,17 +18,22 @@ extension StoresReader {
     ) async throws(ReadFailure) {
         guard let revenueCat = sources.revenueCat else { return }
         let own = Set(known.flatMap { $0.identifiers.map(\.key) })
-        let places = parts.indices.flatMap { part in
+        let unclaimed = parts.indices.flatMap { part in
             parts[part].observations.indices.map { (part: part, place: $0) }
         }
         .filter { isUnclaimed(parts[$0.part].observations[$0.place], own) }
+        // Each costs several requests; whoever shows more gets an answer by the first of them, or none.
+        let places = Array(unclaimed.prefix(Self.mostConsulted))
         var purchases = places.map { place in
             parts[place.part].observations[place.place].identifiers
                 .filter { $0.kind != "purchase_token" }.map(\.value)
         }
         // Without credentials of its own the App Store speaks through RevenueCat alone.
-        let speaksAlone = sources.appStore?.canAsk != true
-        if speaksAlone { purchases += verified }
+        let hasAccess = parts.contains {
+            $0.store == .revenueCat && $0.observations.contains(where: context.givesAccess)
+        }
+        let speaksAlone = sources.appStore?.canAsk != true && !hasAccess
+        if speaksAlone { purchases += verified.prefix(Self.mostConsulted - purchases.count) }
         guard !purchases.isEmpty else { return }
         let answer = await revenueCat.owners(of: purchases, context)
         guard answer.failure == nil else {
@@ -34,6 +42,11 @@ extension StoresReader {
         }
         for (place, witnesses) in zip(places, answer.items) {
             for witness in witnesses { parts[place.part].observations[place.place].hear(witness) }
+        }
+        for place in unclaimed.dropFirst(places.count).reversed() {
+            parts[place.part].observations.remove(at: place.place)
+            parts[place.part].coverage = .partial
+            parts[place.part].failure = parts[place.part].failure ?? ReadFailure(.incomplete)
         }
         guard speaksAlone, let index = parts.firstIndex(where: { $0.store == .revenueCat }) else { return }
         var listed = Set(parts.flatMap { $0.observations.flatMap { $0.identifiers.map(\.key) } })
@@ -64,7 +77,7 @@ extension StoresReader {
         case .otherAccount: return true
         case .account, .nobody:
             return standing(of: item.kind, status: item.status, givesAccess: item.givesAccess) == .access
-        case .askedUser, .anonymous, .otherUser, .unattributable: return false
+        case .askedUser, .anonymous, .otherUser, .heldElsewhere, .unattributable: return false
         }
     }
 
@@ -119,7 +132,7 @@ extension Reading {
             case .account, .askedUser, .unattributable:
                 guard held.isDisjoint(with: item.identifiers.map(\.value)) else { continue }
                 observations.append(item)
-            case .otherAccount, .otherUser, .anonymous, .nobody:
+            case .otherAccount, .otherUser, .anonymous, .heldElsewhere, .nobody:
                 guard let identifier = item.identifiers.first else { continue }
                 let owner: String = if case .otherAccount(let id) = item.owner { id } else { "" }
                 claims.found.append(
@@ -134,7 +147,7 @@ extension Observation {
     /// Takes over what RevenueCat says of the same purchase: what it calls it by, and whose it is.
     fileprivate mutating func hear(_ witness: Observation) {
         identifiers = Set(identifiers + witness.identifiers).sorted()
-        guard case .otherAccount = witness.owner else { return }
+        guard case .heldElsewhere = witness.owner else { return }
         // Whom the store names is another witness's word, and is kept beside this one.
         if case .otherAccount = owner { return }
         owner = witness.owner

@@ -79,6 +79,7 @@ package final class StoresReader: Sendable {
         async let customer = sources.revenueCat?.read(context)
         async let shown = read(shown: proofs, verified.subjects, known ?? [], context)
         var parts = await [customer].compactMap(\.self) + shown
+        for index in parts.indices { parts[index].dropReplays(of: known ?? []) }
         try await name(&parts, context)
         try await consult(&parts, verified.ids, known ?? [], context)
         if !context.readsAll, parts.contains(where: { $0.observations.contains(where: context.givesAccess) }) {
@@ -90,13 +91,13 @@ package final class StoresReader: Sendable {
         if asksStores {
             if known == nil { known = try await self.known(context) }
             var own = await read(known: known ?? [], except: parts, context)
+            for index in own.indices { own[index].dropReplays(of: known ?? []) }
             try await name(&own, context)
             parts += own
         }
         if let known, known.count > KnownPurchase.most {
             for index in parts.indices where parts[index].store != .revenueCat { parts[index].coverage = .partial }
         }
-        for index in parts.indices { parts[index].dropReplays(of: known ?? []) }
         var reading = Reading(parts, askedAt: context.askedAt, stores: sources.asked)
         if let failure = unread(proofs, context) {
             reading.failure = reading.failure ?? failure
@@ -151,15 +152,16 @@ package final class StoresReader: Sendable {
         return await [appStore, googlePlay, onside].compactMap(\.self)
     }
 
-    /// What the device could not ask, where nobody else can either: then its store is not read.
+    /// Why a store that the claimant speaks of is not read, and nobody else can speak for it.
     private func unread(_ proofs: JobProofs, _ context: ReadContext) -> ReadFailure? {
+        // RevenueCat speaks for the two stores that it knows.
+        let readable = sources.revenueCat == nil ? sources.asked : sources.asked.union([.appStore, .googlePlay])
         switch context.job.request.clientError.map({ ClientError($0) }) {
         case .cancelled, .connectionError, .serviceUnavailable, .internalError:
-            // RevenueCat speaks for the two stores that it knows.
-            let readable = sources.revenueCat == nil ? sources.asked : sources.asked.union([.appStore, .googlePlay])
-            return proofs.stores.subtracting(readable).first.map { ReadFailure(.unavailable, store: $0) }
-        case .receiptAlreadyInUse, .loginDiscarded, .appNotRegistered, .other, nil: return nil
+            if let store = proofs.stores.subtracting(readable).first { return ReadFailure(.unavailable, store: store) }
+        case .receiptAlreadyInUse, .loginDiscarded, .appNotRegistered, .other, nil: break
         }
+        return proofs.proven.subtracting(readable).first.map { ReadFailure(.storeOff, store: $0) }
     }
 
     /// The mapping is a table of a few rows that changes rarely: a copy of a second's age decides what is read, and the

@@ -156,6 +156,55 @@ import Testing
         }
     }
 
+    @Test(arguments: [
+        (400, "purchaseTokenDoesNotMatchPackageName", ["credentials.google_play"]), (404, "purchaseTokenNotFound", []),
+        (400, "invalid", []),
+    ])
+    func `That Google suddenly knows nothing of our users' purchases takes nothing away`(
+        _ status: Int,
+        _ word: String,
+        _ alarms: [String]
+    ) async throws {
+        try await World.with(scenario: Self.scenario("token: tok-a, state: active, expires: +2d")) { world in
+            try await world.add("ann")
+            try await world.addProducts()
+            let setup = world.asking(world.googlePlay) {
+                $0.retry.maxAttempts = 2
+                $0.decision.absenceMarginGooglePlay = .zero
+            }
+            #expect(
+                try await world.restored("ann", proofs: world.tokenProof("tok-a"), setup: setup).outcome == "restored"
+            )
+            try await world.pool.query(
+                "UPDATE entitlement_sync.purchase SET period_ends_at = now() - interval '1 second'"
+            )
+            let fault =
+                #"{"endpoint":"google_play.subscription","status":\#(status),"error_type":"\#(word)"}"#
+            try await world.steer("/faults", fault, method: .post)
+            for _ in 1...2 {
+                #expect(try await world.reconciled("ann", setup: setup).outcome == "store_unavailable")
+            }
+            #expect(try await world.type(of: "ann") == "subscriber")
+            #expect(try await world.alarms() == alarms)
+        }
+    }
+
+    @Test func `Whatever Google calls a token that somebody made up, it alarms nobody`() async throws {
+        try await World.with(scenario: Self.scenario("token: tok-a, state: active")) { world in
+            try await world.add("ann")
+            try await world.addProducts()
+            let fault = #"{"endpoint":"google_play.subscription","status":400,"error_type":"somethingNew"}"#
+            try await world.steer("/faults", fault, method: .post)
+            let status = try await world.restored(
+                "ann",
+                proofs: world.tokenProof("made-up"),
+                setup: world.asking(world.googlePlay)
+            )
+            #expect(status.outcome == "nothing_to_restore")
+            #expect(try await world.alarms().isEmpty)
+        }
+    }
+
     @Test func `5: an order number leads to its purchase and decides nothing`() async throws {
         let scenario = Self.scenario(
             "token: tok-a, state: active, order_id: GPA.1111-2222-3333-44444",

@@ -115,6 +115,42 @@ import Testing
         }
     }
 
+    @Test func `A proof of a store that is not configured is no nothing, and people hear of it`() async throws {
+        try await World.with(scenario: Self.scenario("order: \(Self.order), account: ann, expires: +2d")) { world in
+            try await world.add("ann")
+            try await world.addProducts()
+            let proof = try world.historyProof("ann")
+            let status = try await world.restored("ann", proofs: proof, setup: world.asking(world.googlePlay))
+            #expect(status.outcome == "store_unavailable" && status.state == "dead")
+            #expect(try await world.alarms() == ["store_not_configured"])
+            let claim = world.proof("onside", "onside_order_id", Self.order)
+            let typed = try await world.restored("ann", proofs: claim, setup: world.asking(world.googlePlay))
+            #expect(typed.outcome == "nothing_to_restore", "a claim proves nothing anywhere")
+        }
+    }
+
+    @Test func `Whom a host's transaction holds is looked at again soon, and nobody waits for that`() async throws {
+        try await World.with { world in
+            for user in ["ann", "bob"] {
+                try await world.add(user)
+                _ = try await world.restored(user, setup: world.asking(world.onside))
+            }
+            try await world.pool.query("UPDATE entitlement_sync.user_sync SET next_look = now()")
+            try await world.pool.withTransaction { host in
+                try await host.query("SELECT entitlement_sync.request_reconcile('ann')")
+                #expect(try await Housekeeping(pool: world.pool).lookAgain() == 1)
+            }
+            let soon = try await world.number(
+                "SELECT count(*) FROM entitlement_sync.user_sync WHERE user_id = 'ann' AND next_look < now() + interval '2 minutes'"
+            )
+            #expect(soon == 1)
+            let later = try await world.number(
+                "SELECT count(*) FROM entitlement_sync.user_sync WHERE user_id = 'bob' AND next_look > now() + interval '5 hours'"
+            )
+            #expect(later == 1)
+        }
+    }
+
     @Test func `A look that comes to nothing is taken again`() async throws {
         try await World.with(scenario: Self.scenario("order: \(Self.order), account: ann, expires: +2d")) { world in
             try await world.add("ann")

@@ -37,6 +37,71 @@ import Testing
         }
     }
 
+    @Test func `Two witnesses who speak of a purchase for the first time, in one reading, make one row`() async throws {
+        let customer = "{id: alice, purchases: [{state: lifetime, store_purchase_identifier: \"2000000100000030\"}]}"
+        let line =
+            "original: \"2000000100000030\", transaction: \"2000000100000030\", product: lifetime, type: non_consumable"
+        try await World.with(customers: [customer], scenario: AppStoreRestoreTests.scenario(line)) { world in
+            try await world.add("alice")
+            try await world.addProducts()
+            let setup = try world.asking(world.revenueCat, world.appStore)
+            let proof = try world.transactionProof("2000000100000030")
+            #expect(try await world.restored("alice", proofs: proof, setup: setup).outcome == "restored")
+            #expect(try await world.number("SELECT count(*) FROM entitlement_sync.purchase") == 1)
+            #expect(
+                try await world.number(
+                    "SELECT count(*) FROM entitlement_sync.purchase WHERE source = 'app_store' AND lookup_id IS NOT NULL"
+                ) == 1,
+                "the store's own word stands"
+            )
+            #expect(try await world.number("SELECT count(DISTINCT purchase_id) FROM entitlement_sync.observation") == 1)
+            try await world.steer(
+                "/app-store/customers/alice",
+                #"""
+                {"transactions":[{"original":"2000000100000030","transaction":"2000000100000030",
+                "product":"lifetime","type":"non_consumable","state":"revoked"}]}
+                """#
+            )
+            try await world.change(
+                "alice",
+                #"{"purchases":[{"state":"lifetime_refunded","store_purchase_identifier":"2000000100000030"}]}"#
+            )
+            #expect(try await world.reconciled("alice", setup: setup).outcome == "demoted")
+        }
+    }
+
+    @Test func `What its store has called over does not come back by what RevenueCat has not heard of`() async throws {
+        let customers = [Self.holding("alice")]
+        try await World.with(customers: customers, scenario: Self.appStore) { world in
+            try await world.add("alice")
+            try await world.addProducts()
+            let setup = try world.asking(world.revenueCat, world.appStore)
+            let proof = try world.transactionProof("2000000100000009")
+            #expect(try await world.restored("alice", proofs: proof, setup: setup).outcome == "restored")
+            try await world.steer(
+                "/app-store/customers/alice",
+                #"""
+                {"transactions":[{"original":"2000000100000001","transaction":"2000000100000009",
+                "product":"premium_monthly","state":"revoked","expires":"+30d"}]}
+                """#
+            )
+            let shown = try await world.restored("alice", proofs: proof, setup: setup)
+            #expect(shown.outcome == "nothing_to_restore")
+            _ = try await world.reconciled("alice", setup: setup)
+            #expect(try await world.decisions(about: "alice").map(\.outcome).contains("demoted"))
+            #expect(try await world.restored("alice", setup: setup).outcome == "nothing_to_restore")
+            // What the store can't be asked about again it has said before; a later period it has not.
+            try await world.steer("/faults", #"{"endpoint":"app_store.statuses","status":500}"#, method: .post)
+            let failing = try world.asking(world.revenueCat, world.appStore) { $0.retry.maxAttempts = 2 }
+            for (days, outcome) in [(60, "store_unavailable"), (-60, "restored")] {
+                try await world.pool.query(
+                    "UPDATE entitlement_sync.purchase SET period_ends_at = now() + \(days) * interval '1 day'"
+                )
+                #expect(try await world.restored("alice", setup: failing).outcome == outcome)
+            }
+        }
+    }
+
     @Test func `107: while RevenueCat is down the store itself speaks for what our records hold`() async throws {
         try await World.with(customers: ["{id: alice, state: none}"], scenario: Self.appStore) { world in
             try await world.add("alice")
