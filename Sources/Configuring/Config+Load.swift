@@ -153,10 +153,14 @@ extension Config {
     }
 
     private static func revenueCat(_ reader: inout VariableReader) -> RevenueCatSettings? {
-        let apiKey = reader.parsed(.revenueCatAPIKey, fix: "Set a secret API key (v2) as RevenueCat shows it") { text in
-            WebAddress.isVisibleASCII(text) && text.utf8.count <= 512
-                ? .success(Secret(text))
-                : .failure(.init("holds spaces or characters that no API key has, or is too long"))
+        let apiKey = reader.parsed(.revenueCatAPIKey, fix: "Set a secret API key (v2) as RevenueCat shows it") {
+            text -> Result<Secret, VariableReader.Problem> in
+            guard WebAddress.isVisibleASCII(text) && text.utf8.count <= 512 else {
+                return .failure(.init("holds spaces or characters that no API key has, or is too long"))
+            }
+            let publicPrefixes = ["appl_", "goog_", "amzn_", "mac_", "strp_", "rcb_"]
+            return publicPrefixes.contains(where: text.hasPrefix)
+                ? .failure(.init("is a public key of the SDK, which may not read customers")) : .success(Secret(text))
         }
         let projectID = reader.parsed(.revenueCatProjectID, fix: "Set the project's id as RevenueCat shows it") {
             text in

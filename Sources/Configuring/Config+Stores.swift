@@ -8,9 +8,12 @@ extension Config {
         let privateKey = reader.parsed(
             .appStorePrivateKey,
             fix: "Set the In-App Purchase key (.p8), best as the path in APP_STORE_PRIVATE_KEY_FILE"
-        ) { text in
-            text.contains("-----BEGIN PRIVATE KEY-----")
-                ? .success(Secret(text)) : .failure(.init("is no private key in PEM (PKCS#8)"))
+        ) { text -> Result<Secret, VariableReader.Problem> in
+            guard text.contains("-----BEGIN PRIVATE KEY-----") else {
+                return .failure(.init("is no private key in PEM (PKCS#8)"))
+            }
+            return text.contains("\\n")
+                ? .failure(.init("holds \\n as two characters where lines have to end")) : .success(Secret(text))
         }
         _ = reader.number(.appStoreAppID, default: 0, in: 0...Int.max)
         let requestsPerMinute = rate(.appStoreRequestsPerMinute, default: 3000, &reader)
@@ -111,7 +114,12 @@ extension Config {
     }
 
     static func accounts(_ reader: inout VariableReader) -> AccountSettings {
-        let keys = reader.text(.accountIDKeys)?.split(separator: ",").map { Secret(String($0)) } ?? []
+        let keys =
+            reader.parsed(.accountIDKeys, fix: "Set the keys, separated by commas") {
+                text -> Result<[Secret], VariableReader.Problem> in
+                let keys = text.split(separator: ",").map { Secret(String($0)) }
+                return keys.isEmpty ? .failure(.init("holds no key")) : .success(keys)
+            } ?? []
         let namespace = reader.parsed(.accountIDNamespace, fix: "Set the UUID of the namespace") { text in
             UUID(uuidString: text).map(Result.success) ?? .failure(.init("is no UUID"))
         }

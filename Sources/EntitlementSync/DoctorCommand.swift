@@ -37,12 +37,22 @@ struct DoctorCommand: AsyncParsableCommand {
                 try print(checks)
                 return failure.status
             }
+            let config = runtime.config
+            let direct = [
+                config.appStore.access != nil ? "the App Store" : nil, config.googlePlay != nil ? "Google Play" : nil,
+                config.onside != nil ? "Onside" : nil,
+            ].compactMap(\.self)
             checks.append(
                 Check(
                     name: "revenuecat",
-                    ok: runtime.config.revenueCat != nil,
-                    detail: runtime.config.revenueCat == nil ? "is off" : "is configured",
-                    fix: "Set REVENUECAT_API_KEY and REVENUECAT_PROJECT_ID."
+                    ok: config.revenueCat != nil || !direct.isEmpty,
+                    detail: config.revenueCat != nil
+                        ? "is configured"
+                        : direct.isEmpty
+                            ? "is off"
+                            : "is off; asked directly: "
+                                + direct.joined(separator: ", "),
+                    fix: "Set REVENUECAT_API_KEY and REVENUECAT_PROJECT_ID, or the variables of another store."
                 )
             )
             try print(checks)

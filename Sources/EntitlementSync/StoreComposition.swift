@@ -79,7 +79,7 @@ struct StoreComposition {
     private mutating func revenueCat(_ lookups: UserLookups) throws -> RevenueCatSource? {
         guard let settings = config.revenueCat else { return nil }
         let gate = gate(.revenueCat, "revenuecat", settings.requestsPerMinute, Breaker())
-        let client = try usable("RevenueCat") {
+        let client = try usable("RevenueCat", .revenueCatAPIKey) {
             RevenueCatClient(
                 configuration: try RevenueCatConfiguration(
                     apiKey: settings.apiKey.reveal(),
@@ -112,7 +112,7 @@ struct StoreComposition {
                     gates[environment, default: [:]][budget] = gate(.appStore, name, share, breaker)
                 }
             }
-            client = try usable("The App Store") { [gates, logger] in
+            client = try usable("The App Store", .appStorePrivateKey) { [gates, logger] in
                 AppStoreClient(
                     configuration: try AppStoreConfiguration(
                         issuerID: access.issuerID,
@@ -146,7 +146,7 @@ struct StoreComposition {
             let share = budget.perMinute * settings.requestsPerMinute / GooglePlayBudget.subscriptions.perMinute
             gates[budget] = gate(.googlePlay, "google_play.\(budget.rawValue)", share, breaker)
         }
-        let client = try usable("Google Play") { [gates, logger] in
+        let client = try usable("Google Play", .googlePlayServiceAccount) { [gates, logger] in
             GooglePlayClient(
                 configuration: try GooglePlayConfiguration(
                     serviceAccount: settings.serviceAccount.reveal(),
@@ -168,7 +168,7 @@ struct StoreComposition {
     private mutating func onside() throws -> OnsideSource? {
         guard let settings = config.onside else { return nil }
         let gate = gate(.onside, "onside", settings.requestsPerMinute, Breaker())
-        let client = try usable("Onside") {
+        let client = try usable("Onside", .onsideMerchantSecret) {
             OnsideClient(
                 configuration: try OnsideConfiguration(
                     merchantID: settings.merchantID,
@@ -186,12 +186,19 @@ struct StoreComposition {
         return OnsideSource(client: client, logger: logger)
     }
 
-    /// Makes a client; what is wrong with its settings names the store.
-    private func usable<Client>(_ store: String, _ make: () throws -> Client) throws -> Client {
+    /// Makes a client; what is wrong with its settings names the store and the variable that only making it can check.
+    private func usable<Client>(
+        _ store: String,
+        _ variable: Variable,
+        _ make: () throws -> Client
+    ) throws -> Client {
         do {
             return try make()
         } catch {
-            throw CommandFailure(.configuration, "\(store): \(error)")
+            throw CommandFailure(
+                .configuration,
+                "\(store): \(error); set \(variable.rawValue), best as the path in \(variable.rawValue)_FILE"
+            )
         }
     }
 }

@@ -207,7 +207,8 @@ struct ApplyPlan {
             let other = observed[earlier]
             guard let attribution = other.attribution, attribution.isNew,
                 attribution == row.attribution || attribution.counts && row.attribution?.counts == true,
-                let item = other.observation, !keys.isDisjoint(with: item.identifiers.map(\.key))
+                let item = other.observation, item.source != row.observation?.source,
+                !keys.isDisjoint(with: item.identifiers.map(\.key))
             else { continue }
             let isStores = item.source != .revenueCat && row.observation?.source == .revenueCat
             let (from, into) = isStores && leader == index ? (index, earlier) : (earlier, leader)
@@ -307,9 +308,12 @@ struct ApplyPlan {
             alarms[store == .revenueCat ? "credentials" : "credentials.\(store.rawValue)"] =
                 Self.credentialsAlarms[store]
         case .unmapped:
+            let keys = Set(item.reading.observations.flatMap(\.entitlements))
+                .filter { catalog.mapping(of: [$0]) == .unmapped }.sorted()
+            let names = keys.prefix(5).map { String($0.prefix(100)) }.joined(separator: ", ")
             alarms["product_unmapped"] =
                 "An entitlement or product that gives access has no row in entitlement_sync.product, or one without the"
-                + " duration it needs."
+                + " duration it needs\(names.isEmpty ? "" : ": " + names)."
         case .rejected:
             alarms["request_rejected"] =
                 "\((failure.store ?? .revenueCat).name) calls our request wrong: report this with the worker's log."

@@ -160,7 +160,9 @@ package struct Doctor: Sendable {
                     name: "store.\(store)",
                     ok: !failing,
                     detail: failing ? "the last requests failed: \(error)" : "answers",
-                    fix: "Look at the store's status page and at this machine's network; nobody is demoted meanwhile."
+                    fix: error == "unauthorized"
+                        ? "The store refuses our credentials: check its variables; nobody is demoted meanwhile."
+                        : "Look at the store's status page and at this machine's network; nobody is demoted meanwhile."
                 ),
                 Check(
                     name: "clock.\(store)",

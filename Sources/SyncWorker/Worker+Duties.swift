@@ -100,6 +100,7 @@ extension Worker {
             do {
                 if try await assets.step() { continue }
             } catch {
+                guard !Task.isCancelled, !shared.isStopping else { return }
                 logger.warning("an asset batch failed; trying again", metadata: describe(error))
                 try? await Task.sleep(for: .milliseconds(500))
             }

@@ -149,6 +149,8 @@ import Testing
         ("DATABASE_URL", "host=db\ndbname=app"), ("SUPPORT_CONTACT_URL", "javascript:alert(1)"),
         ("SUPPORT_CONTACT_URL", "mailto:nobody"), ("SUPPORT_CONTACT_URL", "http://example.com"),
         ("ENTITLEMENT_SYNC_SQL_DIR", "/a\u{0}b"), ("REVENUECAT_BASE_URL", "http://api.revenuecat.com/v2"),
+        ("REVENUECAT_API_KEY", "appl_abc"), ("ACCOUNT_ID_KEYS", ","),
+        ("APP_STORE_PRIVATE_KEY", "-----BEGIN PRIVATE KEY-----\\nMIG\\n-----END PRIVATE KEY-----"),
     ])
     func `A wrong value is a fault of its variable`(name: String, value: String) throws {
         let faults = try faults(of: [name: value])

@@ -157,7 +157,10 @@ func classify(status: Int, error: GooglePlayError?) -> GooglePlayAnswerClass {
 
 /// Looks an answer up in the table, and weighs it by what was asked for.
 ///
-/// - Parameter purpose: what our records hold is known to be of our app, and what a client has named need not make sense.
+/// - Parameters:
+///   - status: of HTTP.
+///   - error: the body, where it is an error object.
+///   - purpose: what our records hold is known to be of our app, and what a client has named need not make sense.
 /// - Returns: what the answer comes to.
 func classify(status: Int, error: GooglePlayError?, purpose: StoreCall.Purpose) -> GooglePlayAnswerClass {
     switch (classify(status: status, error: error), purpose) {
