@@ -7,6 +7,8 @@ package struct ClaimFindings: Sendable, Hashable {
     package var found: [FoundPurchase]
     /// Why a typed id could not be looked up; who would hear that there is nothing has to wait for it.
     package var failure: ReadFailure?
+    /// Proofs that did not verify, by kind and fault.
+    package var refusals: [String] = []
 
     package init(clientError: ClientError? = nil, found: [FoundPurchase] = [], failure: ReadFailure? = nil) {
         self.failure = failure

@@ -24,7 +24,11 @@ package func decide(_ situation: Situation) -> Resolution {
     switch situation.kind {
     case .reconcile: return .verdict(reconcile(lapse, evidence, situation))
     case .restore:
-        let verdict = restoreWithoutAccess(lapse, evidence, situation)
+        var verdict = restoreWithoutAccess(lapse, evidence, situation)
+        let refusals = situation.reading.claims.refusals
+        if !refusals.isEmpty {
+            verdict.explanation += " What was shown did not verify: \(refusals.joined(separator: ", "))."
+        }
         // A mismatch waits for no look-up: whatever that finds, the answer is the same.
         if lapse == nil, verdict.outcome == .nothingToRestore, let failure = situation.reading.claims.failure {
             return .retry(failure)

@@ -52,6 +52,7 @@ package struct AppStoreSource: Sendable {
                 shown.ids.append([transaction.originalTransactionID, transaction.transactionID])
                 refusals.note("storekit_jws", nil)
             } catch {
+                shown.refused.append("storekit_jws (\(error.code.rawValue))")
                 refusals.note("storekit_jws", error)
             }
         }
@@ -72,6 +73,7 @@ package struct AppStoreSource: Sendable {
                     )
                 )
             } catch {
+                shown.refused.append("app_receipt (\(error.code.rawValue))")
                 refusals.note("app_receipt", error)
             }
         }
@@ -84,6 +86,8 @@ package struct AppStoreSource: Sendable {
         var subjects: [AppStoreQuery.Subject] = []
         /// For each the ids by which somebody else may know the purchase.
         var ids: [[String]] = []
+        /// What did not verify, by kind and fault.
+        var refused: [String] = []
     }
 
     /// Asks about transactions that the user has shown.

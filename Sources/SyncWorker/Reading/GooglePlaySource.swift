@@ -71,7 +71,8 @@ package struct GooglePlaySource: Sendable {
             store: .googlePlay,
             coverage: isForgotten && reading.coverage == .full ? .partial : reading.coverage,
             observations: reading.observations + kept.map { Observation(kept: $0, by: .googlePlay) },
-            failure: reading.failure ?? (isForgotten ? ReadFailure(.unavailable, store: .googlePlay) : nil)
+            failure: reading.failure ?? (isForgotten ? ReadFailure(.unavailable, store: .googlePlay) : nil),
+            refused: isFromClient ? reading.unknown.map { _ in "purchase_token (unknown)" } : []
         )
     }
 

@@ -17,6 +17,7 @@ package struct OnsideSource: Sendable {
     func read(shown texts: [String], known: [KnownPurchase], _ context: ReadContext) async -> StorePart {
         var orders: [String] = []
         var failure: ReadFailure?
+        var refused: [String] = []
         for text in texts {
             do throws(OnsideProofFailure) {
                 let history = try await client.history(text)
@@ -24,13 +25,16 @@ package struct OnsideSource: Sendable {
                 orders += history.transactions.map(\.originalOrderID).filter { !orders.contains($0) }
             } catch {
                 switch error {
-                case .refused(let refusal): refusals.note("onside_history", refusal)
+                case .refused(let refusal):
+                    refused.append("onside_history (\(refusal.code.rawValue))")
+                    refusals.note("onside_history", refusal)
                 // Whether it is a proof can't be told now: nobody may hear that there is nothing.
                 case .unread(let why): failure = why
                 }
             }
         }
         var part = await read(orders, known, isFromClient: true, context)
+        part.refused = refused
         for index in part.observations.indices { part.observations[index].isShown = true }
         if let failure {
             part.coverage = part.observations.isEmpty ? .none : .partial

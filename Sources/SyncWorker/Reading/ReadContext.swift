@@ -50,6 +50,8 @@ struct StorePart: Sendable {
     var coverage: Coverage
     var observations: [Observation] = []
     var failure: ReadFailure?
+    /// What was shown and did not verify, by kind and fault.
+    var refused: [String] = []
 
     /// A store that nothing had to be asked.
     static func nothing(_ store: Store) -> StorePart { StorePart(store: store, coverage: .full) }

@@ -103,6 +103,7 @@ package final class StoresReader: Sendable {
             reading.failure = reading.failure ?? failure
             if reading.coverage == .full { reading.coverage = .partial }
         }
+        reading.claims.refusals = verified.refused + parts.flatMap(\.refused)
         if reading.coverage == .full { try await look(up: proofs, into: &reading, context) }
         return reading
     }

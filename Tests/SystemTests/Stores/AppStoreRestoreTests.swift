@@ -165,6 +165,11 @@ import Testing
             let bad = String(good.dropLast(4)) + "AAAA"
             let alone = world.proof("app_store", "storekit_jws", bad)
             #expect(try await world.restored("bob", proofs: alone, setup: setup).messageKey == "nothing")
+            let text = try await world.decisions(about: "bob").last?.explanation
+            #expect(
+                text?.hasSuffix("What was shown did not verify: storekit_jws (bad_signature).") == true,
+                "\(text ?? "")"
+            )
             let both =
                 #"[{"store":"app_store","kind":"storekit_jws","value":"\#(bad)"},"#
                 + #"{"store":"app_store","kind":"app_receipt","value":"bm90IGEgcmVjZWlwdA=="},"#

@@ -202,6 +202,8 @@ import Testing
             )
             #expect(status.outcome == "nothing_to_restore")
             #expect(try await world.alarms().isEmpty)
+            let text = try await world.decisions(about: "ann").last?.explanation
+            #expect(text?.hasSuffix("What was shown did not verify: purchase_token (unknown).") == true)
         }
     }
 
