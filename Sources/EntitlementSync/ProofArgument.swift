@@ -35,7 +35,7 @@ struct ProofArgument: Encodable {
         guard value.hasPrefix("@") else { return }
         guard let data = FileManager.default.contents(atPath: String(value.dropFirst())),
             let text = String(data: data, encoding: .utf8)
-        else { throw CommandFailure(.data, "\(name): the file \(value.dropFirst()) is missing, or is no UTF-8 text") }
+        else { throw CommandFailure(.data, "\(name): the file can't be read as UTF-8 text: \(value.dropFirst())") }
         value = text.trimmingCharacters(in: .whitespacesAndNewlines)
     }
 
