@@ -55,11 +55,13 @@ package struct SignatureChecks {
     /// - Throws: what the cryptography library does.
     package init() throws {
         let authority = try AppStoreAuthority()
-        root = authority.root
-        guard let key = P256.Signing.PublicKey(authority.leaf.publicKey) else { throw Failure() }
+        let certificates = authority.certificates
+        root = certificates.root
+        guard let key = P256.Signing.PublicKey(certificates.leaf.publicKey) else { throw Failure() }
         self.key = key
         links = [
-            try Link(authority.intermediate, by: authority.root), try Link(authority.leaf, by: authority.intermediate),
+            try Link(certificates.intermediate, by: certificates.root),
+            try Link(certificates.leaf, by: certificates.intermediate),
         ]
         samples = try (1...Self.count).map { number in
             let id = String(2_000_000_700_000_000 + number)

@@ -29,22 +29,26 @@ package struct NextLook: Hashable, Sendable {
         grants: Bool = false,
         margin: Duration = .seconds(86_400)
     ) {
-        let own = zip(reading.observations, attributions)
-            .filter { $0.source != .revenueCat && $1.counts }.map(\.0)
-        if outcome == .notEligible { return }
-        at = own.compactMap { Self.look(at: $0, after: reading.askedAt) }.min()
+        let mine = zip(reading.observations, attributions).filter { $1.counts }.map(\.0)
+        let own = mine.filter { $0.source != .revenueCat }
         // Where only RevenueCat is asked, it says by itself when something changes.
         let onlyRevenueCat = reading.covered == [.revenueCat]
-        if outcome == .deferred, !onlyRevenueCat { at = [at, reading.askedAt + margin].compactMap(\.self).min() }
-        guard own.isEmpty else { return }
-        guard !onlyRevenueCat else { return nil }
-        if grants, reading.coverage != .full {
+        let silence = outcome == .deferred && !onlyRevenueCat ? reading.askedAt + margin : nil
+        if outcome == .notEligible {
+            at = nil
+        } else if !own.isEmpty {
+            at = (own.map { Self.look(at: $0, after: reading.askedAt) } + [silence]).compactMap(\.self).min()
+        } else if onlyRevenueCat {
+            return nil
+        } else if reading.coverage == .full {
+            at = silence
+        } else if grants {
             // The stores were not asked, as RevenueCat's word was enough: it is, until its period ends.
-            let ends = zip(reading.observations, attributions).filter { $1.counts }.compactMap(\.0.periodEndsAt)
-            at = ends.max().map { $0 + Self.offsets[0] }.flatMap { reading.askedAt < $0 ? $0 : nil }
-            return
+            let end = mine.compactMap(\.periodEndsAt).max().map { $0 + Self.offsets[0] }
+            at = end.flatMap { reading.askedAt < $0 ? $0 : nil }
+        } else {
+            return nil
         }
-        guard reading.coverage == .full else { return nil }
     }
 
     private static func look(at item: Observation, after now: Instant) -> Instant? {

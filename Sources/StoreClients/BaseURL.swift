@@ -5,9 +5,11 @@ struct BaseURL: Hashable, Sendable {
     /// Empty, or begins with a slash.
     var path: String
 
-    enum Fault: String, Error, Sendable {
-        case malformed = "the base URL is not of the form https://host[:port][/path]"
-        case insecure = "the base URL is plain http to a host other than loopback"
+    enum Fault: Error, Sendable {
+        /// Not of the form `https://host[:port][/path]`.
+        case malformed
+        /// Plain http to a host other than loopback.
+        case insecure
     }
 
     /// Takes a URL apart.
@@ -46,6 +48,9 @@ struct BaseURL: Hashable, Sendable {
         guard port.isEmpty || port.first == ":" && (1...65_535).contains(Int(port.dropFirst()) ?? 0) else { return nil }
         return hostEnd == authority.startIndex ? nil : authority[..<hostEnd]
     }
+
+    /// The URL as it is asked.
+    var text: String { scheme + "://" + authority + path }
 
     private static func isLoopback(_ host: Substring) -> Bool {
         if host.lowercased() == "localhost" || host == "[::1]" { return true }

@@ -17,7 +17,7 @@ extension StoreSimulator {
         let base = "http://127.0.0.1:\(port)"
         let scenario = simulation.withState { $0.scenario }
         let files = [
-            "app-store-root.pem": try AppStoreCredentials.authority.get().rootPEM(),
+            "app-store-root.pem": try AppStoreCredentials.authority.get().certificates.rootPEM(),
             "receipt-root.pem": try Self.receiptRoot(),
             "app-store-key.p8": Self.appStoreKey,
             "google-service-account.json": Self.googleServiceAccount,

@@ -22,7 +22,17 @@ package struct StoreSimulator: Sendable {
         configuration: SimulatorConfiguration = SimulatorConfiguration(),
         logger: Logger
     ) throws {
-        simulation = try Simulation(scenario)
+        try self.init(scenario: scenario, configuration: configuration, logger: logger, wall: SimulatedClock.machine)
+    }
+
+    /// The same, by a clock that gives Unix milliseconds.
+    init(
+        scenario: Scenario,
+        configuration: SimulatorConfiguration = SimulatorConfiguration(),
+        logger: Logger,
+        wall: @escaping @Sendable () -> Int64
+    ) throws {
+        simulation = try Simulation(scenario, wall: wall)
         self.configuration = configuration
         self.logger = logger
     }

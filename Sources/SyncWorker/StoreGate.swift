@@ -132,7 +132,7 @@ package final class StoreGate: Sendable {
             if let skew = answer.dateSkewSeconds { state.skew = Double(skew) }
             if answer.failure == nil { state.answeredAt = now } else { state.lastError = answer.failure?.rawValue }
             // Only a store that counts for the breaker throttles everybody: an id typed by a client can't.
-            if answer.status == 429 {
+            if answer.failure == .throttled {
                 let wait = min(answer.retryAfter ?? .seconds(1), .seconds(300))
                 state.blockedUntil = max(state.blockedUntil ?? now, now + wait)
                 state.wait = wait

@@ -65,6 +65,7 @@ package struct Acknowledger: Sendable {
             switch try await state(sale) {
             case .acknowledged: return .already
             case .over: return due.isPastDeadline ? .missed : .over
+            case .untold: return due.isPastDeadline ? .missed : .failed
             case .pending: break
             }
         }
@@ -73,7 +74,7 @@ package struct Acknowledger: Sendable {
         switch try await state(sale) {
         case .acknowledged: return .already
         case .over: return .over
-        case .pending: return .failed
+        case .pending, .untold: return .failed
         }
     }
 

@@ -1,6 +1,9 @@
 package import Entitlements
 
 extension AppStoreClient {
+    /// The most pages of one list; each holds up to 20 notifications.
+    private static let maximumPages = 50_000
+
     /// Lists the notifications that the App Store sent, or tried to.
     ///
     /// A place in the list can expire; the list is then read again from its beginning, once.
@@ -26,20 +29,26 @@ extension AppStoreClient {
                 + #""onlyFailures":\#(onlyFailures)}"#).utf8
         )
         var place: String?
+        var places: Set<String> = []
         var hasRestarted = false
-        while true {
+        for _ in 0..<Self.maximumPages {
             switch try await notifications(at: place, body, in: environment, lane: lane) {
             case .page(let page):
                 if !page.signed.isEmpty { try await each(page.signed) }
                 guard page.hasMore else { return }
-                guard let next = page.next, next != place else { throw ReadFailure(.malformed, store: .appStore) }
+                // A list that leads back to where it was has no end.
+                guard let next = page.next, places.insert(next).inserted else {
+                    throw ReadFailure(.malformed, store: .appStore)
+                }
                 place = next
             case .expired:
                 guard !hasRestarted else { throw ReadFailure(.unavailable, store: .appStore) }
                 hasRestarted = true
                 place = nil
+                places = []
             }
         }
+        throw ReadFailure(.malformed, store: .appStore)
     }
 
     private enum NotificationPage {

@@ -35,10 +35,10 @@ package struct AppStoreClient: Sendable {
         )
     }
 
-    /// Reads what the App Store holds for the customers behind some ids.
+    /// Reads what the App Store holds for the customer behind an id.
     ///
-    /// Each customer's subscriptions come first; the other purchases only where no subscription of theirs gives
-    /// access. A failure never passes for an absence: what was read before it stays, as evidence for access alone.
+    /// The subscriptions come first; the other purchases only where none of them gives access. A failure never passes
+    /// for an absence: what was read before it stays, as evidence for access alone.
     package func read(_ query: AppStoreQuery) async -> AppStoreReading {
         var session = AppStoreSession(requester, query)
         await session.run()

@@ -27,24 +27,22 @@ package struct AppStoreConfiguration: Sendable {
         bundleID: String,
         baseURL: String = "https://api.storekit.apple.com",
         sandboxBaseURL: String = "https://api.storekit-sandbox.apple.com"
-    ) throws(AppStoreConfigurationError) {
-        var faults: [AppStoreConfigurationError.Fault] = []
+    ) throws(SettingFaults<Fault>) {
+        var faults: [Fault] = []
         // They stand in JSON and in a URL as they are.
         if !Self.isWord(issuerID, upTo: 64) { faults.append(.issuerID) }
         if !Self.isWord(keyID, upTo: 64) { faults.append(.keyID) }
         if !Self.isWord(bundleID, upTo: 255) { faults.append(.bundleID) }
         let key = try? P256.Signing.PrivateKey(pemRepresentation: privateKey)
         if key == nil { faults.append(.privateKey) }
-        let production = Self.base(baseURL, malformed: .baseURL, insecure: .insecureBaseURL, &faults)
-        let sandbox = Self.base(
+        let production = BaseURL.read(baseURL, malformed: .baseURL, insecure: .insecureBaseURL, &faults)
+        let sandbox = BaseURL.read(
             sandboxBaseURL,
             malformed: .sandboxBaseURL,
             insecure: .insecureSandboxBaseURL,
             &faults
         )
-        guard let key, let production, let sandbox, faults.isEmpty else {
-            throw AppStoreConfigurationError(faults: faults)
-        }
+        guard let key, let production, let sandbox, faults.isEmpty else { throw SettingFaults(faults: faults) }
         self.issuerID = issuerID
         self.keyID = keyID
         self.bundleID = bundleID
@@ -64,37 +62,21 @@ package struct AppStoreConfiguration: Sendable {
     private static func isWord(_ text: String, upTo limit: Int) -> Bool {
         (1...limit).contains(text.utf8.count) && PercentCoding.encode(text) == text && !text.contains("~")
     }
-
-    private static func base(
-        _ text: String,
-        malformed: AppStoreConfigurationError.Fault,
-        insecure: AppStoreConfigurationError.Fault,
-        _ faults: inout [AppStoreConfigurationError.Fault]
-    ) -> BaseURL? {
-        do throws(BaseURL.Fault) {
-            return try BaseURL(text)
-        } catch {
-            faults.append(error == .insecure ? insecure : malformed)
-            return nil
-        }
-    }
 }
 
 extension AppStoreConfiguration: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
     /// The settings without the key.
     package var description: String {
-        "AppStoreConfiguration(\(bundleID), \(Self.text(production)), \(Self.text(sandbox)), key redacted)"
+        "AppStoreConfiguration(\(bundleID), \(production.text), \(sandbox.text), key redacted)"
     }
     package var debugDescription: String { description }
     /// Keeps `dump` and string interpolation of enclosing values from reaching the key.
     package var customMirror: Mirror { Mirror(self, children: ["description": description]) }
-
-    private static func text(_ base: BaseURL) -> String { "\(base.scheme)://\(base.authority)\(base.path)" }
 }
 
-/// What is wrong with the settings.
-package struct AppStoreConfigurationError: Error, Hashable, Sendable, CustomStringConvertible {
-    package enum Fault: String, Error, Sendable, CaseIterable {
+extension AppStoreConfiguration {
+    /// What may be wrong with the settings.
+    package enum Fault: String, Sendable, CaseIterable {
         case issuerID = "the issuer id is not the UUID on the account's page of keys"
         case keyID = "the key id is empty or holds characters other than letters and digits"
         case bundleID = "the bundle id is empty or holds characters that no bundle id has"
@@ -104,10 +86,4 @@ package struct AppStoreConfigurationError: Error, Hashable, Sendable, CustomStri
         case sandboxBaseURL = "the sandbox's base URL is not of the form https://host[:port][/path]"
         case insecureSandboxBaseURL = "the sandbox's base URL is plain http to a host other than loopback"
     }
-
-    package var faults: [Fault]
-
-    package init(faults: [Fault]) { self.faults = faults }
-
-    package var description: String { faults.map(\.rawValue).joined(separator: "; ") }
 }

@@ -101,9 +101,9 @@ enum AppStoreAnswer: Sendable {
         case 429: throw ReadFailure(.throttled)
         case 400..<500:
             let code = Self.errorCode(response.body)
-            // Whoever answers that there is no such page, or that we may not pass, and says nothing more, is not the
-            // App Store but something before it.
-            guard code != nil || (status != 404 && status != 403) else { throw ReadFailure(.unavailable) }
+            // The App Store says what it has against a request, save one that makes no sense at all to it: whoever says
+            // nothing more than a status is something before it.
+            guard code != nil || status == 400 else { throw ReadFailure(status == 408 ? .timeout : .unavailable) }
             // The first three digits are the status; where they are not, it is the status that counts.
             let known = code.flatMap { $0 / 10_000 == status ? classes[$0] : nil }
             switch known ?? .rejected {

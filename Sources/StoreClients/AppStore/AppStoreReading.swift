@@ -1,6 +1,6 @@
 package import Entitlements
 
-/// Whom to read, by ids of theirs.
+/// Whom to read, by an id of theirs.
 package struct AppStoreQuery: Sendable {
     /// An id of a customer.
     package struct Subject: Hashable, Sendable {
@@ -15,40 +15,38 @@ package struct AppStoreQuery: Sendable {
         }
     }
 
-    /// At most 20 are asked.
-    package var subjects: [Subject]
+    package var subject: Subject
     package var lane: Lane
-    /// The ids come from a client, not from our own records: what they bring about says little about the store.
+    /// The id comes from a client, not from our own records: what it brings about says little about the store.
     package var isFromClient: Bool
-    /// Ids of transactions that certainly exist, by a verified proof or our records.
+    /// Whether the transaction certainly exists, by a verified proof or our records.
     ///
-    /// Where no environment knows one, it is not visible yet, which is a failure that passes; any other unknown id is
+    /// Where no environment knows it, it is not visible yet, which is a failure that passes; any other unknown id is
     /// simply nobody's.
-    package var provenIDs: Set<String>
+    package var isProven: Bool
     /// Whether an item with these product keys (`["app_store:PRODUCT"]`) may give access.
     ///
     /// The other purchases of a customer with a subscription that gives access are not asked for.
     package var mayGrant: @Sendable ([String]) -> Bool
 
     package init(
-        subjects: [Subject],
+        _ subject: Subject,
         lane: Lane = .restore,
         isFromClient: Bool = false,
-        provenIDs: Set<String> = [],
+        isProven: Bool = false,
         mayGrant: @escaping @Sendable ([String]) -> Bool = { _ in false }
     ) {
-        self.subjects = subjects
+        self.subject = subject
         self.lane = lane
         self.isFromClient = isFromClient
-        self.provenIDs = provenIDs
+        self.isProven = isProven
         self.mayGrant = mayGrant
     }
 }
 
-/// What the App Store said about the customers behind some ids.
+/// What the App Store said about the customer behind an id.
 package struct AppStoreReading: Sendable {
-    /// `full` only where the subscriptions and the other purchases of every subject were read to the end, and every
-    /// signed text verified.
+    /// `full` only where the subscriptions and the other purchases were read to the end, and every signed text verified.
     package var coverage: Coverage
     package var observations: [Observation]
     /// Non-renewing subscriptions that were not revoked: their ends are ours to compute.

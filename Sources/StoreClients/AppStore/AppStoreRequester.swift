@@ -104,22 +104,14 @@ struct AppStoreRequester: Sendable {
             lane: lane,
             purpose: purpose
         )
-        do throws(ReadFailure) {
-            return try await send(call, requests: &requests, read: read)
-        } catch {
-            guard error.code == .unauthorized else { throw error }
+        let value = try await requester.send(call, requests: &requests) { response throws(ReadFailure) -> Value? in
+            // No word on our key yet: a fresh token decides.
+            response.status == 401 ? nil : try read(AppStoreAnswer(response))
         }
+        if let value { return value }
         let fresh = try tokens.token(insteadOf: token)
         call.request = request(endpoint, in: environment, token: fresh, hasBody: body != nil)
-        return try await send(call, requests: &requests, read: read)
-    }
-
-    private func send<Value: Sendable>(
-        _ call: StoreCall,
-        requests: inout Int,
-        read: (AppStoreAnswer) throws(ReadFailure) -> Value
-    ) async throws(ReadFailure) -> Value {
-        try await requester.send(call, requests: &requests) { response throws(ReadFailure) in
+        return try await requester.send(call, requests: &requests) { response throws(ReadFailure) in
             try read(AppStoreAnswer(response))
         }
     }

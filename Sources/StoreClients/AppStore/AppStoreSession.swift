@@ -2,8 +2,6 @@ import Entitlements
 
 /// One reading, in the making.
 struct AppStoreSession {
-    /// The most subjects that are asked for.
-    static let maxSubjects = 20
     /// The most pages read of one history; a customer with more is never read fully.
     static let maxPages = 50
 
@@ -18,8 +16,6 @@ struct AppStoreSession {
     private var failure: ReadFailure?
     private var isComplete = true
     private var hasAnswer = false
-    /// Ids that an answer has told about already.
-    private var seen: Set<Key> = []
     /// Subscriptions by original id, and the place of each.
     private var lines: [Key: (place: Int, observation: Observation)] = [:]
     /// Other purchases by transaction id.
@@ -32,25 +28,11 @@ struct AppStoreSession {
 
     private var purpose: StoreCall.Purpose { query.isFromClient ? .lookup : .reading }
 
-    /// Reads every subject that the answers about earlier ones did not cover.
+    /// Reads the customer.
     mutating func run() async {
-        var asked = 0
-        for subject in query.subjects {
-            // What is no id is nobody's.
-            guard let id = AppStoreID(subject.id), !isCovered(subject) else { continue }
-            guard asked < Self.maxSubjects else {
-                isComplete = false
-                break
-            }
-            asked += 1
-            do throws(ReadFailure) {
-                try await read(id, in: subject.environment)
-            } catch {
-                note(error)
-                // What a single answer is bad for, the next may be good for; a store in trouble is left alone.
-                guard error.code == .malformed || error.code == .rejected else { break }
-            }
-        }
+        // What is no id is nobody's.
+        guard let id = AppStoreID(query.subject.id) else { return }
+        do throws(ReadFailure) { try await read(id, in: query.subject.environment) } catch { note(error) }
     }
 
     /// What was read.
@@ -67,15 +49,8 @@ struct AppStoreSession {
         )
     }
 
-    // MARK: Subjects
-
-    private func isCovered(_ subject: AppStoreQuery.Subject) -> Bool {
-        let environments = subject.environment.map { [$0] } ?? AppStoreEnvironment.allCases
-        return environments.contains { seen.contains(Key(environment: $0.rawValue, id: subject.id)) }
-    }
-
     private mutating func read(_ id: AppStoreID, in known: AppStoreEnvironment?) async throws(ReadFailure) {
-        for environment in known.map({ [$0] }) ?? [.production, .sandbox] {
+        search: for environment in known.map({ [$0] }) ?? [.production, .sandbox] {
             let found = try await requester.ask(
                 .statuses(id),
                 in: environment,
@@ -88,25 +63,19 @@ struct AppStoreSession {
             case .value(let answer):
                 try check(answer.environment, answer.bundleID, in: environment)
                 hasAnswer = true
-                seen.insert(Key(environment: environment.rawValue, id: id.text))
                 if await take(answer.lines, in: environment) {
                     isComplete = false
                 } else {
                     try await readHistory(of: id, in: environment)
                 }
                 return
-            case .unknown:
-                hasAnswer = true
-                return
+            case .unknown: break search
             case .unknownHere: continue
             }
         }
         // A purchase can be minutes old before the App Store's own API knows it.
-        if query.provenIDs.contains(id.text) {
-            note(ReadFailure(.unavailable, store: .appStore))
-        } else {
-            hasAnswer = true
-        }
+        guard !query.isProven else { throw ReadFailure(.unavailable, store: .appStore) }
+        hasAnswer = true
     }
 
     /// Makes sure that an answer is about our app and the environment that was asked.
@@ -162,14 +131,8 @@ struct AppStoreSession {
             guard let verified = await requester.renewalInfo(text, of: transaction) else { return nil }
             renewal = verified
         }
-        remember(transaction)
         guard !transaction.isUpgraded else { return Observed() }
         return Observed(value: Observation(line: transaction, renewal: renewal, status: line.status))
-    }
-
-    private mutating func remember(_ transaction: SignedTransaction) {
-        seen.insert(Key(environment: transaction.environment, id: transaction.transactionID))
-        seen.insert(Key(environment: transaction.environment, id: transaction.originalTransactionID))
     }
 
     // MARK: Other purchases
@@ -196,7 +159,6 @@ struct AppStoreSession {
                     note(ReadFailure(.malformed, store: .appStore))
                     continue
                 }
-                remember(transaction)
                 keep(transaction)
             }
             guard page.hasMore else { return }

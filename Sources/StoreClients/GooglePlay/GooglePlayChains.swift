@@ -7,8 +7,10 @@ import Entitlements
 struct GooglePlayChains: Sendable {
     /// The most links of a chain that are followed.
     static let maximumSteps = 16
-    /// The most tokens of a query.
+    /// The most tokens of a query that a client named; what our own records hold is bounded there.
     static let maximumTokens = 20
+    /// The most tokens that are asked for at once.
+    static let maximumAtOnce = 20
 
     /// What was answered about a token.
     enum Page: Sendable {
@@ -41,7 +43,7 @@ struct GooglePlayChains: Sendable {
     ) async -> GooglePlayReading {
         var seen: Set<String> = []
         let asked = query.tokens.filter { seen.insert($0).inserted }
-        heads = Array(asked.prefix(Self.maximumTokens))
+        heads = Array(asked.prefix(query.isFromClient ? Self.maximumTokens : asked.count))
         let isWhole = asked.count == heads.count
         var next = heads
         for step in 0...Self.maximumSteps where !next.isEmpty {
@@ -59,21 +61,25 @@ struct GooglePlayChains: Sendable {
         _ fetch: @escaping @Sendable (PurchaseToken, Bool) async -> (Page, requests: Int)
     ) async {
         await withTaskGroup(of: (String, Page, Int).self) { group in
+            var running = 0
             for text in tokens {
                 guard let token = PurchaseToken(text) else {
                     pages[text] = .unknown
                     continue
                 }
+                if running == Self.maximumAtOnce, let answer = await group.next() { take(answer) } else { running += 1 }
                 group.addTask {
                     let (page, requests) = await fetch(token, mayBeProducts)
                     return (token.text, page, requests)
                 }
             }
-            for await (token, page, sent) in group {
-                pages[token] = page
-                requests += sent
-            }
+            for await answer in group { take(answer) }
         }
+    }
+
+    private mutating func take(_ answer: (token: String, page: Page, requests: Int)) {
+        pages[answer.token] = answer.page
+        requests += answer.requests
     }
 
     /// The tokens that have to be asked for next.
@@ -147,10 +153,8 @@ struct GooglePlayChains: Sendable {
                 if let observation = purchase.observation(token: head, at: query.askedAt) {
                     reading.observations.append(observation)
                 }
-            case .gone:
-                if let end = query.endsAhead[head], end > query.askedAt { reading.goneEarly.append(head) }
             case .unknown: reading.unknown.append(head)
-            case .failed, nil: break
+            case .gone, .failed, nil: break
             }
         }
         reading.failure = failure(isWhole: isWhole)
@@ -180,7 +184,8 @@ struct GooglePlayChains: Sendable {
         for token in heads + pages.keys.sorted() {
             if case .failed(let failure)? = pages[token] { return failure }
         }
-        // A chain without an end, or more tokens than anybody has.
-        return isCutShort || !isWhole ? ReadFailure(.malformed, store: .googlePlay) : nil
+        // A chain without an end is the store's fault; more tokens than anybody has are not.
+        if isCutShort { return ReadFailure(.malformed, store: .googlePlay) }
+        return isWhole ? nil : ReadFailure(.incomplete, store: .googlePlay)
     }
 }

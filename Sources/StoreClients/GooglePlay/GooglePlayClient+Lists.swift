@@ -55,15 +55,8 @@ extension GooglePlayClient {
         guard OrderNumber.isPlausible(id), let segment = PathSegment(id) else { return nil }
         var requests = 0
         return try await requester.send(.order(segment), lane: lane, purpose: .lookup, requests: &requests) {
-            outcome,
-            body throws(ReadFailure) in
-            switch outcome {
-            case .content:
-                do throws(JSONFault) { return try GooglePlayOrder(body) } catch { throw ReadFailure(.malformed) }
-            case .unknown, .gone: return nil
-            case .conflict(let code), .failure(let code): throw ReadFailure(code)
-            case .stale: throw ReadFailure(.unauthorized)
-            }
+            said throws(ReadFailure) in
+            try said.read { body throws(JSONFault) in try GooglePlayOrder(body) } ?? nil
         }
     }
 
@@ -98,17 +91,12 @@ extension GooglePlayClient {
 
     private func voidedPage(_ query: String, _ lane: Lane) async throws(ReadFailure) -> VoidedPage {
         var requests = 0
-        return try await requester.send(.voided(query), lane: lane, requests: &requests) {
-            outcome,
-            body throws(ReadFailure) in
-            switch outcome {
-            case .content:
-                do throws(JSONFault) { return try VoidedPage(body) } catch { throw ReadFailure(.malformed) }
+        return try await requester.send(.voided(query), lane: lane, requests: &requests) { said throws(ReadFailure) in
             // There is always a list; whatever this is, it is none.
-            case .unknown, .gone: throw ReadFailure(.rejected)
-            case .conflict(let code), .failure(let code): throw ReadFailure(code)
-            case .stale: throw ReadFailure(.unauthorized)
+            guard let page = try said.read({ body throws(JSONFault) in try VoidedPage(body) }) else {
+                throw ReadFailure(.rejected)
             }
+            return page
         }
     }
 }

@@ -73,10 +73,8 @@ package struct GooglePlayClient: Sendable {
         _ purpose: StoreCall.Purpose,
         _ requests: inout Int
     ) async throws(ReadFailure) -> GooglePlayChains.Page {
-        try await requester.send(.subscription(token), lane: lane, purpose: purpose, requests: &requests) {
-            outcome,
-            body throws(ReadFailure) in
-            try page(outcome) { () throws(JSONFault) in .subscription(try SubscriptionPurchase(body)) }
+        try await page(.subscription(token), lane, purpose, &requests) { body throws(JSONFault) in
+            .subscription(try SubscriptionPurchase(body))
         }
     }
 
@@ -86,24 +84,23 @@ package struct GooglePlayClient: Sendable {
         _ purpose: StoreCall.Purpose,
         _ requests: inout Int
     ) async throws(ReadFailure) -> GooglePlayChains.Page {
-        try await requester.send(.product(token), lane: lane, purpose: purpose, requests: &requests) {
-            outcome,
-            body throws(ReadFailure) in
-            try page(outcome) { () throws(JSONFault) in .product(try ProductPurchase(body)) }
+        try await page(.product(token), lane, purpose, &requests) { body throws(JSONFault) in
+            .product(try ProductPurchase(body))
         }
     }
 
     private func page(
-        _ outcome: GooglePlayAnswerClass,
-        _ decode: () throws(JSONFault) -> GooglePlayChains.Page
-    ) throws(ReadFailure) -> GooglePlayChains.Page {
-        switch outcome {
-        case .content:
-            do throws(JSONFault) { return try decode() } catch { throw ReadFailure(.malformed) }
-        case .unknown: return .unknown
-        case .gone: return .gone
-        case .conflict(let code), .failure(let code): throw ReadFailure(code)
-        case .stale: throw ReadFailure(.unauthorized)
+        _ endpoint: GooglePlayEndpoint,
+        _ lane: Lane,
+        _ purpose: StoreCall.Purpose,
+        _ requests: inout Int,
+        _ decode: ([UInt8]) throws(JSONFault) -> GooglePlayChains.Page
+    ) async throws(ReadFailure) -> GooglePlayChains.Page {
+        try await requester.send(endpoint, lane: lane, purpose: purpose, requests: &requests) {
+            said throws(ReadFailure) in
+            if let page = try said.read(decode) { return page }
+            if case .gone = said { return .gone }
+            return .unknown
         }
     }
 
@@ -123,14 +120,9 @@ package struct GooglePlayClient: Sendable {
             acknowledgement.kind == .subscription
             ? .acknowledgeSubscription(product, token) : .acknowledgeProduct(product, token)
         var requests = 0
-        return try await requester.send(endpoint, lane: lane, requests: &requests) { outcome, _ throws(ReadFailure) in
-            switch outcome {
+        return try await requester.send(endpoint, lane: lane, requests: &requests) { said throws(ReadFailure) in
             // Whether there is a body, and what it holds, is nowhere promised.
-            case .content: .accepted
-            case .unknown, .gone, .conflict: .refused
-            case .failure(let code): throw ReadFailure(code)
-            case .stale: throw ReadFailure(.unauthorized)
-            }
+            if case .content = said { .accepted } else { .refused }
         }
     }
 
@@ -141,7 +133,7 @@ package struct GooglePlayClient: Sendable {
         of acknowledgement: Acknowledgement,
         lane: Lane
     ) async throws(ReadFailure) -> GooglePlayAcknowledgementState {
-        guard let token = PurchaseToken(acknowledgement.token) else { return .over }
+        guard let token = PurchaseToken(acknowledgement.token) else { return .untold }
         var requests = 0
         let page =
             acknowledgement.kind == .subscription
@@ -169,7 +161,7 @@ extension GooglePlayChains.Page {
             if purchase.state == ProductPurchase.cancelled { return .over }
             // To use something up is to acknowledge it.
             return purchase.awaitsAcknowledgement && !purchase.keptItems.isEmpty ? .pending : .acknowledged
-        case .unknown, .gone, .failed: return .over
+        case .unknown, .gone, .failed: return .untold
         }
     }
 }

@@ -24,8 +24,8 @@ package struct GooglePlayConfiguration: Sendable {
         packageName: String,
         baseURL: String = "https://androidpublisher.googleapis.com",
         oauthBaseURL: String? = nil
-    ) throws(GooglePlayConfigurationError) {
-        var faults: [GooglePlayConfigurationError.Fault] = []
+    ) throws(SettingFaults<Fault>) {
+        var faults: [Fault] = []
         var account: ServiceAccount?
         do throws(ServiceAccount.Fault) {
             account = try ServiceAccount(serviceAccount)
@@ -33,32 +33,24 @@ package struct GooglePlayConfiguration: Sendable {
             faults.append(error == .privateKey ? .privateKey : .serviceAccount)
         }
         if !Self.isPackageName(packageName) { faults.append(.packageName) }
-        var base: BaseURL?
-        do throws(BaseURL.Fault) {
-            base = try BaseURL(baseURL)
-        } catch {
-            faults.append(error == .insecure ? .insecureBaseURL : .baseURL)
-        }
+        let base = BaseURL.read(baseURL, malformed: .baseURL, insecure: .insecureBaseURL, &faults)
         var tokenEndpoint: BaseURL?
-        do throws(BaseURL.Fault) {
-            if let oauthBaseURL {
-                tokenEndpoint = try BaseURL(oauthBaseURL, endingIn: "token")
-            } else if let account {
-                // The assertion is as good as a password for an hour: it goes to Google and to nobody else.
-                let url = try BaseURL(account.tokenURI)
-                guard url.scheme == "https", url.authority == Self.tokenHost else { throw .malformed }
-                tokenEndpoint = url
-            }
-        } catch {
-            if oauthBaseURL == nil {
+        if let oauthBaseURL {
+            tokenEndpoint = BaseURL.read(
+                oauthBaseURL,
+                endingIn: "token",
+                malformed: .oauthBaseURL,
+                insecure: .insecureOAuthBaseURL,
+                &faults
+            )
+        } else if let account {
+            tokenEndpoint = BaseURL.read(account.tokenURI, malformed: .tokenURI, insecure: .tokenURI, &faults)
+            // The assertion is as good as a password for an hour: it goes to Google and to nobody else.
+            if let url = tokenEndpoint, url.scheme != "https" || url.authority != Self.tokenHost {
                 faults.append(.tokenURI)
-            } else {
-                faults.append(error == .insecure ? .insecureOAuthBaseURL : .oauthBaseURL)
             }
         }
-        guard faults.isEmpty, let account, let base, let tokenEndpoint else {
-            throw GooglePlayConfigurationError(faults: faults)
-        }
+        guard faults.isEmpty, let account, let base, let tokenEndpoint else { throw SettingFaults(faults: faults) }
         self.account = account
         self.packageName = packageName
         self.base = base
@@ -89,16 +81,16 @@ extension UInt8 {
 extension GooglePlayConfiguration: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
     /// The settings without the account.
     package var description: String {
-        "GooglePlayConfiguration(\(base.scheme)://\(base.authority)\(base.path), \(packageName), account redacted)"
+        "GooglePlayConfiguration(\(base.text), \(packageName), account redacted)"
     }
     package var debugDescription: String { description }
     /// Keeps `dump` and string interpolation of enclosing values from reaching the key.
     package var customMirror: Mirror { Mirror(self, children: ["description": description]) }
 }
 
-/// What is wrong with the settings.
-package struct GooglePlayConfigurationError: Error, Hashable, Sendable, CustomStringConvertible {
-    package enum Fault: String, Error, Sendable, CaseIterable {
+extension GooglePlayConfiguration {
+    /// What may be wrong with the settings.
+    package enum Fault: String, Sendable, CaseIterable {
         case serviceAccount = "the service account is not the JSON text of a service account's key file"
         case privateKey = "the service account's private key is no RSA key of 2048 bits or more in PEM"
         case tokenURI = "the service account's token_uri is not https://oauth2.googleapis.com/token"
@@ -108,10 +100,4 @@ package struct GooglePlayConfigurationError: Error, Hashable, Sendable, CustomSt
         case oauthBaseURL = "the OAuth base URL is not of the form https://host[:port][/path]"
         case insecureOAuthBaseURL = "the OAuth base URL is plain http to a host other than loopback"
     }
-
-    package var faults: [Fault]
-
-    package init(faults: [Fault]) { self.faults = faults }
-
-    package var description: String { faults.map(\.rawValue).joined(separator: "; ") }
 }

@@ -2,16 +2,12 @@ package import Entitlements
 
 /// Which purchases to read, and what the reader must know to need few requests.
 package struct GooglePlayQuery: Sendable {
-    /// Purchase tokens, of which the first 20 are asked for; a reading of more is never full.
+    /// Purchase tokens; of those that a client named the first 20 are asked for, and a reading of more is never full.
     ///
     /// Never shown, never logged.
     package var tokens: [String]
     /// Tokens of the user's own purchases by what our records know: the walk of a chain stops at one of them.
     package var known: Set<String>
-    /// The end of the period that our records hold for a token of the user's that last gave access.
-    ///
-    /// That Google will not tell about a token any more never cuts it.
-    package var endsAhead: [String: Instant]
     /// The database's time now, to compare expiry times with.
     package var askedAt: Instant
     package var lane: Lane
@@ -21,14 +17,12 @@ package struct GooglePlayQuery: Sendable {
     package init(
         tokens: [String],
         known: Set<String> = [],
-        endsAhead: [String: Instant] = [:],
         askedAt: Instant,
         lane: Lane = .restore,
         isFromClient: Bool = false
     ) {
         self.tokens = tokens
         self.known = known
-        self.endsAhead = endsAhead
         self.askedAt = askedAt
         self.lane = lane
         self.isFromClient = isFromClient
@@ -41,8 +35,6 @@ package struct GooglePlayReading: Sendable {
     package var coverage: Coverage
     /// One for each chain of purchases, its newest.
     package var observations: [Observation]
-    /// Tokens that Google will not tell about any more although our records' period is still running.
-    package var goneEarly: [String]
     /// Tokens of the query that Google does not know.
     package var unknown: [String]
     /// Why the reading is not full; the first failure, where there were several.
@@ -53,14 +45,12 @@ package struct GooglePlayReading: Sendable {
     package init(
         coverage: Coverage,
         observations: [Observation] = [],
-        goneEarly: [String] = [],
         unknown: [String] = [],
         failure: ReadFailure? = nil,
         requests: Int = 0
     ) {
         self.coverage = coverage
         self.observations = observations
-        self.goneEarly = goneEarly
         self.unknown = unknown
         self.failure = failure
         self.requests = requests
@@ -78,6 +68,9 @@ package enum GooglePlayAcknowledged: Sendable, CaseIterable {
 package enum GooglePlayAcknowledgementState: Sendable, CaseIterable {
     case pending
     case acknowledged
-    /// Expired, revoked, unknown or gone: there is nothing left to acknowledge.
+    /// Expired or revoked: there is nothing left to acknowledge.
     case over
+    /// Google knows nothing of it, or will not tell any more; it forgets no sale within its days, so the next question may
+    /// be answered otherwise.
+    case untold
 }

@@ -2,6 +2,31 @@ import Entitlements
 import HTTPTypes
 import Logging
 
+/// What Google said where its answer is no failure.
+enum GooglePlaySaid: Sendable {
+    case content([UInt8])
+    /// There is no such purchase.
+    case unknown
+    /// Google will not tell about it any more.
+    case gone
+    /// The purchase is in another state than the request is for; for any other request a failure.
+    case conflict(ReadFailure.Code)
+}
+
+extension GooglePlaySaid {
+    /// What a purchase, an order or a list is read from; an absence is `nil`.
+    ///
+    /// - Throws: a conflict, which nothing that only reads can have, and what `decode` could not make sense of.
+    func read<Value>(_ decode: ([UInt8]) throws(JSONFault) -> Value) throws(ReadFailure) -> Value? {
+        switch self {
+        case .content(let body):
+            do throws(JSONFault) { return try decode(body) } catch { throw ReadFailure(.malformed) }
+        case .unknown, .gone: return nil
+        case .conflict(let code): throw ReadFailure(code)
+        }
+    }
+}
+
 /// Sends single requests in the name of the service account.
 struct GooglePlayRequester: Sendable {
     private let configuration: GooglePlayConfiguration
@@ -43,7 +68,7 @@ struct GooglePlayRequester: Sendable {
     ///   - lane: on whose behalf.
     ///   - purpose: why.
     ///   - requests: raised by one for each request that was sent, those for access tokens included.
-    ///   - read: makes a value of an answer that is no failure.
+    ///   - read: makes a value of what Google said.
     /// - Returns: what `read` made of it.
     /// - Throws: why there is no usable answer.
     func send<Value: Sendable>(
@@ -51,7 +76,7 @@ struct GooglePlayRequester: Sendable {
         lane: Lane,
         purpose: StoreCall.Purpose = .reading,
         requests: inout Int,
-        read: (GooglePlayAnswerClass, [UInt8]) throws(ReadFailure) -> Value
+        read: (GooglePlaySaid) throws(ReadFailure) -> Value
     ) async throws(ReadFailure) -> Value {
         var isSecond = false
         while true {
@@ -59,13 +84,15 @@ struct GooglePlayRequester: Sendable {
             let call = call(endpoint, token, lane, purpose)
             let value = try await requester.send(call, requests: &requests) { response throws(ReadFailure) -> Value? in
                 let error = (200...299).contains(response.status) ? nil : GooglePlayError(body: response.body)
-                let outcome = classify(status: response.status, error: error, purpose: purpose)
-                switch outcome {
+                switch classify(status: response.status, error: error, purpose: purpose) {
+                case .content: return try read(.content(response.body))
+                case .unknown: return try read(.unknown)
+                case .gone: return try read(.gone)
+                case .conflict(let code): return try read(.conflict(code))
                 case .failure(let code): throw ReadFailure(code)
                 case .stale:
                     if isSecond { throw ReadFailure(.unauthorized) }
                     return nil
-                default: return try read(outcome, response.body)
                 }
             }
             if let value { return value }

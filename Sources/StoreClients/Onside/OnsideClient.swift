@@ -74,10 +74,15 @@ package struct OnsideClient: Sendable {
     package func read(_ query: OnsideQuery) async -> OnsideReading {
         let (asked, impossible, isCut) = query.orders
         let answers = await withTaskGroup(of: (Int, Answer).self) { group in
+            var answers = Array(repeating: Answer(), count: asked.count)
             for (index, order) in asked.enumerated() {
+                if index >= OnsideQuery.maximumAtOnce, let (index, answer) = await group.next() {
+                    answers[index] = answer
+                }
                 group.addTask { (index, await ask(order, query)) }
             }
-            return await group.reduce(into: Array(repeating: Answer(), count: asked.count)) { $0[$1.0] = $1.1 }
+            for await (index, answer) in group { answers[index] = answer }
+            return answers
         }
         var reading = OnsideReading(
             coverage: .full,

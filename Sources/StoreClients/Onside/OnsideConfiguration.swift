@@ -28,20 +28,15 @@ package struct OnsideConfiguration: Sendable {
         bundleID: String,
         baseURL: String = "https://onside.io",
         secretIsBase64: Bool = false
-    ) throws(OnsideConfigurationError) {
-        var faults: [OnsideConfigurationError.Fault] = []
+    ) throws(SettingFaults<Fault>) {
+        var faults: [Fault] = []
         if !Self.isPlain(merchantID) { faults.append(.merchantID) }
         let secret = secretIsBase64 ? Base64.decode(merchantSecret.utf8, .standard) : Array(merchantSecret.utf8)
         if secret?.isEmpty != false { faults.append(secretIsBase64 ? .encodedSecret : .merchantSecret) }
         if !Self.isPlain(secretKeyID) { faults.append(.secretKeyID) }
         if bundleID.isEmpty { faults.append(.bundleID) }
-        var parsed: BaseURL?
-        do throws(BaseURL.Fault) {
-            parsed = try BaseURL(baseURL)
-        } catch {
-            faults.append(error == .insecure ? .insecureBaseURL : .baseURL)
-        }
-        guard let base = parsed, let secret, faults.isEmpty else { throw OnsideConfigurationError(faults: faults) }
+        let base = BaseURL.read(baseURL, malformed: .baseURL, insecure: .insecureBaseURL, &faults)
+        guard let base, let secret, faults.isEmpty else { throw SettingFaults(faults: faults) }
         self.merchantID = merchantID
         self.secretKeyID = secretKeyID
         self.bundleID = bundleID
@@ -58,16 +53,16 @@ package struct OnsideConfiguration: Sendable {
 extension OnsideConfiguration: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
     /// The settings without the secret.
     package var description: String {
-        "OnsideConfiguration(\(base.scheme)://\(base.authority)\(base.path), \(bundleID), secret redacted)"
+        "OnsideConfiguration(\(base.text), \(bundleID), secret redacted)"
     }
     package var debugDescription: String { description }
     /// Keeps `dump` and string interpolation of enclosing values from reaching the secret.
     package var customMirror: Mirror { Mirror(self, children: ["description": description]) }
 }
 
-/// What is wrong with the settings.
-package struct OnsideConfigurationError: Error, Hashable, Sendable, CustomStringConvertible {
-    package enum Fault: String, Error, Sendable, CaseIterable {
+extension OnsideConfiguration {
+    /// What may be wrong with the settings.
+    package enum Fault: String, Sendable, CaseIterable {
         case merchantID = "the merchant id is empty or holds quotes, backslashes or other than visible ASCII"
         case merchantSecret = "the merchant secret is empty"
         case encodedSecret = "the merchant secret is empty or no base64"
@@ -76,10 +71,4 @@ package struct OnsideConfigurationError: Error, Hashable, Sendable, CustomString
         case baseURL = "the base URL is not of the form https://host[:port][/path]"
         case insecureBaseURL = "the base URL is plain http to a host other than loopback"
     }
-
-    package var faults: [Fault]
-
-    package init(faults: [Fault]) { self.faults = faults }
-
-    package var description: String { faults.map(\.rawValue).joined(separator: "; ") }
 }

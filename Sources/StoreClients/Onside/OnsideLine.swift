@@ -127,7 +127,6 @@ struct OnsideLine: Sendable {
 
     private func isSubscription(_ transaction: OnsideTransaction) -> Bool {
         transaction.expiresAt != nil || transaction.subscriptionID != nil
-            || query.isSubscription(Self.key(transaction)) == true
     }
 
     private static func key(_ transaction: OnsideTransaction) -> String { "onside:\(transaction.productID)" }

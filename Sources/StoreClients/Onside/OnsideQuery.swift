@@ -2,39 +2,30 @@ package import Entitlements
 
 /// Which orders to read, and what the reader must know to judge the answers.
 package struct OnsideQuery: Sendable {
-    /// Ids of orders, or of the first order of a line; at most 20 are asked, the proven ones first.
+    /// Ids of orders, or of the first order of a line; of those that a client named at most 20 are asked, the proven ones
+    /// first.
     package var orderIDs: [String]
     /// Ids that are known to exist, from our records or a verified history: that Onside does not know one means only
     /// that it is not visible yet.
     package var provenIDs: Set<String>
-    /// The newest `fetched_at` that our records hold, by original order id.
-    ///
-    /// An older answer is a replay, and counts as a failure.
-    package var statedAt: [String: Instant]
     /// The database's time when the reading begins.
     package var askedAt: Instant
     package var lane: Lane
     /// Whether the ids come from a client: whatever happens says little about the store then, and alarms nobody.
     package var isFromClient: Bool
-    /// Whether a product (`onside:PRODUCT`) is a subscription; `nil` where nobody knows: its dates decide alone.
-    package var isSubscription: @Sendable (String) -> Bool?
 
     package init(
         orderIDs: [String],
         provenIDs: Set<String> = [],
-        statedAt: [String: Instant] = [:],
         askedAt: Instant,
         lane: Lane,
-        isFromClient: Bool = false,
-        isSubscription: @escaping @Sendable (String) -> Bool? = { _ in nil }
+        isFromClient: Bool = false
     ) {
         self.orderIDs = orderIDs
         self.provenIDs = provenIDs
-        self.statedAt = statedAt
         self.askedAt = askedAt
         self.lane = lane
         self.isFromClient = isFromClient
-        self.isSubscription = isSubscription
     }
 }
 
@@ -89,8 +80,10 @@ struct OnsideOrderID: Hashable, Sendable {
 }
 
 extension OnsideQuery {
-    /// The most orders that one reading asks for.
+    /// The most orders of a client that one reading asks for; what our own records hold is bounded there.
     static let maximumOrders = 20
+    /// The most orders that are asked for at once.
+    static let maximumAtOnce = 20
 
     /// An order to be asked for, and how the query spells it.
     struct Order: Sendable {
@@ -114,12 +107,7 @@ extension OnsideQuery {
             orders.append(Order(id: id, spelling: text, isProven: proven.contains(id)))
         }
         let sorted = orders.filter(\.isProven) + orders.filter { !$0.isProven }
-        let isCut = sorted.dropFirst(Self.maximumOrders).contains { $0.isProven }
-        return (Array(sorted.prefix(Self.maximumOrders)), impossible, isCut)
-    }
-
-    /// The newest statement that our records hold of a line.
-    func newestStatement(ofLine id: String) -> Instant? {
-        statedAt[id] ?? statedAt.first { $0.key.lowercased() == id }?.value
+        let limit = isFromClient ? Self.maximumOrders : sorted.count
+        return (Array(sorted.prefix(limit)), impossible, sorted.dropFirst(limit).contains(where: \.isProven))
     }
 }

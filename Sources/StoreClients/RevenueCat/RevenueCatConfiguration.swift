@@ -21,19 +21,14 @@ package struct RevenueCatConfiguration: Sendable {
         projectID: String,
         baseURL: String = "https://api.revenuecat.com/v2",
         maxPages: Int = 50
-    ) throws(RevenueCatConfigurationError) {
-        var faults: [RevenueCatConfigurationError.Fault] = []
+    ) throws(SettingFaults<Fault>) {
+        var faults: [Fault] = []
         // Whatever is not visible ASCII would be refused or cut on its way into the header.
         if apiKey.isEmpty || !apiKey.utf8.allSatisfy({ (0x21...0x7E).contains($0) }) { faults.append(.apiKey) }
         if projectID.isEmpty || PathSegment(projectID) == nil { faults.append(.projectID) }
         if maxPages < 1 { faults.append(.maxPages) }
-        var parsed: BaseURL?
-        do throws(BaseURL.Fault) {
-            parsed = try BaseURL(baseURL, endingIn: "v2")
-        } catch {
-            faults.append(error == .insecure ? .insecureBaseURL : .baseURL)
-        }
-        guard let base = parsed, faults.isEmpty else { throw RevenueCatConfigurationError(faults: faults) }
+        let base = BaseURL.read(baseURL, endingIn: "v2", malformed: .baseURL, insecure: .insecureBaseURL, &faults)
+        guard let base, faults.isEmpty else { throw SettingFaults(faults: faults) }
         self.apiKey = apiKey
         self.projectID = projectID
         self.maxPages = maxPages
@@ -44,26 +39,20 @@ package struct RevenueCatConfiguration: Sendable {
 extension RevenueCatConfiguration: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
     /// The settings without the key.
     package var description: String {
-        "RevenueCatConfiguration(\(base.scheme)://\(base.authority)\(base.path), key redacted)"
+        "RevenueCatConfiguration(\(base.text), key redacted)"
     }
     package var debugDescription: String { description }
     /// Keeps `dump` and string interpolation of enclosing values from reaching the key.
     package var customMirror: Mirror { Mirror(self, children: ["description": description]) }
 }
 
-/// What is wrong with the settings.
-package struct RevenueCatConfigurationError: Error, Hashable, Sendable, CustomStringConvertible {
-    package enum Fault: String, Error, Sendable, CaseIterable {
+extension RevenueCatConfiguration {
+    /// What may be wrong with the settings.
+    package enum Fault: String, Sendable, CaseIterable {
         case apiKey = "the API key is empty or holds characters other than visible ASCII"
         case projectID = "the project id is empty or no path segment"
         case maxPages = "the page limit is below 1"
         case baseURL = "the base URL is not of the form https://host[:port][/path]"
         case insecureBaseURL = "the base URL is plain http to a host other than loopback"
     }
-
-    package var faults: [Fault]
-
-    package init(faults: [Fault]) { self.faults = faults }
-
-    package var description: String { faults.map(\.rawValue).joined(separator: "; ") }
 }

@@ -9,7 +9,7 @@ extension AppStoreSimulation {
         let id = segments.count == 2 ? segments.last.flatMap { PercentCoding.decode($0) } : nil
         switch (request.method, segments.first, id) {
         case ("GET", "root.pem", nil) where segments.count == 1:
-            return Self.text(try AppStoreCredentials.authority.get().rootPEM())
+            return Self.text(try AppStoreCredentials.authority.get().certificates.rootPEM())
         case ("GET", "key.p8", nil) where segments.count == 1:
             return Self.text(AppStoreCredentials.requestKey.pemRepresentation)
         case ("PUT", "customers", let id?):

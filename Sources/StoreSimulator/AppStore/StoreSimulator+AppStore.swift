@@ -4,7 +4,7 @@ package import X509
 extension StoreSimulator {
     /// What everything signed by the simulated App Store leads to; one for the process.
     package static var appStoreRoot: Certificate {
-        get throws { try AppStoreCredentials.authority.get().root }
+        get throws { try AppStoreCredentials.authority.get().certificates.root }
     }
 
     /// The key that requests to the simulated App Store have to be signed with, as a `.p8` file; one for the process.

@@ -93,17 +93,10 @@ package struct AppStoreSource: Sendable {
     /// Asks about transactions that the user has shown.
     func read(shown subjects: [AppStoreQuery.Subject], _ context: ReadContext) async -> StorePart {
         guard let client, !subjects.isEmpty else { return .nothing(.appStore) }
-        var part = await read(
-            AppStoreQuery(
-                subjects: subjects,
-                lane: context.lane,
-                isFromClient: true,
-                provenIDs: Set(subjects.map(\.id)),
-                mayGrant: context.mayGrant
-            ),
-            of: client,
-            context
-        )
+        let queries = subjects.map {
+            AppStoreQuery($0, lane: context.lane, isFromClient: true, isProven: true, mayGrant: context.mayGrant)
+        }
+        var part = await read(queries, of: client, context)
         for index in part.observations.indices { part.observations[index].isShown = true }
         return part
     }
@@ -116,7 +109,7 @@ package struct AppStoreSource: Sendable {
         except seen: Set<PurchaseIdentifierKey>,
         _ context: ReadContext
     ) async -> StorePart {
-        let asked = known.compactMap { purchase -> (subject: AppStoreQuery.Subject, isRunning: Bool)? in
+        let queries = known.compactMap { purchase -> AppStoreQuery? in
             guard purchase.store == Store.appStore.rawValue,
                 seen.isDisjoint(with: purchase.identifiers.map(\.key)),
                 // A sandbox purchase that counts for nothing is not worth a request.
@@ -124,36 +117,35 @@ package struct AppStoreSource: Sendable {
                 // RevenueCat's name for a family member's share is no transaction.
                 let id = purchase.lookupID ?? purchase.identifiers.first(where: { !$0.value.contains("#") })?.value
             else { return nil }
-            let environment = purchase.environment == "production" ? AppStoreEnvironment.production : .sandbox
-            return (
-                .init(id: id, environment: environment),
-                purchase.gaveAccess && purchase.periodEndsAt.map { context.askedAt < $0 } ?? true
+            return AppStoreQuery(
+                .init(id: id, environment: purchase.environment == "production" ? .production : .sandbox),
+                lane: context.lane,
+                // What was paid for does not vanish before its end: an id that is suddenly unknown is an error somewhere.
+                isProven: purchase.gaveAccess && purchase.periodEndsAt.map { context.askedAt < $0 } ?? true,
+                mayGrant: context.mayGrant
             )
         }
-        guard let client, !asked.isEmpty else { return .nothing(.appStore) }
-        let query = AppStoreQuery(
-            subjects: asked.map(\.subject),
-            lane: context.lane,
-            // What was paid for does not vanish before its end: an id that is suddenly unknown is an error somewhere.
-            provenIDs: Set(asked.filter(\.isRunning).map(\.subject.id)),
-            mayGrant: context.mayGrant
-        )
-        return await read(query, of: client, context)
+        guard let client, !queries.isEmpty else { return .nothing(.appStore) }
+        return await read(queries, of: client, context)
     }
 
-    /// Asks account by account: passes add up within one account alone.
-    private func read(_ query: AppStoreQuery, of client: AppStoreClient, _ context: ReadContext) async -> StorePart {
+    /// Asks account by account, for passes add up within one account alone.
+    ///
+    /// What an earlier answer told about is not asked for again.
+    private func read(
+        _ queries: [AppStoreQuery],
+        of client: AppStoreClient,
+        _ context: ReadContext
+    ) async -> StorePart {
         var part = StorePart.nothing(.appStore)
         var seen: Set<String> = []
         var isFirst = true
-        for subject in query.subjects where !seen.contains(subject.id) {
-            var one = query
-            one.subjects = [subject]
-            let reading = await client.read(one)
+        for query in queries where !seen.contains(query.subject.id) {
+            let reading = await client.read(query)
             part.observations += reading.observations
             seen.formUnion(reading.observations.flatMap { $0.identifiers.map(\.value) })
             seen.formUnion(reading.passes.flatMap { [$0.originalTransactionID, $0.transactionID] })
-            seen.insert(subject.id)
+            seen.insert(query.subject.id)
             var coverage = reading.coverage
             do {
                 part.observations += try await passes(reading.passes, context)
@@ -216,17 +208,17 @@ package struct AppStoreSource: Sendable {
         // so the time, is that of an id which leads nowhere.
         guard let account = first.appAccountToken, isOwn(account) else { return [Observation(named: first)] }
         let part = await read(
-            AppStoreQuery(
-                subjects: [
+            [
+                AppStoreQuery(
                     .init(
                         id: first.originalTransactionID,
                         environment: AppStoreEnvironment(rawValue: first.environment)
-                    )
-                ],
-                lane: context.lane,
-                isFromClient: true,
-                mayGrant: context.mayGrant
-            ),
+                    ),
+                    lane: context.lane,
+                    isFromClient: true,
+                    mayGrant: context.mayGrant
+                )
+            ],
             of: client,
             context
         )

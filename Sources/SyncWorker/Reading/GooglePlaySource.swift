@@ -48,7 +48,6 @@ package struct GooglePlaySource: Sendable {
             GooglePlayQuery(
                 tokens: tokens,
                 known: Set(own.flatMap { $0.identifiers.filter { $0.kind == "purchase_token" }.map(\.value) }),
-                endsAhead: ends,
                 askedAt: context.askedAt,
                 lane: context.lane,
                 isFromClient: isFromClient

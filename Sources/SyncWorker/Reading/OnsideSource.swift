@@ -74,15 +74,10 @@ package struct OnsideSource: Sendable {
         _ context: ReadContext
     ) async -> StorePart {
         guard !orders.isEmpty else { return .nothing(.onside) }
-        var stated: [String: Instant] = [:]
-        for purchase in known where purchase.store == Store.onside.rawValue {
-            if let id = purchase.lookupID, let at = purchase.statedAt { stated[id] = at }
-        }
         let reading = await client.read(
             OnsideQuery(
                 orderIDs: orders,
                 provenIDs: isProven ? Set(orders) : [],
-                statedAt: stated,
                 askedAt: context.askedAt,
                 lane: context.lane,
                 isFromClient: isFromClient

@@ -100,7 +100,7 @@ struct AppReceiptMutationTests {
         var random = SeededGenerator(seed: seed)
         for number in 0..<AppReceiptPayloadTests.rounds {
             let genuine = seeds[random.oneIn(4) ? 1 : 0]
-            let bytes = AppReceiptPayloadTests.mutate(genuine, interesting, &random)
+            let bytes = Mutations.alter(genuine, interesting, &random)
             guard !seeds.contains(bytes), !same.contains(bytes) else { continue }
             let code = await AppReceiptTests.refusal(base64(bytes), verifier)
             #expect(code != nil, "mutation \(number)")

@@ -132,23 +132,6 @@ struct AppReceiptPayloadTests {
         0xFF,
     ]
 
-    static func mutate(_ seed: [UInt8], _ interesting: [UInt8], _ random: inout SeededGenerator) -> [UInt8] {
-        var bytes = seed
-        for _ in 0...random.below(4) where !bytes.isEmpty {
-            let index = random.below(bytes.count)
-            switch random.below(8) {
-            case 0, 1: bytes[index] ^= 1 << UInt8(random.below(8))
-            case 2: bytes[index] = interesting[random.below(interesting.count)]
-            case 3: bytes.insert(interesting[random.below(interesting.count)], at: index)
-            case 4: bytes.remove(at: index)
-            case 5: bytes.removeSubrange(index..<(random.oneIn(4) ? bytes.count : min(bytes.count, index + 40)))
-            case 6: bytes.insert(contentsOf: bytes[index..<min(bytes.count, index + random.below(60))], at: index)
-            default: bytes.swapAt(index, random.below(bytes.count))
-            }
-        }
-        return bytes
-    }
-
     static let rounds = Mutations.count / 2
 
     @Test(arguments: [UInt64(1), 2])
@@ -156,7 +139,7 @@ struct AppReceiptPayloadTests {
         var random = SeededGenerator(seed: seed)
         var read = 0
         for round in 0..<Self.rounds {
-            let payload = Self.mutate(Self.seeds[round % 2], Self.interesting, &random)
+            let payload = Mutations.alter(Self.seeds[round % 2], Self.interesting, &random)
             if code(payload) == nil { read += 1 }
         }
         // Otherwise the test would prove nothing.
@@ -168,7 +151,7 @@ struct AppReceiptPayloadTests {
         var random = SeededGenerator(seed: seed)
         var read = 0
         for round in 0..<Self.rounds / 5 {
-            let bytes = Self.mutate(Self.seeds[round % 2], Self.interesting, &random)
+            let bytes = Mutations.alter(Self.seeds[round % 2], Self.interesting, &random)
             guard (try? Self.elements(bytes[...], levels: 8)) != nil else { continue }
             read += 1
             if (try? BER.parse(bytes)) == nil { Issue.record("accepted \(bytes)") }
@@ -199,9 +182,8 @@ struct AppReceiptPayloadTests {
     func `a mutated transaction is read or refused, and never what is no JSON`(seed: UInt64) {
         var random = SeededGenerator(seed: seed)
         var read = 0
-        let interesting = Array("{}[]\",:\\u0123456789-+.eEtfn \n\0".utf8) + [0x80, 0xC2, 0xED, 0xFF]
         for _ in 0..<Self.rounds {
-            let payload = Self.mutate(Self.transaction, interesting, &random)
+            let payload = Mutations.alter(Self.transaction, Mutations.json, &random)
             guard (try? SignedTransaction(payload: payload)) != nil else { continue }
             read += 1
             if (try? JSONSerialization.jsonObject(with: Data(payload))) == nil { Issue.record("accepted \(payload)") }

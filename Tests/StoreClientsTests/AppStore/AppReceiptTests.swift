@@ -22,7 +22,7 @@ struct AppReceiptTests {
         environments: Set<String> = ["Production", "Sandbox"]
     ) -> AppReceiptProofs {
         AppReceiptProofs(
-            roots: [authority.root],
+            roots: [authority.certificates.root],
             expected: AppStoreProofs.Expectation(bundleID: bundleID, environments: environments)
         )
     }
@@ -130,11 +130,11 @@ struct AppReceiptTests {
     }
 
     @Test(arguments: [
-        (ReceiptAuthority.Flaws.noLeafMarker, ProofRefusal.Code.missingLeafMarker),
+        (SigningCertificates.Flaws.noLeafMarker, ProofRefusal.Code.missingLeafMarker),
         (.noIntermediateMarker, .missingIntermediateMarker), (.intermediateIsNoAuthority, .untrustedChain),
         (.intermediateMayNotSign, .badCertificate), (.strangeLeaf, .untrustedChain),
     ])
-    func `a flaw of the certificates is named`(flaw: ReceiptAuthority.Flaws, code: ProofRefusal.Code) async throws {
+    func `a flaw of the certificates is named`(flaw: SigningCertificates.Flaws, code: ProofRefusal.Code) async throws {
         let flawed = try ReceiptAuthority(flaws: flaw)
         #expect(await Self.refusal(try flawed.receipt(ReceiptDescription()), Self.proofs(flawed)) == code)
     }

@@ -67,6 +67,7 @@ struct AppStoreErrorTests {
         (500, #"{"errorCode":5009999}"#, .failure(.unavailable)), (503, "<html>", .failure(.unavailable)),
         (404, "<html>not found</html>", .failure(.unavailable)), (404, "", .failure(.unavailable)),
         (404, #"{"message":"no route"}"#, .failure(.unavailable)), (403, "", .failure(.unavailable)),
+        (408, "", .failure(.timeout)), (407, "", .failure(.unavailable)), (413, "<html>", .failure(.unavailable)),
         (401, "Unauthenticated", .failure(.unauthorized)), (429, "", .failure(.throttled)),
         (302, "", .failure(.unavailable)), (200, "<html>", .content), (101, "", .failure(.malformed)),
         // The status counts where the code's own digits do not fit it.

@@ -36,7 +36,7 @@ struct AppStoreProofTests {
         environments: Set<String> = ["Production", "Sandbox"]
     ) -> AppStoreProofs {
         AppStoreProofs(
-            roots: [authority.root],
+            roots: [authority.certificates.root],
             expected: AppStoreProofs.Expectation(bundleID: bundleID, environments: environments)
         )
     }
@@ -81,11 +81,11 @@ struct AppStoreProofTests {
     }
 
     @Test(arguments: [
-        (AppStoreAuthority.Flaws.noLeafMarker, ProofRefusal.Code.missingLeafMarker),
+        (SigningCertificates.Flaws.noLeafMarker, ProofRefusal.Code.missingLeafMarker),
         (.noIntermediateMarker, .missingIntermediateMarker), (.intermediateIsNoAuthority, .untrustedChain),
         (.intermediateMayNotSign, .badCertificate), (.strangeLeaf, .untrustedChain),
     ])
-    func `a flaw of the certificates is named`(flaw: AppStoreAuthority.Flaws, code: ProofRefusal.Code) async throws {
+    func `a flaw of the certificates is named`(flaw: SigningCertificates.Flaws, code: ProofRefusal.Code) async throws {
         let flawed = try AppStoreAuthority(flaws: flaw)
         #expect(await refusal(try flawed.sign(payload()), proofs(flawed)) == code)
     }
@@ -127,7 +127,7 @@ struct AppStoreProofTests {
         let authority = try Self.authority.get()
         let whole = try authority.sign(payload(), header: ["alg": "HS256", "x5c": authority.chain()])
         let signed = whole.split(separator: ".").prefix(2).joined(separator: ".")
-        let key = try #require(P256.Signing.PublicKey(authority.leaf.publicKey))
+        let key = try #require(P256.Signing.PublicKey(authority.certificates.leaf.publicKey))
         let code = HMAC<SHA256>.authenticationCode(
             for: Data(signed.utf8),
             using: SymmetricKey(data: key.x963Representation)
@@ -226,27 +226,11 @@ struct AppStoreProofTests {
         let genuine = Array(try authority.sign(payload()).utf8)
         var random = SeededGenerator(seed: seed)
         for number in 0..<Mutations.count / 2 {
-            let altered = mutate(genuine, &random)
+            let altered = Mutations.alter(genuine, Mutations.jws, &random)
             guard altered != genuine else { continue }
             let code = await refusal(String(decoding: altered, as: UTF8.self), verifier)
             #expect(code != nil, "mutation \(number)")
             if code == nil { return }
         }
-    }
-
-    private func mutate(_ text: [UInt8], _ random: inout SeededGenerator) -> [UInt8] {
-        var text = text
-        for _ in 0...random.below(4) where !text.isEmpty {
-            let index = random.below(text.count)
-            switch random.below(6) {
-            case 0: text[index] ^= 1 << UInt8(random.below(8))
-            case 1: text.remove(at: index)
-            case 2: text.insert(random.pick(46, 61, 45, 95, 65, 0, 255, 32), at: index)
-            case 3: text.removeSubrange(index..<min(text.count, index + random.below(200)))
-            case 4: text.insert(contentsOf: text[index..<min(text.count, index + random.below(200))], at: index)
-            default: text.swapAt(index, random.below(text.count))
-            }
-        }
-        return text
     }
 }

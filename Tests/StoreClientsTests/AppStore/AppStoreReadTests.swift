@@ -69,15 +69,27 @@ struct AppStoreReadTests {
         let store = try SimulatedAppStore(extra: "visible_after: 5s", transactions: [Self.line, Self.lifetime])
         let id = "2000000100000001"
         try store.control("POST", "/clock", #"{"frozen":true}"#)
-        let early = try await store.read(id, environment: nil, isFromClient: true, provenIDs: [id])
+        let early = try await store.read(id, environment: nil, isFromClient: true, isProven: true)
         #expect(early.coverage == .none && early.failure == ReadFailure(.unavailable, store: .appStore))
         #expect(early.failure?.treatment == .retry)
         #expect(store.reports.allSatisfy { !$0.countsForBreaker }, "the store is well")
         let unproven = try await store.read(id, environment: nil, isFromClient: true)
         #expect(unproven.coverage == .full && unproven.failure == nil)
         try store.control("POST", "/clock", #"{"shift":"+5s"}"#)
-        let late = try await store.read(id, environment: nil, isFromClient: true, provenIDs: [id])
+        let late = try await store.read(id, environment: nil, isFromClient: true, isProven: true)
         #expect(late.coverage == .full && late.observations.count == 2)
+    }
+
+    @Test(arguments: [(404, "4040001"), (404, "4040005"), (404, "4040010"), (400, "4000006"), (400, "")])
+    func `what certainly exists is no absence, however it is denied`(status: Int, code: String) async throws {
+        let store = try SimulatedAppStore(transactions: [Self.line])
+        let type = code.isEmpty ? "" : #","error_type":"\#(code)""#
+        try store.control("POST", "/faults", #"{"endpoint":"app_store.statuses","status":\#(status)\#(type)}"#)
+        let id = "2000000100000001"
+        let proven = try await store.read(id, environment: nil, isFromClient: true, isProven: true)
+        #expect(proven.coverage == .none && proven.failure == ReadFailure(.unavailable, store: .appStore))
+        #expect(store.reports.allSatisfy { !$0.countsForBreaker })
+        #expect(try await store.read(id, environment: nil, isFromClient: true).coverage == .full)
     }
 
     @Test(arguments: [
@@ -85,7 +97,7 @@ struct AppStoreReadTests {
     ])
     func `what is no id is not sent and is nobody's`(id: String) async throws {
         let store = try SimulatedAppStore(transactions: [Self.line])
-        let reading = try await store.read(id, environment: nil, isFromClient: true, provenIDs: [id])
+        let reading = try await store.read(id, environment: nil, isFromClient: true, isProven: true)
         #expect(reading.coverage == .full && reading.observations.isEmpty && reading.requests == 0)
         #expect(try await store.client().transaction(id, in: nil, lane: .restore) == nil)
         #expect(try await store.client().refunds(of: id, in: nil, lane: .support).isEmpty)
@@ -93,28 +105,6 @@ struct AppStoreReadTests {
             try await store.client().setAppAccountToken(UUID(), on: id, in: .production, lane: .event) == .unknown
         )
         #expect(store.requests.isEmpty)
-    }
-
-    @Test func `an id that turned up in an earlier answer is not asked again`() async throws {
-        let store = try SimulatedAppStore(transactions: [
-            Self.line + #", transaction: "2000000100000009""#, Self.lifetime,
-        ])
-        let reading = try await store.read(
-            "2000000100000001",
-            "2000000100000009",
-            "2000000100000050",
-            "2000000100000001"
-        )
-        #expect(reading.coverage == .full && reading.requests == 2 && reading.observations.count == 2)
-    }
-
-    @Test func `at most twenty subjects are asked, and more are never read fully`() async throws {
-        let store = try SimulatedAppStore(transactions: [Self.line])
-        let subjects = (0..<21).map { AppStoreQuery.Subject(id: "30000000\(100 + $0)", environment: .production) }
-        let reading = try await store.client().read(AppStoreQuery(subjects: subjects))
-        #expect(reading.requests == 20 && reading.coverage == .partial)
-        let fewer = try await store.client().read(AppStoreQuery(subjects: subjects.dropLast()))
-        #expect(fewer.requests == 20 && fewer.coverage == .full)
     }
 
     @Test func `45 purchases are three pages, and one that changes meanwhile counts as it is in the end`() async throws
@@ -216,20 +206,5 @@ struct AppStoreReadTests {
         )
         let reading = try await store.read("2000000100000001")
         #expect(reading.coverage == .partial && reading.failure?.code == .malformed && reading.observations.isEmpty)
-    }
-
-    @Test func `a store in trouble is asked about no further subject`() async throws {
-        let store = try SimulatedAppStore(transactions: [Self.line])
-        try store.control("POST", "/faults", #"{"endpoint":"app_store.statuses","status":503}"#)
-        let reading = try await store.read("2000000100000001", "2000000100000077")
-        #expect(reading.requests == 1 && reading.coverage == .none && reading.failure?.code == .unavailable)
-    }
-
-    @Test func `a subject that fails alone does not hide the next one`() async throws {
-        let store = try SimulatedAppStore(transactions: [Self.line])
-        let missing = "2000000100000099"
-        let reading = try await store.read(missing, "2000000100000001", provenIDs: [missing])
-        #expect(reading.coverage == .partial && reading.failure?.code == .unavailable)
-        #expect(reading.observations.map(\.productID) == ["monthly"])
     }
 }

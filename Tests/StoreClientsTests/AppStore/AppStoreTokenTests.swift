@@ -81,6 +81,7 @@ struct AppStoreTokenTests {
         let reading = try await store.read("2000000100000001")
         #expect(reading.coverage == .full && reading.failure == nil && reading.requests == 3)
         #expect(store.tokens[0] != store.tokens[1])
+        #expect(store.reports.allSatisfy { $0.failure == nil }, "a token that came late is no word on our key")
         try store.control("DELETE", "/faults")
         try store.control("POST", "/faults", #"{"endpoint":"app_store.statuses","status":401}"#)
         let refused = try await store.read("2000000100000001", isFromClient: true)
@@ -106,7 +107,7 @@ struct AppStoreTokenTests {
 
     @Test func `a key, an app or an account that the store does not know is refused`() async throws {
         let store = try SimulatedAppStore(transactions: [Self.line])
-        let subject = AppStoreQuery(subjects: [.init(id: "2000000100000001", environment: .production)])
+        let subject = AppStoreQuery(.init(id: "2000000100000001", environment: .production))
         let stranger = try store.client(key: P256.Signing.PrivateKey().pemRepresentation)
         #expect(await stranger.read(subject).failure?.code == .unauthorized)
         let other = try store.client(bundleID: "com.example.other")
@@ -123,8 +124,8 @@ struct AppStoreConfigurationTests {
         bundleID: String = "com.example.app",
         baseURL: String = "https://api.storekit.apple.com",
         sandboxBaseURL: String = "https://api.storekit-sandbox.apple.com"
-    ) -> [AppStoreConfigurationError.Fault] {
-        do throws(AppStoreConfigurationError) {
+    ) -> [AppStoreConfiguration.Fault] {
+        do throws(SettingFaults<AppStoreConfiguration.Fault>) {
             _ = try AppStoreConfiguration(
                 issuerID: issuerID,
                 keyID: keyID,
@@ -155,8 +156,8 @@ struct AppStoreConfigurationTests {
             Set(faults(issuerID: "", keyID: "", privateKey: "", bundleID: "", baseURL: "", sandboxBaseURL: ""))
                 == [.issuerID, .keyID, .privateKey, .bundleID, .baseURL, .sandboxBaseURL]
         )
-        let error = AppStoreConfigurationError(faults: AppStoreConfigurationError.Fault.allCases)
-        for fault in AppStoreConfigurationError.Fault.allCases { #expect("\(error)".contains(fault.rawValue)) }
+        let error = SettingFaults<AppStoreConfiguration.Fault>(faults: AppStoreConfiguration.Fault.allCases)
+        for fault in AppStoreConfiguration.Fault.allCases { #expect("\(error)".contains(fault.rawValue)) }
     }
 
     @Test func `nothing shows the key`() throws {

@@ -129,19 +129,19 @@ final class SimulatedAppStore: Sendable {
         )
     }
 
-    /// Reads the customers behind some ids.
+    /// Reads the customer behind an id.
     func read(
-        _ ids: String...,
+        _ id: String,
         environment: AppStoreEnvironment? = .production,
         isFromClient: Bool = false,
-        provenIDs: Set<String> = [],
+        isProven: Bool = false,
         mayGrant: @escaping @Sendable ([String]) -> Bool = { _ in false }
     ) async throws -> AppStoreReading {
         try await client().read(
             AppStoreQuery(
-                subjects: ids.map { AppStoreQuery.Subject(id: $0, environment: environment) },
+                .init(id: id, environment: environment),
                 isFromClient: isFromClient,
-                provenIDs: provenIDs,
+                isProven: isProven,
                 mayGrant: mayGrant
             )
         )

@@ -238,7 +238,7 @@ import Testing
 
     // MARK: Configuration
 
-    private static let changes: [(String, String, GooglePlayConfigurationError.Fault)] = [
+    private static let changes: [(String, String, GooglePlayConfiguration.Fault)] = [
         ("\"service_account\"", "\"authorized_user\"", .serviceAccount),
         ("\"client_email\"", "\"client_mail\"", .serviceAccount),
         ("\"private_key_id\"", "\"key_id\"", .serviceAccount),
@@ -249,10 +249,10 @@ import Testing
     ]
 
     @Test("a key file that is none is refused", arguments: changes)
-    func keyFile(_ old: String, _ new: String, _ fault: GooglePlayConfigurationError.Fault) throws {
+    func keyFile(_ old: String, _ new: String, _ fault: GooglePlayConfiguration.Fault) throws {
         let file = StoreSimulator.googleServiceAccount.replacing(old, with: new)
         #expect(file != StoreSimulator.googleServiceAccount)
-        #expect(throws: GooglePlayConfigurationError(faults: [fault])) {
+        #expect(throws: SettingFaults<GooglePlayConfiguration.Fault>(faults: [fault])) {
             try GooglePlayConfiguration(serviceAccount: file, packageName: "com.example.app")
         }
     }
@@ -260,7 +260,7 @@ import Testing
     @Test("all faults are told at once")
     func faults() {
         #expect(
-            throws: GooglePlayConfigurationError(
+            throws: SettingFaults<GooglePlayConfiguration.Fault>(
                 faults: [.serviceAccount, .packageName, .insecureBaseURL, .oauthBaseURL]
             )
         ) {
@@ -271,7 +271,7 @@ import Testing
                 oauthBaseURL: "oauth"
             )
         }
-        #expect(throws: GooglePlayConfigurationError(faults: [.baseURL, .insecureOAuthBaseURL])) {
+        #expect(throws: SettingFaults<GooglePlayConfiguration.Fault>(faults: [.baseURL, .insecureOAuthBaseURL])) {
             try GooglePlayConfiguration(
                 serviceAccount: StoreSimulator.googleServiceAccount,
                 packageName: "com.example.app",
@@ -280,7 +280,7 @@ import Testing
             )
         }
         #expect(
-            GooglePlayConfigurationError(faults: [.packageName, .tokenURI]).description
+            SettingFaults<GooglePlayConfiguration.Fault>(faults: [.packageName, .tokenURI]).description
                 == "the package name is not of the form com.example.app; "
                 + "the service account's token_uri is not https://oauth2.googleapis.com/token"
         )

@@ -101,11 +101,10 @@ import Testing
     )
     func failures(_ status: Int, _ body: String, _ code: ReadFailure.Code) async throws {
         play.on(FakePlay.subscription("tok"), status, body)
-        let reading = try await play.read("tok", endsAhead: ["tok": PlayFixture.now + .seconds(60)])
+        let reading = try await play.read("tok")
         #expect(reading.coverage == .none)
         #expect(reading.failure == ReadFailure(code, store: .googlePlay))
         #expect(reading.observations.isEmpty)
-        #expect(reading.goneEarly.isEmpty)
         #expect(play.reads.count == 1)
         #expect(play.reports.last?.failure == code)
     }

@@ -6,27 +6,6 @@ import Testing
 
 /// Mutated answers: nothing crashes or hangs; each either decodes or is refused.
 @Suite struct GooglePlayMutationTests {
-    private static let interesting: [UInt8] =
-        Array("{}[]\",:\\u0123456789-+.eEtfnTZ \n\0".utf8) + [0x80, 0xC2, 0xED, 0xFF]
-
-    private static func mutate(_ seed: [UInt8], _ generator: inout SeededGenerator) -> [UInt8] {
-        var body = seed
-        for _ in 0..<Int.random(in: 1...4, using: &generator) where !body.isEmpty {
-            let index = generator.below(body.count)
-            switch generator.below(6) {
-            case 0: body[index] = interesting.randomElement(using: &generator) ?? 0
-            case 1: body.insert(interesting.randomElement(using: &generator) ?? 0, at: index)
-            case 2: body.remove(at: index)
-            case 3: body.removeSubrange(index...)
-            case 4: body[index] ^= 1 << UInt8.random(in: 0..<8, using: &generator)
-            default:
-                let end = Int.random(in: index...min(body.count, index + 40), using: &generator)
-                body.insert(contentsOf: body[index..<end], at: generator.below(body.count + 1))
-            }
-        }
-        return body
-    }
-
     private static let seeds: [[UInt8]] = [
         PlayFixture.subscription("ACTIVE", ["externalAccountIdentifiers": #"{"obfuscatedExternalAccountId":"a"}"#]),
         PlayFixture.subscription(
@@ -51,7 +30,7 @@ import Testing
         var accepted = 0
         var refused = 0
         for round in 0..<Mutations.count / 4 {
-            let body = Self.mutate(Self.seeds[round % Self.seeds.count], &generator)
+            let body = Mutations.alter(Self.seeds[round % Self.seeds.count], Mutations.json, &generator)
             do throws(JSONFault) {
                 let observation = try SubscriptionPurchase(body)
                     .observation(token: "tok", lineage: ["tok"], at: PlayFixture.now)

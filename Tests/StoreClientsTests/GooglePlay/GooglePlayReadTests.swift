@@ -68,13 +68,17 @@ import Testing
         #expect(try await play.read(token).observations.count == 1)
     }
 
-    @Test("more than 20 tokens are never a full reading")
+    @Test("more than 20 tokens of a client are never a full reading; our own are all asked for")
     func tooMany() async throws {
-        let tokens = (0..<21).map { "tok\($0)" }
-        let reading = try await play.client().read(GooglePlayQuery(tokens: tokens, askedAt: PlayFixture.now))
+        var query = GooglePlayQuery(tokens: (0..<50).map { "tok\($0)" }, askedAt: PlayFixture.now, isFromClient: true)
+        let reading = try await play.client().read(query)
         #expect(reading.coverage == .partial)
-        #expect(reading.failure?.store == .googlePlay)
+        #expect(reading.failure == ReadFailure(.incomplete, store: .googlePlay))
         #expect(play.reads.count == 40)
+        query.isFromClient = false
+        let own = try await play.client().read(query)
+        #expect(own.coverage == .full && own.unknown == query.tokens)
+        #expect(play.reads.count == 140)
     }
 
     // MARK: Absence
@@ -87,7 +91,6 @@ import Testing
         let reading = try await play.read("old", "tok")
         #expect(reading.coverage == .full)
         #expect(reading.observations.map(\.lookupID) == ["tok"])
-        #expect(reading.goneEarly == [])
         // One question each, and one whether the silent one is a one-time purchase.
         #expect(reading.requests == 4)
         #expect(
@@ -96,25 +99,11 @@ import Testing
         )
     }
 
-    @Test("99: a token that is gone while our period runs is named, and yields nothing that could end it")
-    func goneEarly() async throws {
-        play.on(FakePlay.subscription("a"), 410, PlayFixture.error(410, "subscriptionNoLongerAvailable"))
-        play.on(FakePlay.product("a"), 410, PlayFixture.error(410, "purchaseTokenNoLongerValid"))
-        let ahead = PlayFixture.now + .seconds(1)
-        let reading = try await play.read("a", "b", endsAhead: ["a": ahead, "b": ahead])
-        #expect(reading.goneEarly == ["a"])
-        #expect(reading.observations.isEmpty)
-        #expect(reading.coverage == .full)
-        let late = try await play.read("a", endsAhead: ["a": PlayFixture.now])
-        #expect(late.goneEarly == [])
-    }
-
     @Test("99: a one-time purchase is found behind the 410 that its token answers")
     func oneTime() async throws {
         play.on(FakePlay.subscription("p"), 410, PlayFixture.error(410, "purchaseTokenNoLongerValid"))
         play.on(FakePlay.product("p"), 200, PlayFixture.product())
-        let reading = try await play.read("p", endsAhead: ["p": PlayFixture.now + .seconds(60)])
-        #expect(reading.goneEarly == [])
+        let reading = try await play.read("p")
         #expect(reading.observations.map(\.kind) == [.oneTime])
         #expect(play.admitted == [.token, .subscriptions, .oneTime])
     }

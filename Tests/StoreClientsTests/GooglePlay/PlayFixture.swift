@@ -170,13 +170,11 @@ final class FakePlay: Sendable {
     func read(
         _ tokens: String...,
         known: Set<String> = [],
-        endsAhead: [String: Instant] = [:],
         isFromClient: Bool = false
     ) async throws -> GooglePlayReading {
         let query = GooglePlayQuery(
             tokens: tokens,
             known: known,
-            endsAhead: endsAhead,
             askedAt: PlayFixture.now,
             isFromClient: isFromClient
         )

@@ -6,27 +6,6 @@ import Testing
 
 /// Mutated answers: nothing crashes or hangs, and we take no text for JSON that Foundation refuses.
 @Suite struct JSONMutationTests {
-    private static let interesting: [UInt8] =
-        Array("{}[]\",:\\u0123456789-+.eEtfn \n\0\u{1F}".utf8) + [0x80, 0xC2, 0xED, 0xF4, 0xFF]
-
-    private static func mutate(_ seed: [UInt8], _ generator: inout SeededGenerator) -> [UInt8] {
-        var body = seed
-        for _ in 0..<Int.random(in: 1...4, using: &generator) where !body.isEmpty {
-            let index = Int.random(in: 0..<body.count, using: &generator)
-            switch Int.random(in: 0..<6, using: &generator) {
-            case 0: body[index] = interesting.randomElement(using: &generator) ?? 0
-            case 1: body.insert(interesting.randomElement(using: &generator) ?? 0, at: index)
-            case 2: body.remove(at: index)
-            case 3: body.removeSubrange(index...)
-            case 4: body[index] ^= 1 << UInt8.random(in: 0..<8, using: &generator)
-            default:
-                let end = Int.random(in: index...min(body.count, index + 40), using: &generator)
-                body.insert(contentsOf: body[index..<end], at: Int.random(in: 0...body.count, using: &generator))
-            }
-        }
-        return body
-    }
-
     private static let seeds: [[UInt8]] = [
         Array(#"{"object":"list","items":[{"id":"sub1","n":-1.5e2,"t":true,"x":null}],"next_page":null}"#.utf8),
         Array(#"["é漢😀","\u00e9\ud83d\ude00\n",[[[{"a":{}}]]],0,10,1788678400000,false]"#.utf8),
@@ -38,7 +17,7 @@ import Testing
         var generator = SeededGenerator(seed: seed)
         var accepted = 0
         for round in 0..<Mutations.count / 4 {
-            let body = Self.mutate(Self.seeds[round % Self.seeds.count], &generator)
+            let body = Mutations.alter(Self.seeds[round % Self.seeds.count], Mutations.json, &generator)
             _ = try? decodePage(body, item: WireItem.subscription)
             do throws(JSONFault) {
                 var reader = try JSONReader(body)

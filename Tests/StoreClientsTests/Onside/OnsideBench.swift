@@ -121,13 +121,11 @@ final class OnsideBench: Sendable {
     static func query(
         _ ids: [String] = [order],
         proven: Set<String> = [],
-        statedAt: [String: Instant] = [:],
         isFromClient: Bool = false
     ) -> OnsideQuery {
         OnsideQuery(
             orderIDs: ids,
             provenIDs: proven,
-            statedAt: statedAt,
             askedAt: now,
             lane: .restore,
             isFromClient: isFromClient

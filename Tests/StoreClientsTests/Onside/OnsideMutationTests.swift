@@ -22,7 +22,7 @@ import Testing
         let genuine = Array(text.utf8)
         var random = SeededGenerator(seed: seed)
         for number in 0..<Mutations.count / 4 {
-            let altered = mutate(genuine, &random)
+            let altered = Mutations.alter(genuine, Mutations.jws, &random)
             guard altered != genuine else { continue }
             let failure = await refusal(String(decoding: altered, as: UTF8.self), client)
             #expect(failure != nil, "mutation \(number)")
@@ -37,27 +37,13 @@ import Testing
         var random = SeededGenerator(seed: seed)
         var readable = 0
         for _ in 0..<Mutations.count / 4 {
-            guard let history = try? OnsideHistory(payload: mutate(genuine, &random)) else { continue }
+            guard let history = try? OnsideHistory(payload: Mutations.alter(genuine, Mutations.json, &random)) else {
+                continue
+            }
             readable += 1
             for line in OnsideLine.lines(of: history.transactions, OnsideBench.query()) { _ = line.observation }
         }
         // Otherwise the test would prove nothing.
         #expect(readable > 500)
-    }
-
-    private func mutate(_ text: [UInt8], _ random: inout SeededGenerator) -> [UInt8] {
-        var text = text
-        for _ in 0...random.below(3) where !text.isEmpty {
-            let index = random.below(text.count)
-            switch random.below(6) {
-            case 0: text[index] ^= 1 << UInt8(random.below(8))
-            case 1: text.remove(at: index)
-            case 2: text.insert(random.pick(46, 61, 45, 95, 65, 0, 255, 48), at: index)
-            case 3: text.removeSubrange(index..<min(text.count, index + random.below(100)))
-            case 4: text.insert(contentsOf: text[index..<min(text.count, index + random.below(100))], at: index)
-            default: text[index] = random.pick(48, 57, 65, 97, 34, 123, 93, 44)
-            }
-        }
-        return text
     }
 }

@@ -46,13 +46,31 @@ import Testing
         #expect(bench.requests.isEmpty)
     }
 
-    @Test func `at most twenty orders are asked, those known to exist first`() async throws {
+    @Test func `at most twenty orders of a client are asked, those known to exist first, and all of our own`()
+        async throws
+    {
         let bench = try OnsideBench()
         let ids = (10..<35).map { "7a1b2c3d-0000-4000-8000-0000000000\($0)" }
-        let reading = try await bench.read(OnsideBench.query(ids + [OnsideBench.order], proven: [OnsideBench.order]))
+        let reading = try await bench.read(
+            OnsideBench.query(ids + [OnsideBench.order], proven: [OnsideBench.order], isFromClient: true)
+        )
         #expect(reading.requests == 20 && reading.observations.count == 1 && reading.coverage == .full)
-        let cut = try await bench.read(OnsideBench.query(ids, proven: Set(ids)))
+        let cut = try await bench.read(OnsideBench.query(ids, proven: Set(ids), isFromClient: true))
         #expect(cut.requests == 20 && cut.failure?.code != nil, "a known order that was not asked is no answer")
+        let own = try await bench.read(OnsideBench.query(ids + [OnsideBench.order]))
+        #expect(own.requests == 26 && own.observations.count == 1 && own.coverage == .full)
+        #expect(own.unknown == ids, "each answer stays with its question")
+    }
+
+    @Test func `another merchant's order that our records hold is no absence, and is not asked for again`() async throws
+    {
+        let bench = try OnsideBench("onside: {orders: [{order: \(Self.foreign), foreign: true}]}")
+        let known = try await bench.read(OnsideBench.query([Self.foreign], proven: [Self.foreign]))
+        #expect(known.coverage == .none && known.unknown.isEmpty)
+        #expect(known.failure == ReadFailure(.rejected, store: .onside) && known.failure?.treatment == .park)
+        #expect(bench.reports.allSatisfy { $0.failure == nil && !$0.countsForBreaker }, "Onside is well")
+        let shown = OnsideBench.query([Self.foreign], proven: [Self.foreign], isFromClient: true)
+        #expect(try await bench.read(shown).unknown == [Self.foreign])
     }
 
     @Test(arguments: [true, false])
@@ -184,17 +202,6 @@ import Testing
         #expect(reading.coverage == .none && reading.failure?.code == .malformed && reading.observations.isEmpty)
         bench.replace(OnsideBench.order, body: genuine + "\n", type: "text/plain")
         #expect(try await bench.read().coverage == .full, "what counts is the text, not what it is called")
-    }
-
-    @Test func `an answer that is older than our records is a replay, and no answer`() async throws {
-        let bench = try OnsideBench()
-        let known = [OnsideBench.order: OnsideBench.now + .seconds(-60)]
-        #expect(try await bench.read(OnsideBench.query(statedAt: known)).coverage == .full)
-        bench.simulator.signOnside(.init(fetched: .offset(milliseconds: -86_400_000)))
-        let reading = try await bench.read(OnsideBench.query(statedAt: known))
-        #expect(reading.coverage == .none && reading.failure?.code == .unavailable && reading.observations.isEmpty)
-        #expect(bench.lines.contains { $0.contains("replayed") })
-        #expect(try await bench.read().coverage == .full, "nothing newer is known")
     }
 
     @Test func `an answer from the future is malformed`() async throws {

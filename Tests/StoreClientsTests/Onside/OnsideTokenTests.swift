@@ -28,7 +28,7 @@ import Testing
     private func configuration(
         _ secret: String = "s3cret-of-ours",
         isBase64: Bool = false
-    ) throws(OnsideConfigurationError) -> OnsideConfiguration {
+    ) throws(SettingFaults<OnsideConfiguration.Fault>) -> OnsideConfiguration {
         try OnsideConfiguration(
             merchantID: "m",
             merchantSecret: secret,
@@ -48,13 +48,13 @@ import Testing
     @Test func `the secret is taken as it is written, or as base64`() throws {
         #expect(try configuration("c2VjcmV0").key == SymmetricKey(data: Data("c2VjcmV0".utf8)))
         #expect(try configuration("c2VjcmV0", isBase64: true).key == SymmetricKey(data: Data("secret".utf8)))
-        #expect(throws: OnsideConfigurationError(faults: [.encodedSecret])) {
+        #expect(throws: SettingFaults<OnsideConfiguration.Fault>(faults: [.encodedSecret])) {
             try configuration("no base64", isBase64: true)
         }
     }
 
     @Test func `every fault is told at once, and no setting's value`() {
-        let error = #expect(throws: OnsideConfigurationError.self) {
+        let error = #expect(throws: SettingFaults<OnsideConfiguration.Fault>.self) {
             try OnsideConfiguration(
                 merchantID: "a\"b",
                 merchantSecret: "",

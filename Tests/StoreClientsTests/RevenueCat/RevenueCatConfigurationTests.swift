@@ -39,7 +39,7 @@ import Testing
         ]
     )
     func refusesBase(_ url: String) {
-        #expect(throws: RevenueCatConfigurationError(faults: [.baseURL])) { try base(url) }
+        #expect(throws: SettingFaults<RevenueCatConfiguration.Fault>(faults: [.baseURL])) { try base(url) }
     }
 
     @Test(
@@ -50,12 +50,12 @@ import Testing
         ]
     )
     func refusesPlainHTTP(_ url: String) {
-        #expect(throws: RevenueCatConfigurationError(faults: [.insecureBaseURL])) { try base(url) }
+        #expect(throws: SettingFaults<RevenueCatConfiguration.Fault>(faults: [.insecureBaseURL])) { try base(url) }
     }
 
     @Test("every fault is told at once, and no setting's value")
     func collectsFaults() throws {
-        let error = #expect(throws: RevenueCatConfigurationError.self) {
+        let error = #expect(throws: SettingFaults<RevenueCatConfiguration.Fault>.self) {
             try RevenueCatConfiguration(apiKey: "sk secret", projectID: "", baseURL: "x", maxPages: 0)
         }
         #expect(error?.faults == [.apiKey, .projectID, .maxPages, .baseURL])

@@ -21,7 +21,9 @@ struct Probe {
 
     /// Runs a test against a scenario written as YAML; the clock stands still.
     static func run(_ yaml: String = "", _ body: @escaping @Sendable (Probe) async throws -> Void) async throws {
-        let simulator = try StoreSimulator(scenario: Scenario(yaml: yaml), logger: quiet)
+        let now = SimulatedClock.machine()
+        // What the scenario is set up by must be the time at which the clock then stands.
+        let simulator = try StoreSimulator(scenario: Scenario(yaml: yaml), logger: quiet, wall: { now })
         simulator.simulation.withState { $0.clock.setFrozen(true) }
         try await simulator.application().test(.router) { client in
             try await body(Probe(simulator: simulator, client: client))
