@@ -7,6 +7,12 @@ package struct ConfigurationFault: Hashable, Sendable, CustomStringConvertible {
     /// What to do about it.
     package let fix: String
 
+    package init(variable: String, problem: String, fix: String) {
+        self.variable = variable
+        self.problem = problem
+        self.fix = fix
+    }
+
     package var description: String { "\(variable): \(problem). \(fix)." }
 }
 
@@ -15,6 +21,9 @@ package struct ConfigurationFault: Hashable, Sendable, CustomStringConvertible {
 /// Never empty. The order is that of ``Variable``, the same in every run. The description has one line a fault.
 package struct ConfigurationFaults: Error, Hashable, Sendable, CustomStringConvertible {
     package let faults: [ConfigurationFault]
+
+    /// - Parameter faults: one at least.
+    package init(faults: [ConfigurationFault]) { self.faults = faults }
 
     package var description: String {
         let count = faults.count == 1 ? "1 fault" : "\(faults.count) faults"

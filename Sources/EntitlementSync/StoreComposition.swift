@@ -12,6 +12,7 @@ import X509
 
 /// Makes the witnesses that the configuration asks for, with their shared limits.
 struct StoreComposition {
+    let settings: StoreSettings
     let config: Config
     let pool: PostgresPool
     let transport: HTTPTransport
@@ -20,41 +21,24 @@ struct StoreComposition {
     /// Tells Google Play of granted sales, where it is on and that is wanted.
     private(set) var acknowledger: Acknowledger?
 
-    init(config: Config, pool: PostgresPool, transport: HTTPTransport, logger: Logger) {
+    init(_ settings: StoreSettings, config: Config, pool: PostgresPool, transport: HTTPTransport, logger: Logger) {
+        self.settings = settings
         self.config = config
         self.pool = pool
         self.transport = transport
         self.logger = logger
     }
 
-    /// Makes sure that there is anybody to ask.
-    ///
-    /// - Throws: `CommandFailure`.
-    static func check(_ config: Config) throws {
-        guard
-            config.revenueCat != nil || config.appStore.access != nil || config.googlePlay != nil
-                || config.onside != nil
-        else {
-            throw CommandFailure(
-                .configuration,
-                "no store is configured; set REVENUECAT_API_KEY and REVENUECAT_PROJECT_ID, or the credentials of the App"
-                    + " Store, Google Play or Onside"
-            )
-        }
-    }
-
     /// Makes the reader.
     ///
-    /// - Throws: `CommandFailure` where no store is configured, or a store's settings can't be used.
-    mutating func reader() throws -> StoreReader {
+    mutating func reader() -> StoreReader {
         let lookups = UserLookups(pool: pool)
         let sources = StoresReader.Sources(
-            revenueCat: try revenueCat(lookups),
-            appStore: try appStore(lookups),
-            googlePlay: try googlePlay(),
-            onside: try onside()
+            revenueCat: revenueCat(lookups),
+            appStore: appStore(lookups),
+            googlePlay: googlePlay(),
+            onside: onside()
         )
-        try Self.check(config)
         let accounts = AccountIDs(keys: config.accounts.keys.map { $0.reveal() }, namespace: config.accounts.namespace)
         return StoresReader(sources: sources, accounts: accounts, lookups: lookups).reader
     }
@@ -76,32 +60,20 @@ struct StoreComposition {
         return gates.add(store, credential, budget: budget, breaker: breaker, logger: logger).gate
     }
 
-    private mutating func revenueCat(_ lookups: UserLookups) throws -> RevenueCatSource? {
-        guard let settings = config.revenueCat else { return nil }
-        let gate = gate(.revenueCat, "revenuecat", settings.requestsPerMinute, Breaker())
-        let client = try usable("RevenueCat", .revenueCatAPIKey) {
-            RevenueCatClient(
-                configuration: try RevenueCatConfiguration(
-                    apiKey: settings.apiKey.reveal(),
-                    projectID: settings.projectID,
-                    baseURL: settings.baseURL
-                ),
-                http: http(.revenueCat),
-                gate: gate,
-                logger: logger
-            )
-        }
+    private mutating func revenueCat(_ lookups: UserLookups) -> RevenueCatSource? {
+        guard let configuration = settings.revenueCat, let access = config.revenueCat else { return nil }
+        let gate = gate(.revenueCat, "revenuecat", access.requestsPerMinute, Breaker())
+        let client = RevenueCatClient(configuration: configuration, http: http(.revenueCat), gate: gate, logger: logger)
         return RevenueCatSource(client: client, lookups: lookups)
     }
 
-    private mutating func appStore(_ lookups: UserLookups) throws -> AppStoreSource? {
+    private mutating func appStore(_ lookups: UserLookups) -> AppStoreSource? {
         // Without a bundle id nobody can tell whether a proof is about our app.
         guard let bundleID = config.appStore.bundleID else { return nil }
-        let roots = StoreRoots(config.appStore)
-        let transactions = AppStoreProofs(roots: try roots.transactions(), expected: .init(bundleID: bundleID))
-        let receipts = AppReceiptProofs(roots: try roots.receipts(), expected: .init(bundleID: bundleID))
+        let transactions = AppStoreProofs(roots: settings.transactionRoots, expected: .init(bundleID: bundleID))
+        let receipts = AppReceiptProofs(roots: settings.receiptRoots, expected: .init(bundleID: bundleID))
         var client: AppStoreClient?
-        if let access = config.appStore.access {
+        if let configuration = settings.appStore, let access = config.appStore.access {
             let breaker = Breaker()
             var gates: [AppStoreEnvironment: [AppStoreBudget: RequestGate]] = [:]
             for environment in AppStoreEnvironment.allCases {
@@ -112,22 +84,13 @@ struct StoreComposition {
                     gates[environment, default: [:]][budget] = gate(.appStore, name, share, breaker)
                 }
             }
-            client = try usable("The App Store", .appStorePrivateKey) { [gates, logger] in
-                AppStoreClient(
-                    configuration: try AppStoreConfiguration(
-                        issuerID: access.issuerID,
-                        keyID: access.keyID,
-                        privateKey: access.privateKey.reveal(),
-                        bundleID: access.bundleID,
-                        baseURL: access.baseURL ?? "https://api.storekit.apple.com",
-                        sandboxBaseURL: access.sandboxBaseURL ?? "https://api.storekit-sandbox.apple.com"
-                    ),
-                    proofs: transactions,
-                    http: http(.appStore),
-                    gate: { gates[$0]?[$1] ?? .open },
-                    logger: logger
-                )
-            }
+            client = AppStoreClient(
+                configuration: configuration,
+                proofs: transactions,
+                http: http(.appStore),
+                gate: { [gates] in gates[$0]?[$1] ?? .open },
+                logger: logger
+            )
         }
         return AppStoreSource(
             transactions: transactions,
@@ -138,67 +101,30 @@ struct StoreComposition {
         )
     }
 
-    private mutating func googlePlay() throws -> GooglePlaySource? {
-        guard let settings = config.googlePlay else { return nil }
+    private mutating func googlePlay() -> GooglePlaySource? {
+        guard let configuration = settings.googlePlay, let access = config.googlePlay else { return nil }
         let breaker = Breaker()
         var gates: [GooglePlayBudget: RequestGate] = [:]
         for budget in GooglePlayBudget.allCases {
-            let share = budget.perMinute * settings.requestsPerMinute / GooglePlayBudget.subscriptions.perMinute
+            let share = budget.perMinute * access.requestsPerMinute / GooglePlayBudget.subscriptions.perMinute
             gates[budget] = gate(.googlePlay, "google_play.\(budget.rawValue)", share, breaker)
         }
-        let client = try usable("Google Play", .googlePlayServiceAccount) { [gates, logger] in
-            GooglePlayClient(
-                configuration: try GooglePlayConfiguration(
-                    serviceAccount: settings.serviceAccount.reveal(),
-                    packageName: settings.packageName,
-                    baseURL: settings.baseURL ?? "https://androidpublisher.googleapis.com",
-                    oauthBaseURL: settings.oauthBaseURL
-                ),
-                http: http(.googlePlay),
-                gate: { gates[$0] ?? .open },
-                logger: logger
-            )
-        }
-        if settings.acknowledges, config.decision.mode != .observe {
+        let client = GooglePlayClient(
+            configuration: configuration,
+            http: http(.googlePlay),
+            gate: { [gates] in gates[$0] ?? .open },
+            logger: logger
+        )
+        if access.acknowledges, config.decision.mode != .observe {
             acknowledger = Acknowledger(records: Acknowledgements(pool: pool), client: client)
         }
         return GooglePlaySource(client: client)
     }
 
-    private mutating func onside() throws -> OnsideSource? {
-        guard let settings = config.onside else { return nil }
-        let gate = gate(.onside, "onside", settings.requestsPerMinute, Breaker())
-        let client = try usable("Onside", .onsideMerchantSecret) {
-            OnsideClient(
-                configuration: try OnsideConfiguration(
-                    merchantID: settings.merchantID,
-                    merchantSecret: settings.merchantSecret.reveal(),
-                    secretKeyID: settings.secretKeyID,
-                    bundleID: settings.bundleID,
-                    baseURL: settings.baseURL ?? "https://onside.io",
-                    secretIsBase64: settings.secretIsBase64
-                ),
-                http: http(.onside),
-                gate: gate,
-                logger: logger
-            )
-        }
+    private mutating func onside() -> OnsideSource? {
+        guard let configuration = settings.onside, let access = config.onside else { return nil }
+        let gate = gate(.onside, "onside", access.requestsPerMinute, Breaker())
+        let client = OnsideClient(configuration: configuration, http: http(.onside), gate: gate, logger: logger)
         return OnsideSource(client: client, logger: logger)
-    }
-
-    /// Makes a client; what is wrong with its settings names the store and the variable that only making it can check.
-    private func usable<Client>(
-        _ store: String,
-        _ variable: Variable,
-        _ make: () throws -> Client
-    ) throws -> Client {
-        do {
-            return try make()
-        } catch {
-            throw CommandFailure(
-                .configuration,
-                "\(store): \(error); set \(variable.rawValue), best as the path in \(variable.rawValue)_FILE"
-            )
-        }
     }
 }

@@ -10,24 +10,31 @@ struct StoreRoots {
     init(_ settings: AppStoreSettings) { self.settings = settings }
 
     /// For signed transactions.
+    ///
+    /// - Throws: `ConfigurationFaults`.
     func transactions() throws -> [Certificate] {
-        try read(settings.rootCertificates, "APP_STORE_ROOT_CERTIFICATES") ?? AppStoreRoots.shipped()
+        try read(settings.rootCertificates, .appStoreRootCertificates) ?? AppStoreRoots.shipped()
     }
 
     /// For app receipts.
+    ///
+    /// - Throws: `ConfigurationFaults`.
     func receipts() throws -> [Certificate] {
-        try read(settings.receiptRootCertificates, "RECEIPT_ROOT_CERTIFICATES") ?? AppStoreRoots.shippedForReceipts()
+        try read(settings.receiptRootCertificates, .receiptRootCertificates) ?? AppStoreRoots.shippedForReceipts()
     }
 
-    private func read(_ path: String?, _ name: String) throws -> [Certificate]? {
+    private func read(_ path: String?, _ variable: Variable) throws -> [Certificate]? {
         guard let path else { return nil }
         do {
             return try AppStoreRoots.read(pem: String(contentsOfFile: path, encoding: .utf8))
         } catch {
-            throw CommandFailure(
-                .configuration,
-                "\(name): no certificates can be read from the file; set the path of a PEM file"
-            )
+            throw ConfigurationFaults(faults: [
+                ConfigurationFault(
+                    variable: variable.rawValue,
+                    problem: "no certificates can be read from the file \(path)",
+                    fix: "Set the path of a PEM file"
+                )
+            ])
         }
     }
 }

@@ -31,7 +31,7 @@ struct WorkerCommand: AsyncParsableCommand {
             let registry = Registry()
             MetricsSystem.bootstrap(registry)
             let config = runtime.config
-            try StoreComposition.check(config)
+            let settings = try StoreSettings(config)
             let pool = PostgresPool(
                 configuration: runtime.postgres(connections: 8, settings: SessionSettings.worker),
                 logger: runtime.logger
@@ -43,8 +43,9 @@ struct WorkerCommand: AsyncParsableCommand {
                 throw error
             }
             let transport = HTTPTransport(configuration: Self.http(config), logger: runtime.logger)
-            let (worker, gauges) = try Self.worker(
+            let (worker, gauges) = Self.worker(
                 runtime,
+                settings,
                 pool: pool,
                 transport: transport,
                 untilIdle: untilIdle
@@ -115,13 +116,20 @@ struct WorkerCommand: AsyncParsableCommand {
     /// The composition root of a worker.
     static func worker(
         _ runtime: Runtime,
+        _ settings: StoreSettings,
         pool: PostgresPool,
         transport: HTTPTransport,
         untilIdle: Bool
-    ) throws -> (Worker, WorkerGauges) {
+    ) -> (Worker, WorkerGauges) {
         let config = runtime.config
-        var stores = StoreComposition(config: config, pool: pool, transport: transport, logger: runtime.logger)
-        let reader = try stores.reader()
+        var stores = StoreComposition(
+            settings,
+            config: config,
+            pool: pool,
+            transport: transport,
+            logger: runtime.logger
+        )
+        let reader = stores.reader()
         let gates = stores.gates
         let health = StoreHealth(pool: pool)
         let worker = Worker(

@@ -10,19 +10,32 @@ enum RFC3339 {
     ///   for times outside the years that an `Instant` is made for.
     /// - SeeAlso: https://www.rfc-editor.org/rfc/rfc3339#section-5.6
     static func instant(_ text: String) -> Instant? {
+        guard let time = read(text), let instant = Instant(milliseconds: time.seconds * 1000) else { return nil }
+        return Instant(microseconds: instant.microseconds + time.microseconds)
+    }
+
+    /// Reads a time of 1970 or later as receipts have it: far ahead for what has no end, and from Xcode with an offset
+    /// without colon.
+    ///
+    /// - Parameter text: as for `instant`.
+    /// - Returns: `nil` for anything else.
+    static func receiptInstant(_ text: String) -> Instant? {
+        guard let time = read(text, needsColon: false), time.seconds >= 0 else { return nil }
+        return Instant(microseconds: time.seconds * 1_000_000 + time.microseconds)
+    }
+
+    private static func read(_ text: String, needsColon: Bool = true) -> (seconds: Int64, microseconds: Int64)? {
         var scanner = Scanner(bytes: Array(text.utf8))
         guard let year = scanner.number(4), scanner.skip("-"), let month = scanner.number(2), scanner.skip("-"),
             let day = scanner.number(2), scanner.skip("T"), let hour = scanner.number(2), scanner.skip(":"),
             let minute = scanner.number(2), scanner.skip(":"), let second = scanner.number(2),
-            let fraction = scanner.microseconds(), let offset = scanner.offsetSeconds(), scanner.isAtEnd,
+            let fraction = scanner.microseconds(), let offset = scanner.offsetSeconds(needsColon), scanner.isAtEnd,
             // 60 is a leap second.
             (1...12).contains(month), hour < 24, minute < 60, second <= 60,
             day >= 1, day <= lengthOfMonth(Int(month), year: year)
         else { return nil }
         let days = HTTPDate.days(year: year, month: Int(month), day: day)
-        let seconds = days * 86_400 + hour * 3_600 + minute * 60 + second - offset
-        guard let instant = Instant(milliseconds: seconds * 1000) else { return nil }
-        return Instant(microseconds: instant.microseconds + fraction)
+        return (days * 86_400 + hour * 3_600 + minute * 60 + second - offset, fraction)
     }
 
     private static func lengthOfMonth(_ month: Int, year: Int64) -> Int64 {
@@ -75,14 +88,13 @@ enum RFC3339 {
             return value
         }
 
-        mutating func offsetSeconds() -> Int64? {
+        mutating func offsetSeconds(_ needsColon: Bool) -> Int64? {
             if skip("Z") { return 0 }
             let isWest = next == UInt8(ascii: "-")
             guard isWest || next == UInt8(ascii: "+") else { return nil }
             position += 1
-            guard let hours = number(2), skip(":"), let minutes = number(2), hours < 24, minutes < 60 else {
-                return nil
-            }
+            guard let hours = number(2), skip(":") || !needsColon, let minutes = number(2), hours < 24, minutes < 60
+            else { return nil }
             return (hours * 3_600 + minutes * 60) * (isWest ? -1 : 1)
         }
     }

@@ -59,6 +59,29 @@ struct UsageTests {
         #expect(!ending.err.contains("hunter2"), "\(ending)")
     }
 
+    @Test("What only a store's client can't use is listed at once too, before anything is asked for")
+    func unusableStores() async throws {
+        let settings = [
+            "DATABASE_URL": "postgres://nobody@127.0.0.1:1/nowhere", "GOOGLE_PLAY_PACKAGE_NAME": "hunter2",
+            "GOOGLE_PLAY_SERVICE_ACCOUNT": #"{"private_key":"hunter2"}"#, "APP_STORE_BUNDLE_ID": "com.example.app",
+            "APP_STORE_ISSUER_ID": "hunter2/", "APP_STORE_KEY_ID": "KEY",
+            "APP_STORE_PRIVATE_KEY": "-----BEGIN PRIVATE KEY-----hunter2", "APP_STORE_ROOT_CERTIFICATES": "/dev/null",
+            "ONSIDE_MERCHANT_ID": "hunter2\"", "ONSIDE_MERCHANT_SECRET": "s", "ONSIDE_SECRET_KEY_ID": "k",
+            "ONSIDE_BUNDLE_ID": "com.example.app",
+        ]
+        let ending = try await Site.run(["worker", "--until-idle"], settings: settings)
+        #expect(ending.code == 78 && ending.out == "", "\(ending)")
+        let lines = ending.err.split(separator: "\n").map(String.init)
+        #expect(lines.first == "entitlement-sync: The configuration has 6 faults:", "\(ending)")
+        for name in [
+            "APP_STORE_ROOT_CERTIFICATES", "APP_STORE_ISSUER_ID", "APP_STORE_PRIVATE_KEY", "GOOGLE_PLAY_PACKAGE_NAME",
+            "GOOGLE_PLAY_SERVICE_ACCOUNT", "ONSIDE_MERCHANT_ID",
+        ] {
+            #expect(lines.count { $0.hasPrefix("  \(name): ") && $0.contains(". Set ") } == 1, "\(name): \(ending)")
+        }
+        #expect(!ending.err.contains("hunter2"), "\(ending)")
+    }
+
     @Test("A worker without a store says which settings it lacks")
     func noStore() async throws {
         let ending = try await Site.run(["worker"], settings: ["DATABASE_URL": "host=127.0.0.1 port=1"])

@@ -103,13 +103,15 @@ extension World {
     ) throws -> Worker {
         var environment = setup.stores ?? revenueCat
         environment["DATABASE_URL"] = database.url
+        let config = try Config.load(environment: environment)
         var stores = StoreComposition(
-            config: try Config.load(environment: environment),
+            try StoreSettings(config),
+            config: config,
             pool: pool,
             transport: transport,
             logger: .quiet
         )
-        let reader = try stores.reader()
+        let reader = stores.reader()
         let gates = stores.gates
         let health = StoreHealth(pool: pool)
         return Worker(

@@ -1,10 +1,6 @@
-import Crypto
 import CryptoExtras
-import Entitlements
-import Foundation
 import SwiftASN1
-import Synchronization
-@_spi(DisableValidityCheck) import X509
+import X509
 
 /// Finds out whether the certificates of an app receipt lead to a root that is pinned, and whose key signs.
 ///
@@ -15,36 +11,25 @@ import Synchronization
 ///
 /// - SeeAlso: RFC 5280; https://developer.apple.com/documentation/technotes/tn3138-handling-app-store-receipt-signing-certificate-changes
 final class AppReceiptChains: Sendable {
-    /// A chain that leads to a root.
-    struct Chain: Sendable {
-        var key: _RSA.Signing.PublicKey
-        var validFrom: Instant
-        var validUntil: Instant
-    }
+    typealias Signer = TrustedSigner<_RSA.Signing.PublicKey>
 
-    /// Chains that are remembered; there are a few at a time.
-    private static let capacity = 64
     private static let minimumKeyBits = 2048
 
-    private let roots: [Certificate]
-    private let known = Mutex<[[WrittenBytes]: Chain]>([:])
+    private let roots: PinnedRoots
+    private let known = KnownSigners<[WrittenBytes], _RSA.Signing.PublicKey>()
 
-    init(roots: [Certificate]) { self.roots = roots }
+    init(roots: [Certificate]) { self.roots = PinnedRoots(roots: roots) }
 
-    /// The chain of the certificates in a receipt, from the one that its signer names.
+    /// Who signed a receipt, by the certificates in it, from the one that its signer names.
     ///
     /// - Throws: `ProofRefusal`.
-    func chain(of container: AppReceiptContainer) async throws(ProofRefusal) -> Chain {
+    func signer(of container: AppReceiptContainer) async throws(ProofRefusal) -> Signer {
         let path = try Self.path(container)
-        let key = path.map { WrittenBytes(bytes: $0.whole) }
-        if let chain = known.withLock({ $0[key] }) { return chain }
-        let chain = try await verify(path)
-        known.withLock { known in
-            // All of them, for whoever may have filled it; the genuine ones are few and soon back.
-            if known.count >= Self.capacity { known = [:] }
-            known[key.map(\.copy)] = chain
-        }
-        return chain
+        let name = path.map { WrittenBytes(bytes: $0.whole) }
+        if let signer = known[name] { return signer }
+        let signer = try await verify(path)
+        known.remember(signer, as: name.map(\.copy))
+        return signer
     }
 
     /// The three certificates in order: the signer's, its authority's, the other.
@@ -68,44 +53,14 @@ final class AppReceiptChains: Sendable {
         return [leaf, intermediate] + rest
     }
 
-    private func verify(_ path: [AppReceiptCertificate]) async throws(ProofRefusal) -> Chain {
-        let leaf = try path[0].parsed("signer's")
-        let intermediate = try path[1].parsed("authority's")
-        guard leaf.extensions[oid: AppStoreChains.leafMarker] != nil else {
-            throw ProofRefusal(
-                .missingLeafMarker,
-                "The signer's certificate lacks the mark of the App Store's signers."
-            )
-        }
-        guard intermediate.extensions[oid: AppStoreChains.intermediateMarker] != nil else {
-            throw ProofRefusal(.missingIntermediateMarker, "The authority's certificate lacks the mark of its kind.")
-        }
-        guard let usage = try? intermediate.extensions.keyUsage, usage.keyCertSign else {
-            throw ProofRefusal(.badCertificate, "The authority's certificate is not one that may sign certificates.")
-        }
-        let chain = await chain(from: leaf, over: intermediate)
-        guard chain.count == 3 else {
-            throw ProofRefusal(.untrustedChain, "The certificates do not lead to a pinned root.")
-        }
+    private func verify(_ path: [AppReceiptCertificate]) async throws(ProofRefusal) -> Signer {
+        let chain = try await roots.path(from: path[0].parsed("signer's"), over: path[1].parsed("authority's"))
         let keys = chain.compactMap { _RSA.Signing.PublicKey($0.publicKey) }
         guard keys.count == 3, keys.allSatisfy({ $0.keySizeInBits >= Self.minimumKeyBits }) else {
             throw ProofRefusal(.badCertificate, "A key is not one of RSA with \(Self.minimumKeyBits) bits or more.")
         }
         try check(third: path[2], against: chain[2])
-        return Chain(
-            key: keys[0],
-            validFrom: chain.map { Self.instant($0.notValidBefore) }.reduce(Self.instant(.distantPast), max),
-            validUntil: chain.map { Self.instant($0.notValidAfter) }.reduce(Self.instant(.distantFuture), min)
-        )
-    }
-
-    /// The certificates from a leaf over the one intermediate to a root; empty where there is no such path.
-    private func chain(from leaf: Certificate, over intermediate: Certificate) async -> [Certificate] {
-        // Dates are compared with each receipt's, not with today's.
-        var verifier = Verifier(rootCertificates: CertificateStore(roots)) { RFC5280Policy.withValidityCheckDisabled() }
-        let result = await verifier.validate(leaf: leaf, intermediates: CertificateStore([intermediate]))
-        guard case .validCertificate(let chain) = result else { return [] }
-        return Array(chain)
+        return Signer(keys[0], chain)
     }
 
     /// Makes sure that the third certificate is the root, be it issued anew: the anchor is ours, but nothing may stand in
@@ -115,10 +70,6 @@ final class AppReceiptChains: Sendable {
         guard certificate.subject == root.subject, certificate.publicKey == root.publicKey,
             root.publicKey.isValidSignature(certificate.signature, for: certificate)
         else { throw ProofRefusal(.untrustedChain, "The third certificate is not the pinned root's.") }
-    }
-
-    private static func instant(_ date: Date) -> Instant {
-        Instant(microseconds: Int64(date.timeIntervalSince1970 * 1_000_000))
     }
 }
 

@@ -35,16 +35,16 @@ package struct AppReceiptProofs: Sendable {
     /// - Throws: `ProofRefusal`.
     package func receipt(_ text: String) async throws(ProofRefusal) -> AppReceipt {
         let container = try AppReceiptContainer(text)
-        let chain = try await chains.chain(of: container)
-        guard container.isSigned(by: chain.key) else {
+        let signer = try await chains.signer(of: container)
+        guard container.isSigned(by: signer.key) else {
             throw ProofRefusal(.badSignature, "The signature is not one of the signer's over this receipt.")
         }
         // Only now the payload is worth reading; its date is the one for which the chain has to be valid.
         let receipt = try AppReceipt(payload: container.payload)
-        guard chain.validFrom <= receipt.createdAt else {
+        guard signer.validFrom <= receipt.createdAt else {
             throw ProofRefusal(.notYetValid, "It was made before its certificates became valid.")
         }
-        guard receipt.createdAt <= chain.validUntil else {
+        guard receipt.createdAt <= signer.validUntil else {
             throw ProofRefusal(.expired, "It was made after its certificates had expired.")
         }
         if let bundleID = expected.bundleID, receipt.bundleID != bundleID {

@@ -72,16 +72,16 @@ package struct AppStoreProofs: Sendable {
         as type: Payload.Type
     ) async throws(ProofRefusal) -> Payload {
         let signed = try CompactJWS(text)
-        let chain = try await chains.chain(of: signed)
+        let signer = try await chains.signer(of: signed)
         guard let signature = try? P256.Signing.ECDSASignature(rawRepresentation: signed.signature),
-            chain.key.isValidSignature(signature, for: signed.signed)
+            signer.key.isValidSignature(signature, for: signed.signed)
         else { throw ProofRefusal(.badSignature, "The signature is not one of the signer's over this text.") }
         // Only now the payload is worth reading; its date is the one for which the chain has to be valid.
         let payload = try type.init(payload: signed.payload)
-        guard chain.validFrom <= payload.signedAt else {
+        guard signer.validFrom <= payload.signedAt else {
             throw ProofRefusal(.notYetValid, "It was signed before its certificates became valid.")
         }
-        guard payload.signedAt <= chain.validUntil else {
+        guard payload.signedAt <= signer.validUntil else {
             throw ProofRefusal(.expired, "It was signed after its certificates had expired.")
         }
         guard expected.environments.contains(payload.environment) else {

@@ -18,9 +18,14 @@ extension Observation {
         ]
         if let storeID = item.storeIdentifier {
             // The members of a family may show one transaction; each member's share is a purchase of its own.
-            let value = item.ownership == "family_shared" ? "\(storeID)#family:\(item.id)" : storeID
-            identifiers += Self.names(value, of: item.ledgerStore).map {
-                PurchaseIdentifier(value: $0, store: item.ledgerStore, environment: item.environment, kind: "store_id")
+            let suffix = item.ownership == "family_shared" ? "#family:\(item.id)" : ""
+            identifiers += Self.names(storeID, of: item.ledgerStore).map {
+                PurchaseIdentifier(
+                    value: $0 + suffix,
+                    store: item.ledgerStore,
+                    environment: item.environment,
+                    kind: "store_id"
+                )
             }
         }
         self.init(
@@ -47,8 +52,8 @@ extension Observation {
     ///
     /// Google Play adds `..0`, `..1` to the order id with each renewal; the id without it names them all.
     private static func names(_ value: String, of store: String) -> [String] {
-        guard store == Store.googlePlay.rawValue, let end = value.firstRange(of: "..") else { return [value] }
-        return [value, String(value[..<end.lowerBound])]
+        let base = store == Store.googlePlay.rawValue ? OrderNumber.base(value) : value
+        return base == value ? [value] : [value, base]
     }
 }
 
