@@ -37,12 +37,12 @@ struct WorkerTookTooLong: Error {}
 extension World {
     /// Runs one worker, composed as the program composes it, until nothing is left to do.
     ///
-    /// - Throws: `WorkerTookTooLong` when it has not ended after 20 s.
-    func work(_ setup: WorkerSetup = WorkerSetup()) async throws {
+    /// - Throws: `WorkerTookTooLong` when it has not ended in time.
+    func work(_ setup: WorkerSetup = WorkerSetup(), within limit: Duration = .seconds(60)) async throws {
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { try await runWorker(setup) }
             group.addTask {
-                try await Task.sleep(for: .seconds(60))
+                try await Task.sleep(for: limit)
                 throw WorkerTookTooLong()
             }
             try await group.next()

@@ -204,9 +204,14 @@ package struct AppStoreSource: Sendable {
             transactions = try await client.transaction(typed.value, in: nil, lane: context.lane).map { [$0] } ?? []
         }
         guard let first = transactions.first else { return [] }
-        // Only what the app's id names as the user's own is worth more requests: for all others the number of requests, and
-        // so the time, is that of an id which leads nowhere.
-        guard let account = first.appAccountToken, isOwn(account) else { return [Observation(named: first)] }
+        // For all but what the app's id names as the user's own, the number of requests, and so the time, is that of an id
+        // which leads nowhere: such a transaction is looked for in the sandbox as well.
+        guard let account = first.appAccountToken, isOwn(account) else {
+            if typed.kind != "order_id", first.environment == AppStoreEnvironment.production.rawValue {
+                _ = try await client.transaction(typed.value, in: .sandbox, lane: context.lane)
+            }
+            return [Observation(named: first)]
+        }
         let part = await read(
             [
                 AppStoreQuery(

@@ -17,6 +17,12 @@ import Testing
         let purchases = (1...Self.races).map { "    - {token: tok-\($0), state: active}\n" }.joined()
         try await World.with(scenario: "google_play:\n  purchases:\n" + purchases) { world in
             try await world.addProducts()
+            // Nobody has decided before the other of the pair has begun to read.
+            try await world.steer(
+                "/faults",
+                #"{"endpoint":"google_play.subscription","latency":"50ms"}"#,
+                method: .post
+            )
             try await world.pool.query(
                 """
                 INSERT INTO users (id) SELECT format('%s-%s', side, n)
@@ -30,14 +36,16 @@ import Testing
                            jsonb_build_array(jsonb_build_object(
                                'store', 'google_play', 'kind', 'purchase_token', 'value', 'tok-' || n)))
                   FROM generate_series(1, \(Int32(Self.races))) AS n, unnest('{left,right}'::text[]) AS side
-                 ORDER BY random()
+                 ORDER BY (n - 1) / 32, side, n
                 """
             )
-            // Two workers, so that the two of a pair are likely to meet.
+            // What one worker takes at once is 32 pairs; of two workers each has some of both halves.
             let setup = world.asking(world.googlePlay)
-            async let one: Void = world.work(setup)
-            async let two: Void = world.work(setup)
+            async let one: Void = world.work(setup, within: .seconds(180))
+            async let two: Void = world.work(setup, within: .seconds(180))
             _ = try await (one, two)
+            // Each worker has 64 at a time: pairs were read while neither of the two was decided.
+            #expect(world.simulator.requestReport().peakInFlight > 64)
             let rows = try await world.pool.query(
                 """
                 SELECT count(*) FILTER (WHERE w.winners = 1 AND w.losers = 1 AND w.tickets = 1), count(*)

@@ -217,8 +217,15 @@ import Testing
             try await world.addProducts()
             let setup = world.asking(world.googlePlay)
             let claim = world.proof("google_play", "order_id", "GPA.1111-2222-3333-44444")
+            // The access token is for everybody.
+            _ = try await world.restored("ann", proofs: world.tokenProof("nobody"), setup: setup)
+            let start = world.simulator.requestReport().total
             let status = try await world.restored("ann", proofs: claim, setup: setup)
             #expect(status.outcome == "nothing_to_restore" && status.ticketID == nil)
+            let middle = world.simulator.requestReport().total
+            let madeUp = world.proof("google_play", "order_id", "GPA.9999-2222-3333-44444")
+            #expect(try await world.restored("ann", proofs: madeUp, setup: setup).messageKey == status.messageKey)
+            #expect(world.simulator.requestReport().total - middle == middle - start, "nor does the time tell")
             let own = world.proof("google_play", "order_id", "GPA.5555-2222-3333-44444")
             #expect(try await world.restored("bob", proofs: own, setup: setup).outcome == "restored")
         }
