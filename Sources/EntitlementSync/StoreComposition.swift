@@ -17,7 +17,7 @@ struct StoreComposition {
     let pool: PostgresPool
     let transport: HTTPTransport
     let logger: Logger
-    private(set) var gates = StoreGates()
+    private(set) var gates: StoreGates
     /// Tells Google Play of granted sales, where it is on and that is wanted.
     private(set) var acknowledger: Acknowledger?
 
@@ -27,6 +27,7 @@ struct StoreComposition {
         self.pool = pool
         self.transport = transport
         self.logger = logger
+        gates = StoreGates(logger: logger)
     }
 
     /// Makes the reader.
@@ -57,7 +58,7 @@ struct StoreComposition {
             restoreReservePercent: Double(config.reserves.restorePercent),
             supportReservePercent: Double(config.reserves.supportPercent)
         )
-        return gates.add(store, credential, budget: budget, breaker: breaker, logger: logger).gate
+        return gates.add(store, credential, budget: budget, breaker: breaker).gate
     }
 
     private mutating func revenueCat(_ lookups: UserLookups) -> RevenueCatSource? {

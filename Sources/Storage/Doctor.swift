@@ -149,7 +149,7 @@ package struct Doctor: Sendable {
         let rows = try await pool.query(
             """
             SELECT h.store, coalesce(h.skew_seconds, 0)::double precision, coalesce(h.last_error, ''),
-                   coalesce(h.last_error_at > coalesce(h.last_answer_at, '-infinity'), false)
+                   coalesce(h.last_error_at >= coalesce(h.last_answer_at, '-infinity'), false)
               FROM entitlement_sync.store_health AS h ORDER BY h.store
             """
         )

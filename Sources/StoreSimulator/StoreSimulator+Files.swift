@@ -57,7 +57,7 @@ extension StoreSimulator {
                 let receipt = try account.receipt(bundleID: state.scenario.appStore.bundleID, nowMs: state.clock.nowMs)
                 lines.append("app_receipt\t\(account.id)\t\(receipt)")
             }
-            for account in Set(state.onside.orders.values.compactMap(\.scenario.account)).sorted() {
+            for account in Set(state.onside.orders.values.compactMap(\.scenario.shownBy)).sorted() {
                 let history = try state.onside.history(account: account, nowMs: state.clock.nowMs)
                 lines.append("onside_history\t\(account)\t\(history)")
             }

@@ -130,7 +130,12 @@ package final class StoreGate: Sendable {
             if let limit = answer.limit { state.limit = limit }
             if let usage = answer.usage { state.usage = usage }
             if let skew = answer.dateSkewSeconds { state.skew = Double(skew) }
-            if answer.failure == nil { state.answeredAt = now } else { state.lastError = answer.failure?.rawValue }
+            // What an id of a client brought about says neither: its answer is not told.
+            if let failure = answer.failure {
+                state.lastError = failure.rawValue
+            } else if answer.status != nil {
+                state.answeredAt = now
+            }
             // Only a store that counts for the breaker throttles everybody: an id typed by a client can't.
             if answer.failure == .throttled {
                 let wait = min(answer.retryAfter ?? .seconds(1), .seconds(300))
@@ -156,11 +161,13 @@ package final class StoreGate: Sendable {
         }
     }
 
-    /// Writes down what was learned, and learns what other workers wrote; called about once a second.
-    package func exchange(with health: StoreHealth) async {
+    /// Writes down what was learned of the limit, and learns what other workers wrote; called about once a second.
+    ///
+    /// - Returns: what was learned of the store; `nil` where there is nothing new.
+    func exchange() async -> StoreHealth.News? {
         // A store has a gate for each of its limits, most of them idle: those are not worth a question a second.
         guard store == .revenueCat || state.withLock({ $0.usedAt.map { $0 + .seconds(30) > .now } ?? false }) else {
-            return
+            return nil
         }
         let news = state.withLock { state -> State? in
             guard state.isDirty else { return nil }
@@ -174,19 +181,17 @@ package final class StoreGate: Sendable {
         do {
             if let news {
                 try await budget.note(limit: news.limit, usage: news.usage, wait: news.wait)
-                try await health.note(
-                    store.rawValue,
-                    answered: news.answeredAt != nil,
-                    error: news.lastError,
-                    skewSeconds: news.skew
-                )
             }
             if let blocked = try await budget.blockedFor() {
                 state.withLock { $0.blockedUntil = max($0.blockedUntil ?? .now, .now + blocked) }
             }
         } catch {
-            guard !Task.isCancelled else { return }
-            logger.warning("the store's health could not be written", metadata: ["error.code": "\(type(of: error))"])
+            if !Task.isCancelled {
+                logger.warning("the rate budget could not be read", metadata: ["error.code": "\(type(of: error))"])
+            }
+        }
+        return news.map {
+            StoreHealth.News(hasAnswered: $0.answeredAt != nil, error: $0.lastError, skewSeconds: $0.skew)
         }
     }
 }

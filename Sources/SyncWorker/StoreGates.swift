@@ -14,7 +14,10 @@ package struct StoreGates: Sendable {
 
     package private(set) var entries: [Entry] = []
 
-    package init() {}
+    private let logger: Logger
+
+    /// - Parameter logger: hears of the breakers, and of what could not be written down.
+    package init(logger: Logger) { self.logger = logger }
 
     /// Adds a limit.
     ///
@@ -23,14 +26,12 @@ package struct StoreGates: Sendable {
     ///   - credential: its name.
     ///   - budget: the shared bucket.
     ///   - breaker: the store's.
-    ///   - logger: hears of the breaker.
     /// - Returns: the gate, as the store clients take it.
     package mutating func add(
         _ store: Store,
         _ credential: String,
         budget: RateBudget,
-        breaker: Breaker,
-        logger: Logger
+        breaker: Breaker
     ) -> StoreGate {
         let gate = StoreGate(store, budget: budget, breaker: breaker, logger: logger)
         entries.append(Entry(store: store, credential: credential, budget: budget, gate: gate))
@@ -38,7 +39,25 @@ package struct StoreGates: Sendable {
     }
 
     /// Writes down what was learned, and learns what other workers wrote.
+    ///
+    /// A store is one, however many limits it has: of what was learned since the last time, a failure is not hidden by
+    /// what another of its endpoints answered.
     package func exchange(with health: StoreHealth) async {
-        for entry in entries { await entry.gate.exchange(with: health) }
+        var news: [Store: StoreHealth.News] = [:]
+        for entry in entries {
+            guard let learned = await entry.gate.exchange() else { continue }
+            news[entry.store] = news[entry.store]?.with(learned) ?? learned
+        }
+        for (store, learned) in news {
+            do {
+                try await health.note(store.rawValue, learned)
+            } catch {
+                guard !Task.isCancelled else { return }
+                logger.warning(
+                    "the store's health could not be written",
+                    metadata: ["error.code": "\(type(of: error))"]
+                )
+            }
+        }
     }
 }

@@ -14,7 +14,7 @@ struct InspectReceiptTests {
         digest: String
     ) async throws {
         try await with { bench in
-            let complaint = try await bench.sign("sign_receipt.py", [digest], to: "receipt")
+            let complaint = try await SigningFixture.run("sign_receipt.py", in: bench.folder, [digest], to: "receipt")
             let proof = "app_receipt=@\(bench.folder)/receipt"
             let genuine = try await bench.inspect([proof, "--output", "json"], root: bench.root)
             #expect(genuine.code == 0, "\(genuine) \(complaint)")

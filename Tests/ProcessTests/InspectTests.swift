@@ -20,7 +20,12 @@ struct InspectTests {
     @Test func `what was signed by OpenSSL under a root of its own verifies there, and nowhere else`() async throws {
         try await with { bench in
             try bench.write(Self.payload, to: "payload")
-            let complaint = try await bench.sign("sign_transaction.py", from: "payload", to: "jws")
+            let complaint = try await SigningFixture.run(
+                "sign_transaction.py",
+                in: bench.folder,
+                from: "payload",
+                to: "jws"
+            )
             let proof = "storekit_jws=@\(bench.folder)/jws"
             let genuine = try await bench.inspect([proof, "--output", "json"], root: bench.root)
             #expect(genuine.code == 0, "\(genuine) \(complaint)")

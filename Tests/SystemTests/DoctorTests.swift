@@ -193,7 +193,10 @@ struct DoctorTests {
             _ = try await world.restored("payer")
             try await LawWatch(pool: world.pool).run()
             // The worker of the test ended before it traded what it knew of the store.
-            try await StoreHealth(pool: world.pool).note("revenuecat", answered: true, error: nil, skewSeconds: 0)
+            try await StoreHealth(pool: world.pool).note(
+                "revenuecat",
+                .init(hasAnswered: true, error: nil, skewSeconds: 0)
+            )
             let doctor = Doctor(pool: world.pool, limits: finding.limits)
             let before = await doctor.checks()
             #expect(before.filter { !$0.ok }.map(\.name) == [])

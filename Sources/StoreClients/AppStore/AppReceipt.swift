@@ -66,6 +66,9 @@ package struct AppReceipt: Sendable, Hashable {
         do throws(ASN1Fault) {
             self = try Self.read(payload)
         } catch {
+            guard error != .tooDeep else {
+                throw ProofRefusal(.malformed, "The payload is not a receipt: it is nested too deep.")
+            }
             throw ProofRefusal(
                 .malformed,
                 "The payload is not a receipt: it is no set of attributes, or one is missing, said twice or of a wrong "

@@ -57,6 +57,8 @@ struct AppReceiptContainer {
             self = try Self.read(bytes)
         } catch let refusal as ProofRefusal {
             throw refusal
+        } catch ASN1Fault.tooDeep {
+            throw ProofRefusal(.malformed, "It is nested deeper than a receipt of the App Store's.")
         } catch {
             throw ProofRefusal(
                 .malformed,

@@ -31,10 +31,7 @@ package struct SignedRenewalInfo: Sendable, Hashable {
         do throws(JSONFault) {
             self = try Self.read(payload)
         } catch {
-            throw ProofRefusal(
-                .malformed,
-                "The payload is no renewal info: it is no JSON object, or a member is missing or of a wrong type."
-            )
+            throw ProofRefusal(.malformed, "The payload is no renewal info: \(error.clause).")
         }
     }
 

@@ -65,10 +65,7 @@ package struct SignedTransaction: Sendable, Hashable {
         do throws(JSONFault) {
             self = try Self.read(payload)
         } catch {
-            throw ProofRefusal(
-                .malformed,
-                "The payload is not a transaction: it is no JSON object, or a member is missing or of a wrong type."
-            )
+            throw ProofRefusal(.malformed, "The payload is not a transaction: \(error.clause).")
         }
     }
 

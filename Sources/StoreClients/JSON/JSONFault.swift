@@ -18,4 +18,19 @@ enum JSONFault: String, Error, Sendable, CaseIterable {
     case duplicate
     /// A member that must be there is not.
     case missing
+
+    /// What is wrong, as a clause for people.
+    var clause: String {
+        switch self {
+        case .tooLarge: "it is too large"
+        case .tooDeep: "it is nested too deep"
+        case .truncated: "it is cut off"
+        case .syntax: "it is no JSON, or something follows it"
+        case .badString: "it holds text that is no UTF-8 or has a broken escape"
+        case .wrongType: "it, or a member of it, is of a wrong type"
+        case .outOfRange: "a member is out of range"
+        case .duplicate: "a member stands in it twice"
+        case .missing: "a member is missing"
+        }
+    }
 }

@@ -142,10 +142,7 @@ package struct OnsideHistory: Sendable, Hashable {
         do throws(JSONFault) {
             transactions = try Self.read(payload)
         } catch {
-            throw ProofRefusal(
-                .malformed,
-                "The payload is not a history: it is no JSON object, or a member is missing or of a wrong type."
-            )
+            throw ProofRefusal(.malformed, "The payload is not a history: \(error.clause).")
         }
     }
 

@@ -57,7 +57,7 @@ struct CompactJWS: Sendable {
         do throws(JSONFault) {
             return try Self.readHeader(bytes)
         } catch {
-            throw ProofRefusal(.malformed, "The header is not the JSON object that it has to be.")
+            throw ProofRefusal(.malformed, "The header is not what it has to be: \(error.clause).")
         }
     }
 

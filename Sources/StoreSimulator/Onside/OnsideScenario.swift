@@ -100,6 +100,8 @@ package struct OnsideOrderScenario: Sendable, Codable, Hashable {
     package var product = "premium_monthly"
     /// The account token; null without it.
     package var account: String?
+    /// Whose device shows it in a history; by default the account token's, and nobody's where it is another merchant's.
+    package var holder: String?
     /// When the line began; `purchased` by default.
     package var bought: Moment?
     package var purchased: Moment?
@@ -120,6 +122,9 @@ package struct OnsideOrderScenario: Sendable, Codable, Hashable {
     /// The app; the scenario's by default.
     package var bundle: String?
 
+    /// The account whose history holds it.
+    var shownBy: String? { holder ?? (isForeign ? nil : account) }
+
     /// Makes an order of now.
     package init(order: String = "", original: String? = nil) {
         self.order = order
@@ -127,7 +132,8 @@ package struct OnsideOrderScenario: Sendable, Codable, Hashable {
     }
 
     package enum CodingKeys: String, CodingKey, CaseIterable {
-        case order, original, product, account, bought, purchased, expires, revoked, type, subscription, reason, bundle
+        case order, original, product, account, holder, bought, purchased, expires, revoked, type, subscription, reason,
+            bundle
         case revocationReason = "revocation_reason"
         case visibleAfterRequests = "visible_after_requests"
         case isForeign = "foreign"
@@ -139,6 +145,7 @@ package struct OnsideOrderScenario: Sendable, Codable, Hashable {
         original = try fields.optional(.original)
         product = try fields.optional(.product) ?? "premium_monthly"
         account = try fields.optional(.account)
+        holder = try fields.optional(.holder)
         bought = try fields.optional(.bought)
         purchased = try fields.optional(.purchased)
         expires = try fields.optional(.expires)

@@ -11,8 +11,8 @@ struct OnsideSimulation: SimulatedStore {
           sign_with: rs256             or hs256_public_key, none, other_key, unknown_kid
           fetched: -1d                 when answers say they were made; without it: the moment of the request
           orders: [{order: UUID, expires: +20d}]
-        Fields of an order: order original product account bought purchased expires revoked type subscription reason
-          revocation_reason visible_after_requests (404 before) foreign (403) bundle
+        Fields of an order: order original product account holder bought purchased expires revoked type subscription
+          reason revocation_reason visible_after_requests (404 before) foreign (403) bundle
         Orders with one original are one line. A token has to be signed with the secret, live 30 s at most, be valid by
         the simulated clock and be new; else: 401.
         Endpoints: onside.history onside.keys
@@ -81,9 +81,9 @@ struct OnsideSimulation: SimulatedStore {
         return reply
     }
 
-    /// The history that a device sends whose Onside account holds the orders of one of our users.
+    /// The history that a device sends whose Onside account is that of one of our users.
     func history(account: String, nowMs: Int64) throws -> String {
-        try sign(orders.values.filter { $0.scenario.account == account && !$0.scenario.isForeign }, nowMs: nowMs)
+        try sign(orders.values.filter { $0.scenario.shownBy == account }, nowMs: nowMs)
     }
 
     private func sign(_ orders: [OnsideOrder], nowMs: Int64) throws -> String {

@@ -45,6 +45,7 @@ import Testing
         ("state: unknown", "nothing_to_restore", "nothing"), ("state: gone", "nothing_to_restore", "nothing"),
         ("state: active, test: true", "nothing_to_restore", "nothing.sandbox"),
         ("kind: one_time, state: active", "restored", "restored"),
+        ("kind: one_time, state: pending", "nothing_to_restore", "nothing.pending_payment"),
         ("kind: one_time, state: canceled", "nothing_to_restore", "nothing.refunded"),
         ("kind: one_time, state: active, consumed: true", "nothing_to_restore", "nothing"),
         ("state: active, account: other", "store_account_mismatch", "mismatch"),
@@ -56,7 +57,11 @@ import Testing
         ("account: USER, expires: +2d, revoked: -1d", "nothing_to_restore", "nothing.refunded"),
         ("account: USER, product: lifetime, type: NON_CONSUMABLE", "restored", "restored"),
         ("account: USER, product: gems, type: CONSUMABLE", "nothing_to_restore", "nothing"),
-        ("account: USER, expires: +2d, foreign: true", "nothing_to_restore", "nothing"),
+        ("holder: USER, account: USER, expires: +2d, foreign: true", "nothing_to_restore", "nothing"),
+        ("holder: USER, account: other, expires: +20d", "store_account_mismatch", "mismatch"),
+        // Nobody is named, so people look into it; whoever shows it is told no more than that there is nothing.
+        ("holder: USER, expires: +20d", "nothing_to_restore", "nothing"),
+        ("account: USER, expires: +20d, visible_after_requests: 2", "restored", "restored"),
     ]
 
     static var scenario: String {

@@ -61,28 +61,6 @@ struct Inspection {
         return try await Site.run(["inspect"] + words, settings: settings)
     }
 
-    /// Signs something with OpenSSL under a root of its own, which ends up at `root`.
-    ///
-    /// - Parameters:
-    ///   - script: the fixture that does so; its arguments are the folder and what follows here.
-    ///   - arguments: what else it has to know.
-    ///   - input: a file of the folder that it reads.
-    ///   - output: the file of the folder that holds what it prints.
-    /// - Returns: what it complained of, for whoever wonders why the rest failed.
-    /// - Throws: where it did not run.
-    func sign(_ script: String, _ arguments: [String] = [], from input: String? = nil, to output: String) async throws
-        -> String
-    {
-        let log = folder + "/signing"
-        let python = try #require(ChildProcess.find("python3"))
-        let shell = "from=$1 to=$2; shift 2; exec \"$@\" < \"$from\" > \"$to\""
-        let files = [input.map { folder + "/" + $0 } ?? "/dev/null", folder + "/" + output]
-        let command = [python, Paths.fixtures + "/" + script, folder] + arguments
-        let signer = try ChildProcess.start(["/bin/sh", "-c", shell, "sh"] + files + command, output: log)
-        while waitpid(signer, nil, WNOHANG) == 0 { try await Task.sleep(for: .milliseconds(20)) }
-        return try Paths.text(log)
-    }
-
     /// What holds for every proof that was signed by OpenSSL under a root of its own.
     ///
     /// - Parameter proof: `kind=@file`.

@@ -67,12 +67,8 @@ struct AppReceiptMutationTests {
     func `what OpenSSL signed verifies, and altered in any byte it does not`(digest: String) async throws {
         let folder = try Files.makeTemporaryDirectory()
         defer { try? FileManager.default.removeItem(atPath: folder) }
-        let python = try #require(ChildProcess.find("python3"))
-        let script = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-            .deletingLastPathComponent().appendingPathComponent("ProcessTests/Fixtures/sign_receipt.py").path
-        let words = ["/bin/sh", "-c", "\"$0\" \"$1\" \"$2\" \"$3\" > \"$2/receipt\"", python, script, folder, digest]
-        let signer = try ChildProcess.start(words, output: folder + "/log")
-        while waitpid(signer, nil, WNOHANG) == 0 { try await Task.sleep(for: .milliseconds(20)) }
+        let complaint = try await SigningFixture.run("sign_receipt.py", in: folder, [digest], to: "receipt")
+        #expect(complaint.isEmpty)
         let text = try String(contentsOfFile: folder + "/receipt", encoding: .utf8).trimmingCharacters(in: .newlines)
         let root = try String(contentsOfFile: folder + "/root.pem", encoding: .utf8)
         let verifier = AppReceiptProofs(

@@ -201,21 +201,41 @@ struct AppStoreProofTests {
 
     @Test func `altered in any byte it does not verify`() async throws {
         let authority = try Self.authority.get()
-        let verifier = proofs(authority)
-        let genuine = Array(try authority.sign(payload()).utf8)
-        #expect(await refusal(String(decoding: genuine, as: UTF8.self), verifier) == nil)
+        try await refusesEveryNeighbour(of: authority.sign(payload()), proofs(authority))
+    }
+
+    @Test func `what OpenSSL signed verifies, and altered in any byte it does not`() async throws {
+        let folder = try Files.makeTemporaryDirectory()
+        defer { try? FileManager.default.removeItem(atPath: folder) }
+        // Signed in a minute, because the certificates are yet to be made.
+        let written = try payload(["signedDate": Self.now + 60_000])
+        try written.write(toFile: folder + "/payload", atomically: false, encoding: .utf8)
+        let complaint = try await SigningFixture.run("sign_transaction.py", in: folder, from: "payload", to: "jws")
+        #expect(complaint.isEmpty)
+        let root = try String(contentsOfFile: folder + "/root.pem", encoding: .utf8)
+        let text = try String(contentsOfFile: folder + "/jws", encoding: .utf8).trimmingCharacters(in: .newlines)
+        let verifier = AppStoreProofs(
+            roots: try AppStoreRoots.read(pem: root),
+            expected: .init(bundleID: "com.example.app")
+        )
+        try await refusesEveryNeighbour(of: text, verifier)
+    }
+
+    /// A text verifies, and with any one character replaced by another it does not.
+    private func refusesEveryNeighbour(of text: String, _ verifier: AppStoreProofs) async throws {
+        let genuine = Array(text.utf8)
+        #expect(await refusal(text, verifier) == nil)
         for index in genuine.indices {
             var altered = genuine
             // The neighbour in the alphabet differs in the last bit alone.
             altered[index] = altered[index] == UInt8(ascii: "A") ? UInt8(ascii: "B") : UInt8(ascii: "A")
-            let text = String(decoding: altered, as: UTF8.self)
-            #expect(await refusal(text, verifier) != nil, "byte \(index)")
+            #expect(await refusal(String(decoding: altered, as: UTF8.self), verifier) != nil, "byte \(index)")
         }
         // Bits of the last character that mean nothing, and a signature in the other writing of itself.
         let last = try #require(genuine.last)
         for other in UInt8(ascii: "A")...UInt8(ascii: "z") where other != last {
-            let text = String(decoding: genuine.dropLast() + [other], as: UTF8.self)
-            #expect(await refusal(text, verifier) != nil, "last character \(other)")
+            let altered = String(decoding: genuine.dropLast() + [other], as: UTF8.self)
+            #expect(await refusal(altered, verifier) != nil, "last character \(other)")
         }
     }
 

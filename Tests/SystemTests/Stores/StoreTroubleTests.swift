@@ -46,29 +46,71 @@ import Testing
             fault: #"{"endpoint":"onside.history","status":401}"#,
             finding: ("alarm.credentials.onside", ["clock"])
         ),
-        .init(store: .appStore, name: "a web page", fault: #"{"endpoint":"app_store.statuses","body":"html"}"#),
-        .init(store: .googlePlay, name: "a web page", fault: #"{"endpoint":"google_play.subscription","body":"html"}"#),
-        .init(store: .onside, name: "a web page", fault: #"{"endpoint":"onside.history","body":"html"}"#),
+        .init(
+            store: .appStore,
+            name: "a web page",
+            fault: #"{"endpoint":"app_store.statuses","body":"html"}"#,
+            finding: ("store.app_store", ["malformed"])
+        ),
+        .init(
+            store: .googlePlay,
+            name: "a web page",
+            fault: #"{"endpoint":"google_play.subscription","body":"html"}"#,
+            finding: ("store.google_play", ["malformed"])
+        ),
+        .init(
+            store: .onside,
+            name: "a web page",
+            fault: #"{"endpoint":"onside.history","body":"html"}"#,
+            finding: ("store.onside", ["malformed"])
+        ),
         .init(
             store: .appStore,
             name: "half an answer",
-            fault: #"{"endpoint":"app_store.statuses","body":"truncated"}"#
+            fault: #"{"endpoint":"app_store.statuses","body":"truncated"}"#,
+            finding: ("store.app_store", ["malformed"])
         ),
-        .init(store: .appStore, name: "history fails", fault: #"{"endpoint":"app_store.history","status":500}"#),
-        .init(store: .googlePlay, name: "no token", fault: #"{"endpoint":"google_play.oauth","status":503}"#),
+        .init(
+            store: .appStore,
+            name: "page two of three fails",
+            fault: #"{"endpoint":"app_store.history","skip":1,"every":2,"status":500}"#,
+            finding: ("store.app_store", ["unavailable"])
+        ),
+        .init(
+            store: .googlePlay,
+            name: "no token",
+            fault: #"{"endpoint":"google_play.oauth","status":503}"#,
+            finding: ("store.google_play", ["unavailable"])
+        ),
+        .init(
+            store: .googlePlay,
+            name: "the service account is gone",
+            fault: #"{"endpoint":"google_play.oauth","status":400,"error_type":"invalid_grant"}"#,
+            finding: ("alarm.credentials.google_play", ["Play Console"])
+        ),
         .init(
             store: .googlePlay,
             name: "quota as 403",
             fault: #"{"endpoint":"google_play.subscription","status":403,"error_type":"rateLimitExceeded"}"#
         ),
         .init(store: .onside, name: "no keys", fault: #"{"endpoint":"onside.keys","status":503}"#),
-        .init(store: .onside, name: "fails", fault: #"{"endpoint":"onside.history","status":502}"#),
+        .init(
+            store: .onside,
+            name: "fails",
+            fault: #"{"endpoint":"onside.history","status":502}"#,
+            finding: ("store.onside", ["unavailable"])
+        ),
     ]
+
+    /// What fills three pages of a history and gives no access.
+    private static let gems = (0..<45).map { number in
+        #", {original: "20000003000001\#(10 + number)", product: badge, type: non_consumable}"#
+    }.joined()
 
     static let scenario = """
         app_store:
           customers:
-            - {id: alice, transactions: [{original: "2000000100000001", transaction: "2000000100000009", product: premium_monthly, state: expired, expires: -2d}]}
+            - {id: alice, transactions: [{original: "2000000100000001", transaction: "2000000100000009", product: premium_monthly, state: expired, expires: -2d}\(gems)]}
         google_play:
           purchases: [{token: tok-a, state: expired}]
         onside:
@@ -105,15 +147,15 @@ import Testing
             let setup = world.asking(stores) { $0.retry.maxAttempts = 2 }
             #expect(try await world.reconciled("alice", setup: setup).outcome == "store_unavailable")
             #expect(try await world.type(of: "alice") == "subscriber")
-            let restored = try await world.restored("alice", proofs: proofs, setup: setup)
-            #expect(restored.outcome == "store_unavailable" && restored.state == "dead")
-            #expect(try await world.type(of: "alice") == "subscriber")
             if let finding = trouble.finding {
                 let check = await Doctor(pool: world.pool).checks().first { $0.name == finding.check }
                 #expect(check?.ok == false, "\(finding.check)")
                 let text = [check?.detail, check?.fix].compactMap(\.self).joined(separator: " ")
                 #expect(finding.words.contains(where: text.contains), "\(text)")
             }
+            let restored = try await world.restored("alice", proofs: proofs, setup: setup)
+            #expect(restored.outcome == "store_unavailable" && restored.state == "dead")
+            #expect(try await world.type(of: "alice") == "subscriber")
             // And when it is over, the truth.
             try await world.steer("/faults", "", method: .delete)
             #expect(try await world.reconciled("alice", setup: well).outcome == "demoted")
