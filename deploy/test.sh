@@ -62,16 +62,23 @@ fi
 
 require_swift
 install_missing pkg-config libpq libcurl postgres openssl python3 pgbouncer
+# What the tests write is gone with this run; others may pass through, as the tests' servers are not root's.
+TMPDIR=$(mktemp -d "${TMPDIR:-/tmp}/test.XXXXXX")
+export TMPDIR
+chmod 711 "$TMPDIR"
+at_exit rm -rf "$TMPDIR"
 at_exit stop_strays 0 INT TERM
 
 worst=0
-# step NAME COMMAND [ARGUMENT]...
+failures=()
+# step NAME COMMAND [ARGUMENT]...: a failure is remembered with the lines that tell of it.
 step() {
-    local name=$1 status=0
+    local name=$1 status=0 log=$TMPDIR/step.log
     shift
     say "== $name"
-    run "$@" || status=$?
-    ((status == 0)) || warn "$name failed with status $status"
+    # shellcheck disable=SC2016 # It is the inner shell's to expand.
+    run bash -c 'set -o pipefail; log=$1; shift; "$@" 2>&1 | tee -i "$log"' step "$log" "$@" || status=$?
+    ((status == 0)) || failures+=("$name failed with status $status" "$(grep -E '^✘|error:' "$log" | head -n 30)")
     ((worst)) || worst=$status
     return "$status"
 }
@@ -106,4 +113,5 @@ if step build swift build --build-tests --explicit-target-dependency-import-chec
     fi
 fi
 step format swift format lint --strict --recursive Sources Tests Package.swift || true
+((worst == 0)) || printf '%s\n' '== failures' "${failures[@]}"
 exit "$worst"

@@ -129,6 +129,9 @@ extension SubscriptionPurchase {
     }
 
     /// What Google waits for; `nil` where it waits for nothing, or nothing can be acknowledged yet.
+    ///
+    /// Google's advice speaks of active subscriptions. Whoever cancels the renewal within the first days has paid all the
+    /// same, and would be refunded and cut off: such a sale waits as well while it gives access.
     private func acknowledgement(_ token: String, givesAccess: Bool, at now: Instant) -> Acknowledgement? {
         guard awaitsAcknowledgement, state == .active || state == .canceled && givesAccess,
             let productID = items.lazy.compactMap(\.productID).first

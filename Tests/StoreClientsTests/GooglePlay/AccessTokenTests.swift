@@ -155,7 +155,7 @@ import Testing
                     do throws(ReadFailure) {
                         return try await tokens.token { () async throws(ReadFailure) -> AccessToken in
                             let number = fetches.next()
-                            guard number == 1 else { return AccessToken(text: "t", goodUntil: .now + .seconds(9)) }
+                            guard number == 1 else { return AccessToken(text: "t", goodUntil: .now + .seconds(3_600)) }
                             await hold.wait()
                             throw ReadFailure(code)
                         }.text
@@ -178,7 +178,7 @@ import Testing
             group.addTask {
                 let token = try? await tokens.token { () async throws(ReadFailure) -> AccessToken in
                     await hold.wait()
-                    return AccessToken(text: "t", goodUntil: .now + .seconds(9))
+                    return AccessToken(text: "t", goodUntil: .now + .seconds(3_600))
                 }
                 #expect(token?.text == "t")
             }
