@@ -20,6 +20,15 @@ struct StoreCall: Sendable {
     var purpose = Purpose.reading
 }
 
+/// What a store's headers tell of itself, where it says more than others.
+struct StoreHeaders: Sendable {
+    /// Requests a minute that the store allows, and those it counted in the current one.
+    var limit: Int?
+    var usage: Int?
+    /// Names the request in the store's own logs, in a harmless form.
+    var requestID: String?
+}
+
 /// Sends single requests to one store: leave, answer, reading, report.
 struct StoreRequester: Sendable {
     private let store: Store
@@ -27,6 +36,7 @@ struct StoreRequester: Sendable {
     private let http: StoreHTTP
     private let logger: Logger
     private let systemSeconds: @Sendable () -> Int64
+    private let headers: @Sendable (StoreHTTPResponse) -> StoreHeaders
     private let throttle = LogThrottle()
     private let metrics: StoreMetrics
 
@@ -36,18 +46,21 @@ struct StoreRequester: Sendable {
     ///   - http: carries the requests.
     ///   - logger: hears of failures; of no ids, keys and bodies.
     ///   - systemSeconds: the system's clock, in seconds since 1970, to be compared with the store's.
+    ///   - headers: reads what the store tells of itself.
     init(
         _ store: Store,
         endpoints: [String],
         http: StoreHTTP,
         logger: Logger,
-        systemSeconds: @escaping @Sendable () -> Int64
+        systemSeconds: @escaping @Sendable () -> Int64,
+        headers: @escaping @Sendable (StoreHTTPResponse) -> StoreHeaders = { _ in StoreHeaders() }
     ) {
         self.store = store
         self.endpoints = endpoints
         self.http = http
         self.logger = logger
         self.systemSeconds = systemSeconds
+        self.headers = headers
         metrics = StoreMetrics(store: store.rawValue, endpoints: endpoints)
     }
 
@@ -59,12 +72,14 @@ struct StoreRequester: Sendable {
     /// - Parameters:
     ///   - call: the request.
     ///   - requests: raised by one for a request that was sent.
+    ///   - oddity: what is odd about a usable value: one customer's trouble, and no word on the store's health.
     ///   - read: makes a value of the answer, or throws what it comes to; that an id is unknown is a value.
     /// - Returns: what `read` made of it.
     /// - Throws: why there is no usable answer, with the store's name; nothing was sent where the gate said no.
     func send<Value>(
         _ call: StoreCall,
         requests: inout Int,
+        oddity: (Value) -> ReadFailure.Code? = { _ in nil },
         read: (StoreHTTPResponse) throws(ReadFailure) -> Value
     ) async throws(ReadFailure) -> Value {
         do throws(ReadFailure) { try await call.gate.admit(call.lane) } catch { throw named(error) }
@@ -75,14 +90,14 @@ struct StoreRequester: Sendable {
             response = try await http.send(call.request, call.body)
         } catch {
             metrics.countRequest(endpoint: call.endpoint, status: nil, took: .now - sentAt)
-            let failure = ReadFailure(Self.codes[error.code] ?? .unavailable, store: store)
+            let failure = named(ReadFailure(Self.codes[error.code] ?? .unavailable))
             report(failure, nil, call)
             throw failure
         }
         metrics.countRequest(endpoint: call.endpoint, status: response.status, took: .now - sentAt)
         do throws(ReadFailure) {
             let value = try read(response)
-            report(nil, response, call)
+            report(oddity(value).map { ReadFailure($0) }, response, call, isOddity: true)
             return value
         } catch {
             var failure = named(error)
@@ -101,15 +116,22 @@ struct StoreRequester: Sendable {
         .cancelled: .interrupted,
     ]
 
+    /// RevenueCat is meant where no store is named.
     private func named(_ failure: ReadFailure) -> ReadFailure {
-        ReadFailure(failure.code, retryAfter: failure.retryAfter, store: store)
+        ReadFailure(failure.code, retryAfter: failure.retryAfter, store: store == .revenueCat ? nil : store)
     }
 
     private func serverSeconds(_ response: StoreHTTPResponse) -> Int64? {
         response.headers[.date].flatMap(HTTPDate.seconds)
     }
 
-    private func report(_ failure: ReadFailure?, _ response: StoreHTTPResponse?, _ call: StoreCall) {
+    private func report(
+        _ failure: ReadFailure?,
+        _ response: StoreHTTPResponse?,
+        _ call: StoreCall,
+        isOddity: Bool = false
+    ) {
+        let headers = response.map(headers) ?? StoreHeaders()
         // What an id of a client brings about is no word on the store's health, be it good or bad; what the store thinks
         // of our key, and that we are too fast, no id brings about.
         let isTold =
@@ -118,9 +140,11 @@ struct StoreRequester: Sendable {
             StoreAnswer(
                 status: isTold ? response?.status : nil,
                 failure: isTold ? failure?.code : nil,
+                limit: headers.limit,
+                usage: headers.usage,
                 retryAfter: failure?.retryAfter,
                 dateSkewSeconds: response.flatMap(serverSeconds).map { $0 - systemSeconds() },
-                countsForBreaker: call.purpose == .reading
+                countsForBreaker: call.purpose == .reading && !isOddity
                     && failure.map { breakerFailures.contains($0.code) } ?? false
             )
         )
@@ -133,11 +157,12 @@ struct StoreRequester: Sendable {
                 "error.code": "\(failure.code.rawValue)",
                 "http.endpoint": "\(endpoints[call.endpoint])",
                 "http.status": "\(response?.status.description ?? "none")",
+                "http.request_id": "\(headers.requestID ?? "none")",
                 "log.left_out": "\(unsaid)",
             ]
         )
     }
 
     /// Failures that somebody has to look at; the rest show in the metrics.
-    private static let noteworthy: Set<ReadFailure.Code> = [.unauthorized, .rejected, .malformed]
+    private static let noteworthy: Set<ReadFailure.Code> = [.unauthorized, .rejected, .malformed, .unusableID]
 }

@@ -1,5 +1,8 @@
+import Entitlements
 import Postgres
 import Storage
+import StoreClients
+import SyncWorker
 import Testing
 
 /// The shared budget, from its first request on.
@@ -34,6 +37,22 @@ struct BudgetTests {
                     #expect(level >= 1 && given == 1, "\(share) \(reserves)")
                 }
             }
+        }
+    }
+
+    @Test(
+        "93: a store that says it is asked too often is left alone, whatever status it says so with",
+        arguments: [429, 403]
+    )
+    func throttled(status: Int) async throws {
+        try await World.with { world in
+            let gate = StoreGate(.googlePlay, budget: budget(world, 0), logger: .quiet).gate
+            try await gate.admit(.restore)
+            gate.report(StoreAnswer(status: status, failure: .throttled, retryAfter: .seconds(90)))
+            let refusal = await #expect(throws: ReadFailure.self) { try await gate.admit(.restore) }
+            #expect(refusal?.code == .budgetExhausted)
+            let wait = try #require(refusal?.retryAfter)
+            #expect(wait > .seconds(60) && wait <= .seconds(90))
         }
     }
 

@@ -45,7 +45,7 @@ package struct RevenueCatClient: Sendable {
         }
         var session = RevenueCatSession(requester, query, customer: customer)
         let reading = await read(&session)
-        if reading.requests > 0 { requester.metrics.recordRead(requests: reading.requests) }
+        if reading.requests > 0 { requester.recordRead(requests: reading.requests) }
         return reading
     }
 

@@ -186,6 +186,22 @@ import Testing
         }
     }
 
+    @Test func `An answer that is older than our records is a replay, and no answer`() async throws {
+        try await World.with(scenario: Self.scenario("order: \(Self.order), account: ann, expires: -1d")) { world in
+            try await world.add("ann")
+            try await world.addProducts()
+            let proof = try world.historyProof("ann")
+            let once = world.asking(world.onside) { $0.retry.maxAttempts = 2 }
+            #expect(try await world.restored("ann", proofs: proof, setup: once).messageKey == "nothing.expired")
+            for (age, key) in [("-4m", "nothing.expired"), ("-6m", "unavailable")] {
+                // Clocks of one store's servers differ by minutes at most.
+                try await world.steer("/onside/signing", #"{"fetched":"\#(age)"}"#)
+                let status = try await world.restored("ann", proofs: proof, setup: once)
+                #expect(status.messageKey == key, "\(age)")
+            }
+        }
+    }
+
     @Test func `A rotation of keys in the middle of a run is followed`() async throws {
         let other = "33333333-2c77-4c1b-8f9a-0e6a7c1d2b33"
         try await World.with(scenario: Self.scenario("order: \(Self.order), account: ann, expires: +20d")) { world in
