@@ -316,6 +316,40 @@ import Testing
         }
     }
 
+    @Test func `That Google Play suddenly knows nothing of a sale does not end what it waits for`() async throws {
+        let scenario = GooglePlayRestoreTests.scenario("token: tok-a, state: active, acknowledged: false")
+        try await World.with(scenario: scenario) { world in
+            try await world.add("ann")
+            try await world.addProducts()
+            // The restore's own reading is answered; the call, and two questions what became of it, are not.
+            for rule in [
+                #"{"endpoint":"google_play.acknowledge","status":404,"error_type":"notFound","times":1}"#,
+                #"{"endpoint":"google_play.subscription","skip":1,"times":2,"status":404,"error_type":"notFound"}"#,
+            ] {
+                try await world.steer("/faults", rule, method: .post)
+            }
+            let setup = world.asking(world.googlePlay)
+            let proof = world.tokenProof("tok-a")
+            #expect(try await world.restored("ann", proofs: proof, setup: setup).outcome == "restored")
+            for attempt in 1...2 {
+                try await world.working(setup) {
+                    try await world.until(
+                        """
+                        SELECT count(*) FROM entitlement_sync.acknowledgement
+                         WHERE attempt = \(Int32(attempt)) AND last_error IS NOT NULL AND due > now()
+                        """
+                    )
+                }
+                #expect(try await world.alarms().isEmpty)
+                try await world.pool.query("UPDATE entitlement_sync.acknowledgement SET due = now()")
+            }
+            try await world.working(setup) {
+                try await world.until("SELECT (count(*) = 0)::integer::bigint FROM entitlement_sync.acknowledgement")
+            }
+            #expect(world.simulator.googlePlayPurchase("tok-a")?.isAcknowledged == true)
+        }
+    }
+
     @Test func `A worker that died between the grant and the call leaves it to the next one`() async throws {
         let scenario = GooglePlayRestoreTests.scenario("token: tok-a, state: active, acknowledged: false")
         try await World.with(scenario: scenario) { world in
