@@ -31,7 +31,7 @@ struct StoreRoots {
             throw ConfigurationFaults(faults: [
                 ConfigurationFault(
                     variable: variable.rawValue,
-                    problem: "no certificates can be read from the file \(path)",
+                    problem: "no certificates can be read from the file",
                     fix: "Set the path of a PEM file"
                 )
             ])

@@ -55,6 +55,11 @@ package struct StoreAnswer: Hashable, Sendable {
     }
 }
 
+extension StoreAnswer {
+    /// Whether the failure says something about the store or our access to it, and not about one customer or request.
+    package var concernsStore: Bool { countsForBreaker || failure == .throttled || failure == .unauthorized }
+}
+
 /// Asks for leave to send one request, and hears what came of it.
 package struct RequestGate: Sendable {
     /// Waits for leave, or throws `breakerOpen`, `budgetExhausted` or `interrupted`.

@@ -130,11 +130,13 @@ package final class StoreGate: Sendable {
             if let limit = answer.limit { state.limit = limit }
             if let usage = answer.usage { state.usage = usage }
             if let skew = answer.dateSkewSeconds { state.skew = Double(skew) }
-            // What an id of a client brought about says neither: its answer is not told.
-            if let failure = answer.failure {
+            // The last word counts. A lock or one odd item is one customer's trouble; what an id of a client brought about
+            // is not told at all.
+            if let failure = answer.failure, answer.concernsStore {
                 state.lastError = failure.rawValue
             } else if answer.status != nil {
                 state.answeredAt = now
+                state.lastError = nil
             }
             // Only a store that counts for the breaker throttles everybody: an id typed by a client can't.
             if answer.failure == .throttled {

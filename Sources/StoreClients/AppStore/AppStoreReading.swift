@@ -53,6 +53,8 @@ package struct AppStoreReading: Sendable {
     package var passes: [SignedTransaction]
     /// Why the reading is not full; the last failure, where there were several.
     package var failure: ReadFailure?
+    /// The failure is that the store knows nothing of what certainly exists: it is well, and may be asked for the rest.
+    package var isDenied: Bool
     /// HTTP requests sent.
     package var requests: Int
 
@@ -61,12 +63,14 @@ package struct AppStoreReading: Sendable {
         observations: [Observation] = [],
         passes: [SignedTransaction] = [],
         failure: ReadFailure? = nil,
+        isDenied: Bool = false,
         requests: Int
     ) {
         self.coverage = coverage
         self.observations = observations
         self.passes = passes
         self.failure = failure
+        self.isDenied = isDenied
         self.requests = requests
     }
 }

@@ -16,6 +16,7 @@ struct AppStoreSession {
     private var failure: ReadFailure?
     private var isComplete = true
     private var hasAnswer = false
+    private var isDenied = false
     /// Subscriptions by original id, and the place of each.
     private var lines: [Key: (place: Int, observation: Observation)] = [:]
     /// Other purchases by transaction id.
@@ -45,6 +46,7 @@ struct AppStoreSession {
                 + others.filter(isPass(revoked: true)).map { .init(revokedPass: $0) },
             passes: others.filter(isPass(revoked: false)),
             failure: failure,
+            isDenied: isDenied,
             requests: requests
         )
     }
@@ -74,8 +76,12 @@ struct AppStoreSession {
             }
         }
         // A purchase can be minutes old before the App Store's own API knows it.
-        guard !query.isProven else { throw ReadFailure(.unavailable, store: .appStore) }
-        hasAnswer = true
+        if query.isProven {
+            note(ReadFailure(.unavailable, store: .appStore))
+            isDenied = true
+        } else {
+            hasAnswer = true
+        }
     }
 
     /// Makes sure that an answer is about our app and the environment that was asked.

@@ -20,14 +20,18 @@ extension OnsideClient {
 
     func ask(_ order: OnsideQuery.Order, _ query: OnsideQuery) async -> Answer {
         var answer = Answer()
+        let isRecorded = order.isProven && !query.isFromClient
         do throws(ReadFailure) {
             var said = try await send(order, query, isLast: false, &answer.requests)
             // A token that was on its way for too long is no sign of a wrong secret: a fresh one decides.
             if case .unauthorized = said { said = try await send(order, query, isLast: true, &answer.requests) }
             switch said {
             case .signed(let signed): answer.transactions = try await open(signed, order, query)
-            // Our own records have it from Onside that it is ours: asking again does not help, and somebody has to look.
-            case .notOurs where order.isProven && !query.isFromClient: throw named(.rejected)
+            // Our own records have it from Onside that it is ours: that it is not, or not there, is an error somewhere.
+            case .notOurs where isRecorded, .notFound where isRecorded:
+                warn("not_ours")
+                answer.isUnknown = true
+                answer.failure = named(.unavailable)
             case .notOurs: answer.isUnknown = true
             case .notFound where order.isProven: throw named(.unavailable)
             case .notFound: answer.isUnknown = true

@@ -158,7 +158,7 @@ package struct AppStoreSource: Sendable {
             isFirst = false
             // A store in trouble is left alone; what one answer is bad for, the next may be good for.
             let goesOn: Set<ReadFailure.Code> = [.malformed, .rejected]
-            if let failure = reading.failure, !goesOn.contains(failure.code) {
+            if let failure = reading.failure, !goesOn.contains(failure.code), !reading.isDenied {
                 part.coverage = part.coverage == .full ? .partial : part.coverage
                 break
             }

@@ -82,31 +82,41 @@ extension StoresReader {
     }
 
     /// Looks up what was merely typed, once every store was read to the end.
-    func look(up proofs: JobProofs, into reading: inout Reading, _ context: ReadContext) async throws(ReadFailure) {
+    func look(up proofs: JobProofs, into reading: inout Reading, _ context: ReadContext) async {
         let typed = proofs.typed
         if let revenueCat = sources.revenueCat, !typed.isEmpty {
             reading.take(await revenueCat.find(typed, context))
         }
         var items: [Observation] = []
-        do throws(ReadFailure) {
-            for id in typed {
-                if id.store != Store.googlePlay.rawValue, let appStore = sources.appStore {
-                    items += try await appStore.find(id, context) { account in
+        // An id that can't be looked up takes nothing from what another one leads to.
+        func take(_ find: () async throws(ReadFailure) -> [Observation]) async {
+            do throws(ReadFailure) { items += try await find() } catch {
+                reading.claims.failure = reading.claims.failure ?? error
+            }
+        }
+        for id in typed {
+            if id.store != Store.googlePlay.rawValue, let appStore = sources.appStore {
+                await take { () async throws(ReadFailure) in
+                    try await appStore.find(id, context) { account in
                         naming.accounts.matches(account, userID: context.userID)
                     }
                 }
-                if id.store != Store.appStore.rawValue, let googlePlay = sources.googlePlay {
-                    items += try await googlePlay.find(id, context)
-                }
             }
-            if let onside = sources.onside {
-                for id in proofs.values("onside_order_id") { items += try await onside.find(id, context) }
+            if id.store != Store.appStore.rawValue, let googlePlay = sources.googlePlay {
+                await take { () async throws(ReadFailure) in try await googlePlay.find(id, context) }
             }
+        }
+        if let onside = sources.onside {
+            for id in proofs.values("onside_order_id") {
+                await take { () async throws(ReadFailure) in try await onside.find(id, context) }
+            }
+        }
+        do throws(ReadFailure) {
             try await naming.name(&items, for: context.userID)
+            reading.take(items, for: context.userID)
         } catch {
             reading.claims.failure = reading.claims.failure ?? error
         }
-        reading.take(items, for: context.userID)
     }
 }
 

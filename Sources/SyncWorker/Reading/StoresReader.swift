@@ -104,7 +104,7 @@ package final class StoresReader: Sendable {
             if reading.coverage == .full { reading.coverage = .partial }
         }
         reading.claims.refusals = verified.refused + parts.flatMap(\.refused)
-        if reading.coverage == .full { try await look(up: proofs, into: &reading, context) }
+        if reading.coverage == .full { await look(up: proofs, into: &reading, context) }
         return reading
     }
 

@@ -197,6 +197,41 @@ import Testing
         }
     }
 
+    @Test func `What the store denies, or can't be looked up, takes nothing from what else was shown or typed`()
+        async throws
+    {
+        let me = "3F2504E0-4F89-41D3-9A0C-0305E82C3301"
+        let ours =
+            "{original: \"2000000100000001\", transaction: \"2000000100000009\", product: premium_monthly, expires: +20d"
+        let scenario = """
+            app_store:
+              customers:
+                - {id: mine, transactions: [\(ours), account_token: \(me.lowercased())}]}
+                - {id: gone, transactions: [{original: "2000000100000050", product: premium_monthly, expires: +20d}]}
+                - {id: other, transactions: [{original: "2000000100000060", product: premium_monthly, expires: +20d}]}
+            """
+        try await World.with(scenario: scenario) { world in
+            for user in [me, "bob"] { try await world.add(user) }
+            try await world.addProducts()
+            let setup = try world.asking(world.appStore) { $0.retry.maxAttempts = 1 }
+            // The account of one of the two proofs is gone; no sandbox answers for what is not the user's own.
+            for rule in [
+                #"{"endpoint":"app_store.statuses","customer":"gone","status":404,"error_type":"4040001"}"#,
+                #"{"endpoint":"app_store.transaction","skip":1,"times":1,"status":503}"#,
+            ] {
+                try await world.steer("/faults", rule, method: .post)
+            }
+            let shown = try [world.transactionProof("2000000100000050"), world.transactionProof("2000000100000060")]
+                .map { $0.dropFirst().dropLast() }.joined(separator: ",")
+            #expect(try await world.restored("bob", proofs: "[\(shown)]", setup: setup).outcome == "restored")
+            let typed = ["2000000100000060", "2000000100000009"]
+                .map { world.proof("app_store", "transaction_id", $0).dropFirst().dropLast() }.joined(separator: ",")
+            #expect(try await world.restored(me, proofs: "[\(typed)]", setup: setup).outcome == "restored")
+            let failures = world.simulator.requestReport().byStatus
+            #expect(failures[404] != nil && failures[503] != nil, "\(failures)")
+        }
+    }
+
     @Test func `18, 19: the app's id names the owner, and somebody else's is a mismatch`() async throws {
         let me = "3F2504E0-4F89-41D3-9A0C-0305E82C3301"
         let scenario = Self.scenario(
