@@ -10,7 +10,7 @@ extension OnsideClient {
         } catch {
             switch error {
             case .unknown: throw .refused(Self.unknownKey)
-            case .unread(let failure): throw .unread(failure)
+            case .unasked(let failure), .unread(let failure): throw .unread(failure)
             }
         }
         do throws(ProofRefusal) {
@@ -47,13 +47,13 @@ extension OnsideClient {
         return history
     }
 
-    private func fetchKeys(_ lane: Lane) async throws(ReadFailure) -> [String: VerificationKey] {
+    private func fetchKeys(_ lane: Lane) async throws(ReadFailure) -> KeySet.Fetched {
         var requests = 0
         let call = call(.keys, path: "/.well-known/jwks.json", accept: "application/json", lane: lane)
         return try await requester.send(call, requests: &requests) { response throws(ReadFailure) in
             switch OnsideAnswer(status: response.status) {
             case .content:
-                do throws(JSONFault) { return try JSONWebKeys.read(response.body) } catch {
+                do throws(JSONFault) { return KeySet.Fetched(keys: try JSONWebKeys.read(response.body)) } catch {
                     throw ReadFailure(.malformed)
                 }
             case .failure(let code): throw ReadFailure(code)

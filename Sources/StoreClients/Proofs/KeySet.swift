@@ -1,9 +1,9 @@
 import Entitlements
 import Synchronization
 
-/// The public keys of a store by their names, fetched where they are not known and kept for a while.
+/// The public keys of a signer by their names, fetched where they are not known and kept for a while.
 ///
-/// Whoever writes a header can name any key, so a name that is not known leads to a request every two minutes at most.
+/// Whoever writes a header can name any key, so a name that is not known leads to a request once a pause at most.
 /// Of several who ask at once one fetches, and the others wait for it. Where the fetch fails the keys that are known
 /// serve on, for a day. A new set replaces the old one, so that withdrawn keys are gone.
 final class KeySet: Sendable {
@@ -11,22 +11,27 @@ final class KeySet: Sendable {
     enum Miss: Error, Hashable {
         /// The set was fetched for this and has no such key.
         case unknown
+        /// The set that is known has no such key, and it is too soon to fetch it again.
+        case unasked(ReadFailure)
         /// The set could not be had: the key may be in it.
         case unread(ReadFailure)
     }
 
-    /// For so long a set is not fetched again without need.
-    private static let freshness = Duration.seconds(3_600)
-    /// For so long a set serves where it can't be fetched again.
-    private static let endurance = Duration.seconds(86_400)
-    /// The pause between two fetches of a set that is known already.
-    private static let pause = Duration.seconds(120)
+    /// A set as it was fetched.
+    struct Fetched: Sendable {
+        var keys: [String: VerificationKey]
+        /// For so long it is not fetched again without need.
+        var freshFor = Duration.seconds(3_600)
+    }
+
+    /// For so long a set serves beyond its freshness where it can't be fetched again.
+    private static let endurance = Duration.seconds(82_800)
     /// The pause between two fetches while there is no set at all.
     private static let firstPause = Duration.seconds(1)
 
     private struct State {
         var keys: [String: VerificationKey] = [:]
-        var fetchedAt: ContinuousClock.Instant?
+        var freshUntil: ContinuousClock.Instant?
         /// The last fetch that counts for the pause: the first one that succeeds does not.
         var triedAt: ContinuousClock.Instant?
         /// How often a set was had.
@@ -41,20 +46,28 @@ final class KeySet: Sendable {
         case unknown
         case fetch
         case wait
-        case tooSoon(Duration)
+        case tooSoon(Duration, serves: Bool)
     }
 
-    private let store: Store
+    private let store: Store?
+    /// The pause between two fetches of a set that is known already.
+    private let pause: Duration
     private let now: @Sendable () -> ContinuousClock.Instant
     private let state = Mutex(State())
 
     /// Makes an empty set.
     ///
     /// - Parameters:
-    ///   - store: whose keys these are.
+    ///   - store: whose keys these are; `nil` where they are no store's.
+    ///   - pause: between two fetches of a set that is known already.
     ///   - now: a clock that nobody sets.
-    init(of store: Store, now: @escaping @Sendable () -> ContinuousClock.Instant = { .now }) {
+    init(
+        of store: Store?,
+        pause: Duration = .seconds(120),
+        now: @escaping @Sendable () -> ContinuousClock.Instant = { .now }
+    ) {
         self.store = store
+        self.pause = pause
         self.now = now
     }
 
@@ -67,14 +80,16 @@ final class KeySet: Sendable {
     /// - Throws: `Miss`.
     func key(
         _ name: String,
-        fetch: () async throws(ReadFailure) -> [String: VerificationKey]
+        fetch: () async throws(ReadFailure) -> Fetched
     ) async throws(Miss) -> VerificationKey {
         let before = state.withLock { $0.fetches }
         while true {
             switch step(name, fetchesBefore: before) {
             case .found(let key): return key
             case .unknown: throw .unknown
-            case .tooSoon(let wait): throw .unread(ReadFailure(.unavailable, retryAfter: wait, store: store))
+            case .tooSoon(let wait, let serves):
+                let failure = ReadFailure(.unavailable, retryAfter: wait, store: store)
+                throw serves ? .unasked(failure) : .unread(failure)
             case .wait:
                 await fetchEnds()
                 if Task.isCancelled { throw .unread(ReadFailure(.interrupted, store: store)) }
@@ -95,16 +110,14 @@ final class KeySet: Sendable {
     private func step(_ name: String, fetchesBefore: Int) -> Step {
         let now = now()
         return state.withLock { state in
-            let age = state.fetchedAt.map { now - $0 }
-            let serves = age.map { $0 < Self.endurance } ?? false
-            let pause = serves ? Self.pause : Self.firstPause
+            let serves = state.freshUntil.map { now < $0 + Self.endurance } ?? false
+            let isFresh = state.freshUntil.map { now < $0 } ?? false
+            let pause = serves ? pause : Self.firstPause
             let wait = state.triedAt.map { pause - (now - $0) } ?? .zero
-            if serves, let age, let key = state.keys[name], age < Self.freshness || state.isFetching || wait > .zero {
-                return .found(key)
-            }
+            if serves, let key = state.keys[name], isFresh || state.isFetching || wait > .zero { return .found(key) }
             if state.fetches > fetchesBefore, serves { return .unknown }
             if state.isFetching { return .wait }
-            guard wait <= .zero else { return .tooSoon(wait) }
+            guard wait <= .zero else { return .tooSoon(wait, serves: serves) }
             state.isFetching = true
             return .fetch
         }
@@ -113,21 +126,21 @@ final class KeySet: Sendable {
     private func cached(_ name: String) -> VerificationKey? {
         let now = now()
         return state.withLock { state in
-            guard let fetchedAt = state.fetchedAt, now - fetchedAt < Self.endurance else { return nil }
+            guard let freshUntil = state.freshUntil, now < freshUntil + Self.endurance else { return nil }
             return state.keys[name]
         }
     }
 
-    private func finish(_ result: Result<[String: VerificationKey], ReadFailure>) {
+    private func finish(_ result: Result<Fetched, ReadFailure>) {
         let now = now()
         let waiting = state.withLock { state in
             switch result {
-            case .success(let keys):
+            case .success(let fetched):
                 // The first set says nothing of keys that came later: the first strange name may ask for it again.
-                let isFirst = state.fetchedAt.map { now - $0 >= Self.endurance } ?? true
+                let isFirst = state.freshUntil.map { now >= $0 + Self.endurance } ?? true
                 state.triedAt = isFirst ? nil : now
-                state.keys = keys
-                state.fetchedAt = now
+                state.keys = fetched.keys
+                state.freshUntil = now + fetched.freshFor
                 state.fetches += 1
             case .failure(let failure):
                 if failure.treatment != .wait { state.triedAt = now }

@@ -181,7 +181,9 @@ import Testing
 
     @Test func `a cancelled wait for keys is interrupted, and leaves the others theirs`() async throws {
         let set = KeySet(of: .onside)
-        let keys = try JSONWebKeys.read(Array(try OnsideBench().simulator.onsideKeySet().utf8))
+        let keys = KeySet.Fetched(
+            keys: try JSONWebKeys.read(Array(try OnsideBench().simulator.onsideKeySet().utf8))
+        )
         let (gate, opener) = AsyncStream<Void>.makeStream()
         let (started, starter) = AsyncStream<Void>.makeStream()
         let leader = Task {
@@ -192,10 +194,10 @@ import Testing
             }
         }
         for await _ in started { break }
-        let waiting = Task { try await set.key("onside-key-1") { () throws(ReadFailure) in [:] } }
+        let waiting = Task { try await set.key("onside-key-1") { () throws(ReadFailure) in KeySet.Fetched(keys: [:]) } }
         waiting.cancel()
         await #expect(throws: KeySet.Miss.unread(ReadFailure(.interrupted, store: .onside))) { try await waiting.value }
-        let other = Task { try await set.key("onside-key-1") { () throws(ReadFailure) in [:] } }
+        let other = Task { try await set.key("onside-key-1") { () throws(ReadFailure) in KeySet.Fetched(keys: [:]) } }
         opener.yield()
         #expect(try await leader.value.algorithm == "RS256")
         #expect(try await other.value.algorithm == "RS256")
@@ -203,7 +205,9 @@ import Testing
 
     @Test func `a fetch that was not admitted is tried by the next at once`() async throws {
         let set = KeySet(of: .onside)
-        let keys = try JSONWebKeys.read(Array(try OnsideBench().simulator.onsideKeySet().utf8))
+        let keys = KeySet.Fetched(
+            keys: try JSONWebKeys.read(Array(try OnsideBench().simulator.onsideKeySet().utf8))
+        )
         await #expect(throws: KeySet.Miss.unread(ReadFailure(.breakerOpen, store: .onside))) {
             try await set.key("onside-key-1") { () throws(ReadFailure) in throw ReadFailure(.breakerOpen) }
         }

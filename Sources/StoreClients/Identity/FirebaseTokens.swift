@@ -1,0 +1,216 @@
+package import Entitlements
+import Foundation
+import HTTPTypes
+package import Logging
+
+/// Whom a genuine ID token names.
+package struct FirebaseUser: Hashable, Sendable {
+    /// The user's id, 1 to 128 characters.
+    package var id: String
+    /// When the user really signed in; refreshing a token does not change it.
+    package var signedInAt: Instant
+    /// How, such as `apple.com`; `anonymous` for whoever never did. Empty where the token does not say.
+    package var provider: String
+
+    package init(id: String, signedInAt: Instant, provider: String) {
+        self.id = id
+        self.signedInAt = signedInAt
+        self.provider = provider
+    }
+}
+
+/// Verifies the ID tokens of one Firebase project, here and with nobody's help but Google's public keys.
+///
+/// All projects share those keys: issuer and audience alone tell whose a token is. That somebody signed out, or is no
+/// more, a token does not know for up to an hour.
+///
+/// - SeeAlso: https://firebase.google.com/docs/auth/admin/verify-id-tokens
+package struct FirebaseTokens: Sendable {
+    /// Google's key set for ID tokens.
+    package static let usualKeysURL =
+        "https://www.googleapis.com/service_accounts/v1/jwk/securetoken@system.gserviceaccount.com"
+    /// The longest token that is looked at, in bytes; real ones have 1,000.
+    static let maximumBytes = 8 << 10
+    /// How far Google's clocks and ours may differ, in seconds.
+    private static let skew: Int64 = 60
+
+    private let issuer: String
+    private let audience: String
+    private let address: KeysAddress
+    private let http: StoreHTTP
+    private let logger: Logger
+    private let throttle = LogThrottle()
+    private let keys: KeySet
+    private let systemSeconds: @Sendable () -> Int64
+
+    /// Makes a verifier.
+    ///
+    /// - Parameters:
+    ///   - projectID: the project's id, not its number.
+    ///   - keysURL: a JWK set; plain http is taken for loopback hosts only.
+    ///   - http: carries the requests for keys, with its own timeouts and size cap.
+    ///   - logger: hears that keys can't be had; of no token.
+    ///   - systemSeconds: the system's clock, in seconds since 1970.
+    /// - Throws: every fault at once.
+    package init(
+        projectID: String,
+        keysURL: String = usualKeysURL,
+        http: StoreHTTP,
+        logger: Logger,
+        systemSeconds: @escaping @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970) }
+    ) throws(SettingFaults<Fault>) {
+        try self.init(
+            projectID: projectID,
+            keysURL: keysURL,
+            http: http,
+            logger: logger,
+            systemSeconds: systemSeconds,
+            keys: KeySet(of: nil, pause: Self.pause)
+        )
+    }
+
+    /// Whoever sends names that nobody knows makes us ask Google once a minute at most.
+    static let pause = Duration.seconds(60)
+
+    init(
+        projectID: String,
+        keysURL: String,
+        http: StoreHTTP,
+        logger: Logger,
+        systemSeconds: @escaping @Sendable () -> Int64,
+        keys: KeySet
+    ) throws(SettingFaults<Fault>) {
+        var faults: [Fault] = []
+        if !Self.isProjectID(projectID) { faults.append(.projectID) }
+        var address: KeysAddress?
+        do throws(BaseURL.Fault) {
+            address = try KeysAddress(keysURL)
+        } catch {
+            faults.append(error == .insecure ? .insecureKeysURL : .keysURL)
+        }
+        guard let address, faults.isEmpty else { throw SettingFaults(faults: faults) }
+        issuer = "https://securetoken.google.com/" + projectID
+        audience = projectID
+        self.address = address
+        self.http = http
+        self.logger = logger
+        self.keys = keys
+        self.systemSeconds = systemSeconds
+    }
+
+    /// Finds out whom a token names.
+    ///
+    /// - Parameter token: a compact JWS of at most 8 KiB.
+    /// - Returns: the user.
+    /// - Throws: `TokenFailure`: `refused` for whatever is no valid token of this project, `unread` where keys are missing
+    ///   that may be had later.
+    package func user(of token: String) async throws(TokenFailure) -> FirebaseUser {
+        let signed: CompactJWS
+        let name: String
+        let claims: FirebaseClaims
+        do throws(TokenRefusal) {
+            signed = try Self.parts(token)
+            name = try Self.keyName(signed)
+            claims = try FirebaseClaims(payload: signed.payload)
+            // Cheap, and with nobody's help: only what may be ours is worth a key.
+            try check(claims)
+        } catch { throw .refused(error) }
+        let key: VerificationKey
+        do throws(KeySet.Miss) {
+            key = try await keys.key(name) { () throws(ReadFailure) in try await fetchKeys() }
+        } catch {
+            switch error {
+            case .unknown, .unasked: throw .refused(.unknownKey)
+            case .unread(let failure): throw .unread(failure)
+            }
+        }
+        // The header had no choice: a key of another kind verifies nothing.
+        guard key.algorithm == Self.algorithm else { throw .refused(.wrongAlgorithm) }
+        guard key.isValid(signed.signature, for: signed.signed) else { throw .refused(.badSignature) }
+        guard claims.tenant == nil else { throw .refused(.tenant) }
+        return FirebaseUser(
+            id: claims.subject,
+            signedInAt: Instant(microseconds: claims.signedInAt * 1_000_000),
+            provider: claims.provider ?? ""
+        )
+    }
+
+    private static let algorithm = "RS256"
+
+    private static func parts(_ token: String) throws(TokenRefusal) -> CompactJWS {
+        do throws(ProofRefusal) {
+            let signed = try CompactJWS(token, upTo: maximumBytes)
+            guard !signed.signature.isEmpty else { throw ProofRefusal(.malformed, "") }
+            return signed
+        } catch {
+            throw error.code == .tooLarge ? .tooLarge : .malformed
+        }
+    }
+
+    private static func keyName(_ signed: CompactJWS) throws(TokenRefusal) -> String {
+        guard let header = try? signed.header() else { throw .malformed }
+        guard header.algorithm == algorithm else { throw .wrongAlgorithm }
+        guard let name = header.keyID, (1...JSONWebKeys.maximumNameBytes).contains(name.utf8.count) else {
+            throw .malformed
+        }
+        return name
+    }
+
+    private func check(_ claims: FirebaseClaims) throws(TokenRefusal) {
+        guard claims.audience == audience else { throw .wrongAudience }
+        guard claims.issuer == issuer else { throw .wrongIssuer }
+        guard (1...128).contains(claims.subject.count) else { throw .wrongSubject }
+        let now = systemSeconds()
+        guard claims.expiresAt > now - Self.skew else { throw .expired }
+        guard claims.issuedAt <= now + Self.skew, claims.signedInAt <= now + Self.skew else { throw .fromTheFuture }
+    }
+
+    private static func isProjectID(_ text: String) -> Bool {
+        (1...128).contains(text.utf8.count)
+            && text.utf8.allSatisfy {
+                $0.isLetterOrDigit || $0 == UInt8(ascii: "-") || $0 == UInt8(ascii: ".") || $0 == UInt8(ascii: ":")
+            }
+    }
+
+    // MARK: Keys
+
+    private func fetchKeys() async throws(ReadFailure) -> KeySet.Fetched {
+        let request = HTTPRequest(
+            method: .get,
+            scheme: address.base.scheme,
+            authority: address.base.authority,
+            path: address.path,
+            headerFields: [.accept: "application/json"]
+        )
+        do throws(ReadFailure) {
+            let response: StoreHTTPResponse
+            do throws(StoreHTTPFailure) { response = try await http.send(request, nil) } catch {
+                throw ReadFailure(error.code == .cancelled ? .interrupted : .unavailable)
+            }
+            guard response.status == 200 else { throw ReadFailure(.unavailable) }
+            do throws(JSONFault) {
+                return KeySet.Fetched(
+                    keys: try JSONWebKeys.read(response.body),
+                    freshFor: CacheLifetime.lifetime(response.headers)
+                )
+            } catch { throw ReadFailure(.malformed) }
+        } catch {
+            if let unsaid = throttle.leave(for: error.code) {
+                logger.warning(
+                    "the keys of ID tokens can't be had; those that are known serve on",
+                    metadata: ["error.code": "\(error.code.rawValue)", "log.left_out": "\(unsaid)"]
+                )
+            }
+            throw error
+        }
+    }
+}
+
+extension FirebaseTokens {
+    /// What may be wrong with the settings.
+    package enum Fault: String, Sendable, CaseIterable {
+        case projectID = "the project id is empty or holds characters that no project's id has"
+        case keysURL = "the keys' URL is not of the form https://host[:port]/path"
+        case insecureKeysURL = "the keys' URL is plain http to a host other than loopback"
+    }
+}

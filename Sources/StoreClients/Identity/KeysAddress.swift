@@ -1,0 +1,20 @@
+/// Where a set of public keys is fetched.
+///
+/// Google's own has an `@` in its path, which no base URL of a store has.
+struct KeysAddress: Hashable, Sendable {
+    var base: BaseURL
+    var path: String
+
+    /// Takes a URL apart.
+    ///
+    /// - Parameter text: `https://host[:port]/path`; plain http is taken for loopback hosts only.
+    /// - Throws: what is wrong.
+    init(_ text: String) throws(BaseURL.Fault) {
+        guard let schemeEnd = text.firstRange(of: "://"),
+            let pathStart = text[schemeEnd.upperBound...].firstIndex(of: "/")
+        else { throw .malformed }
+        base = try BaseURL(String(text[..<pathStart]))
+        path = String(text[pathStart...])
+        guard path.utf8.allSatisfy({ (0x21...0x7E).contains($0) && $0 != UInt8(ascii: "#") }) else { throw .malformed }
+    }
+}
