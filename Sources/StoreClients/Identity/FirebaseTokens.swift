@@ -1,6 +1,5 @@
 package import Entitlements
 import Foundation
-import HTTPTypes
 package import Logging
 
 /// Whom a genuine ID token names.
@@ -29,18 +28,12 @@ package struct FirebaseTokens: Sendable {
     /// Google's key set for ID tokens.
     package static let usualKeysURL =
         "https://www.googleapis.com/service_accounts/v1/jwk/securetoken@system.gserviceaccount.com"
-    /// The longest token that is looked at, in bytes; real ones have 1,000.
-    static let maximumBytes = 8 << 10
     /// How far Google's clocks and ours may differ, in seconds.
     private static let skew: Int64 = 60
 
     private let issuer: String
     private let audience: String
-    private let address: KeysAddress
-    private let http: StoreHTTP
-    private let logger: Logger
-    private let throttle = LogThrottle()
-    private let keys: KeySet
+    private let keys: GoogleKeys
     private let systemSeconds: @Sendable () -> Int64
 
     /// Makes a verifier.
@@ -65,12 +58,9 @@ package struct FirebaseTokens: Sendable {
             http: http,
             logger: logger,
             systemSeconds: systemSeconds,
-            keys: KeySet(of: nil, pause: Self.pause)
+            keys: KeySet(of: nil, pause: GoogleKeys.pause)
         )
     }
-
-    /// Whoever sends names that nobody knows makes us ask Google once a minute at most.
-    static let pause = Duration.seconds(60)
 
     init(
         projectID: String,
@@ -82,19 +72,11 @@ package struct FirebaseTokens: Sendable {
     ) throws(SettingFaults<Fault>) {
         var faults: [Fault] = []
         if !Self.isProjectID(projectID) { faults.append(.projectID) }
-        var address: KeysAddress?
-        do throws(BaseURL.Fault) {
-            address = try KeysAddress(keysURL)
-        } catch {
-            faults.append(error == .insecure ? .insecureKeysURL : .keysURL)
-        }
+        let address = KeysAddress.read(keysURL, malformed: .keysURL, insecure: .insecureKeysURL, &faults)
         guard let address, faults.isEmpty else { throw SettingFaults(faults: faults) }
         issuer = "https://securetoken.google.com/" + projectID
         audience = projectID
-        self.address = address
-        self.http = http
-        self.logger = logger
-        self.keys = keys
+        self.keys = GoogleKeys(address: address, http: http, logger: logger, keys: keys)
         self.systemSeconds = systemSeconds
     }
 
@@ -105,55 +87,17 @@ package struct FirebaseTokens: Sendable {
     /// - Throws: `TokenFailure`: `refused` for whatever is no valid token of this project, `unread` where keys are missing
     ///   that may be had later.
     package func user(of token: String) async throws(TokenFailure) -> FirebaseUser {
-        let signed: CompactJWS
-        let name: String
-        let claims: FirebaseClaims
-        do throws(TokenRefusal) {
-            signed = try Self.parts(token)
-            name = try Self.keyName(signed)
-            claims = try FirebaseClaims(payload: signed.payload)
-            // Cheap, and with nobody's help: only what may be ours is worth a key.
+        let claims = try await keys.verified(token) { payload throws(TokenRefusal) in
+            let claims = try FirebaseClaims(payload: payload)
             try check(claims)
-        } catch { throw .refused(error) }
-        let key: VerificationKey
-        do throws(KeySet.Miss) {
-            key = try await keys.key(name) { () throws(ReadFailure) in try await fetchKeys() }
-        } catch {
-            switch error {
-            case .unknown, .unasked: throw .refused(.unknownKey)
-            case .unread(let failure): throw .unread(failure)
-            }
+            return claims
         }
-        // The header had no choice: a key of another kind verifies nothing.
-        guard key.algorithm == Self.algorithm else { throw .refused(.wrongAlgorithm) }
-        guard key.isValid(signed.signature, for: signed.signed) else { throw .refused(.badSignature) }
         guard claims.tenant == nil else { throw .refused(.tenant) }
         return FirebaseUser(
             id: claims.subject,
             signedInAt: Instant(microseconds: claims.signedInAt * 1_000_000),
             provider: claims.provider ?? ""
         )
-    }
-
-    private static let algorithm = "RS256"
-
-    private static func parts(_ token: String) throws(TokenRefusal) -> CompactJWS {
-        do throws(ProofRefusal) {
-            let signed = try CompactJWS(token, upTo: maximumBytes)
-            guard !signed.signature.isEmpty else { throw ProofRefusal(.malformed, "") }
-            return signed
-        } catch {
-            throw error.code == .tooLarge ? .tooLarge : .malformed
-        }
-    }
-
-    private static func keyName(_ signed: CompactJWS) throws(TokenRefusal) -> String {
-        guard let header = try? signed.header() else { throw .malformed }
-        guard header.algorithm == algorithm else { throw .wrongAlgorithm }
-        guard let name = header.keyID, (1...JSONWebKeys.maximumNameBytes).contains(name.utf8.count) else {
-            throw .malformed
-        }
-        return name
     }
 
     private func check(_ claims: FirebaseClaims) throws(TokenRefusal) {
@@ -170,39 +114,6 @@ package struct FirebaseTokens: Sendable {
             && text.utf8.allSatisfy {
                 $0.isLetterOrDigit || $0 == UInt8(ascii: "-") || $0 == UInt8(ascii: ".") || $0 == UInt8(ascii: ":")
             }
-    }
-
-    // MARK: Keys
-
-    private func fetchKeys() async throws(ReadFailure) -> KeySet.Fetched {
-        let request = HTTPRequest(
-            method: .get,
-            scheme: address.base.scheme,
-            authority: address.base.authority,
-            path: address.path,
-            headerFields: [.accept: "application/json"]
-        )
-        do throws(ReadFailure) {
-            let response: StoreHTTPResponse
-            do throws(StoreHTTPFailure) { response = try await http.send(request, nil) } catch {
-                throw ReadFailure(error.code == .cancelled ? .interrupted : .unavailable)
-            }
-            guard response.status == 200 else { throw ReadFailure(.unavailable) }
-            do throws(JSONFault) {
-                return KeySet.Fetched(
-                    keys: try JSONWebKeys.read(response.body),
-                    freshFor: CacheLifetime.lifetime(response.headers)
-                )
-            } catch { throw ReadFailure(.malformed) }
-        } catch {
-            if let unsaid = throttle.leave(for: error.code) {
-                logger.warning(
-                    "the keys of ID tokens can't be had; those that are known serve on",
-                    metadata: ["error.code": "\(error.code.rawValue)", "log.left_out": "\(unsaid)"]
-                )
-            }
-            throw error
-        }
     }
 }
 

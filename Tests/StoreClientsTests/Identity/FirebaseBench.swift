@@ -64,24 +64,26 @@ final class FirebaseBench: Sendable {
         }
     }
 
+    var http: StoreHTTP {
+        StoreHTTP { [self] request, _ throws(StoreHTTPFailure) in
+            let (fails, response) = state.withLock { state in
+                state.requests.append(request)
+                let body = Array(state.set.utf8)
+                return (state.fails, StoreHTTPResponse(status: state.status, headers: state.headers, body: body))
+            }
+            if fails { throw StoreHTTPFailure(.timeout) }
+            return response
+        }
+    }
+
     func tokens(project: String = project, keysURL: String = FirebaseTokens.usualKeysURL) throws -> FirebaseTokens {
         try FirebaseTokens(
             projectID: project,
             keysURL: keysURL,
-            http: StoreHTTP { [self] request, _ throws(StoreHTTPFailure) in
-                let (fails, response) = state.withLock { state in
-                    state.requests.append(request)
-                    let body = Array(state.set.utf8)
-                    return (
-                        state.fails, StoreHTTPResponse(status: state.status, headers: state.headers, body: body)
-                    )
-                }
-                if fails { throw StoreHTTPFailure(.timeout) }
-                return response
-            },
+            http: http,
             logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
             systemSeconds: { self.state.withLock { $0.seconds } },
-            keys: KeySet(of: nil, pause: FirebaseTokens.pause) { self.state.withLock { $0.monotonic } }
+            keys: KeySet(of: nil, pause: GoogleKeys.pause) { self.state.withLock { $0.monotonic } }
         )
     }
 
