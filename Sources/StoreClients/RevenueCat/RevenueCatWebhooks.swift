@@ -1,0 +1,127 @@
+import Crypto
+import Foundation
+package import HTTPTypes
+
+/// Why a request is no webhook of RevenueCat's; for security logs, never for the sender.
+package enum WebhookRefusal: String, Error, Sendable, CaseIterable {
+    /// What has to be there is not.
+    case missing
+    /// The signature's header does not read as one.
+    case malformed
+    case wrongAuthorization = "wrong_authorization"
+    case wrongSignature = "wrong_signature"
+    /// Signed longer ago, or further ahead, than clocks and retries explain.
+    case notNow = "not_now"
+}
+
+/// Tells RevenueCat's webhooks from what anybody else sends.
+///
+/// Each of the two ways that are set up has to hold. RevenueCat signs every attempt anew, retries included.
+///
+/// - SeeAlso: https://www.revenuecat.com/docs/integrations/webhooks
+package struct RevenueCatWebhooks: Sendable {
+    /// How old a signature may be, in seconds, and how far ahead.
+    private static let tolerance: Int64 = 300
+    /// The most signatures of one request that are compared: while a secret is changed there are two.
+    private static let maximumSignatures = 8
+    private static let signatureName = HTTPField.Name("X-RevenueCat-Webhook-Signature")
+
+    private let authorization: SHA256Digest?
+    private let secret: SymmetricKey?
+    private let systemSeconds: @Sendable () -> Int64
+
+    /// Makes a check; `nil` where neither way is set up, for then anybody could send anything.
+    ///
+    /// - Parameters:
+    ///   - authorization: the whole value of the `Authorization` header, as the integration has it.
+    ///   - secret: the integration's signing secret; its UTF-8 bytes are the key.
+    ///   - systemSeconds: the system's clock, in seconds since 1970.
+    package init?(
+        authorization: String?,
+        secret: String?,
+        systemSeconds: @escaping @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970) }
+    ) {
+        guard authorization?.isEmpty == false || secret?.isEmpty == false else { return nil }
+        self.authorization = authorization.flatMap { $0.isEmpty ? nil : SHA256.hash(data: Data($0.utf8)) }
+        self.secret = secret.flatMap { $0.isEmpty ? nil : SymmetricKey(data: Data($0.utf8)) }
+        self.systemSeconds = systemSeconds
+    }
+
+    /// Makes sure that a request is RevenueCat's and of now.
+    ///
+    /// - Parameters:
+    ///   - headers: the request's.
+    ///   - body: its bytes as they came.
+    /// - Throws: `WebhookRefusal`.
+    package func check(_ headers: HTTPFields, body: [UInt8]) throws(WebhookRefusal) {
+        if let authorization {
+            guard let sent = headers[.authorization] else { throw .missing }
+            // Digests are compared in constant time, and are of one length whatever was sent.
+            guard SHA256.hash(data: Data(sent.utf8)) == authorization else { throw .wrongAuthorization }
+        }
+        guard let secret else { return }
+        guard let name = Self.signatureName, let written = headers[name] else { throw .missing }
+        guard let signature = Signature(written) else { throw .malformed }
+        guard abs(systemSeconds() - signature.seconds) <= Self.tolerance else { throw .notNow }
+        let signed = Array("\(signature.time).".utf8) + body
+        var isValid = false
+        for code in signature.codes.prefix(Self.maximumSignatures)
+        where HMAC<SHA256>.isValidAuthenticationCode(code, authenticating: signed, using: secret) {
+            isValid = true
+        }
+        guard isValid else { throw .wrongSignature }
+    }
+
+    /// What the header holds: `t=SECONDS,v1=HEX`, with several `v1` while a secret is changed, and parts of no meaning.
+    private struct Signature {
+        /// As it was written, which is how it was signed.
+        var time: Substring
+        var seconds: Int64
+        var codes: [[UInt8]]
+
+        init?(_ text: String) {
+            guard text.utf8.count <= 4_096 else { return nil }
+            var times: [Substring] = []
+            var codes: [[UInt8]] = []
+            for part in text.split(separator: ",") {
+                let sides = part.drop { $0 == " " }.split(
+                    separator: "=",
+                    maxSplits: 1,
+                    omittingEmptySubsequences: false
+                )
+                guard sides.count == 2 else { continue }
+                switch sides[0] {
+                case "t": times.append(sides[1])
+                case "v1": if let code = Self.bytes(sides[1]) { codes.append(code) }
+                default: continue
+                }
+            }
+            guard let time = times.first, times.count == 1, !codes.isEmpty, (1...12).contains(time.utf8.count),
+                time.utf8.allSatisfy({ (0x30...0x39).contains($0) }), let seconds = Int64(time)
+            else { return nil }
+            self.time = time
+            self.seconds = seconds
+            self.codes = codes
+        }
+
+        /// The 32 bytes behind 64 digits.
+        private static func bytes(_ text: Substring) -> [UInt8]? {
+            let digits = Array(text.utf8)
+            guard digits.count == 64 else { return nil }
+            var bytes: [UInt8] = []
+            for index in stride(from: 0, to: 64, by: 2) {
+                guard let high = digit(digits[index]), let low = digit(digits[index + 1]) else { return nil }
+                bytes.append(high << 4 | low)
+            }
+            return bytes
+        }
+
+        private static func digit(_ byte: UInt8) -> UInt8? {
+            switch byte {
+            case 0x30...0x39: byte - 0x30
+            case 0x61...0x66: byte - 0x61 + 10
+            default: nil
+            }
+        }
+    }
+}
