@@ -8,7 +8,7 @@ package struct FirebaseUser: Hashable, Sendable {
     package var id: String
     /// When the user really signed in; refreshing a token does not change it.
     package var signedInAt: Instant
-    /// How, such as `apple.com`; `anonymous` for whoever never did. Empty where the token does not say.
+    /// How, such as `apple.com`; `anonymous` for whoever never did, and empty where the token does not say.
     package var provider: String
 
     package init(id: String, signedInAt: Instant, provider: String) {
