@@ -25,8 +25,8 @@ enum PercentCoding {
                 decoded.append(byte)
                 continue
             }
-            guard let high = rest.popFirst().flatMap(value(ofHexDigit:)),
-                let low = rest.popFirst().flatMap(value(ofHexDigit:))
+            guard let high = rest.popFirst().flatMap(Hex.value(of:)),
+                let low = rest.popFirst().flatMap(Hex.value(of:))
             else { return nil }
             decoded.append(high << 4 | low)
         }
@@ -45,14 +45,5 @@ enum PercentCoding {
 
     private static func hexDigit(_ value: UInt8) -> UInt8 {
         value < 10 ? UInt8(ascii: "0") + value : UInt8(ascii: "A") + value - 10
-    }
-
-    private static func value(ofHexDigit byte: UInt8) -> UInt8? {
-        switch byte {
-        case UInt8(ascii: "0")...UInt8(ascii: "9"): byte - UInt8(ascii: "0")
-        case UInt8(ascii: "a")...UInt8(ascii: "f"): byte - UInt8(ascii: "a") + 10
-        case UInt8(ascii: "A")...UInt8(ascii: "F"): byte - UInt8(ascii: "A") + 10
-        default: nil
-        }
     }
 }

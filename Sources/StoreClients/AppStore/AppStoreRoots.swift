@@ -83,9 +83,7 @@ package enum AppStoreRoots {
 
     private static func read(_ pem: String, fingerprint: String) throws -> [Certificate] {
         let document = try PEMDocument(pemString: pem)
-        let found = SHA256.hash(data: document.derBytes)
-            .map { byte in (byte < 16 ? "0" : "") + String(byte, radix: 16) }.joined()
-        guard found == fingerprint else {
+        guard Hex.encode(SHA256.hash(data: document.derBytes)) == fingerprint else {
             throw ProofRefusal(.badCertificate, "The root certificate that is shipped is not Apple's.")
         }
         return [try Certificate(pemDocument: document)]

@@ -80,12 +80,8 @@ extension JSONReader {
         guard index + 6 <= bytes.count else { throw .truncated }
         var value: UInt32 = 0
         for byte in bytes[index + 2..<index + 6] {
-            switch byte {
-            case UInt8(ascii: "0")...UInt8(ascii: "9"): value = value << 4 | UInt32(byte - UInt8(ascii: "0"))
-            case UInt8(ascii: "a")...UInt8(ascii: "f"): value = value << 4 | UInt32(byte - UInt8(ascii: "a") + 10)
-            case UInt8(ascii: "A")...UInt8(ascii: "F"): value = value << 4 | UInt32(byte - UInt8(ascii: "A") + 10)
-            default: throw .badString
-            }
+            guard let digit = Hex.value(of: byte) else { throw .badString }
+            value = value << 4 | UInt32(digit)
         }
         return value
     }

@@ -23,9 +23,9 @@ package struct AccountIDs: Sendable {
     /// Whether an id that an app gave a store stands for a user of ours.
     package func matches(_ accountID: String, userID: String) -> Bool {
         guard !accountID.isEmpty else { return false }
-        let given = Self.folded(accountID)
-        // Every way is compared, so that the time says nothing about which one fits.
-        return ways(userID).reduce(false) { found, way in Self.isEqual(Self.folded(way), given) || found }
+        let given = SHA256.hash(data: Self.folded(accountID))
+        // Digests are compared in constant time, and every way is, so that the time says nothing about which one fits.
+        return ways(userID).reduce(false) { found, way in SHA256.hash(data: Self.folded(way)) == given || found }
     }
 
     private func ways(_ userID: String) -> [String] {
@@ -40,7 +40,7 @@ package struct AccountIDs: Sendable {
     /// A digest as apps write it: hexadecimal, base64 with and without padding, and its first half as a UUID.
     private static func spellings(of digest: [UInt8]) -> [String] {
         [
-            digest.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined(),
+            Hex.encode(digest),
             Base64.encode(digest, .standard), Base64.encode(digest, .url),
             uuid(digest, version: nil), uuid(digest, version: 4), uuid(digest, version: 5), uuid(digest, version: 8),
         ]
@@ -52,7 +52,7 @@ package struct AccountIDs: Sendable {
             bytes[6] = bytes[6] & 0x0F | version << 4
             bytes[8] = bytes[8] & 0x3F | 0x80
         }
-        let hex = bytes.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+        let hex = Hex.encode(bytes)
         var parts: [Substring] = []
         var rest = hex[...]
         for length in [8, 4, 4, 4, 12] {
@@ -69,10 +69,5 @@ package struct AccountIDs: Sendable {
         }
         let length = id.utf8.count
         return Array((isHex && (length == 36 || length == 64) ? id.lowercased() : id).utf8)
-    }
-
-    private static func isEqual(_ left: [UInt8], _ right: [UInt8]) -> Bool {
-        guard left.count == right.count else { return false }
-        return zip(left, right).reduce(UInt8(0)) { $0 | $1.0 ^ $1.1 } == 0
     }
 }

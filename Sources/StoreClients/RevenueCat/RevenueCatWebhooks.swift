@@ -104,24 +104,11 @@ package struct RevenueCatWebhooks: Sendable {
             self.codes = codes
         }
 
-        /// The 32 bytes behind 64 digits.
+        /// The 32 bytes behind 64 digits, which are written in lower case.
         private static func bytes(_ text: Substring) -> [UInt8]? {
-            let digits = Array(text.utf8)
-            guard digits.count == 64 else { return nil }
-            var bytes: [UInt8] = []
-            for index in stride(from: 0, to: 64, by: 2) {
-                guard let high = digit(digits[index]), let low = digit(digits[index + 1]) else { return nil }
-                bytes.append(high << 4 | low)
-            }
-            return bytes
-        }
-
-        private static func digit(_ byte: UInt8) -> UInt8? {
-            switch byte {
-            case 0x30...0x39: byte - 0x30
-            case 0x61...0x66: byte - 0x61 + 10
-            default: nil
-            }
+            let values = text.utf8.compactMap { (0x41...0x46).contains($0) ? nil : Hex.value(of: $0) }
+            guard text.utf8.count == 64, values.count == 64 else { return nil }
+            return stride(from: 0, to: 64, by: 2).map { values[$0] << 4 | values[$0 + 1] }
         }
     }
 }

@@ -1,0 +1,62 @@
+import Foundation
+import TestSupport
+import Testing
+
+@testable import StoreClients
+
+/// The ways in which apps write our ids for stores; the digests were made with Python's hashlib, hmac and uuid.
+@Suite struct AccountIDTests {
+    private static let user = "kQ3vZr8mT2fXw1LdYp6sNb4HcJe7"
+    private static let plain = [
+        user, "94bbf6fee1c9202c3c9dd9ea1408eb30584408999f72f1f9c6ac3fb9f385fdd4",
+        "94BBF6FEE1C9202C3C9DD9EA1408EB30584408999F72F1F9C6AC3FB9F385FDD4",
+        "lLv2/uHJICw8ndnqFAjrMFhECJmfcvH5xqw/ufOF/dQ=", "lLv2_uHJICw8ndnqFAjrMFhECJmfcvH5xqw_ufOF_dQ",
+        "94bbf6fe-e1c9-202c-3c9d-d9ea1408eb30", "94BBF6FE-E1C9-402C-BC9D-D9EA1408EB30",
+        "94bbf6fe-e1c9-502c-bc9d-d9ea1408eb30", "94bbf6fe-e1c9-802c-bc9d-d9ea1408eb30",
+    ]
+    private static let keyed = [
+        "5080efe5a8d9f02acd08ef8885315fcc5e8798bb036dada443447938774630d4",
+        "UIDv5ajZ8CrNCO+IhTFfzF6HmLsDba2kQ0R5OHdGMNQ=", "5080efe5-a8d9-402a-8d08-ef8885315fcc",
+    ]
+    private static let named = "d2d4e5cf-a78b-5778-b4a5-0d172927fa98"
+    private static let namespace = UUID(uuidString: "6BA7B810-9DAD-11D1-80B4-00C04FD430C8")
+
+    @Test func `20: an id is the user's in each way that is configured, and in no other`() {
+        let all = AccountIDs(keys: ["former", "key-1"], namespace: Self.namespace)
+        for id in Self.plain + Self.keyed + [Self.named] { #expect(all.matches(id, userID: Self.user), "\(id)") }
+        let none = AccountIDs()
+        for id in Self.plain { #expect(none.matches(id, userID: Self.user), "\(id)") }
+        for id in Self.keyed + [Self.named] { #expect(!none.matches(id, userID: Self.user), "\(id)") }
+        let others = AccountIDs(keys: ["key-2"], namespace: UUID())
+        for id in Self.keyed + [Self.named] { #expect(!others.matches(id, userID: Self.user), "\(id)") }
+    }
+
+    @Test func `20: an id of somebody else's, or one that is nearly right, proves nothing`() {
+        let all = AccountIDs(keys: ["key-1"], namespace: Self.namespace)
+        for id in Self.plain + Self.keyed + [Self.named] {
+            #expect(!all.matches(id, userID: "kQ3vZr8mT2fXw1LdYp6sNb4HcJe8"), "\(id)")
+            #expect(!all.matches(String(id.dropLast()), userID: Self.user), "\(id)")
+            #expect(!all.matches(id + "0", userID: Self.user), "\(id)")
+        }
+        for id in ["", " ", Self.user.lowercased(), Self.user.uppercased(), String(Self.user.prefix(20))] {
+            #expect(!all.matches(id, userID: Self.user), "\(id)")
+        }
+        #expect(!all.matches("", userID: ""))
+    }
+
+    @Test func `20: of five thousand strangers' ids of the same form none is the user's`() {
+        let all = AccountIDs(keys: ["key-1"], namespace: Self.namespace)
+        var random = SeededGenerator(seed: 20)
+        let letters = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789")
+        for _ in 0..<5_000 {
+            let id = String((0..<28).map { _ in letters[random.below(letters.count)] })
+            let uuid = Hex.encode((0..<16).map { _ in UInt8(random.below(256)) })
+            let written = [(0, 8), (8, 12), (12, 16), (16, 20), (20, 32)]
+                .map { from, end in uuid.dropFirst(from).prefix(end - from) }.joined(separator: "-")
+            let digest = Base64.encode((0..<32).map { _ in UInt8(random.below(256)) }, .standard)
+            for stranger in [id, written, uuid + uuid, digest] {
+                if all.matches(stranger, userID: Self.user) { Issue.record("\(stranger)") }
+            }
+        }
+    }
+}
