@@ -64,7 +64,7 @@ require_swift
 install_missing pkg-config libpq libcurl postgres openssl python3 pgbouncer
 # What is written where TMPDIR points is gone with this run; the tests' servers have folders of their own, which go with
 # them. Others may pass through, as those servers are not root's.
-TMPDIR=$(mktemp -d "${TMPDIR:-/tmp}/test.XXXXXX")
+TMPDIR=$(mktemp --directory --tmpdir test.XXXXXX)
 export TMPDIR
 chmod 711 "$TMPDIR"
 at_exit rm -rf "$TMPDIR"
@@ -78,7 +78,8 @@ step() {
     shift
     say "== $name"
     # shellcheck disable=SC2016 # It is the inner shell's to expand.
-    run bash -c 'set -o pipefail; log=$1; shift; setpriv --pdeathsig TERM -- "$@" 2>&1 | tee -i "$log"' step "$log" "$@" || status=$?
+    local copied='set -o pipefail; log=$1; shift; setpriv --pdeathsig TERM -- "$@" 2>&1 | tee -i "$log"'
+    run bash -c "$copied" step "$log" "$@" || status=$?
     ((status == 0)) || failures+=("$name failed with status $status" "$(grep -E '^✘|error:' "$log" | head -n 30)")
     ((worst)) || worst=$status
     return "$status"

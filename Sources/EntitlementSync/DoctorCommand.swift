@@ -42,16 +42,12 @@ struct DoctorCommand: AsyncParsableCommand {
                 config.appStore.access != nil ? "the App Store" : nil, config.googlePlay != nil ? "Google Play" : nil,
                 config.onside != nil ? "Onside" : nil,
             ].compactMap(\.self)
+            let off = direct.isEmpty ? "is off" : "is off; asked directly: " + direct.joined(separator: ", ")
             checks.append(
                 Check(
                     name: "revenuecat",
                     ok: config.revenueCat != nil || !direct.isEmpty,
-                    detail: config.revenueCat != nil
-                        ? "is configured"
-                        : direct.isEmpty
-                            ? "is off"
-                            : "is off; asked directly: "
-                                + direct.joined(separator: ", "),
+                    detail: config.revenueCat != nil ? "is configured" : off,
                     fix: "Set REVENUECAT_API_KEY and REVENUECAT_PROJECT_ID, or the variables of another store."
                 )
             )

@@ -31,7 +31,6 @@ struct StoreComposition {
     }
 
     /// Makes the reader.
-    ///
     mutating func reader() -> StoreReader {
         let lookups = UserLookups(pool: pool)
         let sources = StoresReader.Sources(

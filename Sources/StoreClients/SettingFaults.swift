@@ -18,15 +18,27 @@ extension BaseURL {
     ///   - insecure: the fault of one that is plain http to a host other than loopback.
     ///   - faults: where the fault is told.
     /// - Returns: nothing where there is a fault.
-    static func read<Fault>(
+    static func read<Noted>(
         _ text: String,
         endingIn last: String? = nil,
-        malformed: Fault,
-        insecure: Fault,
-        _ faults: inout [Fault]
+        malformed: Noted,
+        insecure: Noted,
+        _ faults: inout [Noted]
     ) -> BaseURL? {
+        Fault.noting(malformed, insecure, &faults) { () throws(Fault) in try BaseURL(text, endingIn: last) }
+    }
+}
+
+extension BaseURL.Fault {
+    /// Makes what a setting's URL stands for; nothing, and its fault noted, where it stands for none.
+    static func noting<Value, Noted>(
+        _ malformed: Noted,
+        _ insecure: Noted,
+        _ faults: inout [Noted],
+        _ make: () throws(BaseURL.Fault) -> Value
+    ) -> Value? {
         do throws(BaseURL.Fault) {
-            return try BaseURL(text, endingIn: last)
+            return try make()
         } catch {
             faults.append(error == .insecure ? insecure : malformed)
             return nil

@@ -138,7 +138,7 @@ package final class StoreGate: Sendable {
                 state.answeredAt = now
                 state.lastError = nil
             }
-            // Only a store that counts for the breaker throttles everybody: an id typed by a client can't.
+            // Whatever status says so, and whoever's the id is: it is we who ask too often.
             if answer.failure == .throttled {
                 let wait = min(answer.retryAfter ?? .seconds(1), .seconds(300))
                 state.blockedUntil = max(state.blockedUntil ?? now, now + wait)

@@ -55,20 +55,19 @@ struct InspectTests {
     }
 
     @Test(arguments: [
-        ("storekit_jws", 65, "write [STORE:]KIND=VALUE"), ("no_such_kind=x", 65, "unknown kind"),
-        ("storekit_jws=@/nonexistent", 65, "the file can't be read"), ("purchase_token=x", 65, "Google Play tells"),
-        ("google_play:storekit_jws=a.b.c", 65, "leave the store out"),
-        ("storekit_jws=a.b", 65, "three parts with dots"), ("order_id=GPA.1", 65, "It is a claim"),
-        ("transaction_id=1", 65, "It is a claim"), ("onside_history=a.b.c", 65, "without its keys"),
+        ("storekit_jws", "write [STORE:]KIND=VALUE"), ("no_such_kind=x", "unknown kind"),
+        ("storekit_jws=@/nonexistent", "the file can't be read"), ("purchase_token=x", "Google Play tells"),
+        ("google_play:storekit_jws=a.b.c", "leave the store out"),
+        ("storekit_jws=a.b", "three parts with dots"), ("order_id=GPA.1", "It is a claim"),
+        ("transaction_id=1", "It is a claim"), ("onside_history=a.b.c", "without its keys"),
     ])
     func `what can't be inspected is an error that says what to write`(
         proof: String,
-        code: Int32,
         text: String
     ) async throws {
         try await with { bench in
             let ending = try await bench.inspect([proof])
-            #expect(ending.code == code && (ending.err + ending.out).contains(text), "\(ending)")
+            #expect(ending.code == 65 && (ending.err + ending.out).contains(text), "\(ending)")
         }
     }
 

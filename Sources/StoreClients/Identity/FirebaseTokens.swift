@@ -72,7 +72,9 @@ package struct FirebaseTokens: Sendable {
     ) throws(SettingFaults<Fault>) {
         var faults: [Fault] = []
         if !Self.isProjectID(projectID) { faults.append(.projectID) }
-        let address = KeysAddress.read(keysURL, malformed: .keysURL, insecure: .insecureKeysURL, &faults)
+        let address = BaseURL.Fault.noting(.keysURL, .insecureKeysURL, &faults) { () throws(BaseURL.Fault) in
+            try KeysAddress(keysURL)
+        }
         guard let address, faults.isEmpty else { throw SettingFaults(faults: faults) }
         issuer = "https://securetoken.google.com/" + projectID
         audience = projectID

@@ -17,26 +17,4 @@ struct KeysAddress: Hashable, Sendable {
         path = String(text[pathStart...])
         guard path.utf8.allSatisfy({ (0x21...0x7E).contains($0) && $0 != UInt8(ascii: "#") }) else { throw .malformed }
     }
-
-    /// Takes a URL apart as one setting of several.
-    ///
-    /// - Parameters:
-    ///   - text: the URL.
-    ///   - malformed: the fault of one that is none.
-    ///   - insecure: the fault of one that is plain http to a host other than loopback.
-    ///   - faults: where the fault is told.
-    /// - Returns: nothing where there is a fault.
-    static func read<Fault>(
-        _ text: String,
-        malformed: Fault,
-        insecure: Fault,
-        _ faults: inout [Fault]
-    ) -> KeysAddress? {
-        do throws(BaseURL.Fault) {
-            return try KeysAddress(text)
-        } catch {
-            faults.append(error == .insecure ? insecure : malformed)
-            return nil
-        }
-    }
 }

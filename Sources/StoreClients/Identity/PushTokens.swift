@@ -44,7 +44,9 @@ package struct PushTokens: Sendable {
         if audience.isEmpty { faults.append(.audience) }
         let sides = serviceAccount.split(separator: "@", omittingEmptySubsequences: false)
         if sides.count != 2 || sides.contains("") { faults.append(.serviceAccount) }
-        let address = KeysAddress.read(keysURL, malformed: .keysURL, insecure: .insecureKeysURL, &faults)
+        let address = BaseURL.Fault.noting(.keysURL, .insecureKeysURL, &faults) { () throws(BaseURL.Fault) in
+            try KeysAddress(keysURL)
+        }
         guard let address, faults.isEmpty else { throw SettingFaults(faults: faults) }
         self.audience = audience
         self.serviceAccount = serviceAccount

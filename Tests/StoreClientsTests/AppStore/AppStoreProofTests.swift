@@ -227,7 +227,6 @@ struct AppStoreProofTests {
         #expect(await refusal(text, verifier) == nil)
         for index in genuine.indices {
             var altered = genuine
-            // The neighbour in the alphabet differs in the last bit alone.
             altered[index] = altered[index] == UInt8(ascii: "A") ? UInt8(ascii: "B") : UInt8(ascii: "A")
             #expect(await refusal(String(decoding: altered, as: UTF8.self), verifier) != nil, "byte \(index)")
         }

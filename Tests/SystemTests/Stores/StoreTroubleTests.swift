@@ -18,99 +18,106 @@ import Testing
         var finding: (check: String, words: [String])?
 
         var description: String { "\(store.rawValue): \(name)" }
+
+        init(_ store: Store, _ name: String, _ fault: String, _ check: String? = nil, _ words: [String] = []) {
+            self.store = store
+            self.name = name
+            self.fault = fault
+            finding = check.map { ($0, words) }
+        }
     }
 
     static let troubles: [Trouble] = [
         .init(
-            store: .appStore,
-            name: "every request is refused",
-            fault: #"{"endpoint":"app_store.statuses","status":401}"#,
-            finding: ("alarm.credentials.app_store", ["APP_STORE_KEY_ID"])
+            .appStore,
+            "every request is refused",
+            #"{"endpoint":"app_store.statuses","status":401}"#,
+            "alarm.credentials.app_store",
+            ["APP_STORE_KEY_ID"]
         ),
         .init(
-            store: .googlePlay,
-            name: "every request is refused",
-            fault: #"{"endpoint":"google_play.subscription","status":401,"error_type":"permissionDenied"}"#,
-            finding: ("alarm.credentials.google_play", ["Play Console"])
+            .googlePlay,
+            "every request is refused",
+            #"{"endpoint":"google_play.subscription","status":401,"error_type":"permissionDenied"}"#,
+            "alarm.credentials.google_play",
+            ["Play Console"]
+        ),
+        // A second may tick between their clock and ours.
+        .init(
+            .onside,
+            "our clock is 45 s off",
+            #"{"endpoint":"onside.history","status":401,"date_skew":"+45s"}"#,
+            "clock.onside",
+            ["44 s", "45 s"]
         ),
         .init(
-            store: .onside,
-            name: "our clock is 45 s off",
-            fault: #"{"endpoint":"onside.history","status":401,"date_skew":"+45s"}"#,
-            // A second may tick between their clock and ours.
-            finding: ("clock.onside", ["44 s", "45 s"])
+            .onside,
+            "every request is refused",
+            #"{"endpoint":"onside.history","status":401}"#,
+            "alarm.credentials.onside",
+            ["clock"]
         ),
         .init(
-            store: .onside,
-            name: "every request is refused",
-            fault: #"{"endpoint":"onside.history","status":401}"#,
-            finding: ("alarm.credentials.onside", ["clock"])
+            .appStore,
+            "a web page",
+            #"{"endpoint":"app_store.statuses","body":"html"}"#,
+            "store.app_store",
+            ["malformed"]
         ),
         .init(
-            store: .appStore,
-            name: "a web page",
-            fault: #"{"endpoint":"app_store.statuses","body":"html"}"#,
-            finding: ("store.app_store", ["malformed"])
+            .googlePlay,
+            "a web page",
+            #"{"endpoint":"google_play.subscription","body":"html"}"#,
+            "store.google_play",
+            ["malformed"]
+        ),
+        .init(.onside, "a web page", #"{"endpoint":"onside.history","body":"html"}"#, "store.onside", ["malformed"]),
+        .init(
+            .appStore,
+            "half an answer",
+            #"{"endpoint":"app_store.statuses","body":"truncated"}"#,
+            "store.app_store",
+            ["malformed"]
         ),
         .init(
-            store: .googlePlay,
-            name: "a web page",
-            fault: #"{"endpoint":"google_play.subscription","body":"html"}"#,
-            finding: ("store.google_play", ["malformed"])
+            .appStore,
+            "page two of three fails",
+            #"{"endpoint":"app_store.history","skip":1,"every":2,"status":500}"#,
+            "store.app_store",
+            ["unavailable"]
         ),
         .init(
-            store: .onside,
-            name: "a web page",
-            fault: #"{"endpoint":"onside.history","body":"html"}"#,
-            finding: ("store.onside", ["malformed"])
+            .googlePlay,
+            "no token",
+            #"{"endpoint":"google_play.oauth","status":503}"#,
+            "store.google_play",
+            ["unavailable"]
         ),
         .init(
-            store: .appStore,
-            name: "half an answer",
-            fault: #"{"endpoint":"app_store.statuses","body":"truncated"}"#,
-            finding: ("store.app_store", ["malformed"])
+            .googlePlay,
+            "the service account is gone",
+            #"{"endpoint":"google_play.oauth","status":400,"error_type":"invalid_grant"}"#,
+            "alarm.credentials.google_play",
+            ["Play Console"]
         ),
         .init(
-            store: .appStore,
-            name: "page two of three fails",
-            fault: #"{"endpoint":"app_store.history","skip":1,"every":2,"status":500}"#,
-            finding: ("store.app_store", ["unavailable"])
+            .googlePlay,
+            "quota as 403",
+            #"{"endpoint":"google_play.subscription","status":403,"error_type":"rateLimitExceeded"}"#
         ),
-        .init(
-            store: .googlePlay,
-            name: "no token",
-            fault: #"{"endpoint":"google_play.oauth","status":503}"#,
-            finding: ("store.google_play", ["unavailable"])
-        ),
-        .init(
-            store: .googlePlay,
-            name: "the service account is gone",
-            fault: #"{"endpoint":"google_play.oauth","status":400,"error_type":"invalid_grant"}"#,
-            finding: ("alarm.credentials.google_play", ["Play Console"])
-        ),
-        .init(
-            store: .googlePlay,
-            name: "quota as 403",
-            fault: #"{"endpoint":"google_play.subscription","status":403,"error_type":"rateLimitExceeded"}"#
-        ),
-        .init(store: .onside, name: "no keys", fault: #"{"endpoint":"onside.keys","status":503}"#),
-        .init(
-            store: .onside,
-            name: "fails",
-            fault: #"{"endpoint":"onside.history","status":502}"#,
-            finding: ("store.onside", ["unavailable"])
-        ),
+        .init(.onside, "no keys", #"{"endpoint":"onside.keys","status":503}"#),
+        .init(.onside, "fails", #"{"endpoint":"onside.history","status":502}"#, "store.onside", ["unavailable"]),
     ]
 
     /// What fills three pages of a history and gives no access.
-    private static let gems = (0..<45).map { number in
+    private static let badges = (0..<45).map { number in
         #", {original: "20000003000001\#(10 + number)", product: badge, type: non_consumable}"#
     }.joined()
 
     static let scenario = """
         app_store:
           customers:
-            - {id: alice, transactions: [{original: "2000000100000001", transaction: "2000000100000009", product: premium_monthly, state: expired, expires: -2d}\(gems)]}
+            - {id: alice, transactions: [{original: "2000000100000001", transaction: "2000000100000009", product: premium_monthly, state: expired, expires: -2d}\(badges)]}
         google_play:
           purchases: [{token: tok-a, state: expired}]
         onside:

@@ -1,0 +1,48 @@
+package import Postgres
+
+/// How the stores answer, for `doctor`.
+package struct StoreHealth: Sendable {
+    private let pool: PostgresPool
+
+    package init(pool: PostgresPool) { self.pool = pool }
+
+    /// What was learned of a store.
+    package struct News: Sendable {
+        package var hasAnswered: Bool
+        /// A code.
+        package var error: String?
+        /// How far the store's clock is ahead of ours.
+        package var skewSeconds: Double?
+
+        package init(hasAnswered: Bool, error: String?, skewSeconds: Double?) {
+            self.hasAnswered = hasAnswered
+            self.error = error
+            self.skewSeconds = skewSeconds
+        }
+
+        /// Both together.
+        package func with(_ other: News) -> News {
+            News(
+                hasAnswered: hasAnswered || other.hasAnswered,
+                error: error ?? other.error,
+                skewSeconds: skewSeconds ?? other.skewSeconds
+            )
+        }
+    }
+
+    /// Notes answers, errors and the store's clock.
+    package func note(_ store: String, _ news: News) async throws {
+        try await pool.query(
+            """
+            INSERT INTO entitlement_sync.store_health AS h (store, last_answer_at, last_error_at, last_error, skew_seconds)
+            VALUES (\(store), CASE WHEN \(news.hasAnswered) THEN now() END,
+                    CASE WHEN \(news.error)::text IS NOT NULL THEN now() END, \(news.error), \(news.skewSeconds))
+            ON CONFLICT (store) DO UPDATE
+               SET last_answer_at = coalesce(excluded.last_answer_at, h.last_answer_at),
+                   last_error_at = coalesce(excluded.last_error_at, h.last_error_at),
+                   last_error = coalesce(excluded.last_error, h.last_error),
+                   skew_seconds = coalesce(excluded.skew_seconds, h.skew_seconds)
+            """
+        )
+    }
+}
