@@ -29,13 +29,16 @@ let configuration = Target.Dependency.product(name: "Configuration", package: "s
 let hummingbird = Target.Dependency.product(name: "Hummingbird", package: "hummingbird")
 let hummingbirdTesting = Target.Dependency.product(name: "HummingbirdTesting", package: "hummingbird")
 let hummingbirdCore = Target.Dependency.product(name: "HummingbirdCore", package: "hummingbird")
+let hummingbirdHTTP2 = Target.Dependency.product(name: "HummingbirdHTTP2", package: "hummingbird")
 let nioHTTP1 = Target.Dependency.product(name: "NIOHTTP1", package: "swift-nio")
 let nioPosix = Target.Dependency.product(name: "NIOPosix", package: "swift-nio")
+let nioSSL = Target.Dependency.product(name: "NIOSSL", package: "swift-nio-ssl")
+let nioHTTPTypes = Target.Dependency.product(name: "NIOHTTPTypes", package: "swift-nio-extras")
 let metricsTestKit = Target.Dependency.product(name: "MetricsTestKit", package: "swift-metrics")
 let nioCore = Target.Dependency.product(name: "NIOCore", package: "swift-nio")
 
-func target(_ name: String, _ dependencies: [Target.Dependency] = []) -> Target {
-    .target(name: name, dependencies: dependencies, swiftSettings: settings)
+func target(_ name: String, _ dependencies: [Target.Dependency] = [], resources: [Resource] = []) -> Target {
+    .target(name: name, dependencies: dependencies, resources: resources, swiftSettings: settings)
 }
 
 func tests(
@@ -68,6 +71,8 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-log", exact: "1.16.2"),
         .package(url: "https://github.com/apple/swift-metrics", exact: "2.13.0"),
         .package(url: "https://github.com/apple/swift-nio", exact: "2.101.2"),
+        .package(url: "https://github.com/apple/swift-nio-extras", exact: "1.35.2"),
+        .package(url: "https://github.com/apple/swift-nio-ssl", exact: "2.37.6"),
         .package(url: "https://github.com/hummingbird-project/hummingbird", exact: "2.28.1"),
         .package(url: "https://github.com/jpsim/Yams", exact: "6.2.2"),
         .package(url: "https://github.com/swift-server/swift-service-lifecycle", exact: "2.13.0"),
@@ -96,7 +101,15 @@ let package = Package(
                 cryptoExtras, x509, asn1,
             ]
         ),
-        target("WebAPI", [hummingbird, httpTypes, lifecycle, logging, nioCore]),
+        target(
+            "WebAPI",
+            [
+                "Entitlements", "Postgres", "Storage", "StoreClients", hummingbird, hummingbirdHTTP2, httpTypes,
+                hummingbirdCore,
+                lifecycle, logging, metrics, nioCore, nioHTTP1, nioHTTPTypes, nioSSL, crypto,
+            ],
+            resources: [.embedInCode("Messages/messages.json")]
+        ),
         target(
             "Bench",
             [

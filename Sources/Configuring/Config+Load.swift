@@ -33,6 +33,7 @@ extension Config {
             onside: onside(&reader),
             accounts: accounts(&reader),
             http: listenAddress(&reader, host: .httpHost, port: .httpPort, defaultPort: 8080),
+            api: api(&reader),
             admin: admin(&reader),
             supportContactURL: reader.parsed(
                 .supportContactURL,
@@ -42,7 +43,6 @@ extension Config {
             log: Log(level: logLevel(&reader), format: reader.choice(.logFormat, default: .text)),
             sqlDirectory: reader.text(.sqlDirectory)
         )
-        checkComing(&reader)
         if config.http == config.admin.address, config.http.port != 0, reader.isSound(.httpPort) {
             reader.fault(
                 .adminPort,
@@ -52,20 +52,6 @@ extension Config {
         }
         guard reader.faults.isEmpty else { throw ConfigurationFaults(faults: reader.faults) }
         return config
-    }
-
-    /// Checks what nothing reads yet.
-    private static func checkComing(_ reader: inout VariableReader) {
-        for variable in [Variable.googleKeysURL, .firebaseKeysURL] {
-            _ = reader.parsed(
-                variable,
-                fix: "Set an https:// address; http:// only for a loopback host",
-                address(WebAddress.base)
-            )
-        }
-        for variable in [Variable.requestsPerMinutePerAddress, .requestsPerMinutePerUser] {
-            _ = reader.number(variable, default: 0, in: 0...1_000_000)
-        }
     }
 
     // Times are bounded well below what `Duration` and PostgreSQL's intervals hold, so that no sum of them overflows.

@@ -15,10 +15,11 @@ extension Config {
             return text.contains("\\n")
                 ? .failure(.init("holds \\n as two characters where lines have to end")) : .success(Secret(text))
         }
-        _ = reader.number(.appStoreAppID, default: 0, in: 0...Int.max)
+        let appID = reader.number(.appStoreAppID, default: 0, in: 0...Int.max)
         let requestsPerMinute = rate(.appStoreRequestsPerMinute, default: 3000, &reader)
         var settings = AppStoreSettings(
             bundleID: bundleID,
+            appID: appID == 0 ? nil : Int64(appID),
             rootCertificates: reader.text(.appStoreRootCertificates),
             receiptRootCertificates: reader.text(.receiptRootCertificates),
             access: nil
@@ -63,7 +64,8 @@ extension Config {
         let requestsPerMinute = rate(.googlePlayRequestsPerMinute, default: 2400, &reader)
         let baseURL = baseURL(.googlePlayBaseURL, &reader)
         let oauthBaseURL = Self.baseURL(.googleOAuthBaseURL, &reader)
-        guard account != nil || package != nil else { return nil }
+        // The name alone serves the door of the store's notifications.
+        guard account != nil || package != nil && reader.text(.pubSubAudience) == nil else { return nil }
         guard let account, let package else {
             missing(
                 [(.googlePlayServiceAccount, account != nil), (.googlePlayPackageName, package != nil)],
@@ -146,7 +148,7 @@ extension Config {
         )
     }
 
-    private static func bundleID(_ variable: Variable, _ reader: inout VariableReader) -> String? {
+    static func bundleID(_ variable: Variable, _ reader: inout VariableReader) -> String? {
         reader.parsed(variable, fix: "Set the app's id in the store, like com.example.app") { text in
             text.utf8.count <= 255 && text.utf8.allSatisfy({ isIdentifierByte($0) || $0 == 0x2E })
                 ? .success(text) : .failure(.init("holds characters that no app's id has, or is too long"))

@@ -23,6 +23,7 @@ package struct Config: Sendable {
     package var accounts: AccountSettings
     /// Where the API listens.
     package var http: ListenAddress
+    package var api: APIConfig
     package var admin: Admin
     /// Where people find support: an https or `mailto:` address.
     package var supportContactURL: String?

@@ -4,6 +4,8 @@ package import Foundation
 package struct AppStoreSettings: Sendable {
     /// `nil`: not told.
     package var bundleID: String?
+    /// The app's number; `nil`: not told.
+    package var appID: Int64?
     /// The path of a PEM file with the roots that count instead of the one that is shipped.
     package var rootCertificates: String?
     /// The same for app receipts.

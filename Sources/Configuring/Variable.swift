@@ -1,7 +1,6 @@
 /// The environment variables that are read, in the order in which faults are listed.
 ///
 /// Each may instead be given as a file: `NAME_FILE` holds the path. Variables that are not listed are ignored.
-/// Those of stores and doors that are not built yet are checked, so that a wrong value is found on the day it is set.
 package enum Variable: String, CaseIterable, Sendable {
     case databaseURL = "DATABASE_URL"
     case databaseDirectURL = "DATABASE_DIRECT_URL"
@@ -57,7 +56,16 @@ package enum Variable: String, CaseIterable, Sendable {
     case onsideBundleID = "ONSIDE_BUNDLE_ID"
     case onsideRequestsPerMinute = "ONSIDE_REQUESTS_PER_MINUTE"
     case onsideBaseURL = "ONSIDE_BASE_URL"
+    case firebaseProjectID = "FIREBASE_PROJECT_ID"
     case firebaseKeysURL = "FIREBASE_KEYS_URL"
+    case revenueCatWebhookAuthorization = "REVENUECAT_WEBHOOK_AUTHORIZATION"
+    case revenueCatWebhookSecret = "REVENUECAT_WEBHOOK_SECRET"
+    case pubSubAudience = "PUBSUB_AUDIENCE"
+    case pubSubServiceAccount = "PUBSUB_SERVICE_ACCOUNT"
+    case httpTLSCertificate = "HTTP_TLS_CERTIFICATE"
+    case httpTLSPrivateKey = "HTTP_TLS_PRIVATE_KEY"
+    case httpMaxConnections = "HTTP_MAX_CONNECTIONS"
+    case messages = "MESSAGES"
     case requestsPerMinutePerAddress = "HTTP_REQUESTS_PER_MINUTE_PER_ADDRESS"
     case requestsPerMinutePerUser = "HTTP_REQUESTS_PER_MINUTE_PER_USER"
 
@@ -67,7 +75,7 @@ package enum Variable: String, CaseIterable, Sendable {
     /// Whether the value has lines, as keys in files do.
     package var hasLines: Bool {
         switch self {
-        case .appStorePrivateKey, .googlePlayServiceAccount: true
+        case .appStorePrivateKey, .googlePlayServiceAccount, .httpTLSCertificate, .httpTLSPrivateKey, .messages: true
         default: false
         }
     }
@@ -78,7 +86,8 @@ package enum Variable: String, CaseIterable, Sendable {
     package var isSecret: Bool {
         switch self {
         case .databaseURL, .databaseDirectURL, .revenueCatAPIKey, .accountIDKeys, .appStorePrivateKey,
-            .googlePlayServiceAccount, .onsideMerchantSecret:
+            .googlePlayServiceAccount, .onsideMerchantSecret, .httpTLSPrivateKey, .revenueCatWebhookAuthorization,
+            .revenueCatWebhookSecret:
             true
         default: false
         }

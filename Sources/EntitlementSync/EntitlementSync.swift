@@ -8,7 +8,8 @@ struct EntitlementSync: AsyncParsableCommand {
         abstract: "Makes the subscription records in PostgreSQL true again, and keeps them true.",
         version: Build.version,
         subcommands: [
-            Migrate.self, WorkerCommand.self, Restore.self, Reconcile.self, Explain.self, GrantCommand.self, Adopt.self,
+            Migrate.self, WorkerCommand.self, Serve.self, Run.self, Restore.self, Reconcile.self, Explain.self,
+            GrantCommand.self, Adopt.self,
             SandboxCommand.self, Pause.self, Resume.self, QueueCommand.self, DoctorCommand.self, Simulate.self,
             Inspect.self, BenchCommand.self,
         ]

@@ -1,8 +1,10 @@
 import ArgumentParser
+import Configuring
 import Logging
 import Entitlements
 import Foundation
 import Storage
+import WebAPI
 
 struct Restore: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
@@ -40,7 +42,7 @@ struct Restore: AsyncParsableCommand {
                 guard let status = try await requests.status([id]).first else {
                     throw CommandFailure(.software, "the job can't be found")
                 }
-                try print(status)
+                try print(status, Messages(support: runtime.config.supportContactURL))
                 if !ended, !status.hasEnded { return .elapsed }
                 return status.outcome == Outcome.storeUnavailable.rawValue ? .unavailable : .done
             }
@@ -59,9 +61,9 @@ struct Restore: AsyncParsableCommand {
         }
     }
 
-    private func print(_ status: JobStatus) throws {
-        let key = status.messageKey.flatMap(MessageKey.init(rawValue:)) ?? .stillChecking
-        let text = Entitlements.message(for: key, reference: status.reference)
+    private func print(_ status: JobStatus, _ messages: Messages) throws {
+        let key = status.messageKey ?? MessageKey.stillChecking.rawValue
+        let text = messages.text(for: key, reference: status.reference) ?? key
         switch options.output {
         case .json: try Output.json(Printed(status: status, message: text))
         case .text:

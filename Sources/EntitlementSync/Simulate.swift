@@ -17,8 +17,8 @@ struct Simulate: AsyncParsableCommand {
 
     @Option(
         help: """
-            A folder that is given the stores' variables (stores.env), the keys and roots that they name, and the proofs \
-            that devices would have (proofs.tsv).
+            A folder that is given the stores' variables (stores.env), the keys and roots that they name, the proofs that \
+            devices would have (proofs.tsv) and the ID tokens of users (tokens.tsv).
             """
     )
     var files: String?

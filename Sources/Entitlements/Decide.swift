@@ -20,6 +20,10 @@ package func decide(_ situation: Situation) -> Resolution {
         return .retry(situation.reading.failure ?? ReadFailure(.incomplete))
     }
     if evidence.hasUnmapped { return .retry(ReadFailure(.unmapped)) }
+    // What was read may be older than what the event speaks of; a yes needs no such care.
+    if let age = promiseAge(situation), age < Promise.settles {
+        return .retry(ReadFailure(.promised, retryAfter: max(.seconds(2), age)))
+    }
     let lapse = user.type == .subscriber ? lapse(evidence, situation) : nil
     switch situation.kind {
     case .reconcile: return .verdict(reconcile(lapse, evidence, situation))
@@ -35,6 +39,12 @@ package func decide(_ situation: Situation) -> Resolution {
         }
         return .verdict(verdict)
     }
+}
+
+/// How long before this reading an event spoke of access.
+private func promiseAge(_ situation: Situation) -> Duration? {
+    guard situation.reading.covered.contains(.revenueCat), let at = situation.promisedAt else { return nil }
+    return .microseconds(max(0, situation.reading.askedAt.microseconds - at.microseconds))
 }
 
 private func notEligible(_ user: User, _ situation: Situation) -> Verdict {

@@ -21,12 +21,14 @@ package struct NextLook: Hashable, Sendable {
     ///   - attributions: whose each item is, in the order of the reading.
     ///   - outcome: what was decided.
     ///   - grants: whether the verdict gives access.
+    ///   - promisedAt: when an event spoke of access, which a reading may not show yet.
     ///   - margin: when a silence counts, where it was put off for that.
     package init?(
         _ reading: Reading,
         _ attributions: [Attribution],
         outcome: Outcome = .unchanged,
         grants: Bool = false,
+        promisedAt: Instant? = nil,
         margin: Duration = .seconds(86_400)
     ) {
         let mine = zip(reading.observations, attributions).filter { $1.counts }.map(\.0)
@@ -34,14 +36,16 @@ package struct NextLook: Hashable, Sendable {
         // Where only RevenueCat is asked, it says by itself when something changes.
         let onlyRevenueCat = reading.covered == [.revenueCat]
         let silence = outcome == .deferred && !onlyRevenueCat ? reading.askedAt + margin : nil
+        let promised = grants ? nil : promisedAt.flatMap { Promise.look(after: reading.askedAt, at: $0) }
         if outcome == .notEligible {
             at = nil
         } else if !own.isEmpty {
-            at = (own.map { Self.look(at: $0, after: reading.askedAt) } + [silence]).compactMap(\.self).min()
+            at = (own.map { Self.look(at: $0, after: reading.askedAt) } + [silence, promised]).compactMap(\.self).min()
         } else if onlyRevenueCat {
-            return nil
+            guard let promised else { return nil }
+            at = promised
         } else if reading.coverage == .full {
-            at = silence
+            at = [silence, promised].compactMap(\.self).min()
         } else if grants {
             // The stores were not asked, as RevenueCat's word was enough: it is, until its period ends.
             let end = mine.compactMap(\.periodEndsAt).max().map { $0 + Self.offsets[0] }

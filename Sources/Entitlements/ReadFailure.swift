@@ -10,6 +10,8 @@ package struct ReadFailure: Error, Hashable, Sendable {
         case overtaken
         /// What was read sufficed for a yes that did not hold: the rest has to be read.
         case incomplete
+        /// An event spoke of access a moment ago, and the reading shows none.
+        case promised
         /// The user's id is one that no store can be asked about: blocked, shared by many, or too long.
         case unusableID = "user_id_unusable"
         /// A proof of a store that no credentials are set for: nobody can say what it is worth.
@@ -58,6 +60,7 @@ package struct ReadFailure: Error, Hashable, Sendable {
         .breakerOpen: .wait,
         .budgetExhausted: .wait,
         .interrupted: .wait,
+        .promised: .wait,
         .overtaken: .again,
         .incomplete: .again,
         .unusableID: .park,

@@ -16,6 +16,8 @@ package struct Situation: Sendable {
     /// A purchase or grant was seen at some time.
     package var everObserved: Bool
     package var absentSince: Instant?
+    /// When a store's event spoke of access that begins or goes on.
+    package var promisedAt: Instant?
     package var catalog: ProductCatalog
     package var settings: DecisionSettings
     /// Ledger owners of purchases that typed ids led to, by the store's customer id.
@@ -33,6 +35,7 @@ package struct Situation: Sendable {
         sandbox: SandboxState = .none,
         everObserved: Bool = false,
         absentSince: Instant? = nil,
+        promisedAt: Instant? = nil,
         catalog: ProductCatalog,
         settings: DecisionSettings = DecisionSettings(),
         claimed: [ClaimedPurchase] = []
@@ -48,6 +51,7 @@ package struct Situation: Sendable {
         self.sandbox = sandbox
         self.everObserved = everObserved
         self.absentSince = absentSince
+        self.promisedAt = promisedAt
         self.catalog = catalog
         self.settings = settings
         self.claimed = claimed

@@ -117,6 +117,7 @@ struct ApplyPlan {
             sandbox: facts?.sandbox ?? .none,
             everObserved: facts?.everObserved ?? false,
             absentSince: facts?.absentSince,
+            promisedAt: facts?.promisedAt,
             catalog: catalog,
             settings: decision,
             claimed: claimed(item, holders: holders)
@@ -142,6 +143,7 @@ struct ApplyPlan {
                         attributions,
                         outcome: verdict.outcome,
                         grants: verdict.action == .grant,
+                        promisedAt: facts?.promisedAt,
                         margin: ledger.map { decision.margin(of: $0.store) }.max() ?? decision.absenceMargin
                     )
                 )

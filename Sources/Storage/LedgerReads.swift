@@ -7,6 +7,8 @@ struct UserFacts {
     var epoch: Int64
     var readAt: Instant?
     var absentSince: Instant?
+    /// When an event spoke of access.
+    var promisedAt: Instant?
     /// Changes of type within the last day.
     var flips: Int
     var everObserved: Bool
@@ -114,7 +116,7 @@ enum LedgerReads {
     static func facts(_ userKeys: [Int64]) -> PostgresRequest<[Int64: UserFacts]> {
         PostgresRequest(
             """
-            SELECT u.user_key, u.epoch, u.read_at, u.absent_since,
+            SELECT u.user_key, u.epoch, u.read_at, u.absent_since, u.promised_at,
                    CASE WHEN u.flips_since > now() - interval '1 day' THEN u.flips ELSE 0 END, u.ever_observed
               FROM entitlement_sync.user_sync AS u
              WHERE u.user_key = ANY (\(userKeys))
@@ -164,9 +166,10 @@ enum LedgerReads {
         var facts: [Int64: UserFacts] = [:]
         facts.reserveCapacity(rows.count)
         for row in rows {
-            let (key, epoch, readAt, absent, flips, ever) = try row.decode(
+            let (key, epoch, readAt, absent, promised, flips, ever) = try row.decode(
                 Int64.self,
                 Int64.self,
+                PostgresTimestamp?.self,
                 PostgresTimestamp?.self,
                 PostgresTimestamp?.self,
                 Int32.self,
@@ -176,6 +179,7 @@ enum LedgerReads {
                 epoch: epoch,
                 readAt: readAt.map(Instant.init),
                 absentSince: absent.map(Instant.init),
+                promisedAt: promised.map(Instant.init),
                 flips: Int(flips),
                 everObserved: ever
             )

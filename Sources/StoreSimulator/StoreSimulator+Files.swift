@@ -4,10 +4,12 @@ internal import Glibc
 extension StoreSimulator {
     /// Writes what operators and devices would have, so that others can use the simulated stores.
     ///
-    /// - `stores.env`: the variables of the App Store, Google Play and Onside, a line each.
+    /// - `stores.env`: the variables of the App Store, Google Play and Onside, and of those who send events, a line each.
     /// - The keys, certificates and accounts that these name.
     /// - `proofs.tsv`: `kind`, of what, and the proof, with tabs between: a `storekit_jws` for each transaction, an
     ///   `app_receipt` for each Apple account in both generations' newer form, an `onside_history` for each account.
+    /// - `tokens.tsv`: users and their ID tokens, with a tab between: the customers that the scenario lists, and the first
+    ///   20 of each block of others, each under all ids that are not anonymous. They live for an hour.
     ///
     /// - Parameters:
     ///   - folder: has to exist; files are readable by their owner alone.
@@ -40,8 +42,47 @@ extension StoreSimulator {
             ("ONSIDE_BASE_URL", base + "/onside"), ("ONSIDE_REQUESTS_PER_MINUTE", "0"),
         ]
         try Self.write(try proofs(), to: folder + "/proofs.tsv")
+        try Self.write(try tokens(), to: folder + "/tokens.tsv")
         // Written last: whoever waits for it finds the others.
-        try Self.write(settings.map { "\($0)=\($1)\n" }.joined(), to: folder + "/stores.env")
+        let all = settings + Self.senders(scenario, base: base)
+        try Self.write(all.map { "\($0)=\($1)\n" }.joined(), to: folder + "/stores.env")
+    }
+
+    /// The variables of those who send tokens and events.
+    private static func senders(_ scenario: Scenario, base: String) -> [(String, String)] {
+        [
+            ("FIREBASE_PROJECT_ID", scenario.firebase.project),
+            ("FIREBASE_KEYS_URL", "\(base)/google-keys/firebase"),
+            ("GOOGLE_KEYS_URL", "\(base)/google-keys/oauth"),
+            ("PUBSUB_AUDIENCE", scenario.pubSub.audience),
+            ("PUBSUB_SERVICE_ACCOUNT", scenario.pubSub.serviceAccount),
+            ("REVENUECAT_WEBHOOK_AUTHORIZATION", revenueCatWebhookAuthorization),
+            ("REVENUECAT_WEBHOOK_SECRET", revenueCatWebhookSecret),
+        ]
+    }
+
+    private func tokens() throws -> String {
+        // Hundreds of signatures take a while, and requests go on meanwhile.
+        let state = simulation.withState { $0 }
+        let nowMs = state.clock.nowMs
+        var lines = ""
+        for user in Self.users(of: state.scenario) {
+            let token = try state.identity.firebaseToken(FirebaseTokenRequest(subject: user), nowMs: nowMs)
+            lines += "\(user)\t\(token)\n"
+        }
+        return lines
+    }
+
+    /// Who may be a user of the app: customers under ids that are not anonymous, each once.
+    private static func users(of scenario: Scenario) -> [String] {
+        var ids = scenario.customers.flatMap { [$0.id] + $0.aliases }
+        for block in scenario.generate {
+            for pattern in ([block.id] + block.aliases).compactMap({ IDPattern($0) }) {
+                for number in block.from..<(block.from + min(block.count, 20)) { ids.append(pattern.text(number)) }
+            }
+        }
+        var seen: Set<String> = []
+        return ids.filter { !$0.hasPrefix("$RCAnonymousID:") && seen.insert($0).inserted }
     }
 
     private func proofs() throws -> String {

@@ -46,7 +46,7 @@ extension Worker {
                 WorkerMetrics.shared.claim(jobs)
                 guard !jobs.isEmpty else {
                     if settings.untilIdle, shared.flight.count == 0, try await queue.isIdle(),
-                        try await acknowledger?.records.hasOpen() != true
+                        try await acknowledger?.records.hasOpen() != true, try await !inbox.hasNew()
                     {
                         shared.stop()
                         return

@@ -16,6 +16,7 @@ package struct Worker: Service {
     let assets: AssetRuns
     let housekeeping: Housekeeping
     let laws: LawWatch
+    let inbox: Inbox
     let acknowledger: Acknowledger?
     let listener: PostgresListener?
     let exchange: @Sendable () async -> Void
@@ -47,6 +48,7 @@ package struct Worker: Service {
         self.acknowledger = acknowledger
         housekeeping = Housekeeping(pool: pool)
         laws = LawWatch(pool: pool)
+        inbox = Inbox(pool: pool)
         self.listener = listener
         self.exchange = exchange
         self.settings = settings
@@ -76,6 +78,7 @@ package struct Worker: Service {
             duties.addTask { await listenDuty() }
             duties.addTask { await announceDuty() }
             duties.addTask { await acknowledgeDuty() }
+            duties.addTask { await inboxDuty() }
             await pipelineWithin(drain: settings.drain)
             shared.stop()
             duties.cancelAll()

@@ -20,6 +20,7 @@ struct WorkerMetrics: Sendable {
     private let ended: [Ended: Counter]
     let retried = Counter(label: "entitlement_sync_jobs_retried_total")
     let postponed = Counter(label: "entitlement_sync_jobs_postponed_total")
+    let eventsLooked = Counter(label: "entitlement_sync_events_looked_total")
     let lost = Counter(label: "entitlement_sync_jobs_lost_total")
     let rescued = Counter(label: "entitlement_sync_jobs_rescued_total")
     let leasesLost = Counter(label: "entitlement_sync_leases_lost_total")

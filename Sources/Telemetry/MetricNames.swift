@@ -46,6 +46,11 @@ package enum MetricNames {
             "How long ago the subscriber who waits longest was read, among those looked at last.",
         name("proofs_total"): "Proofs that were looked at, by kind and by what came of it.",
         name("acknowledgements_total"): "Calls that acknowledge sales to Google Play, by what came of them.",
+        name("http_requests_total"): "Requests that the API answered, by route and status class.",
+        name("http_request_duration_seconds"): "Time from a request's head to the beginning of its answer, by route.",
+        name("http_refusals_total"): "Requests that were refused because of who sent them, by door and reason.",
+        name("events_accepted_total"): "Events of stores that were kept, also those that came before, by source.",
+        name("events_looked_total"): "Events whose users were looked for.",
         name("requests_per_read"): "Store requests that one read of a user took.",
     ]
 }

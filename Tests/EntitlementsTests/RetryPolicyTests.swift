@@ -13,7 +13,8 @@ import Testing
     static let treatments: [(ReadFailure.Code, ReadFailure.Treatment)] = [
         (.throttled, .retry), (.unavailable, .retry), (.timeout, .retry), (.malformed, .retry), (.locked, .retry),
         (.unauthorized, .retry), (.unmapped, .retry), (.rejected, .park), (.breakerOpen, .wait),
-        (.budgetExhausted, .wait), (.interrupted, .wait), (.overtaken, .again), (.incomplete, .again),
+        (.budgetExhausted, .wait), (.interrupted, .wait), (.promised, .wait), (.overtaken, .again),
+        (.incomplete, .again),
         (.unusableID, .park), (.storeOff, .park), (.refused, .park), (.crashed, .park),
     ]
 

@@ -62,18 +62,6 @@ import Testing
         )
     }
 
-    @Test(arguments: MessageKey.allCases)
-    func `Every key has a sentence of its own that names nobody`(key: MessageKey) {
-        let text = message(for: key, reference: "R-7K3Q-92")
-        #expect(text.hasSuffix(".") && text.count > 20)
-        #expect(MessageKey.allCases.filter { message(for: $0, reference: "R-7K3Q-92") == text } == [key])
-    }
-
-    @Test(arguments: [MessageKey.nothing, .mismatch])
-    func `188: where support can help, the sentence carries the reference`(key: MessageKey) {
-        #expect(message(for: key, reference: "R-7K3Q-92").contains("R-7K3Q-92"))
-    }
-
     @Test(arguments: TicketRequest.Kind.allCases)
     func `5: the claimant never sees the ticket behind a bare claim`(kind: TicketRequest.Kind) {
         let hidden: Set<TicketRequest.Kind> = [.needsProof, .externalTransfer]

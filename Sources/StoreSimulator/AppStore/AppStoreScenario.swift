@@ -117,6 +117,23 @@ package struct AppStoreNotificationScenario: Sendable, Codable {
     /// Whether it reached its receiver.
     package var isDelivered: Bool
 
+    /// Makes a notification of now.
+    package init(
+        uuid: String,
+        type: String,
+        subtype: String? = nil,
+        transaction: String? = nil,
+        environment: AppStoreSide = .production
+    ) {
+        self.uuid = uuid
+        self.type = type
+        self.subtype = subtype
+        self.transaction = transaction
+        self.environment = environment
+        at = .offset(milliseconds: 0)
+        isDelivered = true
+    }
+
     package enum CodingKeys: String, CodingKey, CaseIterable {
         case uuid, type, subtype, transaction, environment, at
         case isDelivered = "delivered"

@@ -55,6 +55,13 @@ struct ControlEndpoint {
             return try simulation.withState { try $0.onside.control(request, path, query, nowMs: $0.clock.nowMs) }
                 ?? unknownPath
         }
+        if path.hasPrefix("/control/identity/") {
+            return try simulation.withState { try $0.identity.control(request, path, query, nowMs: $0.clock.nowMs) }
+                ?? unknownPath
+        }
+        if path.hasPrefix("/control/webhooks/") {
+            return try simulation.withState { try $0.control(request, path) } ?? unknownPath
+        }
         switch (request.method, path) {
         case ("GET", "/"), ("GET", "/control"):
             var reply = Reply(status: 200, body: Array(StoreSimulator.guide.utf8))

@@ -1,7 +1,10 @@
 extension StoreSimulator {
     /// How to write a scenario and how to steer a running simulator; also the answer to `GET /`.
     package static let guide =
-        [revenueCatGuide, AppStoreSimulation.guide, GooglePlaySimulation.guide, OnsideSimulation.guide]
+        [
+            revenueCatGuide, AppStoreSimulation.guide, GooglePlaySimulation.guide, OnsideSimulation.guide,
+            IdentitySimulation.guide, webhookGuide,
+        ]
         .joined(separator: "\n\n")
 
     private static let revenueCatGuide = """

@@ -1,6 +1,4 @@
-internal import Crypto
 internal import CryptoExtras
-internal import Foundation
 
 /// Onside's keys, in its place: nobody but the simulator and tests trusts them.
 struct OnsideKeys: Sendable {
@@ -30,67 +28,22 @@ struct OnsideKeys: Sendable {
 
     /// The set as `/.well-known/jwks.json` shows it.
     func set() throws -> [UInt8] {
-        var json = JSONBytes()
-        json.beginObject()
-        json.key("keys")
-        json.beginArray()
-        for number in oldest...current {
-            let numbers = try Self.key(number).publicKey.getKeyPrimitives()
-            json.beginObject()
-            json.key("kty")
-            json.literal("RSA")
-            json.key("use")
-            json.literal("sig")
-            json.key("alg")
-            json.literal("RS256")
-            json.key("kid")
-            json.value(Self.name(number))
-            json.key("n")
-            json.value(Self.base64URL(numbers.modulus))
-            json.key("e")
-            json.value(Self.base64URL(numbers.publicExponent))
-            json.endObject()
-        }
-        json.endArray()
-        json.endObject()
-        return json.bytes
+        try SignedText.keySet(
+            (oldest...current).map { (name: Self.name($0), key: try Self.key($0).publicKey) }
+        )
     }
 
     /// Signs a payload.
     func sign(_ payload: [UInt8], _ way: OnsideSigning.Way) throws -> String {
-        let key = try Self.key(current)
+        var head = SignedText.Head(keyName: currentName)
+        var number = current
         switch way {
-        case .rs256: return try write("RS256", currentName, payload) { try Self.signature(of: $0, key) }
-        case .otherKey:
-            let other = try Self.key(current + 1)
-            return try write("RS256", currentName, payload) { try Self.signature(of: $0, other) }
-        case .unknownKid:
-            return try write("RS256", "onside-key-unknown", payload) { try Self.signature(of: $0, key) }
-        case .none: return try write("none", currentName, payload) { _ in Data() }
-        case .hs256PublicKey:
-            let secret = SymmetricKey(data: Data(key.publicKey.pemRepresentation.utf8))
-            return try write("HS256", currentName, payload) { signed in
-                Data(HMAC<SHA256>.authenticationCode(for: signed, using: secret))
-            }
+        case .rs256: break
+        case .otherKey: number += 1
+        case .unknownKid: head.keyName = "onside-key-unknown"
+        case .none: head.algorithm = .unsigned
+        case .hs256PublicKey: head.algorithm = .hs256
         }
-    }
-
-    private static func signature(of signed: Data, _ key: _RSA.Signing.PrivateKey) throws -> Data {
-        try key.signature(for: signed, padding: .insecurePKCS1v1_5).rawRepresentation
-    }
-
-    private func write(
-        _ algorithm: String,
-        _ name: String,
-        _ payload: [UInt8],
-        _ sign: (Data) throws -> Data
-    ) throws -> String {
-        let header = Data(#"{"alg":"\#(algorithm)","kid":"\#(name)"}"#.utf8)
-        let signed = Self.base64URL(header) + "." + Self.base64URL(Data(payload))
-        return signed + "." + Self.base64URL(try sign(Data(signed.utf8)))
-    }
-
-    static func base64URL(_ bytes: Data) -> String {
-        bytes.base64EncodedString().replacing("+", with: "-").replacing("/", with: "_").replacing("=", with: "")
+        return try SignedText.write(payload, head, key: Self.key(number))
     }
 }

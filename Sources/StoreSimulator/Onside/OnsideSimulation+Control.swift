@@ -1,6 +1,3 @@
-internal import Foundation
-internal import NIOCore
-
 extension OnsideSimulation {
     mutating func control(
         _ request: StoreRequest,
@@ -14,9 +11,9 @@ extension OnsideSimulation {
         }
         switch (request.method, rest) {
         case ("POST", "rotate"):
-            let rotation: OnsideRotation = try decode(request)
+            let rotation: OnsideRotation = try request.decoded()
             keys.rotate(keepOld: rotation.keepsOld)
-        case ("PUT", "signing"): signing = try decode(request)
+        case ("PUT", "signing"): signing = try request.decoded()
         case ("GET", "history"):
             guard let account = PercentCoding.value(of: "account", in: query) else {
                 throw ScenarioError(keyPath: "account", message: "is missing; ask for history?account=UID")
@@ -32,7 +29,7 @@ extension OnsideSimulation {
     private mutating func control(order id: String, _ request: StoreRequest, nowMs: Int64) throws -> Reply? {
         switch request.method {
         case "PUT":
-            var order: OnsideOrderScenario = try decode(request)
+            var order: OnsideOrderScenario = try request.decoded()
             guard order.order.isEmpty || order.order.lowercased() == id else {
                 throw ScenarioError(keyPath: "order", message: "differs from the path; leave it out")
             }
@@ -52,15 +49,6 @@ extension OnsideSimulation {
     }
 
     private static let done = Reply(status: 200, body: Array("{}".utf8))
-
-    private func decode<Body: Decodable>(_ request: StoreRequest) throws -> Body {
-        let body = Data(request.body.readableBytesView)
-        do {
-            return try JSONDecoder().decode(Body.self, from: body.isEmpty ? Data("{}".utf8) : body)
-        } catch let error as DecodingError {
-            throw ScenarioError(error)
-        }
-    }
 }
 
 /// The body of `POST /control/onside/rotate`.

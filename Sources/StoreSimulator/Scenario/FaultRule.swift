@@ -71,7 +71,7 @@ package struct FaultRule: Sendable, Codable, Hashable {
     /// Every store's endpoints by their short names.
     static let endpoints: [String] =
         RevenueCatEndpoint.allCases.map(\.rawValue) + AppStoreSimulation.endpoints + GooglePlaySimulation.endpoints
-        + OnsideSimulation.endpoints
+        + OnsideSimulation.endpoints + IdentitySimulation.endpoints
 
     /// Makes a rule without any fault.
     package init(customer: String? = nil, endpoint: String? = nil, times: Int? = nil) {

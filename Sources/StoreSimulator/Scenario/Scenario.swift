@@ -28,6 +28,9 @@ package struct Scenario: Sendable, Codable {
     package var appStore = AppStoreScenario()
     package var googlePlay = GooglePlayScenario()
     package var onside = OnsideScenario()
+    /// Who says who users are, and in whose name events are pushed.
+    package var firebase = FirebaseScenario()
+    package var pubSub = PubSubScenario()
 
     /// A key that is let in.
     package struct APIKey: Sendable, Codable, Hashable {
@@ -139,7 +142,8 @@ package struct Scenario: Sendable, Codable {
     }
 
     package enum CodingKeys: String, CodingKey, CaseIterable {
-        case project, paging, entitlements, customers, generate, faults, onside
+        case project, paging, entitlements, customers, generate, faults, onside, firebase
+        case pubSub = "pubsub"
         case appStore = "app_store"
         case googlePlay = "google_play"
         case apiKeys = "api_keys"
@@ -171,6 +175,8 @@ package struct Scenario: Sendable, Codable {
         appStore = try fields.optional(.appStore) ?? AppStoreScenario()
         googlePlay = try fields.optional(.googlePlay) ?? GooglePlayScenario()
         onside = try fields.optional(.onside) ?? OnsideScenario()
+        firebase = try fields.optional(.firebase) ?? FirebaseScenario()
+        pubSub = try fields.optional(.pubSub) ?? PubSubScenario()
     }
 }
 

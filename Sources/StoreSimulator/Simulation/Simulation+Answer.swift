@@ -5,6 +5,7 @@ extension Simulation.State {
         if let route = appStore.route(request) { return answer(request, route, \.appStore, nowMs: nowMs) }
         if let route = googlePlay.route(request) { return answer(request, route, \.googlePlay, nowMs: nowMs) }
         if let route = onside.route(request) { return answer(request, route, \.onside, nowMs: nowMs) }
+        if let route = identity.route(request) { return answer(request, route, \.identity, nowMs: nowMs) }
         return answerRevenueCat(request)
     }
 

@@ -10,10 +10,13 @@ final class Simulation: Sendable {
         var appStore: AppStoreSimulation
         var googlePlay: GooglePlaySimulation
         var onside: OnsideSimulation
+        var identity: IdentitySimulation
         var faults: FaultBook
         var tally = RequestTally()
         var draws = SplitMix64(seed: 1)
         var requestNumber: UInt64 = 0
+        /// How many messages Pub/Sub pushed.
+        var pushNumber: Int64 = 0
     }
 
     private let state: Mutex<State>
@@ -54,6 +57,7 @@ final class Simulation: Sendable {
                 appStore: try AppStoreSimulation(scenario.appStore, nowMs: clock.nowMs),
                 googlePlay: try GooglePlaySimulation(scenario.googlePlay, nowMs: clock.nowMs),
                 onside: try OnsideSimulation(scenario.onside, nowMs: clock.nowMs),
+                identity: IdentitySimulation(scenario.firebase, scenario.pubSub),
                 faults: FaultBook(scenario.faults)
             )
         } catch let conflict as CustomerBook.Conflict {

@@ -1,4 +1,3 @@
-import HTTPTypes
 import Hummingbird
 
 /// What the admin address serves.
@@ -34,18 +33,8 @@ package struct AdminContent: Sendable {
                 body: .init(byteBuffer: .init(string: await metrics()))
             )
         }
-        router.get("/health/live") { _, _ in text("live\n", .ok) }
-        router.get("/health/ready") { _, _ in
-            await isReady() ? text("ready\n", .ok) : text("not ready\n", .serviceUnavailable)
-        }
+        router.get("/health/live") { _, _ in HealthAnswer.live }
+        router.get("/health/ready") { _, _ in await isReady() ? HealthAnswer.ready : HealthAnswer.notReady }
         return router
-    }
-
-    private func text(_ body: String, _ status: HTTPResponse.Status) -> Response {
-        Response(
-            status: status,
-            headers: [.contentType: "text/plain; charset=utf-8", .cacheControl: "no-store"],
-            body: .init(byteBuffer: .init(string: body))
-        )
     }
 }

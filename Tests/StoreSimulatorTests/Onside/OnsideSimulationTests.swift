@@ -34,10 +34,10 @@ import Testing
             ),
             try JSONSerialization.data(withJSONObject: usual.merging(claims) { $1 }),
         ]
-        let signed = parts.map(OnsideKeys.base64URL).joined(separator: ".")
+        let signed = parts.map(SignedText.base64URL).joined(separator: ".")
         let key = SymmetricKey(data: Data(secret.utf8))
         let code = HMAC<SHA256>.authenticationCode(for: Data(signed.utf8), using: key)
-        return "Bearer \(signed).\(OnsideKeys.base64URL(Data(code)))"
+        return "Bearer \(signed).\(SignedText.base64URL(Data(code)))"
     }
 
     private func payload(_ text: String) throws -> JSON {

@@ -1,0 +1,49 @@
+/// How the API listens, and whom it believes.
+package struct APIConfig: Sendable {
+    /// Requests a minute from one address; 0: no limit.
+    package var perAddress: Int
+    /// Requests a minute of one user; 0: no limit.
+    package var perUser: Int
+    /// Connections at once.
+    package var maxConnections: Int
+    /// `nil`: plain HTTP.
+    package var tls: TLS?
+    /// `nil`: apps have no door here.
+    package var firebase: Firebase?
+    /// A team's own texts: JSON of languages, each with texts by message key.
+    package var messages: String?
+    package var webhooks: Webhooks
+
+    /// A certificate chain and its key, both in PEM.
+    package struct TLS: Sendable {
+        package var certificate: String
+        package var privateKey: Secret
+    }
+
+    /// The project whose users call.
+    package struct Firebase: Sendable {
+        package var projectID: String
+        /// `nil`: Google's own.
+        package var keysURL: String?
+    }
+
+    /// How stores show that they are who they say.
+    package struct Webhooks: Sendable {
+        package var revenueCatAuthorization: Secret?
+        package var revenueCatSecret: Secret?
+        /// `nil`: Google Play's pushes are not taken.
+        package var push: Push?
+
+        package var takesRevenueCat: Bool { revenueCatAuthorization != nil || revenueCatSecret != nil }
+    }
+
+    /// What tokens of Pub/Sub's pushes have to say.
+    package struct Push: Sendable {
+        package var audience: String
+        package var serviceAccount: String
+        /// The app whose notifications they are.
+        package var packageName: String
+        /// `nil`: Google's own.
+        package var keysURL: String?
+    }
+}

@@ -1,0 +1,109 @@
+extension Config {
+    static func api(_ reader: inout VariableReader) -> APIConfig {
+        APIConfig(
+            perAddress: reader.number(
+                .requestsPerMinutePerAddress,
+                default: 600,
+                in: 0...1_000_000,
+                unit: "requests a minute, 0 for no limit"
+            ),
+            perUser: reader.number(
+                .requestsPerMinutePerUser,
+                default: 60,
+                in: 0...1_000_000,
+                unit: "requests a minute, 0 for no limit"
+            ),
+            maxConnections: reader.number(.httpMaxConnections, default: 10_000, in: 16...1_000_000),
+            tls: tls(&reader),
+            firebase: firebase(&reader),
+            messages: reader.text(.messages),
+            webhooks: webhooks(&reader)
+        )
+    }
+
+    private static func tls(_ reader: inout VariableReader) -> APIConfig.TLS? {
+        let certificate = reader.text(.httpTLSCertificate)
+        let privateKey = reader.text(.httpTLSPrivateKey).map(Secret.init)
+        if let certificate, let privateKey { return APIConfig.TLS(certificate: certificate, privateKey: privateKey) }
+        for (variable, other, isMissing) in [
+            (Variable.httpTLSCertificate, Variable.httpTLSPrivateKey, certificate == nil && privateKey != nil),
+            (.httpTLSPrivateKey, .httpTLSCertificate, certificate != nil && privateKey == nil),
+        ] where isMissing && reader.isSound(variable) {
+            reader.fault(
+                variable,
+                "is not set, but \(other.rawValue) is",
+                fix: "Set both, best as paths in \(variable.fileVariable) and \(other.fileVariable), or neither"
+            )
+        }
+        return nil
+    }
+
+    private static func firebase(_ reader: inout VariableReader) -> APIConfig.Firebase? {
+        let keysURL = keysURL(.firebaseKeysURL, &reader)
+        let projectID = reader.parsed(.firebaseProjectID, fix: "Set the project's id as Firebase shows it") { text in
+            text.utf8.count <= 128 && text.utf8.allSatisfy({ isIdentifierByte($0) || $0 == 0x2E || $0 == 0x3A })
+                ? .success(text) : .failure(.init("holds characters that no project's id has, or is too long"))
+        }
+        return projectID.map { APIConfig.Firebase(projectID: $0, keysURL: keysURL) }
+    }
+
+    private static func webhooks(_ reader: inout VariableReader) -> APIConfig.Webhooks {
+        APIConfig.Webhooks(
+            revenueCatAuthorization: secret(.revenueCatWebhookAuthorization, &reader),
+            revenueCatSecret: secret(.revenueCatWebhookSecret, &reader),
+            push: push(&reader)
+        )
+    }
+
+    /// A secret; how hard it is to guess is the sender's settings' business.
+    private static func secret(_ variable: Variable, _ reader: inout VariableReader) -> Secret? {
+        reader.parsed(variable, fix: "Set at most 4096 characters, best 32 random ones or more") { text in
+            text.utf8.count <= 4_096 ? .success(Secret(text)) : .failure(.init("is too long"))
+        }
+    }
+
+    private static func push(_ reader: inout VariableReader) -> APIConfig.Push? {
+        let audience = reader.text(.pubSubAudience)
+        let serviceAccount = reader.parsed(
+            .pubSubServiceAccount,
+            fix: "Set the address of the service account that the push subscription signs with"
+        ) { text -> Result<String, VariableReader.Problem> in
+            let sides = text.split(separator: "@", omittingEmptySubsequences: false)
+            return sides.count == 2 && !sides.contains("") && text.utf8.count <= 320
+                ? .success(text) : .failure(.init("is no address"))
+        }
+        let keysURL = keysURL(.googleKeysURL, &reader)
+        // Read once more: what is wrong with it has been said.
+        let packageName = reader.text(.googlePlayPackageName)
+        if let audience, let serviceAccount, let packageName {
+            return APIConfig.Push(
+                audience: audience,
+                serviceAccount: serviceAccount,
+                packageName: packageName,
+                keysURL: keysURL
+            )
+        }
+        for (variable, other, isMissing) in [
+            (Variable.googlePlayPackageName, Variable.pubSubAudience, packageName == nil && audience != nil),
+            (.pubSubAudience, .pubSubServiceAccount, audience == nil && serviceAccount != nil),
+            (.pubSubServiceAccount, .pubSubAudience, audience != nil && serviceAccount == nil),
+        ] where isMissing && reader.isSound(variable) {
+            reader.fault(
+                variable,
+                "is not set, but \(other.rawValue) is",
+                fix:
+                    "Set PUBSUB_AUDIENCE, PUBSUB_SERVICE_ACCOUNT and GOOGLE_PLAY_PACKAGE_NAME, or none of the first two to take no"
+                    + " pushes of Google Play"
+            )
+        }
+        return nil
+    }
+
+    private static func keysURL(_ variable: Variable, _ reader: inout VariableReader) -> String? {
+        reader.parsed(
+            variable,
+            fix: "Set an https:// address; http:// only for a loopback host",
+            address(WebAddress.base)
+        )
+    }
+}

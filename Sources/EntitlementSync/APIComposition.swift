@@ -1,0 +1,176 @@
+import Configuring
+import Postgres
+import Storage
+import StoreClients
+import Transport
+import WebAPI
+
+/// What the API's settings come to, checked before anything is connected.
+struct DoorSettings {
+    private(set) var messages: Messages
+    private(set) var tls: APISettings.TLS?
+    private(set) var appStore: AppStoreNotifications?
+
+    /// - Throws: `ConfigurationFaults`, all at once; `CommandFailure` where there is no door to open.
+    init(_ config: Config) throws {
+        var faults: [ConfigurationFault] = []
+        let own = config.api.messages.map { Array($0.utf8) }
+        do throws(Messages.Fault) {
+            messages = try Messages(support: config.supportContactURL, own: own)
+        } catch {
+            faults.append(Self.fault(.messages, error.problem))
+            messages = try Messages()
+        }
+        if let given = config.api.tls {
+            do throws(APISettings.TLS.Fault) {
+                tls = try APISettings.TLS(certificate: given.certificate, privateKey: given.privateKey.reveal())
+            } catch {
+                let variable: Variable = error == .certificate ? .httpTLSCertificate : .httpTLSPrivateKey
+                faults.append(Self.fault(variable, error.rawValue))
+            }
+        }
+        if let bundleID = config.appStore.bundleID {
+            do {
+                let proofs = AppStoreProofs(
+                    roots: try StoreRoots(config.appStore).transactions(),
+                    expected: .init(bundleID: bundleID)
+                )
+                appStore = AppStoreNotifications(proofs: proofs, bundleID: bundleID, appID: config.appStore.appID)
+            } catch let error as ConfigurationFaults { faults += error.faults }
+        }
+        guard faults.isEmpty else { throw ConfigurationFaults(faults: faults) }
+        guard
+            config.api.firebase != nil || config.api.webhooks.takesRevenueCat || config.api.webhooks.push != nil
+                || appStore != nil
+        else {
+            throw CommandFailure(
+                .configuration,
+                "the API has no door to open; set FIREBASE_PROJECT_ID for users' apps, or what stores' webhooks are checked"
+                    + " with: REVENUECAT_WEBHOOK_SECRET, APP_STORE_BUNDLE_ID or PUBSUB_AUDIENCE"
+            )
+        }
+    }
+
+    private static func fault(_ variable: Variable, _ problem: String) -> ConfigurationFault {
+        ConfigurationFault(
+            variable: variable.rawValue,
+            problem: problem,
+            fix: "Set it, best as the path in \(variable.fileVariable)"
+        )
+    }
+}
+
+/// Makes an API of the configuration.
+struct APIComposition {
+    let server: APIServer
+    /// Has to run beside the server, and to end after it.
+    let watch: RestoreWatch
+    /// Likewise.
+    let intake: EventIntake
+
+    /// - Throws: `ConfigurationFaults`.
+    init(_ runtime: Runtime, _ settings: DoorSettings, pool: PostgresPool, transport: HTTPTransport) throws {
+        let config = runtime.config
+        let requests = AppRequests(pool: pool)
+        let counts = RequestCounts(pool: pool)
+        watch = RestoreWatch(
+            requests: requests,
+            listener: PostgresListener(
+                configuration: runtime.postgres(connections: 1, direct: true),
+                logger: runtime.logger
+            ),
+            logger: runtime.logger
+        )
+        intake = EventIntake(inbox: Inbox(pool: pool))
+        let doors = APIDoors(
+            requests: requests,
+            watch: watch,
+            tokens: try config.api.firebase.map { try Self.tokens($0, runtime, transport) },
+            messages: settings.messages,
+            senders: try Self.senders(runtime, settings, transport),
+            intake: intake,
+            perUser: RequestLimit(perMinute: config.api.perUser, of: "user", counts: counts, logger: runtime.logger),
+            perAddress: RequestLimit(
+                perMinute: config.api.perAddress,
+                of: "address",
+                counts: counts,
+                logger: runtime.logger
+            ),
+            isReady: { (try? await pool.query("SELECT 1")) != nil },
+            logger: runtime.logger
+        )
+        server = APIServer(
+            settings: APISettings(
+                host: config.http.host,
+                port: config.http.port,
+                tls: settings.tls,
+                maxConnections: OpenFiles.raise(for: config.api.maxConnections)
+            ),
+            doors: doors,
+            logger: runtime.logger
+        )
+    }
+
+    private static func senders(
+        _ runtime: Runtime,
+        _ settings: DoorSettings,
+        _ transport: HTTPTransport
+    ) throws -> WebhookSenders {
+        let config = runtime.config
+        let webhooks = config.api.webhooks
+        var senders = WebhookSenders(
+            revenueCat: RevenueCatWebhooks(
+                authorization: webhooks.revenueCatAuthorization?.reveal(),
+                secret: webhooks.revenueCatSecret?.reveal()
+            ),
+            appStore: settings.appStore
+        )
+        if let push = webhooks.push {
+            do throws(SettingFaults<PushTokens.Fault>) {
+                let tokens = try PushTokens(
+                    audience: push.audience,
+                    serviceAccount: push.serviceAccount,
+                    keysURL: push.keysURL ?? PushTokens.usualKeysURL,
+                    http: StoreHTTP(transport: transport, target: "google_keys"),
+                    logger: runtime.logger
+                )
+                senders.googlePlay = .init(tokens: tokens, packageName: push.packageName)
+            } catch { throw ConfigurationFaults(faults: error.faults.map(\.configurationFault)) }
+        }
+        return senders
+    }
+
+    private static func tokens(
+        _ firebase: APIConfig.Firebase,
+        _ runtime: Runtime,
+        _ transport: HTTPTransport
+    ) throws -> FirebaseTokens {
+        do throws(SettingFaults<FirebaseTokens.Fault>) {
+            return try FirebaseTokens(
+                projectID: firebase.projectID,
+                keysURL: firebase.keysURL ?? FirebaseTokens.usualKeysURL,
+                http: StoreHTTP(transport: transport, target: "google_keys"),
+                logger: runtime.logger
+            )
+        } catch { throw ConfigurationFaults(faults: error.faults.map(\.configurationFault)) }
+    }
+}
+
+extension PushTokens.Fault: SettingFault {
+    var variable: Variable {
+        switch self {
+        case .audience: .pubSubAudience
+        case .serviceAccount: .pubSubServiceAccount
+        case .keysURL, .insecureKeysURL: .googleKeysURL
+        }
+    }
+}
+
+extension FirebaseTokens.Fault: SettingFault {
+    var variable: Variable {
+        switch self {
+        case .projectID: .firebaseProjectID
+        case .keysURL, .insecureKeysURL: .firebaseKeysURL
+        }
+    }
+}

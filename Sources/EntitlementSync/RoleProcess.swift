@@ -1,0 +1,129 @@
+import Configuring
+import Jobs
+import Logging
+import Metrics
+import Migrations
+import Postgres
+import ServiceLifecycle
+import SyncWorker
+import Telemetry
+import Transport
+import UnixSignals
+import WebAPI
+
+/// A process that goes on until it is told to stop, in one role or in several.
+struct RoleProcess {
+    enum Role: Hashable {
+        /// Works off the queue.
+        case work
+        /// Answers users' apps and the stores.
+        case serve
+    }
+
+    let roles: Set<Role>
+    /// End once nothing is left to do.
+    var untilIdle = false
+
+    /// Runs until SIGTERM, SIGINT, or a vital part's end.
+    func run() async throws {
+        let runtime = try Runtime()
+        let registry = Registry()
+        MetricsSystem.bootstrap(registry)
+        let stores = roles.contains(.work) ? try StoreSettings(runtime.config) : nil
+        let doors = roles.contains(.serve) ? try DoorSettings(runtime.config) : nil
+        let pool = PostgresPool(
+            configuration: runtime.postgres(connections: 8 * roles.count, settings: SessionSettings.worker),
+            logger: runtime.logger
+        )
+        let transport = HTTPTransport(configuration: Self.http(runtime.config), logger: runtime.logger)
+        do {
+            try await SchemaCheck(pool: pool).verify()
+            let work = stores.map {
+                WorkerComposition(runtime, $0, pool: pool, transport: transport, untilIdle: untilIdle)
+            }
+            let api = try doors.map { try APIComposition(runtime, $0, pool: pool, transport: transport) }
+            try await group(runtime, registry, work, api, pool).run()
+            await transport.shutdown()
+            await pool.close()
+        } catch {
+            await transport.shutdown()
+            await pool.close()
+            throw error
+        }
+    }
+
+    /// What runs; it ends from the last to the first.
+    private func group(
+        _ runtime: Runtime,
+        _ registry: Registry,
+        _ work: WorkerComposition?,
+        _ api: APIComposition?,
+        _ pool: PostgresPool
+    ) -> ServiceGroup {
+        typealias Part = ServiceGroupConfiguration.ServiceConfiguration
+        let admin = admin(runtime, registry, work, pool).map {
+            Part(service: $0, successTerminationBehavior: .ignore)
+        }
+        let watch = api.map {
+            Part(service: $0.watch, successTerminationBehavior: .ignore)
+        }
+        let intake = api.map {
+            Part(service: $0.intake, successTerminationBehavior: .ignore)
+        }
+        let worker = work.map {
+            Part(
+                service: $0.worker,
+                successTerminationBehavior: .gracefullyShutdownGroup,
+                failureTerminationBehavior: .gracefullyShutdownGroup
+            )
+        }
+        let server = api.map {
+            Part(service: $0.server, failureTerminationBehavior: .gracefullyShutdownGroup)
+        }
+        var configuration = ServiceGroupConfiguration(
+            services: [admin, watch, intake, worker, server].compactMap(\.self),
+            gracefulShutdownSignals: [.sigterm, .sigint],
+            logger: runtime.logger
+        )
+        configuration.maximumGracefulShutdownDuration = .seconds(9)
+        return ServiceGroup(configuration: configuration)
+    }
+
+    /// Metrics and health: where an address is set for them, and wherever the API is served.
+    private func admin(
+        _ runtime: Runtime,
+        _ registry: Registry,
+        _ work: WorkerComposition?,
+        _ pool: PostgresPool
+    ) -> AdminServer? {
+        let config = runtime.config
+        guard config.admin.isSet || roles.contains(.serve) else { return nil }
+        let content = AdminContent(
+            metrics: {
+                await work?.gauges.refresh()
+                return registry.render()
+            },
+            metricsType: Registry.contentType,
+            isReady: {
+                guard work?.worker.isLeased != false else { return false }
+                return (try? await pool.query("SELECT 1")) != nil
+            }
+        )
+        return AdminServer(
+            address: .init(host: config.admin.address.host, port: config.admin.address.port),
+            isVital: roles.contains(.serve),
+            content: content,
+            logger: runtime.logger
+        )
+    }
+
+    private static func http(_ config: Config) -> HTTPTransportConfiguration {
+        HTTPTransportConfiguration(
+            maxConnectionsPerHost: 128,
+            maxTotalConnections: 256,
+            maxInFlight: max(256, config.worker.concurrency),
+            maxQueued: 10_000,
+            userAgent: "entitlement-sync/\(Build.version)"
+        )
+    }
+}

@@ -1,0 +1,27 @@
+import ArgumentParser
+
+struct Serve: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Serves the API to users' apps until it is told to stop."
+    )
+
+    func run() async throws {
+        try await reporting {
+            try await RoleProcess(roles: [.serve]).run()
+            return .done
+        }
+    }
+}
+
+struct Run: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Serves the API and works off the queue in one process, until it is told to stop."
+    )
+
+    func run() async throws {
+        try await reporting {
+            try await RoleProcess(roles: [.work, .serve]).run()
+            return .done
+        }
+    }
+}

@@ -1,0 +1,68 @@
+import Configuring
+import Entitlements
+import Foundation
+import Jobs
+import Postgres
+import Storage
+import StoreClients
+import SyncWorker
+import Transport
+
+/// Makes a worker of the configuration.
+struct WorkerComposition {
+    let worker: Worker
+    let gauges: WorkerGauges
+
+    init(
+        _ runtime: Runtime,
+        _ settings: StoreSettings,
+        pool: PostgresPool,
+        transport: HTTPTransport,
+        untilIdle: Bool
+    ) {
+        let config = runtime.config
+        var stores = StoreComposition(
+            settings,
+            config: config,
+            pool: pool,
+            transport: transport,
+            logger: runtime.logger
+        )
+        let reader = stores.reader()
+        let gates = stores.gates
+        let health = StoreHealth(pool: pool)
+        worker = Worker(
+            pool: pool,
+            reader: reader,
+            apply: Apply(
+                pool: pool,
+                settings: ApplySettings(
+                    decision: config.decision,
+                    brake: config.brake,
+                    retry: config.retry,
+                    acknowledges: config.googlePlay?.acknowledges ?? false
+                ),
+                logger: runtime.logger
+            ),
+            assets: AssetRuns(pool: pool, mode: config.decision.mode, logger: runtime.logger),
+            acknowledger: stores.acknowledger,
+            listener: PostgresListener(
+                configuration: runtime.postgres(connections: 1, direct: true),
+                logger: runtime.logger
+            ),
+            exchange: { await gates.exchange(with: health) },
+            settings: WorkerSettings(
+                concurrency: config.worker.concurrency,
+                batch: config.worker.batch,
+                lease: config.worker.lease,
+                untilIdle: untilIdle,
+                host: ProcessInfo.processInfo.hostName,
+                pid: ProcessInfo.processInfo.processIdentifier,
+                version: Build.version
+            ),
+            ignoresPause: config.decision.mode == .observe,
+            logger: runtime.logger
+        )
+        gauges = WorkerGauges(queue: JobQueue(pool: pool), laws: LawWatch(pool: pool), gates: gates)
+    }
+}

@@ -1,0 +1,17 @@
+/// A store's event that spoke of access: what is read in the moments after it may not show yet what it speaks of.
+enum Promise {
+    /// How long a reading without access is not believed.
+    static let settles = Duration.seconds(30)
+    /// Looks after it was believed all the same.
+    static let looks: [Duration] = [.seconds(300), .seconds(1800)]
+
+    /// When to look again.
+    ///
+    /// - Parameters:
+    ///   - now: when the reading began that shows no access.
+    ///   - at: when the event spoke.
+    /// - Returns: `nil`: not any more.
+    static func look(after now: Instant, at: Instant) -> Instant? {
+        looks.map { at + $0 }.first { now < $0 }
+    }
+}

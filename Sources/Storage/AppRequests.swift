@@ -1,0 +1,200 @@
+package import FoundationEssentials
+package import Postgres
+
+/// A restore as its user's app sees it.
+package struct RestoreAnswer: Sendable, Hashable {
+    package var id: UUID
+    package var reference: String
+    /// Whose it is; `nil` once the user is erased.
+    package var userID: String?
+    /// `queued`, `running`, `done`, `dead` or `canceled`.
+    package var state: String
+    package var outcome: String?
+    package var messageKey: String?
+    /// The reference of the ticket that the user may see.
+    package var ticket: String?
+    /// Seconds since it was asked for.
+    package var age: Double
+    package var products: [RestoredProduct]
+
+    /// Whether it will not change any more by itself.
+    package var hasEnded: Bool { state == "done" || state == "dead" || state == "canceled" }
+}
+
+/// A purchase of the user's own that gives access.
+package struct RestoredProduct: Sendable, Hashable, Codable {
+    package var store: String
+    /// The store's id of the product; RevenueCat's where RevenueCat alone told of it.
+    package var productID: String?
+    package var entitlements: [String]
+    /// RFC 3339; `nil`: it has no end.
+    package var endsAt: String?
+
+    package enum CodingKeys: String, CodingKey {
+        case store, entitlements
+        case productID = "product_id"
+        case endsAt = "ends_at"
+    }
+
+    /// Writes all members; what is not known is null.
+    package func encode(to encoder: any Encoder) throws {
+        var container = encoder.container(keyedBy: CodingKeys.self)
+        try container.encode(store, forKey: .store)
+        try container.encode(productID, forKey: .productID)
+        try container.encode(entitlements, forKey: .entitlements)
+        try container.encode(endsAt, forKey: .endsAt)
+    }
+}
+
+/// What a user's app is told at its launch.
+package struct EntitlementAnswer: Sendable, Hashable {
+    /// `free` or `subscriber`.
+    package var type: String
+    /// RFC 3339; `nil` where no end is known.
+    package var until: String?
+    package var suggestsRestore: Bool
+    package var tickets: [VisibleTicket]
+    package var stores: [StoreState]
+}
+
+/// A ticket that its claimant may see.
+package struct VisibleTicket: Sendable, Hashable, Codable {
+    package var reference: String
+    package var state: String
+    /// RFC 3339.
+    package var createdAt: String
+
+    package enum CodingKeys: String, CodingKey {
+        case reference, state
+        case createdAt = "created_at"
+    }
+}
+
+/// Whether a store answers.
+package struct StoreState: Sendable, Hashable, Codable {
+    package var store: String
+    /// `ok` or `down`.
+    package var state: String
+}
+
+/// What a user's app asks for.
+package struct RestoreWish: Sendable {
+    package var userID: String
+    /// JSON as `request_restore` takes it.
+    package var proofs: String
+    package var clientError: String?
+    package var productIDs: [String]?
+    package var idempotencyKey: String?
+    package var origin: String?
+
+    package init(
+        userID: String,
+        proofs: String = "[]",
+        clientError: String? = nil,
+        productIDs: [String]? = nil,
+        idempotencyKey: String? = nil,
+        origin: String? = nil
+    ) {
+        self.userID = userID
+        self.proofs = proofs
+        self.clientError = clientError
+        self.productIDs = productIDs
+        self.idempotencyKey = idempotencyKey
+        self.origin = origin
+    }
+}
+
+/// The requests of users' apps.
+package struct AppRequests: Sendable {
+    private let pool: PostgresPool
+
+    package init(pool: PostgresPool) { self.pool = pool }
+
+    /// Asks for a restore; whoever asks all day without showing anything new is given the last one.
+    ///
+    /// - Returns: the job that answers.
+    /// - Throws: `PostgresError`, with SQLSTATE `ES001` to `ES005` where the request is refused.
+    package func restore(_ wish: RestoreWish) async throws(PostgresError) -> UUID {
+        let rows = try await pool.query(
+            """
+            SELECT entitlement_sync.app_restore(\(wish.userID), \(PostgresJSON(wish.proofs)), \(wish.clientError),
+                                                \(wish.productIDs), \(wish.idempotencyKey), \(wish.origin))
+            """
+        )
+        guard let row = rows.first else { throw PostgresError(.protocolViolation, message: "no job id") }
+        return try row.decode(UUID.self, at: 0)
+    }
+
+    /// Reads restores; ids that are no restore's are left out.
+    package func answers(_ ids: [UUID]) async throws -> [RestoreAnswer] {
+        let rows = try await pool.query(
+            """
+            SELECT a.id, a.reference, a.user_id, a.state, a.outcome, a.message_key, a.ticket, a.age, a.products
+              FROM entitlement_sync.restore_answers(\(ids)) AS a
+            """
+        )
+        return try rows.map { row in
+            let (id, reference, userID, state, outcome, key, ticket, age, products) = try row.decode(
+                UUID.self,
+                String.self,
+                String?.self,
+                String.self,
+                String?.self,
+                String?.self,
+                String?.self,
+                Double.self,
+                PostgresJSON.self
+            )
+            return RestoreAnswer(
+                id: id,
+                reference: reference,
+                userID: userID,
+                state: state,
+                outcome: outcome,
+                messageKey: key,
+                ticket: ticket,
+                age: age,
+                products: try Self.list(products)
+            )
+        }
+    }
+
+    /// How long a restore will wait.
+    ///
+    /// - Returns: seconds; `nil` where nobody can say, because everything is paused.
+    package func estimatedWait(_ id: UUID) async throws -> Double? {
+        let rows = try await pool.query("SELECT entitlement_sync.estimated_wait(\(id))")
+        return try rows.first?.decode(Double?.self, at: 0)
+    }
+
+    /// What a user has; `nil` where there is no such user.
+    package func entitlement(of userID: String) async throws -> EntitlementAnswer? {
+        let rows = try await pool.query(
+            """
+            SELECT e.type, e.until, e.restore_suggested, e.tickets, e.stores
+              FROM entitlement_sync.entitlement_answer(\(userID)) AS e
+            """
+        )
+        return try rows.first.map { row in
+            let (type, until, suggests, tickets, stores) = try row.decode(
+                String.self,
+                String?.self,
+                Bool.self,
+                PostgresJSON.self,
+                PostgresJSON.self
+            )
+            return EntitlementAnswer(
+                type: type,
+                until: until,
+                suggestsRestore: suggests,
+                tickets: try Self.list(tickets),
+                stores: try Self.list(stores)
+            )
+        }
+    }
+
+    private static func list<Element: Decodable>(_ json: PostgresJSON) throws -> [Element] {
+        guard json.text != "[]" else { return [] }
+        return try JSONDecoder().decode([Element].self, from: Data(json.text.utf8))
+    }
+}

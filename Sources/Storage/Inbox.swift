@@ -1,0 +1,102 @@
+import Jobs
+package import Entitlements
+package import Postgres
+
+/// The stores' events: each is kept once, and whom it is about is looked at again.
+package struct Inbox: Sendable {
+    private let pool: PostgresPool
+
+    package init(pool: PostgresPool) { self.pool = pool }
+
+    /// An event as it is kept.
+    package struct Event: Sendable, Hashable {
+        /// The sender's own.
+        package var id: String
+        package var kind: String
+        package var occurredAt: Instant?
+        /// It speaks of access that begins or goes on.
+        package var promises: Bool
+        /// Whom it may be about, as `drain_inbox` reads it: JSON; `nil`: nobody.
+        package var about: String?
+        /// Its words.
+        package var body: [UInt8]
+
+        package init(id: String, kind: String, occurredAt: Instant?, promises: Bool, about: String?, body: [UInt8]) {
+            self.id = id
+            self.kind = kind
+            self.occurredAt = occurredAt
+            self.promises = promises
+            self.about = about
+            self.body = body
+        }
+    }
+
+    /// Keeps events; those that were kept before stay as they are.
+    ///
+    /// - Parameters:
+    ///   - events: of one sender.
+    ///   - source: the sender.
+    /// - Returns: how many are new.
+    /// - Throws: `PostgresError`; nothing is kept then.
+    @discardableResult
+    package func accept(_ events: [Event], from source: Store) async throws(PostgresError) -> Int64 {
+        let rows = try await pool.query(
+            """
+            SELECT entitlement_sync.accept_events(
+                       \(source.rawValue), \(events.map(\.id)), \(events.map(\.kind)),
+                       \(events.map { $0.occurredAt?.timestamp }), \(events.map(\.promises)), \(events.map(\.about)),
+                       \(events.map { PostgresBytes($0.body) }))
+            """
+        )
+        return try rows.first?.decode(Int64.self, at: 0) ?? 0
+    }
+
+    /// What became of events that were due.
+    package struct Drained: Sendable, Hashable {
+        /// Events that were looked into.
+        package var looked: Int64
+        /// Users who will be read again.
+        package var queued: Int64
+    }
+
+    /// Looks into events that are due.
+    ///
+    /// - Parameter most: how many at a time.
+    /// - Returns: how many there were.
+    /// - Throws: `PostgresError`.
+    package func drain(upTo most: Int = 500) async throws -> Drained {
+        try await pool.retrying { connection in
+            let rows = try await connection.query(
+                "SELECT d.looked, d.queued FROM entitlement_sync.drain_inbox(\(Int32(clamping: most))) AS d"
+            )
+            guard let row = rows.first else { return Drained(looked: 0, queued: 0) }
+            let (looked, queued) = try row.decode(Int64.self, Int64.self)
+            return Drained(looked: looked, queued: queued)
+        }
+    }
+
+    /// Whether events wait that nobody has looked into.
+    package func hasNew() async throws -> Bool {
+        let rows = try await pool.query(
+            """
+            SELECT EXISTS (SELECT 1 FROM entitlement_sync.inbox AS i
+                            WHERE i.state IN ('received', 'waiting') AND i.due <= now())
+            """
+        )
+        return try rows.first?.decode(Bool.self, at: 0) ?? false
+    }
+
+    /// Forgets old events.
+    ///
+    /// - Parameters:
+    ///   - bodiesDays: after how many days their words go.
+    ///   - eventsDays: after how many days they go altogether.
+    /// - Returns: whether there is more to forget.
+    /// - Throws: `PostgresError`.
+    package func forget(bodiesAfter bodiesDays: Int, eventsAfter eventsDays: Int) async throws -> Bool {
+        let rows = try await pool.query(
+            "SELECT entitlement_sync.forget_events(\(Int32(clamping: bodiesDays)), \(Int32(clamping: eventsDays)))"
+        )
+        return try rows.first?.decode(Bool.self, at: 0) ?? false
+    }
+}

@@ -1,0 +1,40 @@
+package import Postgres
+
+/// Counts requests of a minute over all processes.
+package struct RequestCounts: Sendable {
+    private let pool: PostgresPool
+
+    package init(pool: PostgresPool) { self.pool = pool }
+
+    /// What was given.
+    package struct Given: Sendable, Hashable {
+        package var requests: Int
+        /// How long the minute lasts that they are counted in.
+        package var wait: Duration
+
+        package init(requests: Int, wait: Duration) {
+            self.requests = requests
+            self.wait = wait
+        }
+    }
+
+    /// Takes requests of the minute that began with the first one of this key.
+    ///
+    /// - Parameters:
+    ///   - wanted: how many, 1 or more.
+    ///   - allowed: how many a minute has.
+    ///   - key: a digest of whom they are counted for.
+    /// - Returns: at most `wanted`; none where the minute is used up.
+    /// - Throws: `PostgresError`.
+    package func take(_ wanted: Int, of allowed: Int, for key: PostgresBytes) async throws(PostgresError) -> Given {
+        let rows = try await pool.query(
+            """
+            SELECT t.given, t.wait
+              FROM entitlement_sync.take_requests(\(key), \(Int32(clamping: allowed)), \(Int32(clamping: wanted))) AS t
+            """
+        )
+        guard let row = rows.first else { throw PostgresError(.protocolViolation, message: "no count") }
+        let (given, wait) = try row.decode(Int32.self, Double.self)
+        return Given(requests: Int(given), wait: .seconds(wait))
+    }
+}

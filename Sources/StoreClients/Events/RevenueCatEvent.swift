@@ -1,0 +1,132 @@
+import Entitlements
+
+/// Understands RevenueCat's webhooks.
+///
+/// Everything but `id` and `type` may be missing, and new types come without notice.
+///
+/// - SeeAlso: https://www.revenuecat.com/docs/integrations/webhooks/event-types-and-fields
+package enum RevenueCatEvent {
+    /// What an event's type means here.
+    enum Meaning: Hashable {
+        /// Somebody's purchases have to be read again.
+        case look
+        /// The same, and access begins or goes on.
+        case promise
+        /// It says nothing of access.
+        case nothing
+    }
+
+    /// What every documented type means; others are a reason to look.
+    static let meanings: [String: Meaning] = [
+        "TEST": .nothing,
+        "INITIAL_PURCHASE": .promise,
+        "RENEWAL": .promise,
+        "NON_RENEWING_PURCHASE": .promise,
+        "PRODUCT_CHANGE": .look,
+        "CANCELLATION": .look,
+        "UNCANCELLATION": .promise,
+        "BILLING_ISSUE": .look,
+        "SUBSCRIPTION_PAUSED": .look,
+        "EXPIRATION": .look,
+        "SUBSCRIPTION_EXTENDED": .promise,
+        "TRANSFER": .look,
+        "TEMPORARY_ENTITLEMENT_GRANT": .promise,
+        "REFUND_REVERSED": .promise,
+        "INVOICE_ISSUANCE": .nothing,
+        "VIRTUAL_CURRENCY_TRANSACTION": .nothing,
+        "EXPERIMENT_ENROLLMENT": .nothing,
+        "PURCHASE_REDEEMED": .look,
+        "PRICE_INCREASE_CONSENT_REQUIRED": .nothing,
+        "PRICE_INCREASE_CONSENT_APPROVED": .nothing,
+        "PAYWALL_IMPRESSION": .nothing,
+        "PAYWALL_CLOSE": .nothing,
+        "PAYWALL_CANCEL": .nothing,
+        "PAYWALL_EXIT_OFFER": .nothing,
+        "PAYWALL_COMPONENT_INTERACTED": .nothing,
+        "SUBSCRIBER_ALIAS": .look,
+        "REFUND": .look,
+    ]
+
+    /// The most ids of one event that are looked up; a customer has a few.
+    private static let mostIDs = 200
+    private static let anonymous = "$RCAnonymousID:"
+
+    private enum Outer: String, CaseIterable { case event }
+    private enum Field: String, CaseIterable {
+        case id, type, environment, aliases
+        case appUserID = "app_user_id"
+        case originalAppUserID = "original_app_user_id"
+        case timestamp = "event_timestamp_ms"
+        case from = "transferred_from"
+        case to = "transferred_to"
+        case entitlements = "entitlement_ids"
+    }
+
+    private static let outerFields = JSONFields<Outer>()
+    private static let fields = JSONFields<Field>()
+
+    private struct Draft {
+        var texts: [Field: String] = [:]
+        var ids: [String] = []
+        var timestamp: Int64?
+        /// The product is known to mean no access.
+        var givesNothing = false
+    }
+
+    /// Reads a webhook's body.
+    ///
+    /// - Throws: `MalformedEvent`.
+    package static func read(_ body: [UInt8]) throws(MalformedEvent) -> StoreEvent {
+        let draft: Draft
+        do throws(JSONFault) {
+            var reader = try JSONReader(body)
+            var read: Draft?
+            try reader.readObject(outerFields) { reader, _ throws(JSONFault) in read = try event(&reader) }
+            try reader.finish()
+            guard let read else { throw .missing }
+            draft = read
+        } catch { throw MalformedEvent(reason: error.clause) }
+        guard let id = draft.texts[.id], StoreEvent.isID(id), let type = draft.texts[.type],
+            (1...100).contains(type.utf8.count)
+        else { throw MalformedEvent(reason: "its id or type is missing, or too long") }
+        let meaning = meanings[type] ?? .look
+        let names = [draft.texts[.appUserID], draft.texts[.originalAppUserID]].compactMap(\.self) + draft.ids
+        return StoreEvent(
+            source: .revenueCat,
+            id: id,
+            kind: type,
+            occurredAt: draft.timestamp.flatMap(Instant.init(milliseconds:)),
+            // What a sandbox promises, or a pack of coins, is nothing that anybody waits for.
+            promises: meaning == .promise && !draft.givesNothing && draft.texts[.environment] != "SANDBOX",
+            users: meaning == .nothing ? [] : candidates(names),
+            isBlocked: meaning != .nothing && names.contains(where: BlockedIDs.contains)
+        )
+    }
+
+    private static func event(_ reader: inout JSONReader) throws(JSONFault) -> Draft {
+        var draft = Draft()
+        try reader.readObject(fields) { reader, field throws(JSONFault) in
+            switch field {
+            case .aliases, .from, .to: draft.ids += try reader.readStringsLeniently(upTo: mostIDs)
+            case .timestamp:
+                draft.timestamp = try reader.readLeniently { reader throws(JSONFault) in
+                    try reader.readOptionalInteger()
+                }
+            case .entitlements: draft.givesNothing = try reader.readStringsLeniently(upTo: 1).isEmpty
+            default:
+                draft.texts[field] = try reader.readLeniently { reader throws(JSONFault) in
+                    try reader.readOptionalString()
+                }
+            }
+        }
+        return draft
+    }
+
+    /// The names that may be users of ours: each once, in their order.
+    private static func candidates(_ names: [String]) -> [String] {
+        var seen: Set<String> = []
+        return names.filter {
+            StoreEvent.isID($0) && !$0.hasPrefix(anonymous) && !BlockedIDs.contains($0) && seen.insert($0).inserted
+        }
+    }
+}

@@ -1,0 +1,108 @@
+/// The state of those who say who somebody is: Firebase for users, Google for the accounts in whose name Pub/Sub pushes.
+struct IdentitySimulation: SimulatedStore {
+    static let endpoints = ["identity.firebase_keys", "identity.oauth_keys"]
+
+    static let guide = """
+        IDENTITY PROVIDERS (firebase: and pubsub: in a scenario)
+
+        Google's keys: use http://HOST:PORT/google-keys/firebase as FIREBASE_KEYS_URL, which verifies ID tokens, and
+        http://HOST:PORT/google-keys/oauth as GOOGLE_KEYS_URL, which verifies the tokens of pushes. The keys are made
+        anew with each process.
+
+          firebase: {project: demo-project}
+          pubsub:
+            audience: https://app.example.com/webhooks/google-play
+            service_account: pubsub-push@demo-project.iam.gserviceaccount.com
+
+        Endpoints: identity.firebase_keys identity.oauth_keys
+
+          POST   /control/identity/firebase-token   {"sub": "user-1"}: the user's ID token, as {"token": "..."}; further
+                                                    members: project aud iss iat exp auth_time provider tenant
+          POST   /control/identity/push-token       {}: the token of a push; members: audience email email_verified iss
+                                                    iat exp
+          POST   /control/identity/rotate           {"published": "both"}: the next keys sign from now on; new, old: the
+                                                    sets show them alone, or those before them alone
+          PUT    /control/identity/max-age          {"seconds": 300}: how long the sets may be kept; {}: they don't say
+
+        Members of both tokens that make them wrong: kid (a name that no key has; "": none; that of an earlier or later
+          key, such as firebase-key-1 or oauth-key-2, makes it sign), alg (RS256; none; HS256: with the public key as
+          the secret), tampered (true: a byte of the signature is altered).
+        iat, exp and auth_time are Unix seconds; left out, the token is of the simulated time and lives for an hour.
+        """
+
+    private let firebase: FirebaseScenario
+    private let pubSub: PubSubScenario
+    var keys = IdentityKeys()
+    /// For how many seconds the sets may be kept; `nil`: they don't say.
+    var maxAgeSeconds: Int? = 21_600
+
+    init(_ firebase: FirebaseScenario, _ pubSub: PubSubScenario) {
+        self.firebase = firebase
+        self.pubSub = pubSub
+    }
+
+    // MARK: Tokens
+
+    /// An ID token.
+    ///
+    /// - Throws: what the cryptography library does.
+    func firebaseToken(_ request: FirebaseTokenRequest, nowMs: Int64) throws -> String {
+        try keys.sign(
+            request.claims(usualProject: firebase.project, nowMs: nowMs),
+            .firebase,
+            request.signing
+        )
+    }
+
+    /// The token of a push.
+    ///
+    /// - Throws: what the cryptography library does.
+    func pushToken(_ request: PushTokenRequest, nowMs: Int64) throws -> String {
+        try keys.sign(request.claims(usual: pubSub, nowMs: nowMs), .oauth, request.signing)
+    }
+
+    // MARK: Requests
+
+    func route(_ request: StoreRequest) -> StoreRoute? {
+        let path = request.target.prefix { $0 != "?" }
+        let endpoint: String
+        switch path {
+        case "/google-keys/firebase": endpoint = "identity.firebase_keys"
+        case "/google-keys/oauth": endpoint = "identity.oauth_keys"
+        default: return nil
+        }
+        return StoreRoute(endpoint: endpoint, template: "\(request.method) \(path)")
+    }
+
+    func answer(_ request: StoreRequest, route: StoreRoute, nowMs: Int64) -> Reply {
+        guard request.method == "GET" else { return Self.failure(405, "method not allowed") }
+        guard let set = try? keys.set(route.endpoint == "identity.firebase_keys" ? .firebase : .oauth) else {
+            return Self.failure(500, "no keys")
+        }
+        var reply = Reply(status: 200, body: set)
+        if let maxAgeSeconds {
+            reply.headers.append(Header("Cache-Control", "public, max-age=\(maxAgeSeconds), must-revalidate"))
+        }
+        return reply
+    }
+
+    func failure(status: Int, effect: FaultBook.Effect, nowMs: Int64) -> Reply {
+        var reply = Self.failure(status, "injected")
+        if let wait = effect.backoffMs { reply.headers.append(Header("Retry-After", "\((wait + 999) / 1000)")) }
+        return reply
+    }
+
+    private static func failure(_ status: Int, _ message: StaticString) -> Reply {
+        var json = JSONBytes(capacity: 128)
+        json.beginObject()
+        json.key("error")
+        json.beginObject()
+        json.key("code")
+        json.value(status)
+        json.key("message")
+        json.literal(message)
+        json.endObject()
+        json.endObject()
+        return Reply(status: status, body: json.bytes)
+    }
+}

@@ -1,0 +1,61 @@
+import Entitlements
+import HTTPTypes
+import Hummingbird
+import StoreClients
+
+/// Finds out who calls, and whether they call too often.
+struct Callers: Sendable {
+    private static let keysWaitSeconds = 10
+
+    let tokens: FirebaseTokens
+    let perUser: RequestLimit?
+    let security: SecurityLog
+
+    /// The user whom the request's token names.
+    ///
+    /// - Throws: `Problem`: 401 for whatever is no valid token of this project, whatever the reason; 429 beyond the
+    ///   user's limit; 503 while the keys to verify with can't be had.
+    func user(of request: Request, _ context: APIContext) async throws(Problem) -> String {
+        guard let header = request.headers[.authorization] else {
+            security.refused("app", "missing", context)
+            throw Problem(
+                .unauthenticated,
+                "the Authorization header is missing",
+                fix: "Send Bearer and a Firebase ID token."
+            )
+        }
+        guard let token = Self.bearer(header) else {
+            security.refused("app", "malformed", context)
+            throw Self.invalid
+        }
+        let user: FirebaseUser
+        do throws(TokenFailure) { user = try await tokens.user(of: token) } catch {
+            switch error {
+            case .refused(let refusal):
+                security.refused("app", refusal.rawValue, context)
+                throw Self.invalid
+            case .unread:
+                throw Problem(.unavailable, retryAfterSeconds: Self.keysWaitSeconds)
+            }
+        }
+        try await perUser?.count(user.id)
+        return user.id
+    }
+
+    private static var invalid: Problem {
+        var problem = Problem(
+            .unauthenticated,
+            "the token is not valid",
+            fix: "Get a fresh ID token from Firebase and send the request again."
+        )
+        problem.headers[.wwwAuthenticate] = "Bearer error=\"invalid_token\""
+        return problem
+    }
+
+    /// What follows `Bearer`.
+    static func bearer(_ header: String) -> String? {
+        let parts = header.split(separator: " ", omittingEmptySubsequences: true)
+        guard parts.count == 2, parts[0].lowercased() == "bearer" else { return nil }
+        return String(parts[1])
+    }
+}

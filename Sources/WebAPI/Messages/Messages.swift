@@ -1,0 +1,128 @@
+import Entitlements
+import Foundation
+
+/// What a person reads for a message key, by language.
+///
+/// The texts are data, a JSON object of languages, each an object of keys. `{reference}` and `{support}` are filled in; a key
+/// with `+support` behind it is the text for where an address of support is known.
+package struct Messages: Sendable {
+    /// The language for whoever speaks none of the others.
+    package static let fallback = "en"
+    /// The languages and keys that one file may add, and a text's length in bytes.
+    private static let mostLanguages = 200
+    private static let mostBytes = 2_000
+
+    private let texts: [String: [String: String]]
+    /// An address that fits into a sentence.
+    private let support: String?
+
+    /// Why a file of texts is not taken.
+    package struct Fault: Error, Hashable {
+        /// As the middle of a sentence.
+        package var problem: String
+    }
+
+    /// Takes the texts that are shipped, and a team's own above them.
+    ///
+    /// - Parameters:
+    ///   - support: an address as the configuration has it: https or `mailto:`.
+    ///   - own: JSON of the same form; what it leaves out stays as it is shipped.
+    /// - Throws: `Fault` where `own` is no such JSON, or names a key or a place that there is not.
+    package init(support: String? = nil, own: [UInt8]? = nil) throws(Fault) {
+        self.support = support.map {
+            $0.hasPrefix("mailto:") ? String($0.dropFirst("mailto:".count).prefix { $0 != "?" }) : $0
+        }
+        var texts = try Self.read(PackageResources.messages_json)
+        if let own {
+            let added = try Self.read(own)
+            try Self.check(added)
+            for (language, entries) in added { texts[language.lowercased(), default: [:]].merge(entries) { $1 } }
+        }
+        self.texts = texts
+    }
+
+    /// All languages.
+    package var languages: [String] { texts.keys.sorted() }
+
+    /// A person's text.
+    ///
+    /// - Parameters:
+    ///   - key: what to say.
+    ///   - language: one of ``languages``; others are answered in English, as is a key that a language lacks.
+    ///   - reference: names the case to support.
+    /// - Returns: the text; `nil` for a key that there is not.
+    package func text(for key: String, in language: String = fallback, reference: String) -> String? {
+        let entries = [texts[language], texts[Self.fallback]]
+        let withSupport = support == nil ? nil : entries.lazy.compactMap { $0?[key + "+support"] }.first
+        // A language's own text without the address comes before another language's with it.
+        let text =
+            texts[language]?[key + (withSupport == nil ? "" : "+support")] ?? texts[language]?[key] ?? withSupport
+            ?? texts[Self.fallback]?[key]
+        return text?.replacing("{reference}", with: reference).replacing("{support}", with: support ?? "")
+    }
+
+    private static func read(_ json: [UInt8]) throws(Fault) -> [String: [String: String]] {
+        do { return try JSONDecoder().decode([String: [String: String]].self, from: Data(json)) } catch {
+            throw Fault(problem: "is no JSON object of languages with an object of texts each")
+        }
+    }
+
+    private static func check(_ added: [String: [String: String]]) throws(Fault) {
+        guard added.count <= mostLanguages else { throw Fault(problem: "has more than \(mostLanguages) languages") }
+        let keys = Set(MessageKey.allCases.flatMap { [$0.rawValue, $0.rawValue + "+support"] })
+        for (language, entries) in added {
+            guard (2...35).contains(language.utf8.count), language.utf8.allSatisfy({ isTagByte($0) }) else {
+                throw Fault(problem: "has a language that is no tag such as de or pt-BR")
+            }
+            for (key, text) in entries {
+                guard keys.contains(key) else {
+                    throw Fault(problem: "has the key \(key.prefix(40)), which there is not")
+                }
+                guard text.utf8.count <= mostBytes else {
+                    throw Fault(problem: "has a text of more than \(mostBytes) bytes")
+                }
+                let rest = text.replacing("{reference}", with: "").replacing("{support}", with: "")
+                guard !rest.contains("{"), !rest.contains("}") else {
+                    throw Fault(problem: "has a place other than {reference} and {support} in \(key)")
+                }
+            }
+        }
+    }
+
+    private static func isTagByte(_ byte: UInt8) -> Bool {
+        switch byte {
+        case 0x30...0x39, 0x41...0x5A, 0x61...0x7A, 0x2D: true
+        default: false
+        }
+    }
+}
+
+extension Messages {
+    /// The best of our languages for a reader.
+    ///
+    /// - Parameter header: the value of `Accept-Language`; what does not read as such counts as nothing.
+    /// - Returns: the language of the highest weight that we have, itself or without its region; English otherwise.
+    func language(accepted header: String?) -> String {
+        guard let header, header.utf8.count <= 1_000 else { return Self.fallback }
+        var wishes: [(tag: String, weight: Double)] = []
+        for part in header.split(separator: ",").prefix(50) {
+            let pieces = part.split(separator: ";").map { $0.drop { $0 == " " } }
+            guard let tag = pieces.first?.prefix(while: { $0 != " " }).lowercased(), !tag.isEmpty else { continue }
+            var weight = 1.0
+            for piece in pieces.dropFirst() where piece.hasPrefix("q=") { weight = Double(piece.dropFirst(2)) ?? 0 }
+            if weight > 0 { wishes.append((tag, weight)) }
+        }
+        // A stable order: of equal weights the first counts.
+        for wish in wishes.enumerated().sorted(by: { ($1.element.weight, $0.offset) < ($0.element.weight, $1.offset) })
+        {
+            var tag = wish.element.tag[...]
+            while !tag.isEmpty {
+                if texts[String(tag)] != nil { return String(tag) }
+                guard let cut = tag.lastIndex(of: "-") else { break }
+                tag = tag[..<cut]
+            }
+            if wish.element.tag == "*" { return Self.fallback }
+        }
+        return Self.fallback
+    }
+}

@@ -1,0 +1,110 @@
+import Foundation
+import HTTPTypes
+import Hummingbird
+
+/// Why a request is not answered as asked, as a problem of RFC 9457.
+struct Problem: Error, Hashable, Sendable {
+    /// The kinds of problems; each is documented in the OpenAPI document under its name.
+    enum Kind: String, Sendable, CaseIterable {
+        case malformedBody = "malformed-body"
+        case invalidField = "invalid-field"
+        case unauthenticated
+        case forbidden
+        case unknownUser = "unknown-user"
+        case notFound = "not-found"
+        case methodNotAllowed = "method-not-allowed"
+        case bodyTooLarge = "body-too-large"
+        case unsupportedMediaType = "unsupported-media-type"
+        case keyReused = "key-reused"
+        case tooManyRequests = "too-many-requests"
+        case failed
+        case unavailable
+
+        var status: HTTPResponse.Status {
+            switch self {
+            case .malformedBody, .invalidField: .badRequest
+            case .unauthenticated: .unauthorized
+            case .forbidden: .forbidden
+            case .unknownUser, .notFound: .notFound
+            case .methodNotAllowed: .methodNotAllowed
+            case .bodyTooLarge: .contentTooLarge
+            case .unsupportedMediaType: .unsupportedMediaType
+            case .keyReused: .unprocessableContent
+            case .tooManyRequests: .tooManyRequests
+            case .failed: .internalServerError
+            case .unavailable: .serviceUnavailable
+            }
+        }
+
+        var title: String {
+            switch self {
+            case .malformedBody: "The body is not what this route takes"
+            case .invalidField: "A field of the request is wrong"
+            case .unauthenticated: "The request shows no valid token"
+            case .forbidden: "The token's user may not do this"
+            case .unknownUser: "The token's user has no account here yet"
+            case .notFound: "There is nothing here"
+            case .methodNotAllowed: "This route knows other methods"
+            case .bodyTooLarge: "The body is too large"
+            case .unsupportedMediaType: "The body's media type is not taken"
+            case .keyReused: "The idempotency key was used before with other content"
+            case .tooManyRequests: "Too many requests"
+            case .failed: "The request failed on our side"
+            case .unavailable: "The service is not available at the moment"
+            }
+        }
+    }
+
+    var kind: Kind
+    /// What is wrong here, for the developer of the app; names no id and nobody.
+    var detail: String?
+    /// The field that is wrong.
+    var field: String?
+    /// What to do about it.
+    var fix: String?
+    /// When to come again, in seconds.
+    var retryAfterSeconds: Int?
+    var headers: HTTPFields = [:]
+
+    init(_ kind: Kind, _ detail: String? = nil, field: String? = nil, fix: String? = nil, retryAfterSeconds: Int? = nil)
+    {
+        self.kind = kind
+        self.detail = detail
+        self.field = field
+        self.fix = fix
+        self.retryAfterSeconds = retryAfterSeconds
+    }
+}
+
+extension Problem {
+    /// The answer that tells of the problem.
+    ///
+    /// - Parameter requestID: names the request in the log.
+    /// - Returns: the answer.
+    func response(requestID: String) -> Response {
+        var headers = headers
+        headers[.contentType] = "application/problem+json"
+        if let retryAfterSeconds { headers[.retryAfter] = "\(retryAfterSeconds)" }
+        if kind == .unauthenticated, headers[.wwwAuthenticate] == nil { headers[.wwwAuthenticate] = "Bearer" }
+        let written = Written(
+            type: "urn:entitlement-sync:problem:" + kind.rawValue,
+            title: kind.title,
+            status: kind.status.code,
+            detail: detail,
+            field: field,
+            fix: fix,
+            instance: "urn:entitlement-sync:request:" + requestID
+        )
+        return Response(status: kind.status, headers: headers, body: .init(byteBuffer: JSONText.buffer(written)))
+    }
+
+    private struct Written: Encodable {
+        var type: String
+        var title: String
+        var status: Int
+        var detail: String?
+        var field: String?
+        var fix: String?
+        var instance: String
+    }
+}

@@ -1,0 +1,142 @@
+import Foundation
+import HTTPTypes
+import Hummingbird
+import Storage
+
+/// What an app sends with a tap on Restore Purchases.
+struct RestoreBody: Decodable, Sendable {
+    /// The longest body that is taken, in bytes: twenty signed transactions, or a receipt of many years.
+    static let maximumBytes = 4 << 20
+    private static let longestKey = 255
+
+    /// Proofs as they are; what the kinds hold is checked where they are kept.
+    struct Proof: Codable, Sendable {
+        var store: String
+        var kind: String
+        var value: String
+    }
+
+    var proofs: [Proof]?
+    var clientError: String?
+    var productIDs: [String]?
+    var origin: String?
+
+    private enum CodingKeys: String, CodingKey {
+        case proofs, origin
+        case clientError = "client_error"
+        case productIDs = "product_ids"
+    }
+
+    /// Reads a request.
+    ///
+    /// - Parameters:
+    ///   - request: its body may be empty, as an app that has nothing to show sends it.
+    ///   - userID: whose the request is, by the token and nothing else.
+    /// - Returns: what is asked for.
+    /// - Throws: `Problem` that names the field; whatever keeps the body from being read.
+    static func wish(in request: Request, of userID: String) async throws -> RestoreWish {
+        try checkType(request)
+        let key = try idempotencyKey(request)
+        if let length = request.headers[.contentLength].flatMap({ Int($0) }), length > maximumBytes {
+            throw Problem(.bodyTooLarge, "at most \(maximumBytes) bytes are taken")
+        }
+        let buffer = try await request.body.collect(upTo: maximumBytes)
+        let body = buffer.readableBytes == 0 ? RestoreBody() : try read(Data(buffer.readableBytesView))
+        return RestoreWish(
+            userID: userID,
+            proofs: try json(body.proofs),
+            clientError: body.clientError,
+            productIDs: body.productIDs,
+            idempotencyKey: key,
+            origin: body.origin
+        )
+    }
+
+    private init() {}
+
+    private static func checkType(_ request: Request) throws(Problem) {
+        guard let type = request.headers[.contentType] else { return }
+        let essence = type.prefix { $0 != ";" }.trimmingCharacters(in: .whitespaces).lowercased()
+        guard essence == "application/json" else {
+            throw Problem(.unsupportedMediaType, field: "Content-Type", fix: "Send application/json.")
+        }
+    }
+
+    private static func idempotencyKey(_ request: Request) throws(Problem) -> String? {
+        guard let name = HTTPField.Name("Idempotency-Key"), let key = request.headers[name] else { return nil }
+        guard (1...longestKey).contains(key.utf8.count), key.utf8.allSatisfy({ (0x20...0x7E).contains($0) }) else {
+            throw Problem(
+                .invalidField,
+                "Idempotency-Key: must have 1 to \(longestKey) printable ASCII characters",
+                field: "Idempotency-Key",
+                fix: "Use a random id, such as a UUID."
+            )
+        }
+        return key
+    }
+
+    private static func read(_ data: Data) throws(Problem) -> RestoreBody {
+        let body: RestoreBody
+        do { body = try JSONDecoder().decode(RestoreBody.self, from: data) } catch {
+            throw BodyFault.problem(error)
+        }
+        // PostgreSQL holds no such character; JSON does.
+        let texts: [(String, String?)] =
+            [("client_error", body.clientError), ("origin", body.origin)]
+            + (body.productIDs ?? []).enumerated().map { ("product_ids[\($0)]", $1) }
+            + (body.proofs ?? []).enumerated().flatMap { number, proof in
+                [("store", proof.store), ("kind", proof.kind), ("value", proof.value)].map {
+                    ("proofs[\(number)].\($0)", $1)
+                }
+            }
+        for (field, text) in texts where text?.utf8.contains(0) == true {
+            throw Problem(.invalidField, "\(field): holds the character U+0000", field: field)
+        }
+        return body
+    }
+
+    private static func json(_ proofs: [Proof]?) throws -> String {
+        guard let proofs, !proofs.isEmpty else { return "[]" }
+        let encoder = JSONEncoder()
+        encoder.outputFormatting = .withoutEscapingSlashes
+        return String(decoding: try encoder.encode(proofs), as: UTF8.self)
+    }
+}
+
+/// Says which field of a JSON body is wrong.
+enum BodyFault {
+    static func problem(_ error: any Error) -> Problem {
+        guard let error = error as? DecodingError else { return Problem(.malformedBody) }
+        switch error {
+        case .typeMismatch(let type, let context):
+            return invalid(context.codingPath, "must be \(name(of: type))")
+        case .valueNotFound(let type, let context):
+            return invalid(context.codingPath, "must be \(name(of: type)), not null")
+        case .keyNotFound(let key, let context):
+            return invalid(context.codingPath + [key], "is missing")
+        case .dataCorrupted(let context) where !context.codingPath.isEmpty:
+            return invalid(context.codingPath, "can't be read")
+        default:
+            return Problem(.malformedBody, "the body is not JSON", fix: "Send a JSON object, or no body at all.")
+        }
+    }
+
+    private static func invalid(_ path: [any CodingKey], _ problem: String) -> Problem {
+        guard !path.isEmpty else {
+            return Problem(.malformedBody, "the body \(problem)", fix: "Send a JSON object, or no body at all.")
+        }
+        let field = path.reduce("") { text, key in
+            if let index = key.intValue { return "\(text)[\(index)]" }
+            return text.isEmpty ? key.stringValue : "\(text).\(key.stringValue)"
+        }
+        return Problem(.invalidField, "\(field): \(problem)", field: field)
+    }
+
+    private static func name(of type: Any.Type) -> String {
+        switch type {
+        case is String.Type: "a string"
+        case is [Any].Type, is [RestoreBody.Proof].Type, is [String].Type: "an array"
+        default: "an object"
+        }
+    }
+}

@@ -1,0 +1,95 @@
+import Foundation
+import HTTPTypes
+import Hummingbird
+import NIOCore
+import Storage
+
+/// What happens to a restore, as server-sent events.
+///
+/// Each event holds the whole restore, and its id is the stage that it tells of: whoever comes back says which one was
+/// seen last, and is not told again. The last event, `finished` or `failed`, follows the commit.
+struct RestoreStream: Sendable {
+    /// A sign of life where nothing happens: proxies end connections that are silent.
+    private static let heartbeat = Duration.seconds(10)
+    /// When the client has to come again.
+    private static let longest = Duration.seconds(900)
+    /// What the client waits before it comes again, in milliseconds.
+    private static let retryMs = 2_000
+
+    let first: RestoreAnswer
+    /// The id of the last event that the client has seen.
+    let seen: String?
+    let watch: RestoreWatch
+    let requests: AppRequests
+    let messages: Messages
+    let language: String
+
+    /// Whether the client knows the end already.
+    var isOver: Bool { first.hasEnded && seen == Self.stage(of: first) }
+
+    private static func stage(of answer: RestoreAnswer) -> String {
+        switch answer.state {
+        case "done": "finished"
+        case "dead", "canceled": "failed"
+        default: answer.age >= RestoreView.patience ? "still_checking" : answer.state
+        }
+    }
+
+    /// The answer whose body is the stream.
+    func response(to request: Request) -> Response {
+        Response(
+            status: .ok,
+            headers: [
+                .contentType: "text/event-stream", .cacheControl: "no-store", .contentLanguage: language,
+                .vary: "Accept-Language",
+            ],
+            body: ResponseBody { @concurrent writer in
+                try await request.body.consumeWithCancellationOnInboundClose { _ in
+                    do { try await write(to: &writer) } catch is CancellationError {
+                        // The client went away.
+                    }
+                }
+                try await writer.finish(nil)
+            }
+        )
+    }
+
+    @concurrent private func write(to writer: inout any ResponseBodyWriter) async throws {
+        let clock = ContinuousClock()
+        let ends = clock.now + Self.longest
+        var answer = first
+        var told = seen
+        var lastTold = clock.now
+        try await writer.write(ByteBuffer(string: "retry: \(Self.retryMs)\n\n"))
+        while true {
+            let stage = Self.stage(of: answer)
+            // Whoever waits long is told again how long it may take.
+            if stage != told || stage == "still_checking" && clock.now - lastTold >= .seconds(RestoreView.patience) {
+                try await writer.write(try await event(stage, answer))
+                told = stage
+                lastTold = clock.now
+            }
+            guard !answer.hasEnded, !watch.isStopping, clock.now < ends else { return }
+            let untilLate = Duration.seconds(max(0.05, RestoreView.patience - answer.age))
+            let limit = answer.age < RestoreView.patience ? min(untilLate, Self.heartbeat) : Self.heartbeat
+            if let next = await watch.next(.change(from: answer.state), of: answer.id, within: limit) {
+                answer = next
+            } else {
+                try Task.checkCancellation()
+                // What can't be read at the moment may be read at the next time.
+                if let fresh = try? await watch.reading(of: answer.id) { answer = fresh }
+                if Self.stage(of: answer) == told { try await writer.write(ByteBuffer(string: ":\n\n")) }
+            }
+        }
+    }
+
+    private func event(_ stage: String, _ answer: RestoreAnswer) async throws -> ByteBuffer {
+        let wait = stage == "still_checking" ? try? await requests.estimatedWait(answer.id) : nil
+        let view = RestoreView(answer, wait: wait, messages: messages, language: language)
+        var buffer = ByteBuffer(string: "id: \(stage)\nevent: \(stage)\ndata: ")
+        var json = JSONText.buffer(view)
+        buffer.writeBuffer(&json)
+        buffer.writeString("\n\n")
+        return buffer
+    }
+}

@@ -1,0 +1,267 @@
+import Foundation
+package import Logging
+package import Postgres
+import ServiceLifecycle
+package import Storage
+import Synchronization
+
+/// Reads restores for everybody who looks at them: many at a time, and again when something has happened.
+///
+/// The database says that a restore has ended; that is a hint. Those that somebody waits for are also read every now and
+/// then, for hints get lost.
+package final class RestoreWatch: Service {
+    /// What somebody waits for.
+    enum Interest: Hashable, Sendable {
+        /// The next reading, whatever it says.
+        case reading
+        case end
+        /// Another state than this one.
+        case change(from: String)
+
+        func isMet(by answer: RestoreAnswer) -> Bool {
+            switch self {
+            case .reading: true
+            case .end: answer.hasEnded
+            case .change(let state): answer.state != state || answer.hasEnded
+            }
+        }
+    }
+
+    private struct Waiter {
+        var interest: Interest
+        var continuation: CheckedContinuation<Result<RestoreAnswer?, ReadingFailure>, Never>
+    }
+
+    /// The database could not be read.
+    struct ReadingFailure: Error {
+        var underlying: any Error
+    }
+
+    private struct State {
+        var nextNumber = 0
+        var waiters: [UUID: [Int: Waiter]] = [:]
+        /// Those to read next.
+        var due: Set<UUID> = []
+        var isListening = false
+        var isStopping = false
+    }
+
+    /// Restores in one statement.
+    private static let batch = 500
+
+    private let read: @Sendable ([UUID]) async throws -> [RestoreAnswer]
+    private let listener: PostgresListener?
+    private let pause: Duration
+    private let logger: Logger
+    private let state = Mutex(State())
+    private let signal = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
+
+    /// Makes a watch that reads nothing before it runs.
+    ///
+    /// - Parameters:
+    ///   - requests: where restores are read.
+    ///   - listener: hears of their ends; without one they are found by reading.
+    ///   - pause: how often those that somebody waits for are read anyway; four times as often while nothing is heard.
+    ///   - logger: hears of a database that can't be read.
+    package init(requests: AppRequests, listener: PostgresListener?, pause: Duration = .seconds(2), logger: Logger) {
+        read = { try await requests.answers($0) }
+        self.listener = listener
+        self.pause = pause
+        self.logger = logger
+    }
+
+    /// Whether whoever waits should end their answer.
+    var isStopping: Bool { state.withLock { $0.isStopping } }
+
+    /// Answers everybody who waits, and lets nobody wait any more.
+    package func stop() {
+        let waiting = state.withLock { state in
+            state.isStopping = true
+            let waiting = state.waiters.values.flatMap(\.values).filter { $0.interest != .reading }
+            for (id, waiters) in state.waiters {
+                let left = waiters.filter { $0.value.interest == .reading }
+                state.waiters[id] = left.isEmpty ? nil : left
+            }
+            return waiting
+        }
+        for waiter in waiting { waiter.continuation.resume(returning: .success(nil)) }
+    }
+
+    // MARK: Waiting
+
+    /// Reads a restore now.
+    ///
+    /// - Returns: `nil`: there is no such restore.
+    /// - Throws: what kept it from being read.
+    func reading(of id: UUID) async throws -> RestoreAnswer? {
+        do { return try await wait(for: .reading, of: id).get() } catch { throw error.underlying }
+    }
+
+    /// Waits for what is of interest.
+    ///
+    /// - Returns: the reading that shows it; `nil` once the time has passed, at a shutdown, and for a cancelled task.
+    func next(_ interest: Interest, of id: UUID, within limit: Duration) async -> RestoreAnswer? {
+        guard limit > .zero else { return nil }
+        return await withTaskGroup(of: RestoreAnswer?.self) { group in
+            group.addTask { try? await self.wait(for: interest, of: id).get() }
+            group.addTask {
+                try? await Task.sleep(for: limit)
+                return nil
+            }
+            let first = await group.next() ?? nil
+            group.cancelAll()
+            return first
+        }
+    }
+
+    private func wait(
+        for interest: Interest,
+        of id: UUID
+    ) async -> Result<RestoreAnswer?, ReadingFailure> {
+        let number = state.withLock { state in
+            state.nextNumber += 1
+            return state.nextNumber
+        }
+        return await withTaskCancellationHandler {
+            await withCheckedContinuation { continuation in
+                let waits = state.withLock { state in
+                    guard !Task.isCancelled, !state.isStopping || interest == .reading else { return false }
+                    state.waiters[id, default: [:]][number] = Waiter(interest: interest, continuation: continuation)
+                    // Read at once: what it waits for may have happened already.
+                    state.due.insert(id)
+                    return true
+                }
+                if waits { signal.continuation.yield() } else { continuation.resume(returning: .success(nil)) }
+            }
+        } onCancel: {
+            let waiter = state.withLock { state in
+                let waiter = state.waiters[id]?.removeValue(forKey: number)
+                if state.waiters[id]?.isEmpty == true { state.waiters[id] = nil }
+                return waiter
+            }
+            waiter?.continuation.resume(returning: .success(nil))
+        }
+    }
+
+    // MARK: Reading
+
+    /// Reads and listens until a graceful shutdown or the task's cancellation; to be ended after whoever asks.
+    package func run() async throws {
+        await withTaskGroup(of: Void.self) { group in
+            group.addTask { await self.listen() }
+            group.addTask { await self.tick() }
+            group.addTask { await self.readDue() }
+            try? await gracefulShutdown()
+            group.cancelAll()
+        }
+        // Whoever still asks is told that nobody reads any more.
+        let left = state.withLock { state in
+            let left = state.waiters.values.flatMap(\.values)
+            state.waiters = [:]
+            return left
+        }
+        for waiter in left {
+            waiter.continuation.resume(returning: .failure(ReadingFailure(underlying: CancellationError())))
+        }
+    }
+
+    private func listen() async {
+        guard let listener else { return }
+        do {
+            try await listener.run(
+                channels: ["entitlement_sync_outcome"],
+                onNotification: { [self] in heard($0.payload) },
+                onConnected: { [self] in
+                    state.withLock { $0.isListening = true }
+                    readAll()
+                }
+            )
+        } catch is CancellationError {
+            return
+        } catch {
+            logger.warning("ends of restores are not heard; they are found by reading")
+        }
+        state.withLock { $0.isListening = false }
+    }
+
+    private func heard(_ payload: String) {
+        struct Hint: Decodable { var job: UUID }
+        guard let hint = try? JSONDecoder().decode(Hint.self, from: Data(payload.utf8)) else { return readAll() }
+        let matters = state.withLock { state in
+            guard state.waiters[hint.job] != nil else { return false }
+            state.due.insert(hint.job)
+            return true
+        }
+        if matters { signal.continuation.yield() }
+    }
+
+    private func readAll() {
+        state.withLock { $0.due.formUnion($0.waiters.keys) }
+        signal.continuation.yield()
+    }
+
+    private func tick() async {
+        while !Task.isCancelled {
+            try? await Task.sleep(for: state.withLock { $0.isListening } ? pause : pause / 4)
+            readAll()
+        }
+    }
+
+    private func readDue() async {
+        while !Task.isCancelled {
+            let ids = state.withLock { state in
+                let ids = Array(state.due.prefix(Self.batch))
+                state.due.subtract(ids)
+                return ids
+            }
+            guard !ids.isEmpty else {
+                await signalled()
+                continue
+            }
+            do {
+                deliver(try await read(ids), of: ids)
+            } catch {
+                fail(error, ids)
+                // Whoever waits for longer is read for again in a moment.
+                try? await Task.sleep(for: .milliseconds(200))
+            }
+        }
+    }
+
+    private func signalled() async {
+        for await _ in signal.stream { return }
+    }
+
+    private func deliver(_ answers: [RestoreAnswer], of ids: [UUID]) {
+        let found = Dictionary(answers.map { ($0.id, $0) }, uniquingKeysWith: { first, _ in first })
+        let met = state.withLock { state in
+            var met: [(Waiter, RestoreAnswer?)] = []
+            for id in ids {
+                guard let waiters = state.waiters[id] else { continue }
+                let answer = found[id]
+                for (number, waiter) in waiters where answer.map(waiter.interest.isMet) ?? true {
+                    state.waiters[id]?[number] = nil
+                    met.append((waiter, answer))
+                }
+                if state.waiters[id]?.isEmpty == true { state.waiters[id] = nil }
+            }
+            return met
+        }
+        for (waiter, answer) in met { waiter.continuation.resume(returning: .success(answer)) }
+    }
+
+    private func fail(_ error: any Error, _ ids: [UUID]) {
+        let failed = state.withLock { state in
+            var failed: [Waiter] = []
+            for id in ids {
+                for (number, waiter) in state.waiters[id] ?? [:] where waiter.interest == .reading {
+                    state.waiters[id]?[number] = nil
+                    failed.append(waiter)
+                }
+                if state.waiters[id]?.isEmpty == true { state.waiters[id] = nil }
+            }
+            return failed
+        }
+        for waiter in failed { waiter.continuation.resume(returning: .failure(ReadingFailure(underlying: error))) }
+    }
+}

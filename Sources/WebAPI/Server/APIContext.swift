@@ -1,0 +1,18 @@
+import Hummingbird
+import Logging
+import NIOCore
+
+/// What is known of a request beside what it says.
+struct APIContext: RequestContext {
+    var coreContext: CoreRequestContextStorage
+    /// Names the request in the log and in its answer.
+    var requestID: String
+    /// The address at the other end of the connection.
+    let peer: SocketAddress?
+
+    init(source: ApplicationRequestContextSource) {
+        coreContext = .init(source: source)
+        requestID = ""
+        peer = source.channel.remoteAddress
+    }
+}

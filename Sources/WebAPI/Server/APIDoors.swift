@@ -1,0 +1,96 @@
+import HTTPTypes
+import Hummingbird
+package import Logging
+package import Storage
+package import StoreClients
+
+/// What stands behind the API's routes; what is not configured is not there.
+package struct APIDoors: Sendable {
+    let watch: RestoreWatch
+    private let requests: AppRequests
+    private let tokens: FirebaseTokens?
+    private let messages: Messages
+    private let senders: WebhookSenders
+    private let intake: EventIntake
+    private let perUser: RequestLimit?
+    private let perAddress: RequestLimit?
+    private let isReady: @Sendable () async -> Bool
+    private let security = SecurityLog()
+    private let logger: Logger
+
+    /// Puts them together.
+    ///
+    /// - Parameters:
+    ///   - requests: the database's side of what apps ask for.
+    ///   - watch: has to run beside the server, and to end after it.
+    ///   - tokens: tells users by their tokens; `nil`: apps have no door here.
+    ///   - messages: what people read.
+    ///   - senders: the stores whose webhooks are taken.
+    ///   - intake: keeps their events; has to run beside the server, and to end after it.
+    ///   - perUser: the limit by user; `nil` for none.
+    ///   - perAddress: the limit by address; `nil` for none.
+    ///   - isReady: whether requests can be served now.
+    ///   - logger: hears of requests and of who is refused.
+    package init(
+        requests: AppRequests,
+        watch: RestoreWatch,
+        tokens: FirebaseTokens?,
+        messages: Messages,
+        senders: WebhookSenders,
+        intake: EventIntake,
+        perUser: RequestLimit?,
+        perAddress: RequestLimit?,
+        isReady: @escaping @Sendable () async -> Bool,
+        logger: Logger
+    ) {
+        self.logger = logger
+        self.requests = requests
+        self.watch = watch
+        self.tokens = tokens
+        self.messages = messages
+        self.senders = senders
+        self.intake = intake
+        self.perUser = perUser
+        self.perAddress = perAddress
+        self.isReady = isReady
+    }
+
+    func router() -> APIRouter {
+        APIRouter(
+            routes: health + app + webhooks,
+            frame: RequestFrame(log: logger),
+            perAddress: AddressLimit(limit: perAddress) { $0.hasPrefix("/health/") || $0.hasPrefix("/v1/webhooks/") }
+        )
+    }
+
+    private var app: [APIRouter.Route] {
+        guard let tokens else { return [] }
+        let callers = Callers(tokens: tokens, perUser: perUser, security: security)
+        let restores = RestoreRoutes(callers: callers, requests: requests, watch: watch, messages: messages)
+        let entitlement = EntitlementRoute(callers: callers, requests: requests)
+        return [
+            .init(method: .post, path: "/v1/restores", answer: restores.accept),
+            .init(method: .get, path: "/v1/restores/{id}", answer: restores.status),
+            .init(method: .get, path: "/v1/restores/{id}/events", answer: restores.events),
+            .init(method: .get, path: "/v1/entitlement", answer: entitlement.show),
+        ]
+    }
+
+    private var webhooks: [APIRouter.Route] {
+        let routes = WebhookRoutes(senders: senders, intake: intake, perAddress: perAddress, security: security)
+        return [
+            .init(method: .post, path: "/v1/webhooks/revenuecat", answer: routes.revenueCat),
+            .init(method: .post, path: "/v1/webhooks/app-store", answer: routes.appStore),
+            .init(method: .post, path: "/v1/webhooks/google-play", answer: routes.googlePlay),
+        ]
+    }
+
+    private var health: [APIRouter.Route] {
+        [
+            .init(method: .get, path: "/health/live") { _, _ in HealthAnswer.live },
+            .init(method: .get, path: "/health/ready") { [isReady] _, _ in
+                await isReady() ? HealthAnswer.ready : HealthAnswer.notReady
+            },
+        ]
+    }
+}

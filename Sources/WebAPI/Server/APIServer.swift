@@ -1,0 +1,102 @@
+import Hummingbird
+import HummingbirdCore
+import HummingbirdHTTP2
+package import Logging
+import NIOCore
+import NIOSSL
+import ServiceLifecycle
+
+/// What users' apps and the stores' webhooks reach.
+package struct APIServer: Service {
+    private let settings: APISettings
+    private let router: APIRouter
+    private let watch: RestoreWatch
+    private let onListening: @Sendable (Int) async -> Void
+    private let logger: Logger
+
+    /// Creates a server that is not listening yet.
+    ///
+    /// - Parameters:
+    ///   - settings: where and how to listen.
+    ///   - doors: what is behind the routes.
+    ///   - onListening: called once, with the port, when connections are accepted.
+    ///   - logger: hears when it listens.
+    package init(
+        settings: APISettings,
+        doors: APIDoors,
+        onListening: @escaping @Sendable (Int) async -> Void = { _ in },
+        logger: Logger
+    ) {
+        self.settings = settings
+        router = doors.router()
+        watch = doors.watch
+        self.onListening = onListening
+        self.logger = logger
+    }
+
+    /// Serves until a graceful shutdown, or until the task is cancelled.
+    ///
+    /// A shutdown answers whoever waits for the end of a restore with what is known, and ends streams; apps ask again.
+    ///
+    /// - Throws: why the address could not be had, or the certificate could not be used.
+    package func run() async throws {
+        let application = try application()
+        try await withGracefulShutdownHandler {
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                group.addTask { try await application.run() }
+                group.addTask {
+                    // Whoever still sends by then has had their time.
+                    try? await gracefulShutdown()
+                    try? await Task.sleep(for: Self.drain)
+                }
+                try await group.next()
+                group.cancelAll()
+            }
+        } onGracefulShutdown: {
+            watch.stop()
+        }
+    }
+
+    /// How long requests in progress may go on after a shutdown was asked for.
+    private static let drain = Duration.seconds(2)
+
+    private func application() throws -> some ApplicationProtocol {
+        // The framework calls connections that end with the process errors; what matters is logged by us.
+        var quiet = logger
+        quiet.logLevel = .critical
+        return Application(
+            responder: router.router().buildResponder(),
+            server: try server(),
+            configuration: .init(
+                address: .hostname(settings.host, port: settings.port),
+                serverName: nil,
+                backlog: 1024,
+                availableConnectionsDelegate: .maximum(settings.maxConnections, logger: quiet)
+            ),
+            onServerRunning: { channel in
+                let port = channel.localAddress?.port ?? settings.port
+                logger.info("serving the API", metadata: ["listen.port": "\(port)"])
+                await onListening(port)
+            },
+            logger: quiet
+        )
+    }
+
+    private func server() throws -> HTTPServerBuilder {
+        let limit = TimeAmount(settings.requestTime)
+        let streams = HTTP1Channel.Configuration(
+            additionalChannelHandlers: [RequestDeadline(limit: limit)],
+            idleTimeout: limit,
+            httpDecoderConfiguration: .init(
+                maxHeaderFieldSize: 16 << 10,
+                maxHeaderListSize: 32 << 10,
+                maxHeaderFieldCount: 100
+            )
+        )
+        guard let tls = settings.tls else { return .http1(configuration: streams) }
+        return try .http2Upgrade(
+            tlsConfiguration: tls.configuration,
+            configuration: .init(idleTimeout: .seconds(60), streamConfiguration: streams)
+        )
+    }
+}

@@ -1,0 +1,85 @@
+import Foundation
+import HTTPTypes
+import Hummingbird
+import Logging
+import Metrics
+import NIOCore
+import NIOHTTP1
+import Postgres
+
+/// Around every request: names it, turns what goes wrong into a problem, and counts it.
+struct RequestFrame: RouterMiddleware {
+    let log: Logger
+
+    private static let name = HTTPField.Name("X-Request-Id")
+    private static let longestID = 64
+
+    @concurrent func handle(
+        _ request: Request,
+        context: APIContext,
+        next: @concurrent (Request, APIContext) async throws -> Response
+    ) async throws -> Response {
+        var context = context
+        context.requestID = Self.requestID(request)
+        var logger = log
+        logger[metadataKey: "request.id"] = "\(context.requestID)"
+        context.logger = logger
+        let began = ContinuousClock.now
+        var response: Response
+        do {
+            response = try await next(request, context)
+        } catch {
+            let problem = try Self.problem(error, context)
+            response = problem.response(requestID: context.requestID)
+        }
+        if let name = Self.name { response.headers[name] = context.requestID }
+        response.headers[.cacheControl] = response.headers[.cacheControl] ?? "no-store"
+        response.headers[.xContentTypeOptions] = "nosniff"
+        APIMetrics.count(request, context, response, since: began)
+        return response
+    }
+
+    /// The client's own name of the request where it has a sound one, else a new one.
+    private static func requestID(_ request: Request) -> String {
+        if let name, let given = request.headers[name], (1...longestID).contains(given.utf8.count),
+            given.utf8.allSatisfy({ isNameByte($0) })
+        {
+            return given
+        }
+        return UUID().uuidString.lowercased()
+    }
+
+    private static func isNameByte(_ byte: UInt8) -> Bool {
+        switch byte {
+        case 0x30...0x39, 0x41...0x5A, 0x61...0x7A, 0x2D, 0x2E, 0x5F: true
+        default: false
+        }
+    }
+
+    /// What the caller hears of an error.
+    ///
+    /// - Throws: what ends the connection instead.
+    private static func problem(_ error: any Error, _ context: APIContext) throws -> Problem {
+        switch error {
+        case let problem as Problem:
+            return problem
+        case let error as PostgresError:
+            return DatabaseProblem.problem(error, context.logger)
+        // A body that breaks HTTP itself: nothing on this connection can be trusted any more.
+        case is HTTPParserError, is CancellationError:
+            throw error
+        case let error as any HTTPResponseError where error.status == .contentTooLarge:
+            return Problem(
+                .bodyTooLarge,
+                fix: "Send the newest proof of each purchase, and the signed transaction in place of the receipt."
+            )
+        case let error as any HTTPResponseError where error.status == .notFound:
+            return Problem(.notFound)
+        case is NIOTooManyBytesError:
+            return Problem(.bodyTooLarge)
+        default:
+            context.logger.error("a request failed", metadata: ["error.code": "\(type(of: error))"])
+            return Problem(.failed)
+        }
+    }
+}

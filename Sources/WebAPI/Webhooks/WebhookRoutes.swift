@@ -1,0 +1,120 @@
+import Entitlements
+import HTTPTypes
+import Hummingbird
+import Logging
+package import StoreClients
+
+/// Whose webhooks are taken, and how their senders show who they are.
+package struct WebhookSenders: Sendable {
+    package var revenueCat: RevenueCatWebhooks?
+    package var appStore: AppStoreNotifications?
+    package var googlePlay: GooglePlay?
+
+    package struct GooglePlay: Sendable {
+        package var tokens: PushTokens
+        package var packageName: String
+
+        package init(tokens: PushTokens, packageName: String) {
+            self.tokens = tokens
+            self.packageName = packageName
+        }
+    }
+
+    package init(
+        revenueCat: RevenueCatWebhooks? = nil,
+        appStore: AppStoreNotifications? = nil,
+        googlePlay: GooglePlay? = nil
+    ) {
+        self.revenueCat = revenueCat
+        self.appStore = appStore
+        self.googlePlay = googlePlay
+    }
+}
+
+/// What the stores send.
+///
+/// Every answer but 200 makes a store send again: 401 for whoever is not who they should be, 400 for what no store sends,
+/// 503 where an event can't be kept.
+struct WebhookRoutes: Sendable {
+    /// The longest body that is taken, in bytes.
+    static let maximumBytes = 1 << 20
+
+    let senders: WebhookSenders
+    let intake: EventIntake
+    let perAddress: RequestLimit?
+    let security: SecurityLog
+
+    /// Takes what comes to `POST /v1/webhooks/revenuecat`.
+    func revenueCat(_ request: Request, _ context: APIContext) async throws -> Response {
+        guard let sender = senders.revenueCat else { throw Problem(.notFound) }
+        let body = try await Self.body(of: request)
+        do throws(WebhookRefusal) { try sender.check(request.headers, body: body) } catch {
+            throw await refuse("revenuecat", error.rawValue, context)
+        }
+        return try await keep(body, context) { () throws(MalformedEvent) in try RevenueCatEvent.read(body) }
+    }
+
+    /// Takes what comes to `POST /v1/webhooks/app-store`.
+    func appStore(_ request: Request, _ context: APIContext) async throws -> Response {
+        guard let sender = senders.appStore else { throw Problem(.notFound) }
+        let body = try await Self.body(of: request)
+        let event: StoreEvent
+        do throws(AppStoreNotifications.Refusal) { event = try await sender.event(body) } catch {
+            switch error {
+            case .untrusted(let code): throw await refuse("app_store", code.rawValue, context)
+            case .malformed(let fault): throw Self.problem(fault)
+            }
+        }
+        return try await keep(body, context) { () throws(MalformedEvent) in event }
+    }
+
+    /// Takes what comes to `POST /v1/webhooks/google-play`.
+    func googlePlay(_ request: Request, _ context: APIContext) async throws -> Response {
+        guard let sender = senders.googlePlay else { throw Problem(.notFound) }
+        guard let token = request.headers[.authorization].flatMap(Callers.bearer) else {
+            throw await refuse("google_play", "missing", context)
+        }
+        do throws(TokenFailure) { try await sender.tokens.check(token) } catch {
+            switch error {
+            case .refused(let refusal): throw await refuse("google_play", refusal.rawValue, context)
+            case .unread: throw Problem(.unavailable, retryAfterSeconds: 10)
+            }
+        }
+        let body = try await Self.body(of: request)
+        return try await keep(body, context) { () throws(MalformedEvent) in
+            try PlayNotification.read(body, package: sender.packageName)
+        }
+    }
+
+    private func keep(
+        _ body: [UInt8],
+        _ context: APIContext,
+        _ read: () throws(MalformedEvent) -> StoreEvent
+    ) async throws -> Response {
+        let event: StoreEvent
+        do throws(MalformedEvent) { event = try read() } catch { throw Self.problem(error) }
+        guard await intake.accept(event, body: body) else { throw Problem(.unavailable, retryAfterSeconds: 30) }
+        APIMetrics.accept(event.source.rawValue)
+        context.logger.debug("an event was accepted", metadata: ["event.source": "\(event.source.rawValue)"])
+        return Response(status: .ok)
+    }
+
+    private func refuse(_ door: String, _ reason: String, _ context: APIContext) async -> Problem {
+        security.refused(door, reason, context)
+        // Whoever tries and tries is told to wait; stores are never counted.
+        do throws(Problem) { try await perAddress?.count(AddressLimit.name(of: context.peer)) } catch { return error }
+        return Problem(.unauthenticated, "the request does not show that it comes from the store")
+    }
+
+    private static func problem(_ fault: MalformedEvent) -> Problem {
+        Problem(.malformedBody, "the body is no event of this store's: \(fault.reason)")
+    }
+
+    private static func body(of request: Request) async throws -> [UInt8] {
+        if let length = request.headers[.contentLength].flatMap({ Int($0) }), length > maximumBytes {
+            throw Problem(.bodyTooLarge, "at most \(maximumBytes) bytes are taken")
+        }
+        let buffer = try await request.body.collect(upTo: maximumBytes)
+        return Array(buffer.readableBytesView)
+    }
+}

@@ -1,0 +1,210 @@
+-- What the API needs: counted requests, restores as the app asks for them, and answers that say only what concerns the
+-- caller. Its role reads and writes nothing but through these functions.
+
+-- Requests of an address or a user within a minute that begins with its first request. Unlogged: a crash forgets a minute.
+-- The key is a digest: nobody learns from here who called.
+CREATE UNLOGGED TABLE request_count (
+    key   bytea       PRIMARY KEY,
+    began timestamptz NOT NULL,
+    taken integer     NOT NULL
+) WITH (fillfactor = 50);
+CREATE INDEX request_count_began ON request_count USING brin (began);
+
+-- Takes up to `wanted` of the `allowed` requests of a minute; `wait`: seconds until the next minute begins.
+CREATE FUNCTION take_requests(counted bytea, allowed integer, wanted integer)
+RETURNS TABLE (given integer, wait double precision)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    at timestamptz := clock_timestamp();
+BEGIN
+    RETURN QUERY
+    INSERT INTO request_count AS c (key, began, taken) VALUES (counted, at, wanted)
+    ON CONFLICT (key) DO UPDATE
+       SET began = CASE WHEN c.began <= at - interval '1 minute' THEN at ELSE c.began END,
+           taken = CASE WHEN c.began <= at - interval '1 minute' THEN wanted
+                        ELSE least(c.taken, allowed) + wanted END
+    RETURNING greatest(0, least(wanted, allowed - (c.taken - wanted))),
+              greatest(0, 60 - extract(epoch FROM at - c.began))::double precision;
+END
+$$;
+
+-- Proofs that a user's app has shown within a day, by digest: a restore that shows nothing new can be told from one that does.
+CREATE TABLE shown_proof (
+    user_key bigint      NOT NULL,
+    digest   bytea       NOT NULL,
+    shown_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (user_key, digest)
+);
+CREATE INDEX shown_proof_at ON shown_proof USING brin (shown_at);
+
+-- A restore as the app asks for it: `request_restore`, but whoever asked `daily` times within a day and shows nothing new
+-- is answered from the last result. Apps that restore at every launch cost the stores' budgets what people wait for.
+CREATE FUNCTION app_restore(
+    user_id         text,
+    proofs          jsonb,
+    client_error    text,
+    product_ids     text[],
+    idempotency_key text,
+    origin          text,
+    daily           integer DEFAULT 10
+) RETURNS uuid
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    known   bigint := user_key_of(user_id);
+    digests bytea[];
+    last    uuid;
+    added   bigint;
+BEGIN
+    digests := ARRAY(SELECT DISTINCT sha256(convert_to(p.proof::text, 'UTF8'))
+                       FROM jsonb_array_elements(checked_proofs(proofs)) AS p(proof) ORDER BY 1);
+    IF cardinality(digests) > 0 THEN
+        INSERT INTO shown_proof AS s (user_key, digest) SELECT known, d.digest FROM unnest(digests) AS d(digest)
+        ON CONFLICT (user_key, digest) DO UPDATE SET shown_at = now()
+         WHERE s.shown_at < now() - interval '1 day';
+        GET DIAGNOSTICS added = ROW_COUNT;
+    ELSE
+        added := 0;
+    END IF;
+    IF added = 0
+       AND NOT EXISTS (SELECT 1 FROM queue AS q WHERE q.user_key = known AND q.restore_id IS NOT NULL)
+       AND NOT EXISTS (SELECT 1 FROM idempotency AS i WHERE i.user_key = known AND i.key = idempotency_key)
+       AND (SELECT count(*) FROM job_history AS h
+             WHERE h.user_key = known AND h.kind = 0 AND h.id >= first_id_at(now() - interval '1 day')) >= daily
+    THEN
+        SELECT h.id INTO last FROM job_history AS h
+         WHERE h.user_key = known AND h.kind = 0 AND h.id >= first_id_at(now() - interval '1 day')
+           AND h.state = 'done' AND h.outcome <> 'store_unavailable'
+         ORDER BY h.id DESC LIMIT 1;
+        IF FOUND THEN
+            RETURN last;
+        END IF;
+    END IF;
+    RETURN request_restore(user_id, proofs, client_error, product_ids, idempotency_key, origin);
+END
+$$;
+
+-- The user's own purchases that give access, and their ends, for the app to deliver again; those alone that were asked for.
+CREATE FUNCTION restored_products(known bigint, job uuid) RETURNS jsonb
+LANGUAGE plpgsql STABLE SET search_path = entitlement_sync, pg_temp SET enable_seqscan = off AS $$
+DECLARE
+    wanted text[];
+BEGIN
+    SELECT r.product_ids INTO wanted FROM job_request AS r WHERE r.id = job;
+    RETURN coalesce((
+        SELECT jsonb_agg(jsonb_build_object(
+                   'store', p.store, 'product_id', p.product_id, 'entitlements', to_jsonb(p.entitlements),
+                   'ends_at', to_char(p.period_ends_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'))
+                   ORDER BY p.id)
+          FROM (SELECT x.* FROM purchase AS x
+                 WHERE x.owner_key = known AND x.merged_into IS NULL AND cardinality(x.entitlements) > 0
+                   AND coalesce(x.gives_access, x.status = 'owned')
+                   AND (x.environment = 'production'
+                        OR EXISTS (SELECT 1 FROM sandbox_user AS s JOIN user_sync AS u ON u.user_id = s.user_id
+                                    WHERE u.user_key = known AND s.until > now()))
+                   AND (wanted IS NULL OR x.product_id = ANY (wanted))
+                 ORDER BY x.id DESC LIMIT 100) AS p), '[]');
+END
+$$;
+
+-- Restores as the app sees them; ids that are no restore's are left out. `age`: seconds since it was asked for.
+CREATE FUNCTION restore_answers(ids uuid[])
+RETURNS TABLE (id uuid, reference text, user_id text, state text, outcome text, message_key text, ticket text,
+               age double precision, products jsonb)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET enable_seqscan = off AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT s.id, s.reference, s.user_id, s.state, s.outcome, s.message_key,
+           (SELECT reference_of('T', t.uid) FROM ticket AS t WHERE t.id = s.ticket_id),
+           extract(epoch FROM clock_timestamp() - s.created_at)::double precision,
+           CASE WHEN s.outcome IN ('restored', 'already_subscriber')
+                THEN (SELECT restored_products(u.user_key, s.id) FROM user_sync AS u WHERE u.user_id = s.user_id)
+                ELSE '[]' END
+      FROM unnest(ids) AS w(id)
+      JOIN job_status AS s ON s.id = w.id
+     WHERE s.kind = 'restore';
+END
+$$;
+
+-- How many seconds a restore that waits will take, by its own wait, by those before it and by what the stores' limits
+-- leave; null: nobody can say, as everything is paused.
+CREATE FUNCTION estimated_wait(job uuid) RETURNS double precision
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET enable_seqscan = off AS $$
+DECLARE
+    due    timestamptz;
+    ahead  bigint;
+    budget double precision;
+BEGIN
+    IF EXISTS (SELECT 1 FROM control AS c WHERE c.name = 'all' AND c.paused) THEN
+        RETURN NULL;
+    END IF;
+    SELECT q.restore_due INTO due FROM queue AS q WHERE q.restore_id = job
+     UNION ALL SELECT q.restore_due FROM queue AS q WHERE q.restore_next = job;
+    IF NOT FOUND THEN
+        RETURN 0;
+    END IF;
+    SELECT count(*) INTO ahead
+      FROM (SELECT 1 FROM queue AS q WHERE q.lane = 0 AND q.owner IS NULL AND q.due < least(due, now()) LIMIT 100000) AS q;
+    -- A full read costs two requests at most.
+    SELECT max(greatest(extract(epoch FROM b.blocked_until - now()),
+                        CASE WHEN l.cap > 0 THEN (2 * (ahead + 1) - greatest(b.tokens, 0)) * 60 / l.cap END))
+      INTO budget
+      FROM rate_budget AS b
+     CROSS JOIN LATERAL (SELECT CASE WHEN b.per_minute = 0 OR b.seen_limit IS NULL THEN b.per_minute
+                                     ELSE least(b.per_minute, b.seen_limit) END AS cap) AS l
+     WHERE b.refilled_at > now() - interval '10 minutes' OR b.blocked_until > now();
+    RETURN greatest(1, extract(epoch FROM due - clock_timestamp()), budget);
+END
+$$;
+
+-- What the app shows at its launch; no row for whoever is no user. `until`: the end of the access that is known, null where
+-- there is none or it has no end. A restore is suggested to whoever is no subscriber where the store may say otherwise:
+-- nothing was ever read, the last restore failed, or a purchase is known that should give access.
+CREATE FUNCTION entitlement_answer(wanted text)
+RETURNS TABLE (type text, until text, restore_suggested boolean, tickets jsonb, stores jsonb)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET enable_seqscan = off AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT h.type,
+           CASE WHEN a.endless IS NOT TRUE
+                THEN to_char(a.until AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') END,
+           h.type <> 'subscriber'
+               AND (u.full_read_at IS NULL OR coalesce(l.failed, false) OR coalesce(a.endless OR a.until > now(), false)),
+           coalesce((SELECT jsonb_agg(jsonb_build_object(
+                                'reference', reference_of('T', t.uid), 'state', t.state,
+                                'created_at', to_char(t.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'))
+                                ORDER BY t.id)
+                       FROM (SELECT x.* FROM ticket AS x
+                              WHERE x.claimant_key = u.user_key AND x.visible
+                              ORDER BY x.id DESC LIMIT 20) AS t), '[]'),
+           coalesce((SELECT jsonb_agg(jsonb_build_object(
+                                'store', s.store,
+                                'state', CASE WHEN s.last_error_at > now() - interval '5 minutes'
+                                                   AND s.last_error_at > coalesce(s.last_answer_at, '-infinity')
+                                              THEN 'down' ELSE 'ok' END) ORDER BY s.store)
+                       FROM store_health AS s), '[]')
+      FROM entitlement_sync_host.read_users(ARRAY[wanted]) AS h
+      LEFT JOIN user_sync AS u ON u.user_id = h.id
+      LEFT JOIN LATERAL (
+            SELECT max(x.until) AS until, bool_or(x.until IS NULL) AS endless
+              FROM (SELECT p.period_ends_at AS until FROM purchase AS p
+                     WHERE p.owner_key = u.user_key AND p.merged_into IS NULL AND cardinality(p.entitlements) > 0
+                       AND p.environment = 'production' AND coalesce(p.gives_access, p.status = 'owned')
+                    UNION ALL
+                    SELECT g.until FROM "grant" AS g
+                     WHERE g.user_key = u.user_key AND g.revoked_at IS NULL AND g.until > now()) AS x) AS a ON true
+      LEFT JOIN LATERAL (
+            SELECT j.state = 'dead' OR j.outcome = 'store_unavailable' AS failed FROM job_history AS j
+             WHERE j.user_key = u.user_key AND j.kind = 0 ORDER BY j.id DESC LIMIT 1) AS l ON true;
+END
+$$;
+
+REVOKE ALL ON FUNCTION take_requests, app_restore, restored_products, restore_answers, estimated_wait,
+                       entitlement_answer FROM PUBLIC;
+SELECT grant_to('entitlement_sync_api', ARRAY[
+    'GRANT EXECUTE ON FUNCTION take_requests, app_restore, restore_answers, estimated_wait, entitlement_answer TO %I']);
+SELECT grant_to('entitlement_sync_worker', ARRAY[
+    'GRANT EXECUTE ON FUNCTION take_requests, app_restore, restore_answers, estimated_wait, entitlement_answer TO %I',
+    'GRANT SELECT, INSERT, UPDATE, DELETE ON request_count, shown_proof TO %I']);
