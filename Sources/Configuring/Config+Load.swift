@@ -35,6 +35,11 @@ extension Config {
             http: listenAddress(&reader, host: .httpHost, port: .httpPort, defaultPort: 8080),
             api: api(&reader),
             admin: admin(&reader),
+            outbox: outbox(&reader),
+            retention: Retention(
+                eventDays: reader.number(.eventRetentionDays, default: 30, in: 1...3650, unit: "days"),
+                historyDays: reader.number(.historyRetentionDays, default: 90, in: 2...3650, unit: "days")
+            ),
             supportContactURL: reader.parsed(
                 .supportContactURL,
                 fix: "Set an https:// or mailto: address",
@@ -187,6 +192,23 @@ extension Config {
                 "is not set, but REVENUECAT_PROJECT_ID is",
                 fix: "Set both, or neither to switch RevenueCat off"
             )
+        }
+        return nil
+    }
+
+    private static func outbox(_ reader: inout VariableReader) -> Outbox? {
+        let url = reader.parsed(
+            .outboxURL,
+            fix: "Set an https:// address; http:// only for a loopback host",
+            address(WebAddress.receiver)
+        )
+        let secret = reader.text(.outboxSecret).map(Secret.init)
+        if let url, let secret { return Outbox(url: url, secret: secret) }
+        for (variable, other, isMissing) in [
+            (Variable.outboxURL, Variable.outboxSecret, url == nil && secret != nil),
+            (.outboxSecret, .outboxURL, url != nil && secret == nil),
+        ] where isMissing && reader.isSound(variable) {
+            reader.fault(variable, "is not set, but \(other.rawValue) is", fix: "Set both, or neither to tell nobody")
         }
         return nil
     }

@@ -25,6 +25,9 @@ package struct Config: Sendable {
     package var http: ListenAddress
     package var api: APIConfig
     package var admin: Admin
+    /// Who is told of changes; `nil`: nobody.
+    package var outbox: Outbox?
+    package var retention: Retention
     /// Where people find support: an https or `mailto:` address.
     package var supportContactURL: String?
     package var log: Log
@@ -73,6 +76,20 @@ package struct Config: Sendable {
         package var address: ListenAddress
         /// Whether a host or port was given, not only defaults; roles without an API listen only then.
         package var isSet: Bool
+    }
+
+    /// Who is told of changes.
+    package struct Outbox: Sendable {
+        package var url: String
+        package var secret: Secret
+    }
+
+    /// How long what was only needed for a while is kept, in days.
+    package struct Retention: Hashable, Sendable {
+        /// The words of stores' events.
+        package var eventDays: Int
+        /// Ended jobs.
+        package var historyDays: Int
     }
 
     /// What is logged, and how.

@@ -66,6 +66,10 @@ package enum Variable: String, CaseIterable, Sendable {
     case httpTLSPrivateKey = "HTTP_TLS_PRIVATE_KEY"
     case httpMaxConnections = "HTTP_MAX_CONNECTIONS"
     case messages = "MESSAGES"
+    case outboxURL = "OUTBOX_URL"
+    case outboxSecret = "OUTBOX_SECRET"
+    case eventRetentionDays = "EVENT_RETENTION_DAYS"
+    case historyRetentionDays = "HISTORY_RETENTION_DAYS"
     case requestsPerMinutePerAddress = "HTTP_REQUESTS_PER_MINUTE_PER_ADDRESS"
     case requestsPerMinutePerUser = "HTTP_REQUESTS_PER_MINUTE_PER_USER"
 
@@ -87,7 +91,7 @@ package enum Variable: String, CaseIterable, Sendable {
         switch self {
         case .databaseURL, .databaseDirectURL, .revenueCatAPIKey, .accountIDKeys, .appStorePrivateKey,
             .googlePlayServiceAccount, .onsideMerchantSecret, .httpTLSPrivateKey, .revenueCatWebhookAuthorization,
-            .revenueCatWebhookSecret:
+            .revenueCatWebhookSecret, .outboxSecret:
             true
         default: false
         }

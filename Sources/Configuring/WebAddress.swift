@@ -19,6 +19,16 @@ enum WebAddress {
         return String(trimmed)
     }
 
+    /// Checks the address of one resource that is sent to: as a base, but with a path, and a query where there is one.
+    ///
+    /// - Throws: `Fault` when it is no such address, or carries a user or a fragment.
+    static func receiver(_ text: String) throws(Fault) -> String {
+        let parts = try checked(text)
+        guard parts.fragment == nil else { throw Fault(problem: "has a fragment") }
+        guard !parts.path.isEmpty else { throw Fault(problem: "has no path") }
+        return text
+    }
+
     /// Checks an address that is shown to people: https, http on a loopback host, or `mailto:`.
     ///
     /// - Throws: `Fault` when it is none of these.

@@ -174,3 +174,12 @@ extension FirebaseTokens.Fault: SettingFault {
         }
     }
 }
+
+extension Receiver.Fault: SettingFault {
+    var variable: Variable {
+        switch self {
+        case .url, .insecureURL: .outboxURL
+        case .secret: .outboxSecret
+        }
+    }
+}

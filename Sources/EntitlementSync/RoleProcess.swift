@@ -5,6 +5,7 @@ import Metrics
 import Migrations
 import Postgres
 import ServiceLifecycle
+import StoreClients
 import SyncWorker
 import Telemetry
 import Transport
@@ -37,9 +38,17 @@ struct RoleProcess {
         )
         let transport = HTTPTransport(configuration: Self.http(runtime.config), logger: runtime.logger)
         do {
+            let receiver = stores == nil ? nil : try Self.receiver(runtime.config, transport)
             try await SchemaCheck(pool: pool).verify()
             let work = stores.map {
-                WorkerComposition(runtime, $0, pool: pool, transport: transport, untilIdle: untilIdle)
+                WorkerComposition(
+                    runtime,
+                    $0,
+                    pool: pool,
+                    transport: transport,
+                    receiver: receiver,
+                    untilIdle: untilIdle
+                )
             }
             let api = try doors.map { try APIComposition(runtime, $0, pool: pool, transport: transport) }
             try await group(runtime, registry, work, api, pool).run()
@@ -115,6 +124,20 @@ struct RoleProcess {
             content: content,
             logger: runtime.logger
         )
+    }
+
+    /// Who is told of changes.
+    ///
+    /// - Throws: `ConfigurationFaults`.
+    private static func receiver(_ config: Config, _ transport: HTTPTransport) throws -> Receiver? {
+        guard let outbox = config.outbox else { return nil }
+        do throws(SettingFaults<Receiver.Fault>) {
+            return try Receiver(
+                url: outbox.url,
+                secret: outbox.secret.reveal(),
+                http: StoreHTTP(transport: transport, target: "outbox")
+            )
+        } catch { throw ConfigurationFaults(faults: error.faults.map(\.configurationFault)) }
     }
 
     private static func http(_ config: Config) -> HTTPTransportConfiguration {

@@ -18,6 +18,7 @@ struct WorkerComposition {
         _ settings: StoreSettings,
         pool: PostgresPool,
         transport: HTTPTransport,
+        receiver: Receiver?,
         untilIdle: Bool
     ) {
         let config = runtime.config
@@ -40,12 +41,19 @@ struct WorkerComposition {
                     decision: config.decision,
                     brake: config.brake,
                     retry: config.retry,
-                    acknowledges: config.googlePlay?.acknowledges ?? false
+                    acknowledges: config.googlePlay?.acknowledges ?? false,
+                    tells: receiver != nil
                 ),
                 logger: runtime.logger
             ),
-            assets: AssetRuns(pool: pool, mode: config.decision.mode, logger: runtime.logger),
+            assets: AssetRuns(
+                pool: pool,
+                mode: config.decision.mode,
+                tells: receiver != nil,
+                logger: runtime.logger
+            ),
             acknowledger: stores.acknowledger,
+            messenger: receiver.map { Messenger(outbox: Outbox(pool: pool), receiver: $0, logger: runtime.logger) },
             listener: PostgresListener(
                 configuration: runtime.postgres(connections: 1, direct: true),
                 logger: runtime.logger
@@ -58,7 +66,11 @@ struct WorkerComposition {
                 untilIdle: untilIdle,
                 host: ProcessInfo.processInfo.hostName,
                 pid: ProcessInfo.processInfo.processIdentifier,
-                version: Build.version
+                version: Build.version,
+                retention: .init(
+                    eventDays: config.retention.eventDays,
+                    historyDays: config.retention.historyDays
+                )
             ),
             ignoresPause: config.decision.mode == .observe,
             logger: runtime.logger

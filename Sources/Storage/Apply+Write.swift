@@ -58,6 +58,7 @@ extension Apply {
         let canceled = plan.ends.filter { $0.state == .canceled }.map(\.id)
         requests += JobEnds.forgetProofs(of: answered + canceled) + JobEnds.retry(plan.retries)
         requests += JobEnds.enqueueReconciles(for: plan.reconciles, lane: .event)
+        if settings.tells, !isObserving { requests += OutboxWrites.insert(OutboxWrites.messages(plan.effects, ends)) }
         try await connection.sendAndCommit(requests)
         report.startedRuns = startsRuns
         report.acknowledges = !isObserving && !plan.acknowledgements.isEmpty
@@ -134,7 +135,7 @@ extension Apply {
                 TicketWrites.Wanted(claimantKey: effect.job.userKey, jobID: effect.job.id, request: $0)
             }
         }
-        let visible = try await TicketWrites.open(wanted, on: connection)
+        let visible = try await TicketWrites.open(wanted, tells: settings.tells, on: connection)
         for index in effects.indices where !effects[index].verdict.tickets.isEmpty {
             effects[index].ticketID = visible[effects[index].job.userKey]
         }

@@ -24,6 +24,8 @@ package struct ApplySettings: Sendable {
     package var countLimit: Duration
     /// Whether Google Play is told of sales that were granted.
     package var acknowledges: Bool
+    /// Whether others hear of what changes.
+    package var tells: Bool
 
     package init(
         decision: DecisionSettings,
@@ -31,8 +33,10 @@ package struct ApplySettings: Sendable {
         retry: RetryPolicy,
         assetBatch: Int = 1000,
         countLimit: Duration = .milliseconds(250),
-        acknowledges: Bool = true
+        acknowledges: Bool = true,
+        tells: Bool = false
     ) {
+        self.tells = tells
         self.acknowledges = acknowledges
         self.countLimit = countLimit
         self.decision = decision

@@ -9,10 +9,13 @@ package import Postgres
 package struct AssetRuns: Sendable {
     private let pool: PostgresPool
     private let mode: Mode
+    private let tells: Bool
     private let logger: Logger
 
-    package init(pool: PostgresPool, mode: Mode, logger: Logger) {
+    /// Creates one; `tells`: others hear of what changes.
+    package init(pool: PostgresPool, mode: Mode, tells: Bool = false, logger: Logger) {
         self.pool = pool
+        self.tells = tells
         self.mode = mode
         self.logger = logger
     }
@@ -131,6 +134,15 @@ package struct AssetRuns: Sendable {
                 VALUES (\(run.decisionID), \(Int32(clamping: progress.changed)))
                 """
             )
+            if tells {
+                let message = OutboxWrites.assets(
+                    run.userKey,
+                    run.direction,
+                    count: progress.changed,
+                    more: progress.more
+                )
+                try await connection.send(OutboxWrites.insert([message]))
+            }
         }
         guard let progress, progress.more else {
             try await end(run, on: connection)

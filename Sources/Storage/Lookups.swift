@@ -93,16 +93,41 @@ package struct UserLookups: Sendable {
 
 /// Housekeeping that any worker does about once an hour.
 package struct Housekeeping: Sendable {
+    /// How long events are known again, in days: longer than anybody sends one again.
+    private static let eventDays = 400
+
     private let pool: PostgresPool
+    private let retention: Retention
 
-    package init(pool: PostgresPool) { self.pool = pool }
+    /// How long what was only needed for a while is kept, in days.
+    package struct Retention: Sendable {
+        /// The words of stores' events.
+        package var eventDays: Int
+        /// Ended jobs.
+        package var historyDays: Int
 
-    /// Makes the coming days' partitions, drops old ones, forgets idempotency keys after their seven days.
+        package init(eventDays: Int = 30, historyDays: Int = 90) {
+            self.eventDays = eventDays
+            self.historyDays = historyDays
+        }
+    }
+
+    package init(pool: PostgresPool, retention: Retention = Retention()) {
+        self.pool = pool
+        self.retention = retention
+    }
+
+    /// Makes the coming days' partitions, drops old ones, forgets what was only needed for a while.
     package func run() async throws {
-        try await pool.query("SELECT entitlement_sync.maintain_partitions()")
+        try await pool.query(
+            "SELECT entitlement_sync.maintain_partitions(keep => \(Int32(clamping: retention.historyDays)))"
+        )
         try await pool.query(
             "DELETE FROM entitlement_sync.idempotency AS i WHERE i.created_at < now() - interval '7 days'"
         )
+        try await pool.query("SELECT entitlement_sync.forget_requests()")
+        let inbox = Inbox(pool: pool)
+        while try await inbox.forget(bodiesAfter: retention.eventDays, eventsAfter: Self.eventDays) {}
     }
 
     /// Queues reconciles of users whose stores will not say by themselves that something changed.

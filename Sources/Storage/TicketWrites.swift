@@ -14,8 +14,17 @@ enum TicketWrites {
 
     /// Opens each ticket, or touches the open one of the same claimant and purchase: the unique index decides.
     ///
+    /// - Parameters:
+    ///   - wanted: what the verdicts ask for.
+    ///   - tells: whether others hear of new ones.
+    ///   - connection: the verdicts' transaction.
     /// - Returns: the id of the most telling ticket that the claimant may see, by claimant.
-    static func open(_ wanted: [Wanted], on connection: PostgresConnection) async throws -> [Int64: Int64] {
+    /// - Throws: `PostgresError`.
+    static func open(
+        _ wanted: [Wanted],
+        tells: Bool,
+        on connection: PostgresConnection
+    ) async throws -> [Int64: Int64] {
         var seen: Set<[Int64]> = []
         let tickets = wanted.filter { seen.insert([$0.claimantKey, $0.request.purchase ?? 0]).inserted }
             .sorted { ($0.claimantKey, $0.request.purchase ?? 0) < ($1.claimantKey, $1.request.purchase ?? 0) }
@@ -53,7 +62,15 @@ enum TicketWrites {
                               visible = t.visible OR excluded.visible,
                               priority = least(t.priority, excluded.priority),
                               deadline = coalesce(excluded.deadline, t.deadline)
-                RETURNING t.id, t.claimant_key, coalesce(t.purchase_id, 0) AS purchase_id, t.visible, t.touches, t.priority
+                RETURNING t.id, t.claimant_key, coalesce(t.purchase_id, 0) AS purchase_id, t.visible, t.touches, t.priority,
+                          t.uid, t.kind, t.state
+            ), told AS (
+                INSERT INTO entitlement_sync.outbox (user_key, topic, data)
+                SELECT o.claimant_key, \(OutboxTopic.ticketOpened.rawValue),
+                       jsonb_build_object('reference', entitlement_sync.reference_of('T', o.uid), 'kind', o.kind,
+                                          'state', o.state, 'visible', o.visible, 'priority', o.priority)
+                  FROM opened AS o WHERE o.touches = 0 AND \(tells)
+                 ORDER BY o.id
             ), noted AS (
                 INSERT INTO entitlement_sync.ticket_event (ticket_id, kind, job_id)
                 SELECT o.id, CASE o.touches WHEN 0 THEN 'opened' ELSE 'touched' END, w.job_id

@@ -18,6 +18,7 @@ package struct Worker: Service {
     let laws: LawWatch
     let inbox: Inbox
     let acknowledger: Acknowledger?
+    let messenger: Messenger?
     let listener: PostgresListener?
     let exchange: @Sendable () async -> Void
     let settings: WorkerSettings
@@ -34,6 +35,7 @@ package struct Worker: Service {
         apply: Apply,
         assets: AssetRuns,
         acknowledger: Acknowledger? = nil,
+        messenger: Messenger? = nil,
         listener: PostgresListener?,
         exchange: @escaping @Sendable () async -> Void,
         settings: WorkerSettings,
@@ -46,7 +48,8 @@ package struct Worker: Service {
         self.apply = apply
         self.assets = assets
         self.acknowledger = acknowledger
-        housekeeping = Housekeeping(pool: pool)
+        self.messenger = messenger
+        housekeeping = Housekeeping(pool: pool, retention: settings.retention)
         laws = LawWatch(pool: pool)
         inbox = Inbox(pool: pool)
         self.listener = listener
@@ -79,6 +82,7 @@ package struct Worker: Service {
             duties.addTask { await announceDuty() }
             duties.addTask { await acknowledgeDuty() }
             duties.addTask { await inboxDuty() }
+            duties.addTask { await outboxDuty() }
             await pipelineWithin(drain: settings.drain)
             shared.stop()
             duties.cancelAll()

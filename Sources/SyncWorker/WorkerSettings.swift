@@ -1,3 +1,5 @@
+package import Storage
+
 /// How a worker process works.
 package struct WorkerSettings: Sendable {
     /// Jobs that are claimed and not yet applied, at most.
@@ -12,6 +14,7 @@ package struct WorkerSettings: Sendable {
     package var host: String
     package var pid: Int32
     package var version: String
+    package var retention: Housekeeping.Retention
 
     package init(
         concurrency: Int,
@@ -21,8 +24,10 @@ package struct WorkerSettings: Sendable {
         untilIdle: Bool = false,
         host: String,
         pid: Int32,
-        version: String
+        version: String,
+        retention: Housekeeping.Retention = .init()
     ) {
+        self.retention = retention
         self.concurrency = concurrency
         self.batch = batch
         self.lease = lease

@@ -50,6 +50,7 @@ package enum MetricNames {
         name("http_request_duration_seconds"): "Time from a request's head to the beginning of its answer, by route.",
         name("http_refusals_total"): "Requests that were refused because of who sent them, by door and reason.",
         name("events_accepted_total"): "Events of stores that were kept, also those that came before, by source.",
+        name("outbox_messages_total"): "Messages to the receiver, by what came of them.",
         name("events_looked_total"): "Events whose users were looked for.",
         name("requests_per_read"): "Store requests that one read of a user took.",
     ]

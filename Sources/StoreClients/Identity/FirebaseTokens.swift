@@ -73,7 +73,7 @@ package struct FirebaseTokens: Sendable {
         var faults: [Fault] = []
         if !Self.isProjectID(projectID) { faults.append(.projectID) }
         let address = BaseURL.Fault.noting(.keysURL, .insecureKeysURL, &faults) { () throws(BaseURL.Fault) in
-            try KeysAddress(keysURL)
+            try EndpointURL(keysURL)
         }
         guard let address, faults.isEmpty else { throw SettingFaults(faults: faults) }
         issuer = "https://securetoken.google.com/" + projectID

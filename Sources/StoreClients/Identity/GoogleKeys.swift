@@ -10,13 +10,13 @@ struct GoogleKeys: Sendable {
     static let pause = Duration.seconds(60)
     private static let algorithm = "RS256"
 
-    private let address: KeysAddress
+    private let address: EndpointURL
     private let http: StoreHTTP
     private let logger: Logger
     private let keys: KeySet
     private let throttle = LogThrottle()
 
-    init(address: KeysAddress, http: StoreHTTP, logger: Logger, keys: KeySet) {
+    init(address: EndpointURL, http: StoreHTTP, logger: Logger, keys: KeySet) {
         self.address = address
         self.http = http
         self.logger = logger

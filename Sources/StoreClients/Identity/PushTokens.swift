@@ -45,7 +45,7 @@ package struct PushTokens: Sendable {
         let sides = serviceAccount.split(separator: "@", omittingEmptySubsequences: false)
         if sides.count != 2 || sides.contains("") { faults.append(.serviceAccount) }
         let address = BaseURL.Fault.noting(.keysURL, .insecureKeysURL, &faults) { () throws(BaseURL.Fault) in
-            try KeysAddress(keysURL)
+            try EndpointURL(keysURL)
         }
         guard let address, faults.isEmpty else { throw SettingFaults(faults: faults) }
         self.audience = audience

@@ -1,7 +1,7 @@
-/// Where a set of public keys is fetched.
+/// One resource that is asked for: a set of public keys, or whoever wants to be told of changes.
 ///
-/// Google's own has an `@` in its path, which no base URL of a store has.
-struct KeysAddress: Hashable, Sendable {
+/// Google's keys have an `@` in their path, which no base URL of a store has.
+struct EndpointURL: Hashable, Sendable {
     var base: BaseURL
     var path: String
 
