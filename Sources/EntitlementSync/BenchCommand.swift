@@ -22,6 +22,9 @@ struct BenchCommand: AsyncParsableCommand {
     @Option(help: "Jobs in each measurement.")
     var jobs = 20_000
 
+    @Option(help: "Seconds that each measurement of the doors is kept up.")
+    var seconds = 60
+
     @Flag(help: "Also: memory with 1,000,000 jobs waiting, the queue's size after 1,000,000 jobs.")
     var full = false
 
@@ -31,6 +34,8 @@ struct BenchCommand: AsyncParsableCommand {
         case throughput
         /// How long people wait.
         case people
+        /// How long they wait over HTTP, and how fast events are kept.
+        case doors
         /// What one process costs.
         case process
         /// How many signatures a core checks.
@@ -39,13 +44,14 @@ struct BenchCommand: AsyncParsableCommand {
         var needsDatabase: Bool { self != .signatures }
     }
 
-    @Option(parsing: .upToNextOption, help: "Only these parts: throughput, people, process, signatures.")
+    @Option(parsing: .upToNextOption, help: "Only these parts: throughput, people, doors, process, signatures.")
     var only = Part.allCases
 
     @OptionGroup var options: OutputOptions
 
     func validate() throws {
         guard (1000...1_000_000).contains(jobs) else { throw ValidationError("--jobs: give 1000 to 1000000") }
+        guard (1...600).contains(seconds) else { throw ValidationError("--seconds: give 1 to 600") }
     }
 
     private struct Printed: Encodable {
@@ -117,11 +123,14 @@ struct BenchCommand: AsyncParsableCommand {
         let signatures = only.contains(.signatures) ? try await SignatureChecks().measure() : []
         guard let database else { return Printed(measurements: signatures) }
         let work = BenchWork(database: database, runtime: runtime, jobs: jobs)
-        let simulator = try SimulatorProcess(prefix: "http-", count: jobs)
+        let simulator = try SimulatorProcess(prefixes: ["http-": jobs])
         defer { simulator.stop() }
         var measurements: [Bench.Measurement] = []
         if only.contains(.throughput) { measurements += try await work.throughput(simulator) }
         if only.contains(.people) { measurements += try await work.people() }
+        if only.contains(.doors) {
+            measurements += try await BenchDoors(database: database, runtime: runtime, seconds: seconds).measure()
+        }
         if only.contains(.process) { measurements += try await work.process(simulator, full: full) }
         measurements += signatures
         return Printed(measurements: measurements, settings: try await database.settings())

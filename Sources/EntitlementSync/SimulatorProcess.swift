@@ -8,19 +8,21 @@ final class SimulatorProcess {
     private let scenario: URL
 
     /// Starts a simulator whose customers all have an active subscription.
-    init(prefix: String, count: Int) throws {
+    ///
+    /// - Parameters:
+    ///   - prefixes: what their ids begin with, and how many there are of each.
+    ///   - latencyMs: how long each answer takes.
+    /// - Throws: what the system does.
+    init(prefixes: [String: Int], latencyMs: Int = 0) throws {
         scenario = FileManager.default.temporaryDirectory.appendingPathComponent(
             "entitlement-sync-\(UUID().uuidString).yaml"
         )
-        let text = """
-            project: projbench
-            rate_limit_per_minute: 0
-            generate:
-              - id: "\(prefix){n}"
-                from: 1
-                count: \(count)
-                state: active
-            """
+        let customers = prefixes.sorted { $0.key < $1.key }.map {
+            "  - {id: \"\($0.key){n}\", from: 1, count: \($0.value), state: active}\n"
+        }
+        let text =
+            "project: projbench\nrate_limit_per_minute: 0\ngenerate:\n" + customers.joined()
+            + (latencyMs > 0 ? "faults: [{latency: \(latencyMs)ms}]\n" : "")
         try text.write(to: scenario, atomically: true, encoding: .utf8)
         process.executableURL = URL(fileURLWithPath: "/proc/self/exe").resolvingSymlinksInPath()
         process.arguments = ["simulate", "--port", "0", "--scenario", scenario.path]

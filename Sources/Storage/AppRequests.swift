@@ -4,7 +4,6 @@ package import Postgres
 /// A restore as its user's app sees it.
 package struct RestoreAnswer: Sendable, Hashable {
     package var id: UUID
-    package var reference: String
     /// Whose it is; `nil` once the user is erased.
     package var userID: String?
     /// `queued`, `running`, `done`, `dead` or `canceled`.
@@ -16,6 +15,38 @@ package struct RestoreAnswer: Sendable, Hashable {
     /// Seconds since it was asked for.
     package var age: Double
     package var products: [RestoredProduct]
+
+    /// A restore that was asked for just now.
+    package init(queued id: UUID, userID: String) {
+        self.id = id
+        self.userID = userID
+        state = "queued"
+        age = 0
+        products = []
+    }
+
+    init(
+        id: UUID,
+        userID: String?,
+        state: String,
+        outcome: String?,
+        messageKey: String?,
+        ticket: String?,
+        age: Double,
+        products: [RestoredProduct]
+    ) {
+        self.id = id
+        self.userID = userID
+        self.state = state
+        self.outcome = outcome
+        self.messageKey = messageKey
+        self.ticket = ticket
+        self.age = age
+        self.products = products
+    }
+
+    /// How people call it, as `reference_of` in the database spells it.
+    package var reference: String { JobReference.text(of: id) }
 
     /// Whether it will not change any more by itself.
     package var hasEnded: Bool { state == "done" || state == "dead" || state == "canceled" }
@@ -110,33 +141,41 @@ package struct AppRequests: Sendable {
 
     package init(pool: PostgresPool) { self.pool = pool }
 
+    /// A request that was accepted.
+    package struct Accepted: Sendable, Hashable {
+        package var id: UUID
+        /// The job is queued, and was not before.
+        package var isNew: Bool
+    }
+
     /// Asks for a restore; whoever asks all day without showing anything new is given the last one.
     ///
-    /// - Returns: the job that answers.
+    /// - Returns: the job that answers; a new one is queued, and nothing else is known of it yet.
     /// - Throws: `PostgresError`, with SQLSTATE `ES001` to `ES005` where the request is refused.
-    package func restore(_ wish: RestoreWish) async throws(PostgresError) -> UUID {
+    package func restore(_ wish: RestoreWish) async throws(PostgresError) -> Accepted {
         let rows = try await pool.query(
             """
-            SELECT entitlement_sync.app_restore(\(wish.userID), \(PostgresJSON(wish.proofs)), \(wish.clientError),
-                                                \(wish.productIDs), \(wish.idempotencyKey), \(wish.origin))
+            SELECT a.id, a.is_new
+              FROM entitlement_sync.app_restore(\(wish.userID), \(PostgresJSON(wish.proofs)), \(wish.clientError),
+                                                \(wish.productIDs), \(wish.idempotencyKey), \(wish.origin)) AS a
             """
         )
         guard let row = rows.first else { throw PostgresError(.protocolViolation, message: "no job id") }
-        return try row.decode(UUID.self, at: 0)
+        let (id, isNew) = try row.decode(UUID.self, Bool.self)
+        return Accepted(id: id, isNew: isNew)
     }
 
     /// Reads restores; ids that are no restore's are left out.
     package func answers(_ ids: [UUID]) async throws -> [RestoreAnswer] {
         let rows = try await pool.query(
             """
-            SELECT a.id, a.reference, a.user_id, a.state, a.outcome, a.message_key, a.ticket, a.age, a.products
+            SELECT a.id, a.user_id, a.state, a.outcome, a.message_key, a.ticket, a.age, a.products
               FROM entitlement_sync.restore_answers(\(ids)) AS a
             """
         )
         return try rows.map { row in
-            let (id, reference, userID, state, outcome, key, ticket, age, products) = try row.decode(
+            let (id, userID, state, outcome, key, ticket, age, products) = try row.decode(
                 UUID.self,
-                String.self,
                 String?.self,
                 String.self,
                 String?.self,
@@ -147,7 +186,6 @@ package struct AppRequests: Sendable {
             )
             return RestoreAnswer(
                 id: id,
-                reference: reference,
                 userID: userID,
                 state: state,
                 outcome: outcome,

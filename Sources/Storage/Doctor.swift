@@ -63,7 +63,7 @@ package struct Doctor: Sendable {
         let looks: [(name: String, look: () async throws -> [Check])] = [
             ("users", users), ("horizon", horizon), ("bloat", bloat), ("notifications", notifications),
             ("replication_slots", slots), ("alarms", alarms), ("stores", stores), ("budgets", budgets),
-            ("unclaimed_purchases", unclaimed),
+            ("unclaimed_purchases", unclaimed), ("inbox", inbox), ("events", events), ("outbox", outbox),
         ]
         // Each by itself: one that can't be taken must not hide what the others find.
         for (name, look) in looks {

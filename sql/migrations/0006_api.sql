@@ -37,8 +37,105 @@ CREATE TABLE shown_proof (
 );
 CREATE INDEX shown_proof_at ON shown_proof USING brin (shown_at);
 
+-- What `request_restore` does once the user is known.
+CREATE FUNCTION restore_of(
+    known           bigint,
+    proofs          jsonb,
+    client_error    text,
+    product_ids     text[],
+    idempotency_key text,
+    origin          text
+) RETURNS uuid
+LANGUAGE plpgsql SET search_path = entitlement_sync, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    kept       jsonb;
+    fresh      uuid := new_id();
+    answer     uuid;
+    request    bytea;
+    says       boolean;
+    remembered idempotency%ROWTYPE;
+BEGIN
+    IF length(idempotency_key) > 255 THEN
+        RAISE EXCEPTION USING ERRCODE = 'ES003', MESSAGE = 'idempotency_key: longer than 255',
+            HINT = 'Use a random id of at most 255 characters.';
+    END IF;
+    IF length(client_error) > 500 THEN
+        RAISE EXCEPTION USING ERRCODE = 'ES005', MESSAGE = 'client_error: longer than 500',
+            HINT = 'Send the code or the name of the error, not its text.';
+    END IF;
+    IF cardinality(product_ids) > 100 THEN
+        RAISE EXCEPTION USING ERRCODE = 'ES005', MESSAGE = 'product_ids: at most 100 are taken',
+            HINT = 'Leave product_ids out to list every product.';
+    END IF;
+    IF EXISTS (SELECT 1 FROM unnest(product_ids) AS p(id) WHERE p.id IS NULL OR length(p.id) > 255) THEN
+        RAISE EXCEPTION USING ERRCODE = 'ES005', MESSAGE = 'product_ids: an id is null or longer than 255',
+            HINT = 'Product ids are the store''s own, each at most 255 characters.';
+    END IF;
+    IF origin IS NOT NULL AND origin NOT IN ('profile', 'paywall') THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'origin: must be profile, paywall or null',
+            HINT = 'Leave origin out where it is not known.';
+    END IF;
+    kept := checked_proofs(proofs);
+    IF idempotency_key IS NOT NULL THEN
+        request := sha256(convert_to(jsonb_build_array(kept, client_error, to_jsonb(product_ids), origin)::text, 'UTF8'));
+        INSERT INTO idempotency AS i (user_key, key, request, job_id) VALUES (known, idempotency_key, request, fresh)
+        ON CONFLICT (user_key, key) DO UPDATE
+           SET request = excluded.request, job_id = excluded.job_id, created_at = now()
+         WHERE i.created_at < now() - interval '7 days';
+        SELECT i.* INTO remembered FROM idempotency AS i
+         WHERE i.user_key = known AND i.key = idempotency_key;
+        IF remembered.request <> request THEN
+            RAISE EXCEPTION USING ERRCODE = 'ES004', MESSAGE = 'idempotency_key: used before with other content',
+                HINT = 'Use a new key for a new request; keys are remembered for 7 days.';
+        END IF;
+        IF remembered.job_id <> fresh THEN
+            RETURN remembered.job_id;
+        END IF;
+    END IF;
+    says := kept <> '[]' OR client_error IS NOT NULL OR product_ids IS NOT NULL OR origin IS NOT NULL;
+    answer := enqueue(known, 0::smallint, 0::smallint, fresh, says);
+    IF answer <> fresh THEN
+        -- Joined: what the earlier tap said and what this one says are one request now.
+        INSERT INTO job_request AS r (id, proofs, client_error, product_ids, origin)
+        SELECT answer, kept, client_error, CASE WHEN EXISTS (SELECT 1 FROM job_request AS x WHERE x.id = answer)
+                                                THEN product_ids END, origin
+        ON CONFLICT (id) DO UPDATE SET
+            proofs       = united_proofs(r.proofs, excluded.proofs),
+            client_error = coalesce(excluded.client_error, r.client_error),
+            product_ids  = CASE WHEN r.product_ids IS NULL OR excluded.product_ids IS NULL THEN NULL
+                                ELSE ARRAY(SELECT DISTINCT p.id FROM unnest(r.product_ids || excluded.product_ids) AS p(id)
+                                            ORDER BY p.id LIMIT 100) END,
+            origin       = coalesce(excluded.origin, r.origin);
+        IF idempotency_key IS NOT NULL THEN
+            UPDATE idempotency AS i SET job_id = answer WHERE i.user_key = known AND i.key = idempotency_key;
+        END IF;
+    ELSIF says THEN
+        INSERT INTO job_request (id, proofs, client_error, product_ids, origin)
+        VALUES (fresh, kept, client_error, product_ids, origin);
+    END IF;
+    PERFORM pg_notify('entitlement_sync_wake', '');
+    RETURN answer;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION request_restore(
+    user_id         text,
+    proofs          jsonb  DEFAULT '[]',
+    client_error    text   DEFAULT NULL,
+    product_ids     text[] DEFAULT NULL,
+    idempotency_key text   DEFAULT NULL,
+    origin          text   DEFAULT NULL
+) RETURNS uuid
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+BEGIN
+    RETURN restore_of(user_key_of(user_id), proofs, client_error, product_ids, idempotency_key, origin);
+END
+$$;
+
 -- A restore as the app asks for it: `request_restore`, but whoever asked `daily` times within a day and shows nothing new
--- is answered from the last result. Apps that restore at every launch cost the stores' budgets what people wait for.
+-- is answered from the last result: apps that restore at every launch cost the stores' budgets what people wait for.
+-- `is_new`: the job is queued, and was not before.
 CREATE FUNCTION app_restore(
     user_id         text,
     proofs          jsonb,
@@ -47,18 +144,19 @@ CREATE FUNCTION app_restore(
     idempotency_key text,
     origin          text,
     daily           integer DEFAULT 10
-) RETURNS uuid
+) RETURNS TABLE (id uuid, is_new boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
-#variable_conflict use_column
+#variable_conflict use_variable
 DECLARE
     known   bigint := user_key_of(user_id);
+    began   timestamptz := date_trunc('milliseconds', clock_timestamp());
     digests bytea[];
     last    uuid;
     added   bigint;
 BEGIN
-    digests := ARRAY(SELECT DISTINCT sha256(convert_to(p.proof::text, 'UTF8'))
-                       FROM jsonb_array_elements(checked_proofs(proofs)) AS p(proof) ORDER BY 1);
-    IF cardinality(digests) > 0 THEN
+    IF proofs <> '[]' THEN
+        digests := ARRAY(SELECT DISTINCT sha256(convert_to(p.proof::text, 'UTF8'))
+                           FROM jsonb_array_elements(checked_proofs(proofs)) AS p(proof) ORDER BY 1);
         INSERT INTO shown_proof AS s (user_key, digest) SELECT known, d.digest FROM unnest(digests) AS d(digest)
         ON CONFLICT (user_key, digest) DO UPDATE SET shown_at = now()
          WHERE s.shown_at < now() - interval '1 day';
@@ -77,10 +175,16 @@ BEGIN
            AND h.state = 'done' AND h.outcome <> 'store_unavailable'
          ORDER BY h.id DESC LIMIT 1;
         IF FOUND THEN
-            RETURN last;
+            id := last;
+            is_new := false;
+            RETURN NEXT;
+            RETURN;
         END IF;
     END IF;
-    RETURN request_restore(user_id, proofs, client_error, product_ids, idempotency_key, origin);
+    id := restore_of(known, proofs, client_error, product_ids, idempotency_key, origin);
+    -- An id tells when it was made.
+    is_new := id_time(id) >= began;
+    RETURN NEXT;
 END
 $$;
 
@@ -109,13 +213,13 @@ $$;
 
 -- Restores as the app sees them; ids that are no restore's are left out. `age`: seconds since it was asked for.
 CREATE FUNCTION restore_answers(ids uuid[])
-RETURNS TABLE (id uuid, reference text, user_id text, state text, outcome text, message_key text, ticket text,
+RETURNS TABLE (id uuid, user_id text, state text, outcome text, message_key text, ticket text,
                age double precision, products jsonb)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET enable_seqscan = off AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
-    SELECT s.id, s.reference, s.user_id, s.state, s.outcome, s.message_key,
+    SELECT s.id, s.user_id, s.state, s.outcome, s.message_key,
            (SELECT reference_of('T', t.uid) FROM ticket AS t WHERE t.id = s.ticket_id),
            extract(epoch FROM clock_timestamp() - s.created_at)::double precision,
            CASE WHEN s.outcome IN ('restored', 'already_subscriber')
@@ -201,7 +305,7 @@ BEGIN
 END
 $$;
 
-REVOKE ALL ON FUNCTION take_requests, app_restore, restored_products, restore_answers, estimated_wait,
+REVOKE ALL ON FUNCTION take_requests, restore_of, app_restore, restored_products, restore_answers, estimated_wait,
                        entitlement_answer FROM PUBLIC;
 SELECT grant_to('entitlement_sync_api', ARRAY[
     'GRANT EXECUTE ON FUNCTION take_requests, app_restore, restore_answers, estimated_wait, entitlement_answer TO %I']);

@@ -14,7 +14,7 @@ COMMENT ON COLUMN inbox.promises IS 'it speaks of access that begins or goes on'
 COMMENT ON COLUMN inbox.about IS 'whom it may be about, until they are known: users, purchases, blocked';
 CREATE INDEX inbox_due ON inbox (due) WHERE state IN ('received', 'waiting');
 CREATE INDEX inbox_users ON inbox USING gin (user_keys) WHERE user_keys IS NOT NULL;
-CREATE INDEX inbox_received ON inbox (received_at);
+CREATE INDEX inbox_received ON inbox (source, received_at);
 
 -- The words of an event, for a while: what support reads, and nothing decides by.
 CREATE TABLE inbox_body (
@@ -181,6 +181,8 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS
 DECLARE
     bodies bigint;
     events bigint;
+    gone   bigint := 0;
+    sender text;
 BEGIN
     DELETE FROM inbox_body AS b
      WHERE b.id IN (SELECT x.id FROM inbox_body AS x
@@ -189,11 +191,15 @@ BEGIN
     -- Whom a parked event was about is forgotten with its words.
     UPDATE inbox AS i SET about = NULL
      WHERE i.about IS NOT NULL AND i.state = 'parked' AND i.received_at < now() - bodies_days * interval '1 day';
-    DELETE FROM inbox AS i
-     WHERE i.id IN (SELECT x.id FROM inbox AS x
-                     WHERE x.received_at < now() - events_days * interval '1 day' ORDER BY x.received_at LIMIT most);
-    GET DIAGNOSTICS events = ROW_COUNT;
-    RETURN greatest(bodies, events) >= most;
+    FOREACH sender IN ARRAY ARRAY['revenuecat', 'app_store', 'google_play'] LOOP
+        DELETE FROM inbox AS i
+         WHERE i.id IN (SELECT x.id FROM inbox AS x
+                         WHERE x.source = sender AND x.received_at < now() - events_days * interval '1 day'
+                         ORDER BY x.received_at LIMIT most);
+        GET DIAGNOSTICS events = ROW_COUNT;
+        gone := greatest(gone, events);
+    END LOOP;
+    RETURN greatest(bodies, gone) >= most;
 END
 $$;
 

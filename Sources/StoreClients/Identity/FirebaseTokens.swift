@@ -8,12 +8,15 @@ package struct FirebaseUser: Hashable, Sendable {
     package var id: String
     /// When the user really signed in; refreshing a token does not change it.
     package var signedInAt: Instant
+    /// Until when the token says so.
+    package var expiresAt: Instant
     /// How, such as `apple.com`; `anonymous` for whoever never did, and empty where the token does not say.
     package var provider: String
 
-    package init(id: String, signedInAt: Instant, provider: String) {
+    package init(id: String, signedInAt: Instant, expiresAt: Instant, provider: String) {
         self.id = id
         self.signedInAt = signedInAt
+        self.expiresAt = expiresAt
         self.provider = provider
     }
 }
@@ -98,8 +101,17 @@ package struct FirebaseTokens: Sendable {
         return FirebaseUser(
             id: claims.subject,
             signedInAt: Instant(microseconds: claims.signedInAt * 1_000_000),
+            expiresAt: Instant(microseconds: claims.expiresAt * 1_000_000),
             provider: claims.provider ?? ""
         )
+    }
+
+    /// Asks for the keys, for somebody who wants to know whether they can be had.
+    ///
+    /// - Returns: how far Google's clock is ahead of ours, in seconds; `nil` where it does not say.
+    /// - Throws: `ReadFailure`.
+    package func probeKeys() async throws(ReadFailure) -> Int64? {
+        try await keys.probe(systemSeconds: systemSeconds())
     }
 
     private func check(_ claims: FirebaseClaims) throws(TokenRefusal) {

@@ -76,20 +76,19 @@ struct GoogleKeys: Sendable {
         return name
     }
 
+    /// Asks for the keys, for somebody who wants to know whether they can be had.
+    ///
+    /// - Returns: how far Google's clock is ahead of ours, in seconds; `nil` where it does not say.
+    /// - Throws: `ReadFailure`.
+    func probe(systemSeconds: Int64) async throws(ReadFailure) -> Int64? {
+        let response = try await answer()
+        do throws(JSONFault) { _ = try JSONWebKeys.read(response.body) } catch { throw ReadFailure(.malformed) }
+        return response.headers[.date].flatMap(HTTPDate.seconds).map { $0 - systemSeconds }
+    }
+
     private func fetch() async throws(ReadFailure) -> KeySet.Fetched {
-        let request = HTTPRequest(
-            method: .get,
-            scheme: address.base.scheme,
-            authority: address.base.authority,
-            path: address.path,
-            headerFields: [.accept: "application/json"]
-        )
         do throws(ReadFailure) {
-            let response: StoreHTTPResponse
-            do throws(StoreHTTPFailure) { response = try await http.send(request, nil) } catch {
-                throw ReadFailure(error.code == .cancelled ? .interrupted : .unavailable)
-            }
-            guard response.status == 200 else { throw ReadFailure(.unavailable) }
+            let response = try await answer()
             do throws(JSONFault) {
                 return KeySet.Fetched(
                     keys: try JSONWebKeys.read(response.body),
@@ -105,5 +104,21 @@ struct GoogleKeys: Sendable {
             }
             throw error
         }
+    }
+
+    private func answer() async throws(ReadFailure) -> StoreHTTPResponse {
+        let request = HTTPRequest(
+            method: .get,
+            scheme: address.base.scheme,
+            authority: address.base.authority,
+            path: address.path,
+            headerFields: [.accept: "application/json"]
+        )
+        let response: StoreHTTPResponse
+        do throws(StoreHTTPFailure) { response = try await http.send(request, nil) } catch {
+            throw ReadFailure(error.code == .cancelled ? .interrupted : .unavailable)
+        }
+        guard response.status == 200 else { throw ReadFailure(.unavailable) }
+        return response
     }
 }

@@ -1,4 +1,4 @@
-import Entitlements
+package import Entitlements
 import Foundation
 package import Logging
 
@@ -70,6 +70,14 @@ package struct PushTokens: Sendable {
             try check(claims)
             return claims
         }
+    }
+
+    /// Asks for the keys, for somebody who wants to know whether they can be had.
+    ///
+    /// - Returns: how far Google's clock is ahead of ours, in seconds; `nil` where it does not say.
+    /// - Throws: `ReadFailure`.
+    package func probeKeys() async throws(ReadFailure) -> Int64? {
+        try await keys.probe(systemSeconds: systemSeconds())
     }
 
     private func check(_ claims: PushClaims) throws(TokenRefusal) {

@@ -10,6 +10,7 @@ struct Callers: Sendable {
     let tokens: FirebaseTokens
     let perUser: RequestLimit?
     let security: SecurityLog
+    let known = KnownTokens()
 
     /// The user whom the request's token names.
     ///
@@ -29,7 +30,9 @@ struct Callers: Sendable {
             throw Self.invalid
         }
         let user: FirebaseUser
-        do throws(TokenFailure) { user = try await tokens.user(of: token) } catch {
+        do throws(TokenFailure) {
+            user = try await known.user(of: token) { token throws(TokenFailure) in try await tokens.user(of: token) }
+        } catch {
             switch error {
             case .refused(let refusal):
                 security.refused("app", refusal.rawValue, context)
@@ -54,8 +57,9 @@ struct Callers: Sendable {
 
     /// What follows `Bearer`.
     static func bearer(_ header: String) -> String? {
-        let parts = header.split(separator: " ", omittingEmptySubsequences: true)
-        guard parts.count == 2, parts[0].lowercased() == "bearer" else { return nil }
-        return String(parts[1])
+        // By bytes: a token has a thousand.
+        let parts = header.utf8.split(separator: UInt8(ascii: " "), omittingEmptySubsequences: true)
+        guard parts.count == 2, Substring(parts[0]).lowercased() == "bearer" else { return nil }
+        return String(Substring(parts[1]))
     }
 }

@@ -19,17 +19,34 @@ struct RestoreRoutes: Sendable {
     func accept(_ request: Request, _ context: APIContext) async throws -> Response {
         let userID = try await callers.user(of: request, context)
         let wish = try await RestoreBody.wish(in: request, of: userID)
-        let id = try await requests.restore(wish)
-        guard let answer = try await watch.reading(of: id) else { throw Problem(.failed) }
-        context.logger.info("a restore was accepted", metadata: ["job.id": "\(Self.text(id))"])
-        return try await show(answer, .accepted, to: request, ["Location": "/v1/restores/\(Self.text(id))"])
+        let accepted = try await requests.restore(wish)
+        let answer: RestoreAnswer
+        if accepted.isNew {
+            answer = RestoreAnswer(queued: accepted.id, userID: userID)
+            // Its end will be asked for in a moment.
+            watch.follow(answer)
+        } else {
+            guard let known = try await watch.reading(of: accepted.id) else { throw Problem(.failed) }
+            answer = known
+        }
+        let id = Self.text(accepted.id)
+        context.logger.debug("a restore was accepted", metadata: ["job.id": "\(id)"])
+        return try await show(answer, .accepted, to: request, ["Location": "/v1/restores/\(id)"])
     }
 
     /// `GET /v1/restores/{id}?wait=SECONDS`: now, or as soon as it has ended.
     func status(_ request: Request, _ context: APIContext) async throws -> Response {
         let userID = try await callers.user(of: request, context)
         let wait = try Self.wait(in: request)
-        var answer = try await own(Self.id(in: context), of: userID)
+        let id = try Self.id(in: context)
+        // Whoever waits need not be told first that it has not ended yet.
+        let followed = wait > .zero ? watch.followed(id) : nil
+        var answer: RestoreAnswer
+        if let followed, followed.userID == userID {
+            answer = followed
+        } else {
+            answer = try await own(id, of: userID)
+        }
         if wait > .zero, !answer.hasEnded {
             let limit = min(wait, .seconds(RestoreView.patience))
             if let ended = await watch.next(.end, of: answer.id, within: limit) {

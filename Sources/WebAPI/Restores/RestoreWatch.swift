@@ -37,7 +37,17 @@ package final class RestoreWatch: Service {
         var underlying: any Error
     }
 
+    /// A restore whose end is awaited although nobody asks for it at the moment.
+    private struct Followed {
+        var answer: RestoreAnswer
+        var readAt: ContinuousClock.Instant
+        var until: ContinuousClock.Instant
+    }
+
     private struct State {
+        var followed: [UUID: Followed] = [:]
+        /// Ends that were heard of within the last seconds: one may be heard of before its restore is followed.
+        var heard: [UUID: ContinuousClock.Instant] = [:]
         var nextNumber = 0
         var waiters: [UUID: [Int: Waiter]] = [:]
         /// Those to read next.
@@ -48,6 +58,12 @@ package final class RestoreWatch: Service {
 
     /// Restores in one statement.
     private static let batch = 500
+    /// How long a restore is followed; most have ended by then.
+    private static let follows = Duration.seconds(30)
+    /// How long ends are remembered that nobody waits for.
+    private static let remembers = Duration.seconds(5)
+    /// Restores and ends that are kept in memory, at most.
+    private static let most = 50_000
 
     private let read: @Sendable ([UUID]) async throws -> [RestoreAnswer]
     private let listener: PostgresListener?
@@ -85,6 +101,32 @@ package final class RestoreWatch: Service {
             return waiting
         }
         for waiter in waiting { waiter.continuation.resume(returning: .success(nil)) }
+    }
+
+    // MARK: Following
+
+    /// Follows a restore that was asked for just now: its end is read as soon as it is heard of.
+    func follow(_ answer: RestoreAnswer) {
+        let now = ContinuousClock.now
+        let isHeard = state.withLock { state in
+            guard state.followed.count < Self.most else { return false }
+            state.followed[answer.id] = Followed(answer: answer, readAt: now, until: now + Self.follows)
+            guard state.heard[answer.id] != nil else { return false }
+            state.due.insert(answer.id)
+            return true
+        }
+        if isHeard { signal.continuation.yield() }
+    }
+
+    /// What is known of a restore that is followed; `nil` where its end might not be heard of.
+    func followed(_ id: UUID) -> RestoreAnswer? {
+        let now = ContinuousClock.now
+        return state.withLock { state in
+            guard state.isListening, let followed = state.followed[id], followed.until > now else { return nil }
+            var answer = followed.answer
+            answer.age += (now - followed.readAt) / .seconds(1)
+            return answer
+        }
     }
 
     // MARK: Waiting
@@ -127,8 +169,10 @@ package final class RestoreWatch: Service {
                 let waits = state.withLock { state in
                     guard !Task.isCancelled, !state.isStopping || interest == .reading else { return false }
                     state.waiters[id, default: [:]][number] = Waiter(interest: interest, continuation: continuation)
-                    // Read at once: what it waits for may have happened already.
-                    state.due.insert(id)
+                    // Read at once, as what it waits for may have happened already, unless that would have been heard.
+                    let isFollowed =
+                        interest == .end && state.isListening && state.followed[id]?.answer.hasEnded == false
+                    if !isFollowed { state.due.insert(id) }
                     return true
                 }
                 if waits { signal.continuation.yield() } else { continuation.resume(returning: .success(nil)) }
@@ -188,7 +232,8 @@ package final class RestoreWatch: Service {
         struct Hint: Decodable { var job: UUID }
         guard let hint = try? JSONDecoder().decode(Hint.self, from: Data(payload.utf8)) else { return readAll() }
         let matters = state.withLock { state in
-            guard state.waiters[hint.job] != nil else { return false }
+            if state.heard.count < Self.most { state.heard[hint.job] = .now }
+            guard state.waiters[hint.job] != nil || state.followed[hint.job] != nil else { return false }
             state.due.insert(hint.job)
             return true
         }
@@ -203,7 +248,15 @@ package final class RestoreWatch: Service {
     private func tick() async {
         while !Task.isCancelled {
             try? await Task.sleep(for: state.withLock { $0.isListening } ? pause : pause / 4)
+            forget()
             readAll()
+        }
+    }
+
+    private func forget(at now: ContinuousClock.Instant = .now) {
+        state.withLock { state in
+            state.followed = state.followed.filter { $0.value.until > now }
+            state.heard = state.heard.filter { $0.value + Self.remembers > now }
         }
     }
 
@@ -234,9 +287,14 @@ package final class RestoreWatch: Service {
 
     private func deliver(_ answers: [RestoreAnswer], of ids: [UUID]) {
         let found = Dictionary(answers.map { ($0.id, $0) }, uniquingKeysWith: { first, _ in first })
+        let now = ContinuousClock.now
         let met = state.withLock { state in
             var met: [(Waiter, RestoreAnswer?)] = []
             for id in ids {
+                if let answer = found[id], state.followed[id] != nil {
+                    state.followed[id]?.answer = answer
+                    state.followed[id]?.readAt = now
+                }
                 guard let waiters = state.waiters[id] else { continue }
                 let answer = found[id]
                 for (number, waiter) in waiters where answer.map(waiter.interest.isMet) ?? true {

@@ -1,30 +1,55 @@
 import HTTPTypes
 import Hummingbird
 import Metrics
+import Synchronization
 
 /// What the API counts.
+///
+/// Handlers are kept: to find one by its labels costs more than to count. Labels come from closed sets.
 enum APIMetrics {
-    /// Counts an answered request.
-    ///
-    /// Labels come from closed sets: the route's pattern, never the path as it was sent.
-    static func count(
-        _ request: Request,
-        _ context: APIContext,
-        _ response: Response,
-        since began: ContinuousClock.Instant
-    ) {
-        let route = context.endpointPath ?? "none"
-        Counter(
-            label: "entitlement_sync_http_requests_total",
-            dimensions: [("route", route), ("status", "\(response.status.code / 100)xx")]
-        ).increment()
-        Timer(label: "entitlement_sync_http_request_duration_seconds", dimensions: [("route", route)])
-            .record(duration: ContinuousClock.now - began)
+    private struct Route {
+        var time: Timer
+        var answers: [Counter]
+    }
+
+    private static let routes = Mutex<[String: Route]>([:])
+    private static let counters = Mutex<[String: Counter]>([:])
+
+    /// Counts an answered request, by the route's pattern and never by the path as it was sent.
+    static func count(_ context: APIContext, _ response: Response, since began: ContinuousClock.Instant) {
+        let name = context.endpointPath ?? "none"
+        let elapsed = ContinuousClock.now - began
+        let place = min(max(response.status.code / 100, 1), 5) - 1
+        routes.withLock { routes in
+            let route = routes[name] ?? make(name)
+            routes[name] = route
+            route.answers[place].increment()
+            route.time.record(duration: elapsed)
+        }
+    }
+
+    private static func make(_ name: String) -> Route {
+        Route(
+            time: Timer(label: "entitlement_sync_http_request_duration_seconds", dimensions: [("route", name)]),
+            answers: (1...5).map {
+                Counter(
+                    label: "entitlement_sync_http_requests_total",
+                    dimensions: [("route", name), ("status", "\($0)xx")]
+                )
+            }
+        )
     }
 
     /// Counts a store's event that is kept.
     static func accept(_ source: String) {
-        Counter(label: "entitlement_sync_events_accepted_total", dimensions: [("source", source)]).increment()
+        let counter = counters.withLock { counters in
+            let counter =
+                counters[source]
+                ?? Counter(label: "entitlement_sync_events_accepted_total", dimensions: [("source", source)])
+            counters[source] = counter
+            return counter
+        }
+        counter.increment()
     }
 
     /// Counts a request that was refused because of who sent it.

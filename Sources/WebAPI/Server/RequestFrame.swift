@@ -35,7 +35,7 @@ struct RequestFrame: RouterMiddleware {
         if let name = Self.name { response.headers[name] = context.requestID }
         response.headers[.cacheControl] = response.headers[.cacheControl] ?? "no-store"
         response.headers[.xContentTypeOptions] = "nosniff"
-        APIMetrics.count(request, context, response, since: began)
+        APIMetrics.count(context, response, since: began)
         return response
     }
 

@@ -1,0 +1,258 @@
+import Bench
+import Crypto
+import Foundation
+import HTTPTypes
+import Logging
+import Postgres
+import StoreSimulator
+import Synchronization
+import Transport
+
+/// How long people wait for a restore over HTTP, and how fast stores' events are kept, with a server and worker in one
+/// process of its own.
+struct BenchDoors {
+    private static let perSecond = 500
+    private static let storeMs = 50
+    private static let eventsPerSecond = 3000
+    /// Restores a second while events come in.
+    private static let besidePerSecond = 50
+    /// Users whom events are about: a store's burst is about the same ones again and again.
+    private static let eventUsers = 2000
+    private static let secret = "bench-webhook-secret-0123456789"
+
+    let database: BenchDatabase
+    let runtime: Runtime
+    /// How long each of the two is kept up.
+    let seconds: Int
+
+    /// Measures both.
+    func measure() async throws -> [Bench.Measurement] {
+        let users = Self.perSecond * seconds
+        let beside = Self.besidePerSecond * seconds
+        try await database.load(users, prefix: "door-", queued: false)
+        try await database.load(2 * beside, prefix: "beside-", queued: false)
+        try await database.load(Self.eventUsers, prefix: "event-", queued: false)
+        let store = try SimulatorProcess(
+            prefixes: ["door-": users, "beside-": 2 * beside, "event-": Self.eventUsers],
+            latencyMs: Self.storeMs
+        )
+        defer { store.stop() }
+        let storePort = try await store.port()
+        let keys = try StoreSimulator(scenario: try Scenario(yaml: "project: projbench\n"), logger: runtime.logger)
+        let (ports, announce) = AsyncStream.makeStream(of: Int.self)
+        return try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask { try await keys.run { announce.yield($0) } }
+            var keysPort = 0
+            for await port in ports {
+                keysPort = port
+                break
+            }
+            let server = BenchProcess(
+                runtime: runtime,
+                database: database.name,
+                arguments: ["run"],
+                settings: [
+                    "REVENUECAT_API_KEY": "sk_bench", "REVENUECAT_PROJECT_ID": "projbench",
+                    "REVENUECAT_BASE_URL": "http://127.0.0.1:\(storePort)/v2", "REVENUECAT_REQUESTS_PER_MINUTE": "0",
+                    "FIREBASE_PROJECT_ID": "demo-project",
+                    "FIREBASE_KEYS_URL": "http://127.0.0.1:\(keysPort)/google-keys/firebase", "HTTP_PORT": "0",
+                    "ADMIN_PORT": "0", "HTTP_REQUESTS_PER_MINUTE_PER_ADDRESS": "0",
+                    "REVENUECAT_WEBHOOK_SECRET": Self.secret, "LOG_LEVEL": "info",
+                ]
+            )
+            let (process, log) = try server.start()
+            let result: Result<[Bench.Measurement], any Error>
+            do {
+                guard let line = await server.line(of: log, containing: "serving the API listen.port="),
+                    let port = line.split(separator: "=").last.flatMap({ Int($0) })
+                else { throw CommandFailure(.software, "the server did not start") }
+                result = .success(try await measure(users, beside, port, keys))
+            } catch { result = .failure(error) }
+            await server.stop(process)
+            group.cancelAll()
+            return try result.get()
+        }
+    }
+
+    private func measure(_ users: Int, _ beside: Int, _ port: Int, _ keys: StoreSimulator) async throws
+        -> [Bench.Measurement]
+    {
+        let client = DoorClient(port: port, logger: runtime.logger)
+        do {
+            let tokens = try await tokens((1...users).map { "door-\($0)" }, keys)
+            let answers = try await steadily(users, perSecond: Self.perSecond) { try await client.restore(tokens[$0]) }
+            let besideTokens = try await self.tokens((1...2 * beside).map { "beside-\($0)" }, keys)
+            let alone = try await steadily(beside, perSecond: Self.besidePerSecond) {
+                try await client.restore(besideTokens[$0])
+            }
+            let events = Self.eventsPerSecond * seconds
+            async let kept = steadily(events, perSecond: Self.eventsPerSecond) { try await client.event($0, Self.body) }
+            let together = try await steadily(beside, perSecond: Self.besidePerSecond) {
+                try await client.restore(besideTokens[beside + $0])
+            }
+            let times = try await kept
+            let stored = try await database.pool.query("SELECT count(*) FROM entitlement_sync.inbox")
+                .first?.decode(Int64.self, at: 0)
+            guard stored == Int64(events) else {
+                throw CommandFailure(.software, "\(stored ?? 0) of \(events) events were kept")
+            }
+            await client.shutdown()
+            let bound = Double(Self.storeMs + 25)
+            return [
+                Measurement(name: "http_restore_p50_at_500/s", value: answers.percentile(50), unit: "ms"),
+                Measurement(name: "http_restore_p99_at_500/s", value: answers.percentile(99), unit: "ms", below: bound),
+                Measurement(name: "events_kept", value: Double(events) / Double(seconds), unit: "events/s"),
+                Measurement(name: "event_p50", value: times.percentile(50), unit: "ms"),
+                Measurement(name: "event_p99", value: times.percentile(99), unit: "ms", below: 50),
+                Measurement(name: "restore_p50_alone", value: alone.percentile(50), unit: "ms"),
+                Measurement(
+                    name: "restore_p50_beside_events",
+                    value: together.percentile(50),
+                    unit: "ms",
+                    below: 2 * alone.percentile(50)
+                ),
+                Measurement(
+                    name: "restore_p99_beside_events",
+                    value: together.percentile(99),
+                    unit: "ms",
+                    below: 2 * alone.percentile(99)
+                ),
+            ]
+        } catch {
+            await client.shutdown()
+            throw error
+        }
+    }
+
+    /// Signed by as many tasks as there are cores, before anything is measured.
+    private func tokens(_ users: [String], _ keys: StoreSimulator) async throws -> [String] {
+        let lanes = 4
+        let expiry = Int64(Date().timeIntervalSince1970) + 3600
+        return try await withThrowingTaskGroup(of: [(Int, String)].self) { group in
+            for lane in 0..<lanes {
+                group.addTask {
+                    try stride(from: lane, to: users.count, by: lanes).map { index in
+                        var request = FirebaseTokenRequest(subject: users[index])
+                        request.expiresAt = expiry
+                        return (index, try keys.firebaseToken(request))
+                    }
+                }
+            }
+            var tokens = [String](repeating: "", count: users.count)
+            for try await signed in group { for (index, token) in signed { tokens[index] = token } }
+            return tokens
+        }
+    }
+
+    /// Does something so many times at an even rate.
+    ///
+    /// - Returns: how long each took from when it was to begin, in milliseconds.
+    private func steadily(
+        _ count: Int,
+        perSecond: Int,
+        _ body: @escaping @Sendable (Int) async throws -> Void
+    ) async throws -> [Double] {
+        let clock = ContinuousClock()
+        let start = clock.now
+        return try await withThrowingTaskGroup(of: Double.self) { group in
+            for index in 0..<count {
+                let due = start + .seconds(1) * index / perSecond
+                try await clock.sleep(until: due, tolerance: .zero)
+                group.addTask {
+                    try await body(index)
+                    return (clock.now - due).milliseconds
+                }
+            }
+            return try await group.reduce(into: []) { $0.append($1) }
+        }
+    }
+
+    private static func hex(_ bytes: some Sequence<UInt8>) -> String {
+        let digits = Array("0123456789abcdef".utf8)
+        return String(decoding: bytes.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }, as: UTF8.self)
+    }
+
+    private static func body(_ index: Int) -> (headers: HTTPFields, body: [UInt8]) {
+        let now = Date().timeIntervalSince1970
+        let body = Array(
+            """
+            {"api_version":"1.0","event":{"id":"bench-\(index)","type":"RENEWAL","event_timestamp_ms":\(Int64(now * 1000)),\
+            "app_user_id":"event-\(index % eventUsers + 1)","environment":"PRODUCTION","entitlement_ids":["premium"],\
+            "aliases":["event-\(index % eventUsers + 1)"],"product_id":"premium_monthly","store":"APP_STORE"}}
+            """.utf8
+        )
+        let seconds = Int64(now)
+        let code = HMAC<SHA256>.authenticationCode(
+            for: Array("\(seconds).".utf8) + body,
+            using: SymmetricKey(data: Data(secret.utf8))
+        )
+        var headers: HTTPFields = [.contentType: "application/json"]
+        if let name = HTTPField.Name("X-RevenueCat-Webhook-Signature") {
+            headers[name] = "t=\(seconds),v1=" + hex(code)
+        }
+        return (headers, body)
+    }
+}
+
+/// An app, and a store that sends events.
+private struct DoorClient: Sendable {
+    private let port: Int
+    private let transport: HTTPTransport
+
+    init(port: Int, logger: Logger) {
+        self.port = port
+        transport = HTTPTransport(
+            configuration: HTTPTransportConfiguration(
+                maxConnectionsPerHost: 512,
+                maxTotalConnections: 512,
+                maxInFlight: 4096,
+                maxQueued: 100_000
+            ),
+            logger: logger
+        )
+    }
+
+    /// Asks for a restore and waits for its end, as an app does.
+    func restore(_ token: String) async throws {
+        struct Answer: Decodable {
+            var id: String
+            var outcome: String?
+        }
+        let headers: HTTPFields = [.authorization: "Bearer " + token]
+        let accepted = try await send(.post, "/v1/restores", headers, 202)
+        let job = try JSONDecoder().decode(Answer.self, from: Data(accepted))
+        let ended = try await send(.get, "/v1/restores/\(job.id)?wait=20", headers, 200)
+        let outcome = try JSONDecoder().decode(Answer.self, from: Data(ended)).outcome
+        guard outcome == "restored" else {
+            throw CommandFailure(.software, "a restore ended with \(outcome ?? "nothing")")
+        }
+    }
+
+    func event(_ index: Int, _ make: @Sendable (Int) -> (headers: HTTPFields, body: [UInt8])) async throws {
+        let (headers, body) = make(index)
+        _ = try await send(.post, "/v1/webhooks/revenuecat", headers, 200, body)
+    }
+
+    func shutdown() async { await transport.shutdown() }
+
+    private func send(
+        _ method: HTTPRequest.Method,
+        _ path: String,
+        _ headers: HTTPFields,
+        _ expected: Int,
+        _ body: [UInt8]? = nil
+    ) async throws -> [UInt8] {
+        let request = HTTPRequest(
+            method: method,
+            scheme: "http",
+            authority: "127.0.0.1:\(port)",
+            path: path,
+            headerFields: headers
+        )
+        let answer = try await transport.send(request, body: body, timeout: .seconds(30), maxResponseBytes: 1 << 20)
+        guard answer.response.status.code == expected else {
+            throw CommandFailure(.software, "the API answered \(answer.response.status.code) to \(path.prefix(24))")
+        }
+        return answer.body
+    }
+}

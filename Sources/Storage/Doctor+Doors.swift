@@ -1,0 +1,93 @@
+import Postgres
+
+/// What `doctor` finds of what comes in and of what goes out.
+extension Doctor {
+    /// How long an event may wait before anybody looks into it, in seconds.
+    private static let longestWait = 300.0
+
+    /// Events that nobody looks into, and those whose users nobody knows.
+    func inbox() async throws -> [Check] {
+        let rows = try await pool.query(
+            """
+            SELECT (SELECT count(*) FROM entitlement_sync.inbox AS i
+                     WHERE i.state IN ('received', 'waiting') AND i.due <= now()),
+                   (SELECT coalesce(extract(epoch FROM now() - min(i.due)), 0)::double precision
+                      FROM entitlement_sync.inbox AS i WHERE i.state IN ('received', 'waiting')),
+                   (SELECT count(*) FROM entitlement_sync.inbox AS i WHERE i.state = 'waiting'),
+                   (SELECT count(*) FROM entitlement_sync.inbox AS i
+                     WHERE i.source = ANY ('{revenuecat,app_store,google_play}') AND i.state = 'parked'
+                       AND i.received_at > now() - interval '1 day')
+            """
+        )
+        guard let row = rows.first else { return [] }
+        let (due, age, unknown, parked) = try row.decode(Int64.self, Double.self, Int64.self, Int64.self)
+        let isLate = due > 0 && age > Self.longestWait
+        return [
+            Check(
+                name: "inbox",
+                ok: !isLate,
+                detail: (isLate
+                    ? "\(due) events wait, the oldest for \(Int(age)) s" : "events are looked into as they come")
+                    + "; \(unknown) wait for a user to sign up, \(parked) of the last day were about nobody we know",
+                fix: "Start a worker, or look into its log: it looks into the events."
+            )
+        ]
+    }
+
+    /// When each store was last heard of.
+    func events() async throws -> [Check] {
+        let rows = try await pool.query(
+            """
+            SELECT s.source, (SELECT extract(epoch FROM now() - max(i.received_at))::double precision
+                                FROM entitlement_sync.inbox AS i WHERE i.source = s.source)
+              FROM unnest('{revenuecat,app_store,google_play}'::text[]) AS s(source)
+            """
+        )
+        return try rows.compactMap { row in
+            let (source, age) = try row.decode(String.self, Double?.self)
+            guard let age else { return nil }
+            return Check(
+                name: "events.\(source)",
+                ok: true,
+                detail: "the last event came \(Self.span(age)) ago",
+                fix: ""
+            )
+        }
+    }
+
+    /// Messages that others have not taken.
+    func outbox() async throws -> [Check] {
+        let rows = try await pool.query(
+            """
+            SELECT count(*) FILTER (WHERE o.is_dead), count(*) FILTER (WHERE NOT o.is_dead),
+                   coalesce(extract(epoch FROM now() - min(o.created_at) FILTER (WHERE NOT o.is_dead)), 0)::double precision,
+                   coalesce(max(o.last_error) FILTER (WHERE NOT o.is_dead), '')
+              FROM entitlement_sync.outbox AS o
+            """
+        )
+        guard let row = rows.first else { return [] }
+        let (dead, waiting, age, error) = try row.decode(Int64.self, Int64.self, Double.self, String.self)
+        let isLate = waiting > 0 && age > 3600
+        return [
+            Check(
+                name: "outbox",
+                ok: dead == 0 && !isLate,
+                detail: dead == 0 && waiting == 0
+                    ? "nothing waits to be told"
+                    : "\(waiting) messages wait, the oldest for \(Self.span(age))\(error.isEmpty ? "" : " (\(error))"); \(dead)"
+                        + " were given up",
+                fix:
+                    "Mend the receiver at OUTBOX_URL; what was given up is sent again once outbox.is_dead is set to false."
+            )
+        ]
+    }
+
+    private static func span(_ seconds: Double) -> String {
+        switch seconds {
+        case ..<120: "\(Int(seconds)) s"
+        case ..<7200: "\(Int(seconds / 60)) min"
+        case ..<172_800: "\(Int(seconds / 3600)) h"
+        default: "\(Int(seconds / 86_400)) days"
+        }
+    }
+}
