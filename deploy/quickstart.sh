@@ -127,8 +127,7 @@ seconds_since() { awk -v from="$1" -v to="$EPOCHREALTIME" 'BEGIN { printf "%.1f"
 # ---- Prepare --------------------------------------------------------------------------------------------------------
 
 binary=${ENTITLEMENT_SYNC_BINARY:-}
-# The commands that --keep prints need curl.
-[[ -z $keep ]] || install_missing curl
+install_missing curl
 if [[ -z $binary ]]; then
     require_swift
     install_missing pkg-config libpq libcurl postgres
@@ -282,6 +281,79 @@ else
     warn "$wrong of 1,000 restores ended otherwise than they should: see the remarks above"
 fi
 
+# ---- The app's way in -----------------------------------------------------------------------------------------------
+
+# A token as the user's app has it, of the simulated Firebase.
+# token USER
+token() {
+    curl -sS -X POST "http://127.0.0.1:$simulator_port/control/identity/firebase-token" -d "{\"sub\": \"$1\"}" |
+        sed 's/.*"token" *: *"\([^"]*\)".*/\1/'
+}
+
+# A restore over HTTP as an app does it: asked for, then waited for. Prints the last answer.
+# tap USER [BODY]
+tap() {
+    local token accepted id
+    token=$(token "$1")
+    accepted=$(curl -sS -X POST "$api/v1/restores" -H "Authorization: Bearer $token" \
+        -H 'Content-Type: application/json' -d "${2:-{\}}")
+    id=$(member id "$accepted")
+    curl -sS "$api/v1/restores/$id?wait=25" -H "Authorization: Bearer $token"
+}
+
+# member NAME JSON: a member that is a text.
+member() { sed -n "s/.*\"$1\":\"\([^\"]*\)\".*/\1/p" <<<"$2"; }
+
+for attempt in 1 2 3; do
+    api_port=$(free_port)
+    spawn "$run_folder/api.log" env -i "${product_environment[@]}" HTTP_PORT="$api_port" ADMIN_PORT=0 \
+        SUPPORT_CONTACT_URL=mailto:help@example.com "$binary" run
+    api_pid=$spawned_pid
+    at_exit stop_group "$api_pid" 12 TERM
+    for ((left = 400; left > 0; left--)); do
+        ! is_listening "$api_port" || break 2
+        is_alive "$api_pid" || break
+        sleep 0.05
+    done
+    if ((attempt == 3)); then
+        tail -n 15 "$run_folder/api.log" >&2
+        fail "the API did not start"
+    fi
+done
+api=http://127.0.0.1:$api_port
+say "entitlement-sync run serves the API on 127.0.0.1:$api_port"
+say
+# The subscription has been renewed since, and the app does not know it.
+curl -sS -o /dev/null -X PUT "http://127.0.0.1:$simulator_port/control/customers/expired-001" -d '{"state": "active"}'
+user_token=$(token expired-001)
+say "\$ curl -X POST $api/v1/restores -H \"Authorization: Bearer \$TOKEN\""
+accepted=$(curl -sS -X POST "$api/v1/restores" -H "Authorization: Bearer $user_token")
+say "$accepted"
+say "\$ curl \"$api/v1/restores/$(member id "$accepted")?wait=25\" -H \"Authorization: Bearer \$TOKEN\""
+ended=$(curl -sS "$api/v1/restores/$(member id "$accepted")?wait=25" -H "Authorization: Bearer $user_token")
+say "$ended"
+say "\$ curl $api/v1/entitlement -H \"Authorization: Bearer \$TOKEN\""
+say "$(curl -sS "$api/v1/entitlement" -H "Authorization: Bearer $user_token")"
+say
+[[ $(member outcome "$ended") == restored ]] || wrong=$((wrong + 1))
+while read -r user outcome body; do
+    ended=$(tap "$user" "$body")
+    say "$(printf '%-18s %-23s %s' "$user" "$(member outcome "$ended")" "$(member message "$ended")")"
+    [[ $(member outcome "$ended") == "$outcome" ]] || {
+        wrong=$((wrong + 1))
+        warn "$user: expected $outcome, heard $ended"
+    }
+done <<'TAPS'
+subscribed-001 already_subscriber {}
+claimant-001 store_account_mismatch {"client_error": "receipt_already_in_use"}
+broken-001 store_unavailable {}
+billing-retry-001 nothing_to_restore {}
+newcomer-001 nothing_to_restore {}
+banned-001 not_eligible {}
+TAPS
+((wrong == 0)) || warn "not every restore over HTTP ended as it should"
+[[ -n $keep ]] || stop_group "$api_pid" 12 TERM
+
 # ---- Leave ----------------------------------------------------------------------------------------------------------
 
 if [[ -n $keep ]]; then
@@ -299,7 +371,7 @@ SCRIPT
     chmod 700 "$run_folder/stop"
     cat <<TEXT
 
-Both keep running. To talk to them:
+All three keep running: the database, the stores, and entitlement-sync run. To talk to them:
 
   source $run_folder/environment
 
@@ -311,10 +383,16 @@ $(sed 's/^/    /' "$run_folder/environment")
 
 A user whose subscription is renewed, and who taps Restore:
 
-  curl -sS -X PUT http://127.0.0.1:$simulator_port/control/customers/expired-001 -d '{"state": "active"}'
-  psql "\$DATABASE_URL" -c "SELECT entitlement_sync.request_restore('expired-001')"
-  $binary worker --until-idle
-  $binary explain expired-001
+  curl -sS -X PUT http://127.0.0.1:$simulator_port/control/customers/expired-002 -d '{"state": "active"}'
+  TOKEN=\$(curl -sS -X POST http://127.0.0.1:$simulator_port/control/identity/firebase-token \\
+      -d '{"sub": "expired-002"}' | sed 's/.*"token" *: *"\([^"]*\)".*/\1/')
+  curl -sS -X POST $api/v1/restores -H "Authorization: Bearer \$TOKEN"
+  curl -sS $api/v1/entitlement -H "Authorization: Bearer \$TOKEN"
+  $binary explain expired-002
+
+The same from a backend, in SQL:
+
+  psql "\$DATABASE_URL" -c "SELECT entitlement_sync.request_restore('expired-003')"
 
 To stop them and remove everything:
 
