@@ -3,6 +3,7 @@ import Configuring
 import Foundation
 import Migrations
 import Postgres
+import WebAPI
 
 /// Why a command ends without doing its work: a message for people and a code of `sysexits.h`.
 struct CommandFailure: Error {
@@ -25,6 +26,12 @@ struct CommandFailure: Error {
             self.init(
                 error.code == .locked ? .elapsed : error.code == .refused ? .notAllowed : .configuration,
                 "\(error)"
+            )
+        case let failure as ListenFailure:
+            self.init(
+                .configuration,
+                "\(failure.service) can't be served on \(failure.host):\(failure.port): \(failure.reason); set another"
+                    + " \(failure.service == "metrics" ? "ADMIN_PORT" : "HTTP_PORT"), or 0 for any"
             )
         case let error as PostgresError:
             self.init(Self.status(of: error), Self.text(of: error))

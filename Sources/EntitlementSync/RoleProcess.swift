@@ -120,7 +120,8 @@ struct RoleProcess {
         )
         return AdminServer(
             address: .init(host: config.admin.address.host, port: config.admin.address.port),
-            isVital: roles.contains(.serve),
+            // A usual port that is taken by another process of ours stops nobody.
+            isVital: config.admin.isSet && roles.contains(.serve),
             content: content,
             logger: runtime.logger
         )

@@ -4,7 +4,7 @@ package import Postgres
 /// Brings the schema up to date: numbered files, each once, under a lock; then the host adapter.
 package struct Migrator: Sendable {
     /// The schema version this build was written for.
-    package static let version: Int32 = 5
+    package static let version: Int32 = 8
 
     private let pool: PostgresPool
     private let files: [MigrationFile]
@@ -290,7 +290,7 @@ package struct SchemaCheck: Sendable {
             case "42501":
                 throw MigrationError(
                     .refused,
-                    "this database user may not read the entitlement_sync schema; grant it the role entitlement_sync_worker"
+                    "this database user may not read the entitlement_sync schema; grant it the role entitlement_sync_worker, or entitlement_sync_api for serve"
                 )
             default: throw error
             }

@@ -308,6 +308,7 @@ $$;
 REVOKE ALL ON FUNCTION take_requests, restore_of, app_restore, restored_products, restore_answers, estimated_wait,
                        entitlement_answer FROM PUBLIC;
 SELECT grant_to('entitlement_sync_api', ARRAY[
+    'GRANT SELECT ON schema_migration TO %I',
     'GRANT EXECUTE ON FUNCTION take_requests, app_restore, restore_answers, estimated_wait, entitlement_answer TO %I']);
 SELECT grant_to('entitlement_sync_worker', ARRAY[
     'GRANT EXECUTE ON FUNCTION take_requests, app_restore, restore_answers, estimated_wait, entitlement_answer TO %I',

@@ -62,6 +62,8 @@ package struct AdminServer: Service {
                 ]
             )
             try? await gracefulShutdown()
+        } catch {
+            throw ListenFailure(error, "metrics", host: address.host, port: address.port) ?? error
         }
     }
 

@@ -43,7 +43,11 @@ package struct APIServer: Service {
         let application = try application()
         try await withGracefulShutdownHandler {
             try await withThrowingTaskGroup(of: Void.self) { group in
-                group.addTask { try await application.run() }
+                group.addTask {
+                    do { try await application.run() } catch {
+                        throw ListenFailure(error, "the API", host: settings.host, port: settings.port) ?? error
+                    }
+                }
                 group.addTask {
                     // Whoever still sends by then has had their time.
                     try? await gracefulShutdown()
