@@ -156,7 +156,13 @@ let package = Package(
             ]
         ),
         tests("HistoryTests", ["Entitlements", "Postgres", "Jobs", "Storage", "Migrations", "TestSupport", logging]),
-        tests("WebAPITests", ["WebAPI", hummingbird, hummingbirdTesting, httpTypes, logging, nioPosix]),
+        tests(
+            "WebAPITests",
+            [
+                "Entitlements", "Postgres", "Storage", "WebAPI", hummingbird, hummingbirdTesting, httpTypes, logging,
+                nioPosix,
+            ]
+        ),
         tests(
             "ProcessTests",
             [

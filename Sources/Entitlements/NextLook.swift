@@ -36,7 +36,9 @@ package struct NextLook: Hashable, Sendable {
         // Where only RevenueCat is asked, it says by itself when something changes.
         let onlyRevenueCat = reading.covered == [.revenueCat]
         let silence = outcome == .deferred && !onlyRevenueCat ? reading.askedAt + margin : nil
-        let promised = grants ? nil : promisedAt.flatMap { Promise.look(after: reading.askedAt, at: $0) }
+        // Only RevenueCat's readings lag behind what it tells.
+        let mayLag = !grants && reading.covered.contains(.revenueCat)
+        let promised = !mayLag ? nil : promisedAt.flatMap { Promise.look(after: reading.askedAt, at: $0) }
         if outcome == .notEligible {
             at = nil
         } else if !own.isEmpty {

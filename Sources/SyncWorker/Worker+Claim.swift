@@ -45,8 +45,9 @@ extension Worker {
                 round += 1
                 WorkerMetrics.shared.claim(jobs)
                 guard !jobs.isEmpty else {
-                    if settings.untilIdle, shared.flight.count == 0, try await queue.isIdle(),
-                        try await acknowledger?.records.hasOpen() != true, try await !inbox.hasNew()
+                    // The inbox first: what leaves it stands in the queue with the same commit.
+                    if settings.untilIdle, shared.flight.count == 0, try await !inbox.hasNew(),
+                        try await queue.isIdle(), try await acknowledger?.records.hasOpen() != true
                     {
                         shared.stop()
                         return

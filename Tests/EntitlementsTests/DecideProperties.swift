@@ -54,7 +54,8 @@ struct Law: Sendable, CustomTestStringConvertible {
         #expect(Set(MessageKey.allCases).subtracting(keys) == [.accountGone, .restoredAssetsPending, .stillChecking])
         #expect(attributions.count == 12, "\(attributions)")
         let expected = [
-            "retry overtaken", "retry unmapped", "retry malformed", "retry throttled", "access in a partial reading",
+            "retry overtaken", "retry unmapped", "retry malformed", "retry throttled", "retry promised",
+            "access in a partial reading",
             "access by a newer row", "announced demotion", "unannounced demotion", "restore where a reconcile demotes",
             "two tickets", "access beside a contradiction", "ineligible with access", "proof of another's",
             "access by a first proof", "unattributed order", "a store that is not asked",

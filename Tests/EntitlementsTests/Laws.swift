@@ -5,7 +5,7 @@ extension DecideProperties {
     static let laws: [Law] = [
         accessGrants, nothingElseGrants, onlyFullReadingsDeny, restoresNeverDemote, theQueuedReconcileDemotes,
         demotionNeedsAWord, ineligibleNeverGain, everyStateHasItsReason, orderDoesNotMatter, repetitionDoesNotMatter,
-        oneTicketAPurchase, answersFitTheJob,
+        oneTicketAPurchase, answersFitTheJob, promisesHoldBackOnlyANo,
     ]
 
     static let accessGrants = Law(name: "L2: whoever is eligible and has access is a subscriber") {
@@ -158,6 +158,21 @@ extension DecideProperties {
             return "\(verdict.outcome)"
         }
         return verdict.explanation.hasSuffix(".") ? nil : "no explanation"
+    }
+
+    static let promisesHoldBackOnlyANo = Law(
+        name: "74: an event that promised access holds back a no for half a minute, and nothing else"
+    ) {
+        scene,
+        _,
+        resolution in
+        let isYoung = scene.promisedAt.map { scene.askedAt < $0 + .seconds(30) } == true
+        let plain = scene.with { $0.promisedAt = nil }.resolution
+        var isNo = false
+        if case .verdict(let verdict) = plain { isNo = verdict.action != .grant && verdict.outcome != .notEligible }
+        guard isYoung, isNo else { return resolution == plain ? nil : "\(resolution)\ninstead of \(plain)" }
+        guard case .retry(let failure) = resolution, failure.code == .promised else { return "believed: \(resolution)" }
+        return nil
     }
 
     /// The scene as the verdict leaves it: the type and the note of absence are written.

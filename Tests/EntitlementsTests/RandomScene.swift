@@ -60,6 +60,9 @@ extension Scene {
             scene.claimed.append(claimedPurchase("GPA.0", customer: "$RCAnonymousID:1", purchase: nil, owner: nil))
         }
         if generator.oneIn(4) { scene.covered = [.revenueCat] }
+        if generator.oneIn(5) {
+            scene.promisedAt = noon - generator.pick(.zero, .seconds(9), .seconds(29), .seconds(30), hour)
+        }
         return scene
     }
 

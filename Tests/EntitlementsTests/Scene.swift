@@ -116,6 +116,7 @@ struct Scene {
     var sandbox = SandboxState.none
     var everObserved = false
     var absentSince: Instant?
+    var promisedAt: Instant?
     var settings = DecisionSettings()
 
     init(_ kind: JobKind, _ type: UserType, _ items: Observation...) {
@@ -159,6 +160,7 @@ struct Scene {
             sandbox: sandbox,
             everObserved: everObserved,
             absentSince: absentSince,
+            promisedAt: promisedAt,
             catalog: catalog,
             settings: settings,
             claimed: claimed

@@ -37,21 +37,51 @@ CREATE TABLE shown_proof (
 );
 CREATE INDEX shown_proof_at ON shown_proof USING brin (shown_at);
 
--- What `request_restore` does once the user is known.
+-- The last restore's id, where it answers a user who asks again: one who asked `daily` times within a day, shows nothing new,
+-- has none queued, and was not put off by a store. Remembers what is shown.
+CREATE FUNCTION last_result(known bigint, kept jsonb, daily integer) RETURNS uuid
+LANGUAGE plpgsql SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    added  bigint := 0;
+    newest record;
+BEGIN
+    IF kept <> '[]' THEN
+        INSERT INTO shown_proof AS s (user_key, digest)
+        SELECT DISTINCT known, sha256(convert_to(p.proof::text, 'UTF8')) FROM jsonb_array_elements(kept) AS p(proof) ORDER BY 2
+        ON CONFLICT (user_key, digest) DO UPDATE SET shown_at = now()
+         WHERE s.shown_at < now() - interval '1 day';
+        GET DIAGNOSTICS added = ROW_COUNT;
+    END IF;
+    IF added > 0 OR EXISTS (SELECT 1 FROM queue AS q WHERE q.user_key = known AND q.restore_id IS NOT NULL) THEN
+        RETURN NULL;
+    END IF;
+    SELECT count(*) AS asked, max(h.id::text)::uuid AS id INTO newest FROM job_history AS h
+     WHERE h.user_key = known AND h.kind = 0 AND h.id >= first_id_at(now() - interval '1 day');
+    IF newest.asked < daily THEN
+        RETURN NULL;
+    END IF;
+    RETURN (SELECT h.id FROM job_history AS h
+             WHERE h.id = newest.id AND h.state = 'done' AND h.outcome <> 'store_unavailable');
+END
+$$;
+
+-- What `request_restore` does once the user is known. `daily`: see `app_restore`.
 CREATE FUNCTION restore_of(
     known           bigint,
     proofs          jsonb,
     client_error    text,
     product_ids     text[],
     idempotency_key text,
-    origin          text
-) RETURNS uuid
+    origin          text,
+    daily           integer,
+    OUT job         uuid,
+    OUT is_new      boolean
+)
 LANGUAGE plpgsql SET search_path = entitlement_sync, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     kept       jsonb;
     fresh      uuid := new_id();
-    answer     uuid;
     request    bytea;
     says       boolean;
     remembered idempotency%ROWTYPE;
@@ -90,15 +120,26 @@ BEGIN
                 HINT = 'Use a new key for a new request; keys are remembered for 7 days.';
         END IF;
         IF remembered.job_id <> fresh THEN
-            RETURN remembered.job_id;
+            job := remembered.job_id;
+            is_new := false;
+            RETURN;
+        END IF;
+    END IF;
+    IF daily IS NOT NULL THEN
+        job := last_result(known, kept, daily);
+        IF job IS NOT NULL THEN
+            UPDATE idempotency AS i SET job_id = job WHERE i.user_key = known AND i.key = idempotency_key;
+            is_new := false;
+            RETURN;
         END IF;
     END IF;
     says := kept <> '[]' OR client_error IS NOT NULL OR product_ids IS NOT NULL OR origin IS NOT NULL;
-    answer := enqueue(known, 0::smallint, 0::smallint, fresh, says);
-    IF answer <> fresh THEN
+    job := enqueue(known, 0::smallint, 0::smallint, fresh, says);
+    is_new := job = fresh;
+    IF NOT is_new THEN
         -- Joined: what the earlier tap said and what this one says are one request now.
         INSERT INTO job_request AS r (id, proofs, client_error, product_ids, origin)
-        SELECT answer, kept, client_error, CASE WHEN EXISTS (SELECT 1 FROM job_request AS x WHERE x.id = answer)
+        SELECT job, kept, client_error, CASE WHEN EXISTS (SELECT 1 FROM job_request AS x WHERE x.id = job)
                                                 THEN product_ids END, origin
         ON CONFLICT (id) DO UPDATE SET
             proofs       = united_proofs(r.proofs, excluded.proofs),
@@ -108,14 +149,13 @@ BEGIN
                                             ORDER BY p.id LIMIT 100) END,
             origin       = coalesce(excluded.origin, r.origin);
         IF idempotency_key IS NOT NULL THEN
-            UPDATE idempotency AS i SET job_id = answer WHERE i.user_key = known AND i.key = idempotency_key;
+            UPDATE idempotency AS i SET job_id = job WHERE i.user_key = known AND i.key = idempotency_key;
         END IF;
     ELSIF says THEN
         INSERT INTO job_request (id, proofs, client_error, product_ids, origin)
         VALUES (fresh, kept, client_error, product_ids, origin);
     END IF;
     PERFORM pg_notify('entitlement_sync_wake', '');
-    RETURN answer;
 END
 $$;
 
@@ -129,13 +169,13 @@ CREATE OR REPLACE FUNCTION request_restore(
 ) RETURNS uuid
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 BEGIN
-    RETURN restore_of(user_key_of(user_id), proofs, client_error, product_ids, idempotency_key, origin);
+    RETURN (restore_of(user_key_of(user_id), proofs, client_error, product_ids, idempotency_key, origin, NULL)).job;
 END
 $$;
 
 -- A restore as the app asks for it: `request_restore`, but whoever asked `daily` times within a day and shows nothing new
 -- is answered from the last result: apps that restore at every launch cost the stores' budgets what people wait for.
--- `is_new`: the job is queued, and was not before.
+-- `is_new`: the job was queued just now, and nothing else is to be said of it yet.
 CREATE FUNCTION app_restore(
     user_id         text,
     proofs          jsonb,
@@ -147,43 +187,9 @@ CREATE FUNCTION app_restore(
 ) RETURNS TABLE (id uuid, is_new boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 #variable_conflict use_variable
-DECLARE
-    known   bigint := user_key_of(user_id);
-    began   timestamptz := date_trunc('milliseconds', clock_timestamp());
-    digests bytea[];
-    last    uuid;
-    added   bigint;
 BEGIN
-    IF proofs <> '[]' THEN
-        digests := ARRAY(SELECT DISTINCT sha256(convert_to(p.proof::text, 'UTF8'))
-                           FROM jsonb_array_elements(checked_proofs(proofs)) AS p(proof) ORDER BY 1);
-        INSERT INTO shown_proof AS s (user_key, digest) SELECT known, d.digest FROM unnest(digests) AS d(digest)
-        ON CONFLICT (user_key, digest) DO UPDATE SET shown_at = now()
-         WHERE s.shown_at < now() - interval '1 day';
-        GET DIAGNOSTICS added = ROW_COUNT;
-    ELSE
-        added := 0;
-    END IF;
-    IF added = 0
-       AND NOT EXISTS (SELECT 1 FROM queue AS q WHERE q.user_key = known AND q.restore_id IS NOT NULL)
-       AND NOT EXISTS (SELECT 1 FROM idempotency AS i WHERE i.user_key = known AND i.key = idempotency_key)
-       AND (SELECT count(*) FROM job_history AS h
-             WHERE h.user_key = known AND h.kind = 0 AND h.id >= first_id_at(now() - interval '1 day')) >= daily
-    THEN
-        SELECT h.id INTO last FROM job_history AS h
-         WHERE h.user_key = known AND h.kind = 0 AND h.id >= first_id_at(now() - interval '1 day')
-           AND h.state = 'done' AND h.outcome <> 'store_unavailable'
-         ORDER BY h.id DESC LIMIT 1;
-        IF FOUND THEN
-            id := last;
-            is_new := false;
-            RETURN NEXT;
-            RETURN;
-        END IF;
-    END IF;
-    id := restore_of(known, proofs, client_error, product_ids, idempotency_key, origin);
-    -- An id tells when it was made.
-    is_new := id_time(id) >= began;
+    SELECT r.job, r.is_new INTO id, is_new
+      FROM restore_of(user_key_of(user_id), proofs, client_error, product_ids, idempotency_key, origin, daily) AS r;
     RETURN NEXT;
 END
 $$;
@@ -223,7 +229,8 @@ BEGIN
            (SELECT reference_of('T', t.uid) FROM ticket AS t WHERE t.id = s.ticket_id),
            extract(epoch FROM clock_timestamp() - s.created_at)::double precision,
            CASE WHEN s.outcome IN ('restored', 'already_subscriber')
-                THEN (SELECT restored_products(u.user_key, s.id) FROM user_sync AS u WHERE u.user_id = s.user_id)
+                THEN coalesce((SELECT restored_products(u.user_key, s.id) FROM user_sync AS u
+                                WHERE u.user_id = s.user_id), '[]')
                 ELSE '[]' END
       FROM unnest(ids) AS w(id)
       JOIN job_status AS s ON s.id = w.id
@@ -236,20 +243,20 @@ $$;
 CREATE FUNCTION estimated_wait(job uuid) RETURNS double precision
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET enable_seqscan = off AS $$
 DECLARE
-    due    timestamptz;
+    mine   timestamptz;
     ahead  bigint;
     budget double precision;
 BEGIN
     IF EXISTS (SELECT 1 FROM control AS c WHERE c.name = 'all' AND c.paused) THEN
         RETURN NULL;
     END IF;
-    SELECT q.restore_due INTO due FROM queue AS q WHERE q.restore_id = job
+    SELECT q.restore_due INTO mine FROM queue AS q WHERE q.restore_id = job
      UNION ALL SELECT q.restore_due FROM queue AS q WHERE q.restore_next = job;
     IF NOT FOUND THEN
         RETURN 0;
     END IF;
     SELECT count(*) INTO ahead
-      FROM (SELECT 1 FROM queue AS q WHERE q.lane = 0 AND q.owner IS NULL AND q.due < least(due, now()) LIMIT 100000) AS q;
+      FROM (SELECT 1 FROM queue AS q WHERE q.lane = 0 AND q.owner IS NULL AND q.due < least(mine, now()) LIMIT 100000) AS q;
     -- A full read costs two requests at most.
     SELECT max(greatest(extract(epoch FROM b.blocked_until - now()),
                         CASE WHEN l.cap > 0 THEN (2 * (ahead + 1) - greatest(b.tokens, 0)) * 60 / l.cap END))
@@ -258,7 +265,7 @@ BEGIN
      CROSS JOIN LATERAL (SELECT CASE WHEN b.per_minute = 0 OR b.seen_limit IS NULL THEN b.per_minute
                                      ELSE least(b.per_minute, b.seen_limit) END AS cap) AS l
      WHERE b.refilled_at > now() - interval '10 minutes' OR b.blocked_until > now();
-    RETURN greatest(1, extract(epoch FROM due - clock_timestamp()), budget);
+    RETURN greatest(1, extract(epoch FROM mine - clock_timestamp()), budget);
 END
 $$;
 
@@ -305,7 +312,7 @@ BEGIN
 END
 $$;
 
-REVOKE ALL ON FUNCTION take_requests, restore_of, app_restore, restored_products, restore_answers, estimated_wait,
+REVOKE ALL ON FUNCTION take_requests, last_result, restore_of, app_restore, restored_products, restore_answers, estimated_wait,
                        entitlement_answer FROM PUBLIC;
 SELECT grant_to('entitlement_sync_api', ARRAY[
     'GRANT SELECT ON schema_migration TO %I',

@@ -31,7 +31,7 @@ package struct AppStoreNotifications: Sendable {
     private enum Outer: String, CaseIterable { case signedPayload }
     private static let outerFields = JSONFields<Outer>()
     /// The longest signed payload that is taken, in bytes.
-    private static let maximumBytes = 512 << 10
+    private static let maximumBytes = 64 << 10
 
     /// Verifies a notification and every signed text in it.
     ///
@@ -62,12 +62,9 @@ package struct AppStoreNotifications: Sendable {
     }
 
     private func check(_ notification: SignedNotification) throws(ProofRefusal) {
-        if let named = notification.bundleID, named != bundleID {
-            throw ProofRefusal(.wrongBundle, "It is about another app.")
-        }
-        if let appID, notification.environment == AppStoreEnvironment.production.rawValue,
-            let named = notification.appID, named != appID
-        {
+        guard notification.bundleID == bundleID else { throw ProofRefusal(.wrongBundle, "It is about another app.") }
+        // The sandbox does not always name the app's number.
+        if let appID, notification.environment == AppStoreEnvironment.production.rawValue, notification.appID != appID {
             throw ProofRefusal(.wrongBundle, "It is about another app.")
         }
     }
@@ -136,7 +133,7 @@ struct SignedNotification: AppStorePayload {
 
     private static let fields = JSONFields<Field>()
     private static let dataFields = JSONFields<DataField>()
-    private static let longestSigned = 256 << 10
+    private static let longestSigned = 64 << 10
 
     private struct Draft {
         var texts: [Field: String] = [:]

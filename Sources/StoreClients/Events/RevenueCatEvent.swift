@@ -49,6 +49,8 @@ package enum RevenueCatEvent {
 
     /// The most ids of one event that are looked up; a customer has a few.
     private static let mostIDs = 200
+    /// The most that are read for them: those of people who never signed in are many.
+    private static let mostNames = 5_000
     private static let anonymous = "$RCAnonymousID:"
 
     private enum Outer: String, CaseIterable { case event }
@@ -107,12 +109,22 @@ package enum RevenueCatEvent {
         var draft = Draft()
         try reader.readObject(fields) { reader, field throws(JSONFault) in
             switch field {
-            case .aliases, .from, .to: draft.ids += try reader.readStringsLeniently(upTo: mostIDs)
+            case .aliases, .from, .to: draft.ids += try reader.readStringsLeniently(upTo: mostNames)
             case .timestamp:
                 draft.timestamp = try reader.readLeniently { reader throws(JSONFault) in
                     try reader.readOptionalInteger()
                 }
-            case .entitlements: draft.givesNothing = try reader.readStringsLeniently(upTo: 1).isEmpty
+            case .entitlements:
+                let isNothing = try reader.readLeniently { reader throws(JSONFault) -> Bool? in
+                    guard try !reader.readNull() else { return true }
+                    var isEmpty = true
+                    try reader.readArray { reader throws(JSONFault) in
+                        try reader.skipValue()
+                        isEmpty = false
+                    }
+                    return isEmpty
+                }
+                draft.givesNothing = isNothing ?? false
             default:
                 draft.texts[field] = try reader.readLeniently { reader throws(JSONFault) in
                     try reader.readOptionalString()
@@ -125,8 +137,9 @@ package enum RevenueCatEvent {
     /// The names that may be users of ours: each once, in their order.
     private static func candidates(_ names: [String]) -> [String] {
         var seen: Set<String> = []
-        return names.filter {
+        let candidates = names.filter {
             StoreEvent.isID($0) && !$0.hasPrefix(anonymous) && !BlockedIDs.contains($0) && seen.insert($0).inserted
         }
+        return Array(candidates.prefix(mostIDs))
     }
 }

@@ -15,6 +15,8 @@ package final class RequestLimit: Sendable {
         var left: Int
         /// Lent, and not counted yet.
         var owed: Int
+        /// The shared count has no more for this minute.
+        var isLast: Bool
         var ends: ContinuousClock.Instant
     }
 
@@ -27,6 +29,7 @@ package final class RequestLimit: Sendable {
     private let subject: String
     private let take: @Sendable (Int, [UInt8]) async throws -> RequestCounts.Given
     private let logger: Logger
+    private let now: @Sendable () -> ContinuousClock.Instant
     private let credits = Mutex<[[UInt8]: Credit]>([:])
 
     /// Makes a limit; `nil` where it is off.
@@ -46,12 +49,14 @@ package final class RequestLimit: Sendable {
         perMinute: Int,
         of subject: String,
         logger: Logger,
+        now: @escaping @Sendable () -> ContinuousClock.Instant = { .now },
         take: @escaping @Sendable (Int, [UInt8]) async throws -> RequestCounts.Given
     ) {
         guard perMinute > 0 else { return nil }
         self.perMinute = perMinute
         self.subject = subject
         self.take = take
+        self.now = now
         self.logger = logger
     }
 
@@ -63,46 +68,60 @@ package final class RequestLimit: Sendable {
     /// - Throws: `Problem` where the minute is used up.
     func count(_ name: String) async throws(Problem) {
         let key = Array(SHA256.hash(data: Data("\(subject) \(name)".utf8)))
-        guard let owed = spend(key) else { return }
-        let part = perMinute / Self.parts
+        let owed: Int
+        switch spend(key) {
+        case .free: return
+        case .over(let wait): throw Self.problem(wait)
+        case .asks(let number): owed = number
+        }
+        let asked = owed + max(1, perMinute / Self.parts)
         let given: RequestCounts.Given
         do {
-            given = try await take(owed + max(1, part), key)
+            given = try await take(asked, key)
         } catch {
             logger.info("requests can't be counted", metadata: ["limit.subject": "\(subject)"])
+            credits.withLock { $0[key]?.owed += owed }
             return
         }
-        let now = ContinuousClock.now
+        let now = now()
         // What was lent has been used: it comes off first.
         let left = given.requests - owed
         credits.withLock { credits in
             let more = credits[key].map { $0.ends > now ? $0.left : 0 } ?? 0
-            credits[key] = Credit(left: more + max(0, left - 1), owed: 0, ends: now + given.wait)
+            let isLast = given.requests < asked
+            credits[key] = Credit(left: more + max(0, left - 1), owed: 0, isLast: isLast, ends: now + given.wait)
         }
         guard left > 0 else { throw Self.problem(given.wait) }
     }
 
+    private enum Spent {
+        case free
+        /// The minute is used up.
+        case over(Duration)
+        /// The shared count has to be asked, and so many that were lent be counted with it.
+        case asks(Int)
+    }
+
     /// Uses one of those that were taken before, or of those that each key is lent.
-    ///
-    /// - Returns: `nil`: the request is free to go; else how many that were lent have to be counted now.
-    private func spend(_ key: [UInt8]) -> Int? {
-        let now = ContinuousClock.now
+    private func spend(_ key: [UInt8]) -> Spent {
+        let now = now()
         let lends = perMinute / Self.parts
         return credits.withLock { credits in
             if credits.count >= Self.mostKeys { credits = credits.filter { $0.value.ends > now } }
             if credits.count >= Self.mostKeys { credits = [:] }
             guard var credit = credits[key], credit.ends > now else {
-                guard lends > 0 else { return 0 }
-                credits[key] = Credit(left: lends - 1, owed: lends, ends: now + .seconds(60))
-                return nil
+                guard lends > 0 else { return .asks(0) }
+                credits[key] = Credit(left: lends - 1, owed: lends, isLast: false, ends: now + .seconds(60))
+                return .free
             }
             guard credit.left > 0 else {
+                guard !credit.isLast else { return .over(credit.ends - now) }
                 defer { credits[key]?.owed = 0 }
-                return credit.owed
+                return .asks(credit.owed)
             }
             credit.left -= 1
             credits[key] = credit
-            return nil
+            return .free
         }
     }
 

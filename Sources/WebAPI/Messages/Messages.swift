@@ -8,6 +8,8 @@ import Foundation
 package struct Messages: Sendable {
     /// The language for whoever speaks none of the others.
     package static let fallback = "en"
+    /// What stands behind the key of a text for where an address of support is known.
+    private static let withSupport = "+support"
     /// The languages and keys that one file may add, and a text's length in bytes.
     private static let mostLanguages = 200
     private static let mostBytes = 2_000
@@ -36,7 +38,13 @@ package struct Messages: Sendable {
         if let own {
             let added = try Self.read(own)
             try Self.check(added)
-            for (language, entries) in added { texts[language.lowercased(), default: [:]].merge(entries) { $1 } }
+            // In an order of their own: two spellings of one tag merge alike every time.
+            for (language, entries) in added.sorted(by: { $0.key < $1.key }) {
+                let language = language.lowercased()
+                // Whoever changes a text and says nothing of support does not want ours where support is known.
+                for key in entries.keys { texts[language]?[key + Self.withSupport] = nil }
+                texts[language, default: [:]].merge(entries) { $1 }
+            }
         }
         self.texts = texts
     }
@@ -52,13 +60,25 @@ package struct Messages: Sendable {
     ///   - reference: names the case to support.
     /// - Returns: the text; `nil` for a key that there is not.
     package func text(for key: String, in language: String = fallback, reference: String) -> String? {
-        let entries = [texts[language], texts[Self.fallback]]
-        let withSupport = support == nil ? nil : entries.lazy.compactMap { $0?[key + "+support"] }.first
-        // A language's own text without the address comes before another language's with it.
-        let text =
-            texts[language]?[key + (withSupport == nil ? "" : "+support")] ?? texts[language]?[key] ?? withSupport
-            ?? texts[Self.fallback]?[key]
-        return text?.replacing("{reference}", with: reference).replacing("{support}", with: support ?? "")
+        for tag in Self.chain(language) {
+            guard let entries = texts[tag] else { continue }
+            let known = support == nil ? nil : entries[key + Self.withSupport]
+            guard let text = known ?? entries[key] else { continue }
+            return text.replacing("{reference}", with: reference).replacing("{support}", with: support ?? "")
+        }
+        return nil
+    }
+
+    /// A tag, what is left of it without its last parts, and English.
+    private static func chain(_ language: String) -> [String] {
+        var tags: [String] = []
+        var tag = language[...]
+        while !tag.isEmpty {
+            tags.append(String(tag))
+            guard let cut = tag.lastIndex(of: "-") else { break }
+            tag = tag[..<cut]
+        }
+        return tags + [fallback]
     }
 
     private static func read(_ json: [UInt8]) throws(Fault) -> [String: [String: String]] {
@@ -69,7 +89,7 @@ package struct Messages: Sendable {
 
     private static func check(_ added: [String: [String: String]]) throws(Fault) {
         guard added.count <= mostLanguages else { throw Fault(problem: "has more than \(mostLanguages) languages") }
-        let keys = Set(MessageKey.allCases.flatMap { [$0.rawValue, $0.rawValue + "+support"] })
+        let keys = Set(MessageKey.allCases.flatMap { [$0.rawValue, $0.rawValue + withSupport] })
         for (language, entries) in added {
             guard (2...35).contains(language.utf8.count), language.utf8.allSatisfy({ isTagByte($0) }) else {
                 throw Fault(problem: "has a language that is no tag such as de or pt-BR")
@@ -106,8 +126,8 @@ extension Messages {
         guard let header, header.utf8.count <= 1_000 else { return Self.fallback }
         var wishes: [(tag: String, weight: Double)] = []
         for part in header.split(separator: ",").prefix(50) {
-            let pieces = part.split(separator: ";").map { $0.drop { $0 == " " } }
-            guard let tag = pieces.first?.prefix(while: { $0 != " " }).lowercased(), !tag.isEmpty else { continue }
+            let pieces = part.split(separator: ";").map { $0.trimmingCharacters(in: .whitespaces).lowercased() }
+            guard let tag = pieces.first, !tag.isEmpty else { continue }
             var weight = 1.0
             for piece in pieces.dropFirst() where piece.hasPrefix("q=") { weight = Double(piece.dropFirst(2)) ?? 0 }
             if weight > 0 { wishes.append((tag, weight)) }
@@ -115,12 +135,7 @@ extension Messages {
         // A stable order: of equal weights the first counts.
         for wish in wishes.enumerated().sorted(by: { ($1.element.weight, $0.offset) < ($0.element.weight, $1.offset) })
         {
-            var tag = wish.element.tag[...]
-            while !tag.isEmpty {
-                if texts[String(tag)] != nil { return String(tag) }
-                guard let cut = tag.lastIndex(of: "-") else { break }
-                tag = tag[..<cut]
-            }
+            if let known = Self.chain(wish.element.tag).dropLast().first(where: { texts[$0] != nil }) { return known }
             if wish.element.tag == "*" { return Self.fallback }
         }
         return Self.fallback

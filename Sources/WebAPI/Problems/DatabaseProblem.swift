@@ -13,8 +13,10 @@ enum DatabaseProblem {
         switch error.sqlState {
         case "ES001":
             return Problem(.unknownUser, fix: "Create the account first; the token's sub is its id.")
-        case "ES002", "ES003", "ES005":
+        case "ES002", "ES005":
             return invalid(error)
+        case "ES003":
+            return Problem(.invalidField, error.message, field: "Idempotency-Key", fix: error.hint)
         case "ES004":
             return Problem(.keyReused, field: "Idempotency-Key", fix: error.hint)
         // A value out of its range, or text that PostgreSQL does not hold.

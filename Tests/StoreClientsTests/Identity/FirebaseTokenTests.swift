@@ -24,6 +24,7 @@ import Testing
         let user = FirebaseUser(
             id: "ann",
             signedInAt: Instant(microseconds: (FirebaseBench.now - 86_400) * 1_000_000),
+            expiresAt: Instant(microseconds: (FirebaseBench.now + 3_590) * 1_000_000),
             provider: "apple.com"
         )
         #expect(try await tokens.user(of: token) == user)

@@ -1,0 +1,95 @@
+import Foundation
+import Jobs
+import Postgres
+import Storage
+import Testing
+
+/// What the API's role may do: call its functions, and nothing beneath them.
+@Suite struct DoorRoleTests {
+    @Test(arguments: [
+        "SELECT entitlement_sync.app_restore('ann', '[]', NULL, NULL, NULL, NULL)",
+        "SELECT * FROM entitlement_sync.restore_answers(ARRAY(SELECT s.id FROM entitlement_sync.job_status AS s))",
+        "SELECT entitlement_sync.estimated_wait(s.id) FROM entitlement_sync.job_status AS s",
+        "SELECT * FROM entitlement_sync.entitlement_answer('ann')",
+        "SELECT * FROM entitlement_sync.take_requests('a'::bytea, 5, 1)",
+        """
+        SELECT entitlement_sync.accept_events('revenuecat', '{e}', '{RENEWAL}', '{NULL}', '{false}',
+                                              ARRAY['{"users":["ann"],"purchases":[]}'], ARRAY['{}'::bytea])
+        """,
+    ])
+    func `The API's role may call what the API calls`(_ statement: String) async throws {
+        try await World.with { world in
+            try await world.add("ann")
+            _ = try await world.restore("ann")
+            let rows = try await Self.run(statement, as: "entitlement_sync_api", in: world)
+            #expect(rows.count == 1)
+        }
+    }
+
+    @Test(arguments: [
+        ("purchase", "owner_key"), ("purchase_identifier", "purchase_id"), ("user_sync", "epoch"), ("queue", "due"),
+        ("inbox", "state"), ("inbox_body", "body"), ("job_request", "origin"), ("job_history", "state"),
+        ("shown_proof", "shown_at"), ("request_count", "taken"), ("idempotency", "key"), ("grant", "until"),
+    ])
+    func `The API's role reads and writes no table`(_ table: String, _ column: String) async throws {
+        try await World.with { world in
+            for statement in [
+                "SELECT count(*) FROM entitlement_sync.\"\(table)\"",
+                "SELECT count(\(column)) FROM entitlement_sync.\"\(table)\"",
+                "INSERT INTO entitlement_sync.\"\(table)\" DEFAULT VALUES",
+                "UPDATE entitlement_sync.\"\(table)\" SET \(column) = \(column)",
+                "DELETE FROM entitlement_sync.\"\(table)\"",
+                "TRUNCATE entitlement_sync.\"\(table)\"",
+            ] {
+                await Self.expectRefusal(statement, as: "entitlement_sync_api", in: world)
+            }
+        }
+    }
+
+    @Test(arguments: [
+        "SELECT * FROM entitlement_sync.drain_inbox()", "SELECT entitlement_sync.forget_events(1, 1)",
+        "SELECT entitlement_sync.restored_products(1, NULL)", "SELECT entitlement_sync.user_key_of('ann')",
+        "SELECT entitlement_sync.enqueue(1, 0::smallint, 0::smallint, NULL)",
+        "SELECT entitlement_sync.requeue_dead(NULL)", "SELECT * FROM entitlement_sync.erase_user('ann')",
+        "SELECT * FROM entitlement_sync_host.set_type(ARRAY['ann'], 'subscriber')", "SELECT * FROM users",
+    ])
+    func `The API's role may call nothing else`(_ statement: String) async throws {
+        try await World.with { world in
+            try await world.add("ann")
+            await Self.expectRefusal(statement, as: "entitlement_sync_api", in: world)
+            #expect(try await world.type(of: "ann") == "free")
+        }
+    }
+
+    @Test(arguments: ["entitlement_sync_client", "entitlement_sync_support", "entitlement_sync_auditor"])
+    func `Only the API and the workers answer apps and take events`(_ role: String) async throws {
+        try await World.with { world in
+            for statement in [
+                "SELECT entitlement_sync.app_restore('ann', '[]', NULL, NULL, NULL, NULL)",
+                "SELECT * FROM entitlement_sync.restore_answers('{}')",
+                "SELECT * FROM entitlement_sync.entitlement_answer('ann')",
+                "SELECT * FROM entitlement_sync.take_requests('a'::bytea, 5, 1)",
+                "SELECT entitlement_sync.accept_events('revenuecat', '{}', '{}', '{}', '{}', '{}', '{}')",
+                "SELECT * FROM entitlement_sync.drain_inbox()", "SELECT entitlement_sync.forget_events(1, 1)",
+            ] {
+                await Self.expectRefusal(statement, as: role, in: world)
+            }
+        }
+    }
+
+    // MARK: Parts
+
+    private static func run(_ statement: String, as role: String, in world: World) async throws -> PostgresRows {
+        try await world.pool.withTransaction { connection in
+            try await connection.query("SET LOCAL ROLE \(rawSQL: role)")
+            return try await connection.query(PostgresQuery(rawSQL: statement))
+        }
+    }
+
+    private static func expectRefusal(_ statement: String, as role: String, in world: World) async {
+        let refusal = await #expect(throws: PostgresError.self, "\(role): \(statement)") {
+            _ = try await run(statement, as: role, in: world)
+        }
+        #expect(refusal?.sqlState == SQLState.insufficientPrivilege, "\(role): \(statement)")
+    }
+}
