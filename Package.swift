@@ -108,7 +108,7 @@ let package = Package(
                 hummingbirdCore,
                 lifecycle, logging, metrics, nioCore, nioHTTP1, nioHTTPTypes, nioSSL, crypto,
             ],
-            resources: [.embedInCode("Messages/messages.json")]
+            resources: [.embedInCode("Messages/messages.json"), .embedInCode("OpenAPI/openapi.json")]
         ),
         target(
             "Bench",
@@ -159,7 +159,8 @@ let package = Package(
         tests(
             "WebAPITests",
             [
-                "Entitlements", "Postgres", "Storage", "WebAPI", hummingbird, hummingbirdTesting, httpTypes, logging,
+                "Entitlements", "Postgres", "Storage", "StoreClients", "WebAPI", hummingbird, hummingbirdTesting,
+                httpTypes, logging,
                 nioPosix,
             ]
         ),

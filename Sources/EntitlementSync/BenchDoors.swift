@@ -86,7 +86,9 @@ struct BenchDoors {
                 try await client.restore(besideTokens[$0])
             }
             let events = Self.eventsPerSecond * seconds
-            async let kept = steadily(events, perSecond: Self.eventsPerSecond) { try await client.event($0, Self.body) }
+            // Signed before they are sent: it is not the sender who is measured.
+            let posts = (0..<events).map(Self.post)
+            async let kept = steadily(events, perSecond: Self.eventsPerSecond) { try await client.event(posts[$0]) }
             let together = try await steadily(beside, perSecond: Self.besidePerSecond) {
                 try await client.restore(besideTokens[beside + $0])
             }
@@ -172,7 +174,7 @@ struct BenchDoors {
         return String(decoding: bytes.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }, as: UTF8.self)
     }
 
-    private static func body(_ index: Int) -> (headers: HTTPFields, body: [UInt8]) {
+    private static func post(_ index: Int) -> DoorClient.Post {
         let now = Date().timeIntervalSince1970
         let body = Array(
             """
@@ -190,12 +192,17 @@ struct BenchDoors {
         if let name = HTTPField.Name("X-RevenueCat-Webhook-Signature") {
             headers[name] = "t=\(seconds),v1=" + hex(code)
         }
-        return (headers, body)
+        return DoorClient.Post(headers: headers, body: body)
     }
 }
 
 /// An app, and a store that sends events.
 private struct DoorClient: Sendable {
+    struct Post: Sendable {
+        var headers: HTTPFields
+        var body: [UInt8]
+    }
+
     private let port: Int
     private let transport: HTTPTransport
 
@@ -228,9 +235,8 @@ private struct DoorClient: Sendable {
         }
     }
 
-    func event(_ index: Int, _ make: @Sendable (Int) -> (headers: HTTPFields, body: [UInt8])) async throws {
-        let (headers, body) = make(index)
-        _ = try await send(.post, "/v1/webhooks/revenuecat", headers, 200, body)
+    func event(_ post: Post) async throws {
+        _ = try await send(.post, "/v1/webhooks/revenuecat", post.headers, 200, post.body)
     }
 
     func shutdown() async { await transport.shutdown() }

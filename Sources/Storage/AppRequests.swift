@@ -86,6 +86,20 @@ package struct EntitlementAnswer: Sendable, Hashable {
     package var suggestsRestore: Bool
     package var tickets: [VisibleTicket]
     package var stores: [StoreState]
+
+    package init(
+        type: String,
+        until: String?,
+        suggestsRestore: Bool,
+        tickets: [VisibleTicket],
+        stores: [StoreState]
+    ) {
+        self.type = type
+        self.until = until
+        self.suggestsRestore = suggestsRestore
+        self.tickets = tickets
+        self.stores = stores
+    }
 }
 
 /// A ticket that its claimant may see.
@@ -104,7 +118,7 @@ package struct VisibleTicket: Sendable, Hashable, Codable {
 /// Whether a store answers.
 package struct StoreState: Sendable, Hashable, Codable {
     package var store: String
-    /// `ok` or `down`.
+    /// `ok`, `slow` or `down`.
     package var state: String
 }
 

@@ -16,12 +16,29 @@ package struct Inbox: Sendable {
         package var occurredAt: Instant?
         /// It speaks of access that begins or goes on.
         package var promises: Bool
-        /// Whom it may be about, as `drain_inbox` reads it: JSON; `nil`: nobody.
+        /// Ids that may be users'; those with line breaks are none.
+        package var users: [String]
+        /// What else tells whom it may be about, as `drain_inbox` reads it: a JSON object; `nil`: nothing.
         package var about: String?
+        /// The ids as they travel: most events name one user, and JSON for each costs more than the rest.
+        var names: String? {
+            let lines = users.filter { !$0.utf8.contains(UInt8(ascii: "\n")) }
+            return lines.isEmpty ? nil : lines.joined(separator: "\n")
+        }
+
         /// Its words.
         package var body: [UInt8]
 
-        package init(id: String, kind: String, occurredAt: Instant?, promises: Bool, about: String?, body: [UInt8]) {
+        package init(
+            id: String,
+            kind: String,
+            occurredAt: Instant?,
+            promises: Bool,
+            users: [String] = [],
+            about: String? = nil,
+            body: [UInt8]
+        ) {
+            self.users = users
             self.id = id
             self.kind = kind
             self.occurredAt = occurredAt
@@ -44,7 +61,8 @@ package struct Inbox: Sendable {
             """
             SELECT entitlement_sync.accept_events(
                        \(source.rawValue), \(events.map(\.id)), \(events.map(\.kind)),
-                       \(events.map { $0.occurredAt?.timestamp }), \(events.map(\.promises)), \(events.map(\.about)),
+                       \(events.map { $0.occurredAt?.timestamp }), \(events.map(\.promises)), \(events.map(\.names)),
+                       \(events.map(\.about)),
                        \(events.map { PostgresBytes($0.body) }))
             """
         )

@@ -13,11 +13,14 @@ package struct StoreHealth: Sendable {
         package var error: String?
         /// How far the store's clock is ahead of ours.
         package var skewSeconds: Double?
+        /// How long its answers take.
+        package var latencySeconds: Double?
 
-        package init(hasAnswered: Bool, error: String?, skewSeconds: Double?) {
+        package init(hasAnswered: Bool, error: String?, skewSeconds: Double?, latencySeconds: Double? = nil) {
             self.hasAnswered = hasAnswered
             self.error = error
             self.skewSeconds = skewSeconds
+            self.latencySeconds = latencySeconds
         }
 
         /// Both together.
@@ -25,7 +28,9 @@ package struct StoreHealth: Sendable {
             News(
                 hasAnswered: hasAnswered || other.hasAnswered,
                 error: error ?? other.error,
-                skewSeconds: skewSeconds ?? other.skewSeconds
+                skewSeconds: skewSeconds ?? other.skewSeconds,
+                // The slower of two endpoints is what people wait for.
+                latencySeconds: [latencySeconds, other.latencySeconds].compactMap(\.self).max()
             )
         }
     }
@@ -34,14 +39,17 @@ package struct StoreHealth: Sendable {
     package func note(_ store: String, _ news: News) async throws {
         try await pool.query(
             """
-            INSERT INTO entitlement_sync.store_health AS h (store, last_answer_at, last_error_at, last_error, skew_seconds)
+            INSERT INTO entitlement_sync.store_health AS h
+                   (store, last_answer_at, last_error_at, last_error, skew_seconds, latency_seconds)
             VALUES (\(store), CASE WHEN \(news.hasAnswered) THEN now() END,
-                    CASE WHEN \(news.error)::text IS NOT NULL THEN now() END, \(news.error), \(news.skewSeconds))
+                    CASE WHEN \(news.error)::text IS NOT NULL THEN now() END, \(news.error), \(news.skewSeconds),
+                    \(news.latencySeconds))
             ON CONFLICT (store) DO UPDATE
                SET last_answer_at = coalesce(excluded.last_answer_at, h.last_answer_at),
                    last_error_at = coalesce(excluded.last_error_at, h.last_error_at),
                    last_error = coalesce(excluded.last_error, h.last_error),
-                   skew_seconds = coalesce(excluded.skew_seconds, h.skew_seconds)
+                   skew_seconds = coalesce(excluded.skew_seconds, h.skew_seconds),
+                   latency_seconds = coalesce(excluded.latency_seconds, h.latency_seconds)
             """
         )
     }

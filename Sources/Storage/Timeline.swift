@@ -72,6 +72,13 @@ package struct Timeline: Sendable {
                   FROM entitlement_sync.ticket AS t JOIN me ON me.user_key = t.claimant_key
                   JOIN entitlement_sync.ticket_event AS e ON e.ticket_id = t.id
                 UNION ALL
+                SELECT i.received_at, i.id, 'event',
+                       format('%s said %s%s; that is a reason to look, and no more.',
+                              CASE i.source WHEN 'revenuecat' THEN 'RevenueCat' WHEN 'app_store' THEN 'The App Store'
+                                            WHEN 'google_play' THEN 'Google Play' ELSE i.source END, i.kind,
+                              coalesce(', of ' || to_char(i.occurred_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI') || ' UTC', ''))
+                  FROM entitlement_sync.inbox AS i JOIN me ON i.user_keys @> ARRAY[me.user_key]
+                UNION ALL
                 SELECT h.finished_at, 0, 'job',
                        format('Job %s ended %s%s%s.', entitlement_sync.reference_of('R', h.id), h.state,
                               coalesce(' with ' || h.outcome, ''), coalesce(' (' || h.last_error || ')', ''))

@@ -29,6 +29,8 @@ package struct StoreAnswer: Hashable, Sendable {
     package var retryAfter: Duration?
     /// The store's clock (its `Date` header, whole seconds) minus ours, in seconds; far from zero, ours is wrong.
     package var dateSkewSeconds: Int64?
+    /// How long the answer took; `nil` where none came, and where it is no word on the store.
+    package var elapsed: Duration?
     /// Whether the breaker counts the answer as a failure of the store.
     ///
     /// `false` for good answers, for failures that say nothing about the store's health (throttling, a locked
@@ -43,8 +45,10 @@ package struct StoreAnswer: Hashable, Sendable {
         usage: Int? = nil,
         retryAfter: Duration? = nil,
         dateSkewSeconds: Int64? = nil,
+        elapsed: Duration? = nil,
         countsForBreaker: Bool = false
     ) {
+        self.elapsed = elapsed
         self.status = status
         self.failure = failure
         self.limit = limit

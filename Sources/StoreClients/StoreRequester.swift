@@ -94,17 +94,18 @@ struct StoreRequester: Sendable {
             report(failure, nil, call)
             throw failure
         }
-        metrics.countRequest(endpoint: call.endpoint, status: response.status, took: .now - sentAt)
+        let elapsed = .now - sentAt
+        metrics.countRequest(endpoint: call.endpoint, status: response.status, took: elapsed)
         do throws(ReadFailure) {
             let value = try read(response)
-            report(oddity(value).map { ReadFailure($0) }, response, call, isOddity: true)
+            report(oddity(value).map { ReadFailure($0) }, response, call, elapsed, isOddity: true)
             return value
         } catch {
             var failure = named(error)
             if failure.retryAfter == nil, let text = response.headers[.retryAfter] {
                 failure.retryAfter = RetryAfter.wait(text, now: serverSeconds(response) ?? systemSeconds())
             }
-            report(failure, response, call)
+            report(failure, response, call, elapsed)
             throw failure
         }
     }
@@ -129,6 +130,7 @@ struct StoreRequester: Sendable {
         _ failure: ReadFailure?,
         _ response: StoreHTTPResponse?,
         _ call: StoreCall,
+        _ elapsed: Duration? = nil,
         isOddity: Bool = false
     ) {
         let headers = response.map(headers) ?? StoreHeaders()
@@ -144,6 +146,7 @@ struct StoreRequester: Sendable {
                 usage: headers.usage,
                 retryAfter: failure?.retryAfter,
                 dateSkewSeconds: response.flatMap(serverSeconds).map { $0 - systemSeconds() },
+                elapsed: elapsed,
                 countsForBreaker: call.purpose == .reading && !isOddity
                     && failure.map { breakerFailures.contains($0.code) } ?? false
             )

@@ -15,6 +15,8 @@ package final class StoreGate: Sendable {
         var wait: Duration?
         var skew: Double?
         var answeredAt: ContinuousClock.Instant?
+        /// How long answers take, in seconds; the newest count most.
+        var latency: Double?
         var lastError: String?
         var isDirty = false
         var usedAt: ContinuousClock.Instant?
@@ -129,6 +131,10 @@ package final class StoreGate: Sendable {
         state.withLock { state in
             if let limit = answer.limit { state.limit = limit }
             if let usage = answer.usage { state.usage = usage }
+            if let elapsed = answer.elapsed {
+                let seconds = elapsed / .seconds(1)
+                state.latency = state.latency.map { 0.9 * $0 + 0.1 * seconds } ?? seconds
+            }
             if let skew = answer.dateSkewSeconds { state.skew = Double(skew) }
             // The last word counts. A lock or one odd item is one customer's trouble; what an id of a client brought about
             // is not told at all.
@@ -193,7 +199,12 @@ package final class StoreGate: Sendable {
             }
         }
         return news.map {
-            StoreHealth.News(hasAnswered: $0.answeredAt != nil, error: $0.lastError, skewSeconds: $0.skew)
+            StoreHealth.News(
+                hasAnswered: $0.answeredAt != nil,
+                error: $0.lastError,
+                skewSeconds: $0.skew,
+                latencySeconds: $0.latency
+            )
         }
     }
 }

@@ -11,7 +11,7 @@ import Testing
 /// How a caller is told that something is wrong.
 @Suite struct ProblemTests {
     static let statuses: [(Problem.Kind, Int)] = [
-        (.malformedBody, 400), (.invalidField, 400), (.unauthenticated, 401), (.forbidden, 403), (.unknownUser, 404),
+        (.malformedBody, 400), (.invalidField, 400), (.unauthenticated, 401), (.unknownUser, 404),
         (.notFound, 404), (.methodNotAllowed, 405), (.bodyTooLarge, 413), (.unsupportedMediaType, 415),
         (.keyReused, 422), (.tooManyRequests, 429), (.failed, 500), (.unavailable, 503),
     ]

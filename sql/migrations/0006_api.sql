@@ -1,6 +1,9 @@
 -- What the API needs: counted requests, restores as the app asks for them, and answers that say only what concerns the
 -- caller. Its role reads and writes nothing but through these functions.
 
+ALTER TABLE store_health ADD COLUMN latency_seconds double precision;
+COMMENT ON COLUMN store_health.latency_seconds IS 'how long the store''s answers took lately, the newest counting most';
+
 -- Requests of an address or a user within a minute that begins with its first request. Unlogged: a crash forgets a minute.
 -- The key is a digest: nobody learns from here who called.
 CREATE UNLOGGED TABLE request_count (
@@ -194,6 +197,19 @@ BEGIN
 END
 $$;
 
+-- The team's words for what purchases carry: the ledger has keys of products and of RevenueCat's entitlements.
+CREATE FUNCTION entitlement_names(keys text[]) RETURNS text[]
+LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
+    SELECT coalesce(array_agg(DISTINCT p.entitlement ORDER BY p.entitlement), '{}')
+      FROM (SELECT x.entitlement, x.base_plan_id,
+                   CASE WHEN x.store = 'revenuecat' THEN x.product_id
+                        ELSE concat_ws(':', CASE x.store WHEN 'play_store' THEN 'google_play' ELSE x.store END,
+                                       x.product_id, x.base_plan_id) END AS key
+              FROM product AS x WHERE x.grants_access) AS p
+     WHERE EXISTS (SELECT 1 FROM unnest(keys) AS k(key)
+                    WHERE k.key = p.key OR p.base_plan_id IS NULL AND starts_with(k.key, p.key || ':'))
+$$;
+
 -- The user's own purchases that give access, and their ends, for the app to deliver again; those alone that were asked for.
 CREATE FUNCTION restored_products(known bigint, job uuid) RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = entitlement_sync, pg_temp SET enable_seqscan = off AS $$
@@ -203,7 +219,7 @@ BEGIN
     SELECT r.product_ids INTO wanted FROM job_request AS r WHERE r.id = job;
     RETURN coalesce((
         SELECT jsonb_agg(jsonb_build_object(
-                   'store', p.store, 'product_id', p.product_id, 'entitlements', to_jsonb(p.entitlements),
+                   'store', p.store, 'product_id', p.product_id, 'entitlements', to_jsonb(entitlement_names(p.entitlements)),
                    'ends_at', to_char(p.period_ends_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'))
                    ORDER BY p.id)
           FROM (SELECT x.* FROM purchase AS x
@@ -281,7 +297,7 @@ BEGIN
     SELECT h.type,
            CASE WHEN a.endless IS NOT TRUE
                 THEN to_char(a.until AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') END,
-           h.type <> 'subscriber'
+           h.type <> 'subscriber' AND h.status IN ('active', 'onboarding')
                AND (u.full_read_at IS NULL OR coalesce(l.failed, false) OR coalesce(a.endless OR a.until > now(), false)),
            coalesce((SELECT jsonb_agg(jsonb_build_object(
                                 'reference', reference_of('T', t.uid), 'state', t.state,
@@ -294,7 +310,10 @@ BEGIN
                                 'store', s.store,
                                 'state', CASE WHEN s.last_error_at > now() - interval '5 minutes'
                                                    AND s.last_error_at > coalesce(s.last_answer_at, '-infinity')
-                                              THEN 'down' ELSE 'ok' END) ORDER BY s.store)
+                                              THEN 'down'
+                                              WHEN s.latency_seconds > 2
+                                                   AND s.last_answer_at > now() - interval '5 minutes'
+                                              THEN 'slow' ELSE 'ok' END) ORDER BY s.store)
                        FROM store_health AS s), '[]')
       FROM entitlement_sync_host.read_users(ARRAY[wanted]) AS h
       LEFT JOIN user_sync AS u ON u.user_id = h.id
@@ -312,7 +331,7 @@ BEGIN
 END
 $$;
 
-REVOKE ALL ON FUNCTION take_requests, last_result, restore_of, app_restore, restored_products, restore_answers, estimated_wait,
+REVOKE ALL ON FUNCTION take_requests, last_result, restore_of, app_restore, entitlement_names, restored_products, restore_answers, estimated_wait,
                        entitlement_answer FROM PUBLIC;
 SELECT grant_to('entitlement_sync_api', ARRAY[
     'GRANT SELECT ON schema_migration TO %I',

@@ -27,13 +27,15 @@ CREATE INDEX inbox_body_received ON inbox_body USING brin (received_at);
 ALTER TABLE user_sync ADD COLUMN promised_at timestamptz;
 COMMENT ON COLUMN user_sync.promised_at IS 'the newest event that spoke of access: what is read within minutes may not show it yet';
 
--- Keeps events; those that were kept before are left as they are. Returns how many are new.
+-- Keeps events; those that were kept before are left as they are. `names`: the ids that may be users', a line each;
+-- `abouts`: what else is known of whom they are about, as JSON. Returns how many are new.
 CREATE FUNCTION accept_events(
     source      text,
     event_ids   text[],
     kinds       text[],
     occurred    timestamptz[],
     promising   boolean[],
+    names       text[],
     abouts      text[],
     bodies      bytea[]
 ) RETURNS bigint
@@ -45,13 +47,16 @@ BEGIN
     WITH sent AS MATERIALIZED (
         -- In one order, or two that keep the same events wait for each other.
         SELECT DISTINCT ON (e.event_id) e.*
-          FROM unnest(event_ids, kinds, occurred, promising, abouts, bodies)
-               AS e(event_id, kind, occurred_at, promises, about, body)
+          FROM unnest(event_ids, kinds, occurred, promising, names, abouts, bodies)
+               AS e(event_id, kind, occurred_at, promises, names, about, body)
          ORDER BY e.event_id
     ), kept AS (
         INSERT INTO inbox (source, event_id, kind, occurred_at, promises, about, state)
-        SELECT source, s.event_id, s.kind, s.occurred_at, s.promises, s.about::jsonb,
-               CASE WHEN s.about IS NULL THEN 'ignored' ELSE 'received' END
+        SELECT source, s.event_id, s.kind, s.occurred_at, s.promises,
+               CASE WHEN s.names IS NOT NULL OR s.about IS NOT NULL
+                    THEN coalesce(s.about::jsonb, '{"purchases": []}')
+                         || jsonb_build_object('users', to_jsonb(string_to_array(coalesce(s.names, ''), E'\n'))) END,
+               CASE WHEN s.names IS NULL AND s.about IS NULL THEN 'ignored' ELSE 'received' END
           FROM sent AS s
         ON CONFLICT ON CONSTRAINT inbox_source_event_id_key DO NOTHING
         RETURNING id, event_id
@@ -75,6 +80,7 @@ DECLARE
     names    text[];
     one_name text;
     one_key  bigint;
+    fresh    uuid;
     held     bigint[] := '{}';
     tries    integer := 0;
 BEGIN
@@ -148,7 +154,16 @@ BEGIN
             CONTINUE;
         END IF;
         BEGIN
-            PERFORM enqueue(one_key, 1::smallint, 1::smallint, new_id());
+            fresh := new_id();
+            IF enqueue(one_key, 1::smallint, 1::smallint, fresh) = fresh THEN
+                -- Events about one purchase come in bursts: whoever was read a moment ago is read again when it is over.
+                UPDATE queue AS q
+                   SET reconcile_due = u.read_at + interval '2 seconds',
+                       due = CASE WHEN q.restore_id IS NULL THEN u.read_at + interval '2 seconds' ELSE q.due END
+                  FROM user_sync AS u
+                 WHERE q.user_key = one_key AND q.owner IS NULL AND q.reconcile_id = fresh
+                   AND u.user_key = one_key AND u.read_at > clock_timestamp() - interval '2 seconds';
+            END IF;
             queued := queued + 1;
         EXCEPTION
             WHEN lock_not_available THEN

@@ -10,6 +10,8 @@ package struct Messages: Sendable {
     package static let fallback = "en"
     /// What stands behind the key of a text for where an address of support is known.
     private static let withSupport = "+support"
+    /// Texts about a store's health; `{store}` is filled in.
+    private static let storeKeys = ["store.slow", "store.down"]
     /// The languages and keys that one file may add, and a text's length in bytes.
     private static let mostLanguages = 200
     private static let mostBytes = 2_000
@@ -69,6 +71,21 @@ package struct Messages: Sendable {
         return nil
     }
 
+    /// What a person reads of a store's trouble.
+    ///
+    /// - Parameters:
+    ///   - store: its name in our records.
+    ///   - state: `slow` or `down`.
+    ///   - language: one of ``languages``; others are answered in English.
+    /// - Returns: the text; `nil` for a store that is well.
+    func text(of store: String, being state: String, in language: String) -> String? {
+        // RevenueCat is nobody's store: what it does not answer, the stores behind it do not.
+        let name =
+            ["app_store": "App Store", "google_play": "Google Play", "onside": "Onside"][store]
+            ?? "App Store / Google Play"
+        return text(for: "store." + state, in: language, reference: "")?.replacing("{store}", with: name)
+    }
+
     /// A tag, what is left of it without its last parts, and English.
     private static func chain(_ language: String) -> [String] {
         var tags: [String] = []
@@ -89,7 +106,7 @@ package struct Messages: Sendable {
 
     private static func check(_ added: [String: [String: String]]) throws(Fault) {
         guard added.count <= mostLanguages else { throw Fault(problem: "has more than \(mostLanguages) languages") }
-        let keys = Set(MessageKey.allCases.flatMap { [$0.rawValue, $0.rawValue + withSupport] })
+        let keys = Set(MessageKey.allCases.flatMap { [$0.rawValue, $0.rawValue + withSupport] } + storeKeys)
         for (language, entries) in added {
             guard (2...35).contains(language.utf8.count), language.utf8.allSatisfy({ isTagByte($0) }) else {
                 throw Fault(problem: "has a language that is no tag such as de or pt-BR")
@@ -101,7 +118,8 @@ package struct Messages: Sendable {
                 guard text.utf8.count <= mostBytes else {
                     throw Fault(problem: "has a text of more than \(mostBytes) bytes")
                 }
-                let rest = text.replacing("{reference}", with: "").replacing("{support}", with: "")
+                let rest = ["{reference}", "{support}", storeKeys.contains(key) ? "{store}" : "{support}"]
+                    .reduce(text) { $0.replacing($1, with: "") }
                 guard !rest.contains("{"), !rest.contains("}") else {
                     throw Fault(problem: "has a place other than {reference} and {support} in \(key)")
                 }

@@ -9,7 +9,6 @@ struct Problem: Error, Hashable, Sendable {
         case malformedBody = "malformed-body"
         case invalidField = "invalid-field"
         case unauthenticated
-        case forbidden
         case unknownUser = "unknown-user"
         case notFound = "not-found"
         case methodNotAllowed = "method-not-allowed"
@@ -24,7 +23,6 @@ struct Problem: Error, Hashable, Sendable {
             switch self {
             case .malformedBody, .invalidField: .badRequest
             case .unauthenticated: .unauthorized
-            case .forbidden: .forbidden
             case .unknownUser, .notFound: .notFound
             case .methodNotAllowed: .methodNotAllowed
             case .bodyTooLarge: .contentTooLarge
@@ -41,7 +39,6 @@ struct Problem: Error, Hashable, Sendable {
             case .malformedBody: "The body is not what this route takes"
             case .invalidField: "A field of the request is wrong"
             case .unauthenticated: "The request shows no valid token"
-            case .forbidden: "The token's user may not do this"
             case .unknownUser: "The token's user has no account here yet"
             case .notFound: "There is nothing here"
             case .methodNotAllowed: "This route knows other methods"
@@ -84,6 +81,8 @@ extension Problem {
     func response(requestID: String) -> Response {
         var headers = headers
         headers[.contentType] = "application/problem+json"
+        // What is left of the body is not read.
+        if kind == .bodyTooLarge { headers[.connection] = "close" }
         if let retryAfterSeconds { headers[.retryAfter] = "\(retryAfterSeconds)" }
         if kind == .unauthenticated, headers[.wwwAuthenticate] == nil { headers[.wwwAuthenticate] = "Bearer" }
         let written = Written(

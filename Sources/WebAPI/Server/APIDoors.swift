@@ -57,7 +57,7 @@ package struct APIDoors: Sendable {
 
     func router() -> APIRouter {
         APIRouter(
-            routes: health + app + webhooks,
+            routes: health + document + app + webhooks,
             frame: RequestFrame(log: logger),
             perAddress: AddressLimit(limit: perAddress) { $0.hasPrefix("/health/") || $0.hasPrefix("/v1/webhooks/") }
         )
@@ -67,7 +67,7 @@ package struct APIDoors: Sendable {
         guard let tokens else { return [] }
         let callers = Callers(tokens: tokens, perUser: perUser, security: security)
         let restores = RestoreRoutes(callers: callers, requests: requests, watch: watch, messages: messages)
-        let entitlement = EntitlementRoute(callers: callers, requests: requests)
+        let entitlement = EntitlementRoute(callers: callers, requests: requests, messages: messages)
         return [
             .init(method: .post, path: "/v1/restores", answer: restores.accept),
             .init(method: .get, path: "/v1/restores/{id}", answer: restores.status),
@@ -83,6 +83,10 @@ package struct APIDoors: Sendable {
             .init(method: .post, path: "/v1/webhooks/app-store", answer: routes.appStore),
             .init(method: .post, path: "/v1/webhooks/google-play", answer: routes.googlePlay),
         ]
+    }
+
+    private var document: [APIRouter.Route] {
+        [.init(method: .get, path: "/openapi.json") { _, _ in OpenAPIRoute.answer }]
     }
 
     private var health: [APIRouter.Route] {

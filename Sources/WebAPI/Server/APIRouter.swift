@@ -14,7 +14,9 @@ struct APIRouter: Sendable {
     }
 
     /// Methods that a known path is asked with; the others are not known to any path.
-    private static let methods: [HTTPRequest.Method] = [.get, .post, .put, .patch, .delete, .head, .options, .trace]
+    private static let methods: [HTTPRequest.Method] = [
+        .get, .post, .put, .patch, .delete, .head, .options, .trace, .connect, .query,
+    ]
 
     let routes: [Route]
     let frame: RequestFrame

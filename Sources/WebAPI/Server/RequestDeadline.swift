@@ -13,6 +13,8 @@ final class RequestDeadline: ChannelDuplexHandler, RemovableChannelHandler {
     private let limit: TimeAmount
     private var isArriving = false
     private var unanswered = 0
+    /// The answer under way says that the connection ends with it.
+    private var isLast = false
     private var timer: Scheduled<Void>?
 
     init(limit: TimeAmount) { self.limit = limit }
@@ -42,10 +44,16 @@ final class RequestDeadline: ChannelDuplexHandler, RemovableChannelHandler {
     }
 
     func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
-        guard case .end = unwrapOutboundIn(data) else { return context.write(data, promise: promise) }
+        switch unwrapOutboundIn(data) {
+        case .head(let head):
+            isLast = head.headerFields[.connection] == "close"
+            return context.write(data, promise: promise)
+        case .body: return context.write(data, promise: promise)
+        case .end: break
+        }
         unanswered -= 1
         context.write(data, promise: promise)
-        if unanswered <= 0, isArriving {
+        if unanswered <= 0, isArriving || isLast {
             // What was left unread is not worth reading: the next request starts on a new connection.
             context.flush()
             context.close(promise: nil)

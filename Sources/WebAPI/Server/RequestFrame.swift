@@ -32,6 +32,8 @@ struct RequestFrame: RouterMiddleware {
             let problem = try Self.problem(error, context)
             response = problem.response(requestID: context.requestID)
         }
+        // A body after an answer to HEAD would be read as the next answer.
+        if request.method == .head { response = response.createHeadResponse() }
         if let name = Self.name { response.headers[name] = context.requestID }
         response.headers[.cacheControl] = response.headers[.cacheControl] ?? "no-store"
         response.headers[.xContentTypeOptions] = "nosniff"

@@ -44,6 +44,7 @@ package final class EventIntake: Service {
             kind: event.kind,
             occurredAt: event.occurredAt,
             promises: event.promises,
+            users: event.users,
             about: About.text(event),
             body: body
         )
@@ -102,16 +103,15 @@ package final class EventIntake: Service {
     }
 }
 
-/// Whom an event may be about, as the inbox keeps it.
+/// Whom an event may be about beside the users that it names, as the inbox keeps it.
 private struct About: Encodable {
-    var users: [String]
     var purchases: [StoreEvent.Purchase]
     /// Only where it is so.
     var blocked: Bool?
 
     static func text(_ event: StoreEvent) -> String? {
-        guard event.isHint || event.isBlocked else { return nil }
-        let about = About(users: event.users, purchases: event.purchases, blocked: event.isBlocked ? true : nil)
+        guard !event.purchases.isEmpty || event.isBlocked else { return nil }
+        let about = About(purchases: event.purchases, blocked: event.isBlocked ? true : nil)
         // Texts alone: there is nothing that can't be written.
         return (try? JSONEncoder().encode(about)).map { String(decoding: $0, as: UTF8.self) }
     }

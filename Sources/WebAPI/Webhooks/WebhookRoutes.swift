@@ -62,7 +62,8 @@ struct WebhookRoutes: Sendable {
         do throws(AppStoreNotifications.Refusal) { event = try await sender.event(body) } catch {
             switch error {
             case .untrusted(let code): throw await refuse("app_store", code.rawValue, context)
-            case .malformed(let fault): throw Self.problem(fault)
+            // Nobody's word stands for it: whoever sends such bodies again and again is told to wait.
+            case .malformed(let fault): throw await charge(context) ?? Self.problem(fault)
             }
         }
         return try await keep(body, context) { () throws(MalformedEvent) in event }
@@ -101,9 +102,18 @@ struct WebhookRoutes: Sendable {
 
     private func refuse(_ door: String, _ reason: String, _ context: APIContext) async -> Problem {
         security.refused(door, reason, context)
-        // Whoever tries and tries is told to wait; stores are never counted.
-        do throws(Problem) { try await perAddress?.count(AddressLimit.name(of: context.peer)) } catch { return error }
-        return Problem(.unauthenticated, "the request does not show that it comes from the store")
+        return await charge(context)
+            ?? Problem(.unauthenticated, "the request does not show that it comes from the store")
+    }
+
+    /// Counts a request that is not a store's; stores are never counted.
+    ///
+    /// - Returns: what to answer where the address has used up its minute.
+    private func charge(_ context: APIContext) async -> Problem? {
+        do throws(Problem) {
+            try await perAddress?.count(AddressLimit.name(of: context.peer))
+            return nil
+        } catch { return error }
     }
 
     private static func problem(_ fault: MalformedEvent) -> Problem {

@@ -78,12 +78,8 @@ extension Inbox.Event {
     /// An event as the API keeps it.
     init(_ event: StoreEvent, body: [UInt8] = Array("{}".utf8)) throws {
         var about: String?
-        if event.isHint || event.isBlocked {
-            let named = About(
-                users: event.users,
-                purchases: event.purchases,
-                blocked: event.isBlocked ? true : nil
-            )
+        if !event.purchases.isEmpty || event.isBlocked {
+            let named = About(purchases: event.purchases, blocked: event.isBlocked ? true : nil)
             about = String(decoding: try JSONEncoder().encode(named), as: UTF8.self)
         }
         self.init(
@@ -91,6 +87,7 @@ extension Inbox.Event {
             kind: event.kind,
             occurredAt: event.occurredAt,
             promises: event.promises,
+            users: event.users,
             about: about,
             body: body
         )
@@ -112,7 +109,6 @@ extension StoreEvent {
 
 /// Whom an event may be about, as it is kept.
 private struct About: Encodable {
-    var users: [String]
     var purchases: [StoreEvent.Purchase]
     var blocked: Bool?
 }

@@ -13,8 +13,8 @@ import Testing
         "SELECT * FROM entitlement_sync.entitlement_answer('ann')",
         "SELECT * FROM entitlement_sync.take_requests('a'::bytea, 5, 1)",
         """
-        SELECT entitlement_sync.accept_events('revenuecat', '{e}', '{RENEWAL}', '{NULL}', '{false}',
-                                              ARRAY['{"users":["ann"],"purchases":[]}'], ARRAY['{}'::bytea])
+        SELECT entitlement_sync.accept_events('revenuecat', '{e}', '{RENEWAL}', '{NULL}', '{false}', '{ann}',
+                                              '{NULL}', ARRAY['{}'::bytea])
         """,
     ])
     func `The API's role may call what the API calls`(_ statement: String) async throws {
@@ -69,7 +69,7 @@ import Testing
                 "SELECT * FROM entitlement_sync.restore_answers('{}')",
                 "SELECT * FROM entitlement_sync.entitlement_answer('ann')",
                 "SELECT * FROM entitlement_sync.take_requests('a'::bytea, 5, 1)",
-                "SELECT entitlement_sync.accept_events('revenuecat', '{}', '{}', '{}', '{}', '{}', '{}')",
+                "SELECT entitlement_sync.accept_events('revenuecat', '{}', '{}', '{}', '{}', '{}', '{}', '{}')",
                 "SELECT * FROM entitlement_sync.drain_inbox()", "SELECT entitlement_sync.forget_events(1, 1)",
             ] {
                 await Self.expectRefusal(statement, as: role, in: world)

@@ -1,0 +1,139 @@
+import Foundation
+import Glibc
+import HTTPTypes
+import Postgres
+import Testing
+
+/// Processes that serve people and are told to stop: everybody gets a whole answer, and nothing is lost.
+@Suite(.serialized)
+struct ShutdownTests {
+    private static let scenario = """
+        generate:
+          - {id: "user-{n}", count: 20, state: active}
+        faults: [{endpoint: subscriptions, latency: 40s}]
+        """
+    private static let users = (1...20).map { "user-\($0)" }
+
+    @Test func `Told to stop while apps wait, streams are open and calls in flight, it ends with 0 within 10 s`()
+        async throws
+    {
+        try await DoorSite.with(scenario: Self.scenario, users: Self.users) { doors in
+            let site = doors.site
+            let door = try await doors.open()
+            var asked: [(caller: Caller, restore: SeenRestore)] = []
+            for user in Self.users {
+                let caller = try await doors.caller(user, at: door)
+                let restore = try await caller.restore()
+                asked.append((caller, restore))
+            }
+            try await site.until(
+                """
+                SELECT (count(*) = 20)::integer::bigint FROM entitlement_sync.job_status AS s WHERE s.state = 'running'
+                """
+            )
+            // The call itself is in flight, not only claimed.
+            try await until("the store was never asked") { try await doors.simulator.requests(for: "user-1") > 0 }
+            let streams = asked.suffix(10).map { $0.caller.events(of: $0.restore) }
+            try await until("streams never began") { streams.allSatisfy { $0.names.contains("running") } }
+            // A connection without a request, and one with half of it.
+            async let silent = RawConnection.exchange([], with: door.port, within: .seconds(20))
+            let begun = Array("POST /v1/restores HTTP/1.1\r\nHost: door\r\n".utf8)
+            async let half = RawConnection.exchange(begun, with: door.port, within: .seconds(20))
+            let told = try await withThrowingTaskGroup(of: DoorAnswer.self) { group in
+                for (caller, restore) in asked.prefix(10) {
+                    group.addTask { try await caller.ask(.get, restore.path + "?wait=25") }
+                }
+                // Ten that wait, ten streams and these two; that they are read as well nobody tells.
+                try await until("nobody waits") { try door.connections >= 22 }
+                try await Task.sleep(for: .milliseconds(500))
+                try await Self.stop(door)
+                return try await group.reduce(into: []) { $0.append($1) }
+            }
+            #expect(told.count == 10)
+            for answer in told {
+                let seen: SeenRestore = try answer.decode()
+                #expect(answer.status == 200 && seen.state == "running" && seen.outcome == nil, "\(answer)")
+            }
+            try await until("streams were cut off") { streams.allSatisfy { $0.isWhole } }
+            #expect(streams.allSatisfy { $0.names.last == "running" })
+            let others = [try await silent, try await half]
+            #expect(others.allSatisfy { $0.hasEnded }, "\(others)")
+
+            let states = try await site.texts(
+                """
+                SELECT DISTINCT concat_ws(' ', s.state, s.attempt, s.last_error) FROM entitlement_sync.job_status AS s
+                """
+            )
+            #expect(states == ["queued 0"])
+            let held = try await site.number(
+                """
+                SELECT count(*) FROM entitlement_sync.queue AS q
+                 WHERE q.owner IS NOT NULL OR q.crashes > 0 OR q.due > now()
+                """
+            )
+            #expect(held == 0, "leases are returned, and the jobs are due")
+            let leases = try await site.number(
+                "SELECT count(*) FROM entitlement_sync.worker AS w WHERE w.expires_at > now()"
+            )
+            #expect(leases == 0)
+
+            // Whoever comes back finds what was asked for under the same id.
+            try await doors.simulator.heal()
+            let heir = try await doors.open()
+            for (caller, restore) in asked {
+                let again = Caller(door: heir, token: caller.token)
+                let end = try await again.end(of: restore)
+                #expect(end.id == restore.id && end.outcome == "restored", "\(end)")
+            }
+            let last = Caller(door: heir, token: asked[19].caller.token)
+            let rest = last.events(of: asked[19].restore, ["Last-Event-ID": "running"])
+            try await until("the stream never ended") { rest.isWhole }
+            #expect(rest.names == ["finished"])
+            try await heir.close()
+        }
+    }
+
+    @Test(arguments: [SIGTERM, SIGINT])
+    func `An API without a worker ends as well, and what it accepted is worked off by others`(number: Int32)
+        async throws
+    {
+        let scenario = "customers: [{id: ann, state: active}]\n"
+        try await DoorSite.with(scenario: scenario, users: ["ann"]) { doors in
+            let door = try await doors.open("serve")
+            let ann = try await doors.caller("ann", at: door)
+            let asked = try await ann.restore()
+            let stream = ann.events(of: asked)
+            try await until("the stream never began") { stream.names == ["queued"] }
+            async let waiting = ann.ask(.get, asked.path + "?wait=25")
+            // That it waits nobody tells.
+            try await Task.sleep(for: .milliseconds(500))
+            try await Self.stop(door, by: number)
+            let answer = try await waiting
+            let seen: SeenRestore = try answer.decode()
+            #expect(answer.status == 200 && seen == asked, "\(answer)")
+            try await until("the stream was cut off") { stream.isWhole }
+            #expect(stream.names == ["queued"])
+            let ending = try await doors.site.run("worker", "--until-idle")
+            #expect(ending.code == 0, "\(ending)")
+            let told = try await doors.site.answer("ann")
+            #expect(told == "done restored restored")
+        }
+    }
+
+    /// Tells a process to stop, and expects that it lets nobody in any more, says nothing to be sorry for and ends.
+    private static func stop(_ door: Door, by number: Int32 = SIGTERM) async throws {
+        let told = ContinuousClock.now
+        door.program.signal(number)
+        try await until("it still lets people in", within: .seconds(10)) {
+            guard door.program.isRunning else { return true }
+            let isIn = try await onThread { (try? RawConnection(to: door.port)) != nil }
+            return !isIn
+        }
+        let ending = try await door.program.ending()
+        #expect(ending.code == 0, "\(ending)")
+        #expect(ContinuousClock.now - told < .seconds(10), "\(ending.took)")
+        #expect(ending.out == "")
+        let complaints = try door.log.filter { $0["level"] == "error" || $0["level"] == "critical" }
+        #expect(complaints == [])
+    }
+}

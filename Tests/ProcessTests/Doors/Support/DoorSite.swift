@@ -1,0 +1,160 @@
+import Foundation
+import HTTPTypes
+import Logging
+import Postgres
+import TestSupport
+import Testing
+import Transport
+
+/// A site with every door open: users' apps and all stores' webhooks, before simulated stores that are all on.
+///
+/// Nobody's requests are counted, unless a test's settings say so.
+struct DoorSite: Sendable {
+    let site: Site
+    let simulator: Simulator
+    let transport: HTTPTransport
+    /// Proofs as devices would have them, by kind and by what they are about.
+    private let proofs: [String: String]
+
+    /// Makes one, lets the test act on it, and takes it down.
+    ///
+    /// - Parameters:
+    ///   - scenario: what the stores hold.
+    ///   - users: the host's users, all free.
+    ///   - settings: further settings.
+    ///   - body: the test.
+    /// - Throws: what the test threw, or why there is no such site.
+    static func with(
+        scenario: String,
+        users: [String] = [],
+        settings: [String: String] = [:],
+        _ body: @Sendable (DoorSite) async throws -> Void
+    ) async throws {
+        let folder = try Files.makeTemporaryDirectory()
+        defer { try? FileManager.default.removeItem(atPath: folder) }
+        let simulator = try await Simulator(scenario: scenario, files: folder)
+        let transport = HTTPTransport(
+            configuration: HTTPTransportConfiguration(maxConnectionsPerHost: 256),
+            logger: .silent
+        )
+        let result: Result<Void, any Error>
+        do {
+            let proofs = try proofs(in: folder)
+            var all = [
+                "HTTP_PORT": "0", "ADMIN_PORT": "0", "LOG_FORMAT": "json", "HTTP_REQUESTS_PER_MINUTE_PER_USER": "0",
+                "HTTP_REQUESTS_PER_MINUTE_PER_ADDRESS": "0",
+            ]
+            all.merge(try variables(in: folder)) { $1 }
+            all.merge(settings) { $1 }
+            try await Site.with(store: simulator.url, settings: all) { site in
+                try await site.execute(products)
+                try await site.pool.query("INSERT INTO users (id) SELECT unnest(\(users)::text[])")
+                try await body(DoorSite(site: site, simulator: simulator, transport: transport, proofs: proofs))
+            }
+            result = .success(())
+        } catch {
+            result = .failure(error)
+        }
+        await transport.shutdown()
+        try result.get()
+    }
+
+    /// What means access beside RevenueCat's entitlement.
+    private static let products = """
+        INSERT INTO entitlement_sync.product (store, product_id, entitlement, grants_access)
+        VALUES ('app_store', 'premium_monthly', 'premium', true), ('google_play', 'pro', 'premium', true),
+               ('onside', 'premium_monthly', 'premium', true);
+        """
+
+    private static func variables(in folder: String) throws -> [String: String] {
+        var variables: [String: String] = [:]
+        for line in try Paths.text(folder + "/stores.env").split(separator: "\n") {
+            let sides = line.split(separator: "=", maxSplits: 1)
+            variables[String(sides[0])] = sides.count > 1 ? String(sides[1]) : ""
+        }
+        return variables
+    }
+
+    private static func proofs(in folder: String) throws -> [String: String] {
+        var proofs: [String: String] = [:]
+        for line in try Paths.text(folder + "/proofs.tsv").split(separator: "\n") {
+            let parts = line.split(separator: "\t")
+            proofs["\(parts[0]) \(parts[1])"] = String(parts[2])
+        }
+        return proofs
+    }
+
+    // MARK: Processes
+
+    /// Starts a process that serves the API, and waits until it listens.
+    ///
+    /// - Parameters:
+    ///   - role: `run` or `serve`.
+    ///   - settings: further settings.
+    ///   - secured: what to ask it through where it speaks TLS.
+    /// - Returns: the door.
+    /// - Throws: when it does not start.
+    func open(
+        _ role: String = "run",
+        settings: [String: String] = [:],
+        secured: HTTPTransport? = nil
+    ) async throws -> Door {
+        let program = try await Program(
+            [Paths.program, role],
+            environment: Site.environment(site.settings.merging(settings) { $1 })
+        )
+        return try await Door(program, over: secured ?? transport, scheme: secured == nil ? "http" : "https")
+    }
+
+    // MARK: What others would bring
+
+    /// The body of a restore that shows a signed transaction of the App Store.
+    func showing(transaction: String) throws -> String {
+        let proof = try #require(proofs["storekit_jws \(transaction)"], "\(transaction)")
+        return #"{"proofs": [{"store": "app_store", "kind": "storekit_jws", "value": "\#(proof)"}]}"#
+    }
+
+    /// Somebody who calls with a user's own token.
+    func caller(_ user: String, at door: Door) async throws -> Caller {
+        Caller(door: door, token: try await token(#"{"sub": "\#(user)"}"#))
+    }
+
+    /// An ID token.
+    ///
+    /// - Parameter claims: what it says and how it is signed, as the simulator's control endpoint takes it.
+    /// - Returns: the token.
+    /// - Throws: when the simulator does not make it.
+    func token(_ claims: String) async throws -> String {
+        try await minted("/control/identity/firebase-token", claims)
+    }
+
+    /// The token of a push, likewise.
+    func pushToken(_ claims: String) async throws -> String {
+        try await minted("/control/identity/push-token", claims)
+    }
+
+    private func minted(_ path: String, _ claims: String) async throws -> String {
+        struct Minted: Decodable { var token: String }
+        let minted: Minted = try await control(path, claims).decode()
+        return minted.token
+    }
+
+    /// A webhook, ready to be posted.
+    ///
+    /// - Parameters:
+    ///   - store: as it stands in the webhook's path.
+    ///   - request: what it says, as the simulator's control endpoint takes it.
+    /// - Returns: the webhook.
+    /// - Throws: when the simulator does not make it.
+    func webhook(_ store: String, _ request: String) async throws -> Webhook {
+        try await control("/control/webhooks/\(store)", request).decode()
+    }
+
+    /// Tells the simulator something.
+    @discardableResult
+    func control(_ path: String, _ json: String) async throws -> DoorAnswer {
+        let answer = try await transport.ask(.post, path, at: simulator.port, body: json)
+        try #require(answer.status == 200, "\(path): \(answer)")
+        return answer
+    }
+}
