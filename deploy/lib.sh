@@ -164,6 +164,7 @@ declare -A package_of=(
     [curl]=curl
     [openssl]=openssl
     [python3]=python3
+    [venv]=python3-venv
     [pgbouncer]=pgbouncer
 )
 
@@ -172,6 +173,7 @@ is_present() {
         postgres) find_postgres ;;
         # Debian keeps it where only administrators look.
         pgbouncer) command -v pgbouncer >/dev/null || [[ -x /usr/sbin/pgbouncer ]] ;;
+        venv) python3 -c 'import ensurepip, venv' 2>/dev/null ;;
         libpq | libcurl) command -v pkg-config >/dev/null && pkg-config --exists "$1" ;;
         *) command -v "$1" >/dev/null ;;
     esac

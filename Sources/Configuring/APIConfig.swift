@@ -4,6 +4,8 @@ package struct APIConfig: Sendable {
     package var perAddress: Int
     /// Requests a minute of one user; 0: no limit.
     package var perUser: Int
+    /// Addresses and networks of proxies, separated by commas; `nil`: none.
+    package var trustedProxies: String?
     /// Connections at once.
     package var maxConnections: Int
     /// `nil`: plain HTTP.

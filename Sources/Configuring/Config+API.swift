@@ -13,6 +13,7 @@ extension Config {
                 in: 0...1_000_000,
                 unit: "requests a minute, 0 for no limit"
             ),
+            trustedProxies: reader.text(.httpTrustedProxies),
             maxConnections: reader.number(.httpMaxConnections, default: 10_000, in: 16...1_000_000),
             tls: tls(&reader),
             firebase: firebase(&reader),

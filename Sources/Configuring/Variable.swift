@@ -64,6 +64,7 @@ package enum Variable: String, CaseIterable, Sendable {
     case pubSubServiceAccount = "PUBSUB_SERVICE_ACCOUNT"
     case httpTLSCertificate = "HTTP_TLS_CERTIFICATE"
     case httpTLSPrivateKey = "HTTP_TLS_PRIVATE_KEY"
+    case httpTrustedProxies = "HTTP_TRUSTED_PROXIES"
     case httpMaxConnections = "HTTP_MAX_CONNECTIONS"
     case messages = "MESSAGES"
     case outboxURL = "OUTBOX_URL"

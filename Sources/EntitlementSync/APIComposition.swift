@@ -10,6 +10,7 @@ struct DoorSettings {
     private(set) var messages: Messages
     private(set) var tls: APISettings.TLS?
     private(set) var appStore: AppStoreNotifications?
+    private(set) var proxies = TrustedProxies()
 
     /// - Throws: `ConfigurationFaults`, all at once; `CommandFailure` where there is no door to open.
     init(_ config: Config) throws {
@@ -20,6 +21,17 @@ struct DoorSettings {
         } catch {
             faults.append(Self.fault(.messages, error.problem))
             messages = try Messages()
+        }
+        if let list = config.api.trustedProxies {
+            do throws(TrustedProxies.Fault) { proxies = try TrustedProxies(list) } catch {
+                faults.append(
+                    ConfigurationFault(
+                        variable: Variable.httpTrustedProxies.rawValue,
+                        problem: "\"\(error.entry)\" is no address and no network",
+                        fix: "Set addresses and networks such as 10.0.0.0/8, separated by commas"
+                    )
+                )
+            }
         }
         if let given = config.api.tls {
             do throws(APISettings.TLS.Fault) {
@@ -90,11 +102,14 @@ struct APIComposition {
             senders: try Self.senders(runtime, settings, transport),
             intake: intake,
             perUser: RequestLimit(perMinute: config.api.perUser, of: "user", counts: counts, logger: runtime.logger),
-            perAddress: RequestLimit(
-                perMinute: config.api.perAddress,
-                of: "address",
-                counts: counts,
-                logger: runtime.logger
+            perAddress: CallerLimit(
+                RequestLimit(
+                    perMinute: config.api.perAddress,
+                    of: "address",
+                    counts: counts,
+                    logger: runtime.logger
+                ),
+                proxies: settings.proxies
             ),
             isReady: { (try? await pool.query("SELECT 1")) != nil },
             logger: runtime.logger

@@ -6,7 +6,6 @@ import Logging
 import Postgres
 import StoreSimulator
 import Synchronization
-import Transport
 
 /// How long people wait for a restore over HTTP, and how fast stores' events are kept, with a server and worker in one
 /// process of its own.
@@ -18,6 +17,8 @@ struct BenchDoors {
     private static let besidePerSecond = 50
     /// Users whom events are about: a store's burst is about the same ones again and again.
     private static let eventUsers = 2000
+    /// Streams and long polls that are open at once.
+    private static let idleStreams = 2000
     private static let secret = "bench-webhook-secret-0123456789"
 
     let database: BenchDatabase
@@ -51,33 +52,91 @@ struct BenchDoors {
                 runtime: runtime,
                 database: database.name,
                 arguments: ["run"],
-                settings: [
+                settings: settings(keysPort).merging([
                     "REVENUECAT_API_KEY": "sk_bench", "REVENUECAT_PROJECT_ID": "projbench",
                     "REVENUECAT_BASE_URL": "http://127.0.0.1:\(storePort)/v2", "REVENUECAT_REQUESTS_PER_MINUTE": "0",
-                    "FIREBASE_PROJECT_ID": "demo-project",
-                    "FIREBASE_KEYS_URL": "http://127.0.0.1:\(keysPort)/google-keys/firebase", "HTTP_PORT": "0",
-                    "ADMIN_PORT": "0", "HTTP_REQUESTS_PER_MINUTE_PER_ADDRESS": "0",
-                    "REVENUECAT_WEBHOOK_SECRET": Self.secret, "LOG_LEVEL": "info",
-                ]
+                ]) { $1 }
             )
             let (process, log) = try server.start()
             let result: Result<[Bench.Measurement], any Error>
             do {
-                guard let line = await server.line(of: log, containing: "serving the API listen.port="),
-                    let port = line.split(separator: "=").last.flatMap({ Int($0) })
-                else { throw CommandFailure(.software, "the server did not start") }
+                guard let port = await Self.port(of: server, log) else {
+                    throw CommandFailure(.software, "the server did not start")
+                }
                 result = .success(try await measure(users, beside, port, keys))
             } catch { result = .failure(error) }
             await server.stop(process)
+            let streams: Result<[Bench.Measurement], any Error>
+            do { streams = .success(try await idle(keysPort, keys)) } catch { streams = .failure(error) }
             group.cancelAll()
-            return try result.get()
+            return try result.get() + streams.get()
         }
+    }
+
+    /// What open streams and polls cost a process that has nothing to tell them, and how fast it ends with them.
+    private func idle(_ keysPort: Int, _ keys: StoreSimulator) async throws -> [Bench.Measurement] {
+        let users = (1...Self.idleStreams).map { "stream-\($0)" }
+        try await database.load(users.count, prefix: "stream-", queued: false)
+        let server = BenchProcess(
+            runtime: runtime,
+            database: database.name,
+            arguments: ["serve"],
+            settings: settings(keysPort)
+        )
+        let (process, log) = try server.start()
+        guard let port = await Self.port(of: server, log) else {
+            throw CommandFailure(.software, "the server did not start")
+        }
+        let client = BenchDoorClient(port: port, connections: users.count + 50, logger: runtime.logger)
+        let result: Result<[Bench.Measurement], any Error>
+        do {
+            let tokens = try await tokens(users, keys)
+            var jobs: [String] = []
+            for token in tokens { jobs.append(try await client.accept(token)) }
+            result = .success(
+                try await withThrowingTaskGroup(of: Void.self) { group in
+                    for (index, (token, job)) in zip(tokens, jobs).enumerated() {
+                        group.addTask { try await client.wait(job, token, streams: index % 2 == 0) }
+                    }
+                    try await Task.sleep(for: .seconds(6))
+                    let memory = try BenchProcess.peakMemory(of: process)
+                    let asked = ContinuousClock.now
+                    await server.stop(process)
+                    let took = (ContinuousClock.now - asked).milliseconds / 1000
+                    try await group.waitForAll()
+                    return [
+                        Measurement(name: "memory_2000_streams", value: memory, unit: "MiB", below: 150),
+                        Measurement(name: "stop_with_2000_streams", value: took, unit: "s", below: 10),
+                    ]
+                }
+            )
+        } catch {
+            await server.stop(process)
+            result = .failure(error)
+        }
+        await client.shutdown()
+        return try result.get()
+    }
+
+    private static func port(of server: BenchProcess, _ log: FileHandle) async -> Int? {
+        await server.line(of: log, containing: "serving the API listen.port=")
+            .flatMap { $0.split(separator: "=").last }.flatMap { Int($0) }
+    }
+
+    /// How a process serves the API.
+    private func settings(_ keysPort: Int) -> [String: String] {
+        [
+            "FIREBASE_PROJECT_ID": "demo-project",
+            "FIREBASE_KEYS_URL": "http://127.0.0.1:\(keysPort)/google-keys/firebase", "HTTP_PORT": "0",
+            "ADMIN_PORT": "0",
+            "HTTP_REQUESTS_PER_MINUTE_PER_ADDRESS": "0", "REVENUECAT_WEBHOOK_SECRET": Self.secret, "LOG_LEVEL": "info",
+        ]
     }
 
     private func measure(_ users: Int, _ beside: Int, _ port: Int, _ keys: StoreSimulator) async throws
         -> [Bench.Measurement]
     {
-        let client = DoorClient(port: port, logger: runtime.logger)
+        let client = BenchDoorClient(port: port, logger: runtime.logger)
         do {
             let tokens = try await tokens((1...users).map { "door-\($0)" }, keys)
             let answers = try await steadily(users, perSecond: Self.perSecond) { try await client.restore(tokens[$0]) }
@@ -174,7 +233,7 @@ struct BenchDoors {
         return String(decoding: bytes.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }, as: UTF8.self)
     }
 
-    private static func post(_ index: Int) -> DoorClient.Post {
+    private static func post(_ index: Int) -> BenchDoorClient.Post {
         let now = Date().timeIntervalSince1970
         let body = Array(
             """
@@ -192,73 +251,6 @@ struct BenchDoors {
         if let name = HTTPField.Name("X-RevenueCat-Webhook-Signature") {
             headers[name] = "t=\(seconds),v1=" + hex(code)
         }
-        return DoorClient.Post(headers: headers, body: body)
-    }
-}
-
-/// An app, and a store that sends events.
-private struct DoorClient: Sendable {
-    struct Post: Sendable {
-        var headers: HTTPFields
-        var body: [UInt8]
-    }
-
-    private let port: Int
-    private let transport: HTTPTransport
-
-    init(port: Int, logger: Logger) {
-        self.port = port
-        transport = HTTPTransport(
-            configuration: HTTPTransportConfiguration(
-                maxConnectionsPerHost: 512,
-                maxTotalConnections: 512,
-                maxInFlight: 4096,
-                maxQueued: 100_000
-            ),
-            logger: logger
-        )
-    }
-
-    /// Asks for a restore and waits for its end, as an app does.
-    func restore(_ token: String) async throws {
-        struct Answer: Decodable {
-            var id: String
-            var outcome: String?
-        }
-        let headers: HTTPFields = [.authorization: "Bearer " + token]
-        let accepted = try await send(.post, "/v1/restores", headers, 202)
-        let job = try JSONDecoder().decode(Answer.self, from: Data(accepted))
-        let ended = try await send(.get, "/v1/restores/\(job.id)?wait=20", headers, 200)
-        let outcome = try JSONDecoder().decode(Answer.self, from: Data(ended)).outcome
-        guard outcome == "restored" else {
-            throw CommandFailure(.software, "a restore ended with \(outcome ?? "nothing")")
-        }
-    }
-
-    func event(_ post: Post) async throws {
-        _ = try await send(.post, "/v1/webhooks/revenuecat", post.headers, 200, post.body)
-    }
-
-    func shutdown() async { await transport.shutdown() }
-
-    private func send(
-        _ method: HTTPRequest.Method,
-        _ path: String,
-        _ headers: HTTPFields,
-        _ expected: Int,
-        _ body: [UInt8]? = nil
-    ) async throws -> [UInt8] {
-        let request = HTTPRequest(
-            method: method,
-            scheme: "http",
-            authority: "127.0.0.1:\(port)",
-            path: path,
-            headerFields: headers
-        )
-        let answer = try await transport.send(request, body: body, timeout: .seconds(30), maxResponseBytes: 1 << 20)
-        guard answer.response.status.code == expected else {
-            throw CommandFailure(.software, "the API answered \(answer.response.status.code) to \(path.prefix(24))")
-        }
-        return answer.body
+        return BenchDoorClient.Post(headers: headers, body: body)
     }
 }

@@ -22,7 +22,15 @@ extension Worker {
             shared.flight.settle(items, putBack: putBack)
             // Whoever claims waits for notifications and due dates, and has to hear of places only where it lacked them.
             if shared.lacksRoom || shared.flight.count == 0 { shared.wake.raise() }
+            await gather(after: items.count)
         }
+    }
+
+    /// Lets a steady stream of single restores become batches of several: each costs a transaction, and the machine that
+    /// writes them one by one has no time for anything else.
+    private func gather(after count: Int) async {
+        guard count < 8, shared.flight.count >= 16 else { return }
+        try? await Task.sleep(for: .milliseconds(3), tolerance: .zero)
     }
 
     /// Applies a batch, and halves it where the data of one job spoils it.

@@ -70,6 +70,10 @@ extension Worker {
                         shared.flight.endReading(ReadJob(job: job, reading: reading), epoch: epoch)
                     }
                 }
+                // A steady stream of single restores is claimed a few at a time.
+                if jobs.count < 4, shared.flight.count >= 16 {
+                    try? await Task.sleep(for: .milliseconds(2), tolerance: .zero)
+                }
             } catch {
                 // The claim may have been committed although its answer was lost: its jobs would be nobody's.
                 hasStrays = true

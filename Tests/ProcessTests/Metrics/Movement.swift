@@ -137,6 +137,13 @@ extension Movement {
         Movement("store_requests_total", ["store": "google_play", "status": "2xx"], .least(2), "it was asked"),
         Movement("store_requests_total", ["store": "onside", "status": "2xx"], .least(1), "it was asked"),
         Movement("requests_per_read", ["store": "app_store"], .least(1), "a user was read"),
+        Movement("http_requests_total", ["route": "/v1/restores", "status": "2xx"], .least(1), "an app asked"),
+        Movement("http_requests_total", ["route": "/v1/entitlement", "status": "4xx"], .least(1), "a stranger asked"),
+        Movement("http_request_duration_seconds", ["route": "/v1/restores"], .least(1), "an app asked"),
+        Movement("http_refusals_total", ["door": "app", "reason": "missing"], .least(1), "a stranger was refused"),
+        Movement("events_accepted_total", ["source": "revenuecat"], .least(1), "a store said something"),
+        Movement("events_looked_total", .least(1), "whom it is about was looked for"),
+        Movement("outbox_messages_total", ["result": "failed"], .least(1), "nobody could be told"),
         Movement("store_budget_requests", ["store": "onside"], .within(1, 60), "of 60 some were spent"),
     ]
 }

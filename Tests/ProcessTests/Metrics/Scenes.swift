@@ -1,4 +1,5 @@
 import Foundation
+import HTTPTypes
 import Postgres
 import Storage
 import Testing
@@ -11,7 +12,8 @@ enum Scenes {
         async let limited = limits()
         async let down = outage()
         async let asked = direct()
-        return try await worked + limited + down + asked
+        async let served = doors()
+        return try await worked + limited + down + asked + served
     }
 
     // MARK: The work
@@ -254,6 +256,39 @@ enum Scenes {
             try await site.until("SELECT (count(*) = 0)::integer::bigint FROM entitlement_sync.acknowledgement")
             scrapes.value = [try await worker.scrape()]
             try await worker.stop()
+        }
+        return try #require(scrapes.value)
+    }
+
+    /// An app, a stranger and a store at the doors, and a receiver that nobody reaches.
+    private static func doors() async throws -> [Exposition] {
+        let scrapes = Slot<[Exposition]>()
+        let settings = ["OUTBOX_URL": "http://127.0.0.1:9/changes", "OUTBOX_SECRET": "a-secret-of-sixteen-bytes"]
+        try await DoorSite.with(
+            scenario: "customers: [{id: ann, state: active}]\n",
+            users: ["ann"],
+            settings: settings
+        ) { doors in
+            let door = try await doors.open()
+            let ann = try await doors.caller("ann", at: door)
+            _ = try await ann.end(of: try await ann.restore())
+            let refused = try await door.ask(.get, "/v1/entitlement")
+            #expect(refused.status == 401)
+            let event = #"{"event": {"type": "RENEWAL", "app_user_id": "ann"}}"#
+            let kept = try await door.post(try await doors.webhook("revenuecat", event), to: "revenuecat")
+            #expect(kept.status == 200)
+            let port = try #require(
+                try door.log.first { $0["message"] == "serving metrics" }?["listen.port"].flatMap { Int($0) }
+            )
+            try await until("nothing was looked into or told") {
+                let scrape = try Exposition(
+                    String(decoding: try await fetch("GET", "/metrics", from: port), as: UTF8.self)
+                )
+                scrapes.value = [scrape]
+                return scrape.value("entitlement_sync_events_looked_total", [:]) ?? 0 > 0
+                    && scrape.value("entitlement_sync_outbox_messages_total", ["result": "failed"]) ?? 0 > 0
+            }
+            try await door.close()
         }
         return try #require(scrapes.value)
     }

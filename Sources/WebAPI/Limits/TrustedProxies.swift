@@ -1,0 +1,83 @@
+import NIOCore
+
+/// Proxies before the API whose word for the client's address is taken.
+///
+/// Whoever else sends `X-Forwarded-For` could call themselves anybody.
+package struct TrustedProxies: Sendable {
+    /// Why a list is none.
+    package struct Fault: Error, Hashable {
+        /// The entry that is wrong.
+        package var entry: String
+    }
+
+    private struct Network: Sendable {
+        var bytes: [UInt8]
+        var bits: Int
+
+        func contains(_ address: [UInt8]) -> Bool {
+            guard address.count == bytes.count else { return false }
+            let (whole, rest) = (bits / 8, bits % 8)
+            guard address.prefix(whole).elementsEqual(bytes.prefix(whole)) else { return false }
+            return rest == 0 || (address[whole] ^ bytes[whole]) >> (8 - rest) == 0
+        }
+    }
+
+    /// The hops of one request that are looked at.
+    private static let mostHops = 20
+
+    private var networks: [Network] = []
+
+    /// Nobody.
+    package init() {}
+
+    /// Reads a list.
+    ///
+    /// - Parameter list: addresses and networks such as `10.0.0.0/8, ::1`.
+    /// - Throws: `Fault`.
+    package init(_ list: String) throws(Fault) {
+        for part in list.split(separator: ",") {
+            let entry = part.filter { $0 != " " }
+            let sides = entry.split(separator: "/", maxSplits: 1, omittingEmptySubsequences: false)
+            guard let text = sides.first, let bytes = Self.bytes(String(text)) else { throw Fault(entry: entry) }
+            var bits = bytes.count * 8
+            if sides.count == 2 {
+                guard let given = Int(sides[1]), (0...bits).contains(given) else { throw Fault(entry: entry) }
+                bits = given
+            }
+            networks.append(Network(bytes: bytes, bits: bits))
+        }
+    }
+
+    /// Whom a request's address is counted for: of IPv6 the network, for a host has as many addresses as it wants.
+    ///
+    /// - Parameters:
+    ///   - peer: the other end of the connection.
+    ///   - forwarded: the value of `X-Forwarded-For`.
+    /// - Returns: the last hop that is no proxy of ours.
+    func client(_ peer: SocketAddress?, forwarded: String?) -> String {
+        guard let peer, let address = peer.ipAddress, var client = Self.bytes(address) else { return "unknown" }
+        if let forwarded, !networks.isEmpty {
+            for hop in forwarded.split(separator: ",").suffix(Self.mostHops).reversed() {
+                guard isTrusted(client), let earlier = Self.bytes(hop.filter { $0 != " " }) else { break }
+                client = earlier
+            }
+        }
+        return client.prefix(client.count == 16 ? 8 : 4).map { String($0, radix: 16) }.joined(separator: ":")
+    }
+
+    private func isTrusted(_ address: [UInt8]) -> Bool { networks.contains { $0.contains(address) } }
+
+    /// Four bytes or sixteen; an IPv4 address within IPv6 is itself.
+    private static func bytes(_ text: String) -> [UInt8]? {
+        guard let address = try? SocketAddress(ipAddress: text, port: 0) else { return nil }
+        // Before the address stand family and port, and for IPv6 the flow.
+        let bytes = address.withSockAddr { start, size in
+            let all = UnsafeRawBufferPointer(start: start, count: size)
+            return Array(size >= 24 ? all[8..<24] : all[4..<8])
+        }
+        guard bytes.count == 16, bytes.prefix(10).allSatisfy({ $0 == 0 }), bytes[10] == 0xFF, bytes[11] == 0xFF else {
+            return bytes
+        }
+        return Array(bytes[12...])
+    }
+}
