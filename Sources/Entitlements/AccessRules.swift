@@ -42,6 +42,7 @@ package let accessRules: [AccessRule] = [
     AccessRule(.subscription, .incomplete, true, .access),
     AccessRule(.subscription, .owned, true, .access),
     AccessRule(.subscription, .refunded, true, .access),
+    AccessRule(.subscription, .replaced, true, .access),
     AccessRule(.subscription, .unknown, true, .access),
 
     AccessRule(.subscription, .trialing, false, .unsettled),
@@ -53,6 +54,8 @@ package let accessRules: [AccessRule] = [
     AccessRule(.subscription, .incomplete, false, .pending),
     AccessRule(.subscription, .owned, false, .unknown),
     AccessRule(.subscription, .refunded, false, .ended),
+    // What goes on under another purchase has not ended, whether we know that one yet or not.
+    AccessRule(.subscription, .replaced, false, .unsettled),
     AccessRule(.subscription, .unknown, false, .unknown),
 
     AccessRule(.oneTime, .owned, nil, .access),
@@ -64,6 +67,7 @@ package let accessRules: [AccessRule] = [
     AccessRule(.oneTime, .paused, nil, .unknown),
     AccessRule(.oneTime, .inGracePeriod, nil, .unknown),
     AccessRule(.oneTime, .inBillingRetry, nil, .unknown),
+    AccessRule(.oneTime, .replaced, nil, .unknown),
     AccessRule(.oneTime, .unknown, nil, .unknown),
 ]
 

@@ -20,11 +20,12 @@ package func decide(_ situation: Situation) -> Resolution {
         return .retry(situation.reading.failure ?? ReadFailure(.incomplete))
     }
     if evidence.hasUnmapped { return .retry(ReadFailure(.unmapped)) }
+    let lapse = user.type == .subscriber ? lapse(evidence, situation) : nil
     // What was read may be older than what the event speaks of; a yes needs no such care.
-    if let age = promiseAge(situation), age < Promise.settles {
+    let takesAway = situation.kind == .reconcile && lapse?.demotes == true
+    if let age = promiseAge(situation), age < (takesAway ? Promise.holds : Promise.settles) {
         return .retry(ReadFailure(.promised, retryAfter: max(.seconds(2), age)))
     }
-    let lapse = user.type == .subscriber ? lapse(evidence, situation) : nil
     switch situation.kind {
     case .reconcile: return .verdict(reconcile(lapse, evidence, situation))
     case .restore:

@@ -44,7 +44,8 @@ package struct NextLook: Hashable, Sendable {
         } else if !own.isEmpty {
             at = (own.map { Self.look(at: $0, after: reading.askedAt) } + [silence, promised]).compactMap(\.self).min()
         } else if onlyRevenueCat {
-            guard let promised else { return nil }
+            // Once nothing is promised any more, the look that was planned for it is over.
+            guard mayLag, promisedAt != nil else { return nil }
             at = promised
         } else if reading.coverage == .full {
             at = [silence, promised].compactMap(\.self).min()

@@ -196,6 +196,8 @@ package struct StoreStatus: Hashable, Sendable {
         case trialing, active, expired, paused, incomplete, owned, refunded
         case inGracePeriod = "in_grace_period"
         case inBillingRetry = "in_billing_retry"
+        /// Another purchase of the same person stands in its place.
+        case replaced
         /// The store's own `unknown`, and every word we have not met.
         case unknown
     }

@@ -2,6 +2,8 @@
 enum Promise {
     /// How long a reading without access is not believed.
     static let settles = Duration.seconds(30)
+    /// The same where access would be taken away, which nobody waits for.
+    static let holds = Duration.seconds(120)
     /// Looks after it was believed all the same.
     static let looks: [Duration] = [.seconds(300), .seconds(1800)]
 

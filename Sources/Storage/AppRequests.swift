@@ -10,8 +10,6 @@ package struct RestoreAnswer: Sendable, Hashable {
     package var state: String
     package var outcome: String?
     package var messageKey: String?
-    /// The reference of the ticket that the user may see.
-    package var ticket: String?
     /// Seconds since it was asked for.
     package var age: Double
     package var products: [RestoredProduct]
@@ -31,7 +29,6 @@ package struct RestoreAnswer: Sendable, Hashable {
         state: String,
         outcome: String?,
         messageKey: String?,
-        ticket: String?,
         age: Double,
         products: [RestoredProduct]
     ) {
@@ -40,7 +37,6 @@ package struct RestoreAnswer: Sendable, Hashable {
         self.state = state
         self.outcome = outcome
         self.messageKey = messageKey
-        self.ticket = ticket
         self.age = age
         self.products = products
     }
@@ -102,9 +98,11 @@ package struct EntitlementAnswer: Sendable, Hashable {
     }
 }
 
-/// A ticket that its claimant may see.
+/// A case at support, as its claimant sees it.
 package struct VisibleTicket: Sendable, Hashable, Codable {
+    /// That of the restore which first told of it.
     package var reference: String
+    /// `open` or `closed`.
     package var state: String
     /// RFC 3339.
     package var createdAt: String
@@ -183,16 +181,15 @@ package struct AppRequests: Sendable {
     package func answers(_ ids: [UUID]) async throws -> [RestoreAnswer] {
         let rows = try await pool.query(
             """
-            SELECT a.id, a.user_id, a.state, a.outcome, a.message_key, a.ticket, a.age, a.products
+            SELECT a.id, a.user_id, a.state, a.outcome, a.message_key, a.age, a.products
               FROM entitlement_sync.restore_answers(\(ids)) AS a
             """
         )
         return try rows.map { row in
-            let (id, userID, state, outcome, key, ticket, age, products) = try row.decode(
+            let (id, userID, state, outcome, key, age, products) = try row.decode(
                 UUID.self,
                 String?.self,
                 String.self,
-                String?.self,
                 String?.self,
                 String?.self,
                 Double.self,
@@ -204,7 +201,6 @@ package struct AppRequests: Sendable {
                 state: state,
                 outcome: outcome,
                 messageKey: key,
-                ticket: ticket,
                 age: age,
                 products: try Self.list(products)
             )

@@ -56,7 +56,11 @@ extension DecideProperties {
         _,
         resolution in
         guard case .verdict(let verdict) = resolution, verdict.enqueuesReconcile else { return nil }
-        let next = after(verdict, scene).with { $0.kind = .reconcile }
+        // Later, if it has to wait for what an event promised.
+        let next = after(verdict, scene).with {
+            $0.kind = .reconcile
+            $0.promisedAt = nil
+        }
         return next.verdict?.action == .demote ? nil : "then \(next.resolution)"
     }
 
@@ -161,13 +165,16 @@ extension DecideProperties {
     }
 
     static let promisesHoldBackOnlyANo = Law(
-        name: "74: an event that promised access holds back a no for half a minute, and nothing else"
+        name:
+            "74: an event that promised access holds back a no for half a minute, a demotion for two, and nothing else"
     ) {
         scene,
         _,
         resolution in
-        let isYoung = scene.promisedAt.map { scene.askedAt < $0 + .seconds(30) } == true
         let plain = scene.with { $0.promisedAt = nil }.resolution
+        var settles = Duration.seconds(30)
+        if case .verdict(let verdict) = plain, verdict.action == .demote { settles = .seconds(120) }
+        let isYoung = scene.promisedAt.map { scene.askedAt < $0 + settles } == true
         var isNo = false
         if case .verdict(let verdict) = plain { isNo = verdict.action != .grant && verdict.outcome != .notEligible }
         guard isYoung, isNo else { return resolution == plain ? nil : "\(resolution)\ninstead of \(plain)" }

@@ -1,5 +1,5 @@
 -- What the API needs: counted requests, restores as the app asks for them, and answers that say only what concerns the
--- caller. Its role reads and writes nothing but through these functions.
+-- caller.
 
 ALTER TABLE store_health ADD COLUMN latency_seconds double precision;
 COMMENT ON COLUMN store_health.latency_seconds IS 'how long the store''s answers took lately, the newest counting most';
@@ -49,8 +49,10 @@ DECLARE
     newest record;
 BEGIN
     IF kept <> '[]' THEN
+        -- Ids that anybody can type show nothing.
         INSERT INTO shown_proof AS s (user_key, digest)
-        SELECT DISTINCT known, sha256(convert_to(p.proof::text, 'UTF8')) FROM jsonb_array_elements(kept) AS p(proof) ORDER BY 2
+        SELECT DISTINCT known, sha256(convert_to(p.proof::text, 'UTF8')) FROM jsonb_array_elements(kept) AS p(proof)
+         WHERE p.proof ->> 'kind' IN ('storekit_jws', 'app_receipt', 'purchase_token', 'onside_history') ORDER BY 2
         ON CONFLICT (user_key, digest) DO UPDATE SET shown_at = now()
          WHERE s.shown_at < now() - interval '1 day';
         GET DIAGNOSTICS added = ROW_COUNT;
@@ -64,7 +66,12 @@ BEGIN
         RETURN NULL;
     END IF;
     RETURN (SELECT h.id FROM job_history AS h
-             WHERE h.id = newest.id AND h.state = 'done' AND h.outcome <> 'store_unavailable');
+             WHERE h.id = newest.id AND h.state = 'done' AND h.outcome <> 'store_unavailable'
+               -- What has happened since would make it untrue.
+               AND NOT EXISTS (SELECT 1 FROM decision AS d
+                                WHERE d.user_key = known AND d.at > h.finished_at AND d.type_before <> d.type_after)
+               AND NOT EXISTS (SELECT 1 FROM user_sync AS u
+                                WHERE u.user_key = known AND u.promised_at > h.finished_at));
 END
 $$;
 
@@ -235,14 +242,13 @@ $$;
 
 -- Restores as the app sees them; ids that are no restore's are left out. `age`: seconds since it was asked for.
 CREATE FUNCTION restore_answers(ids uuid[])
-RETURNS TABLE (id uuid, user_id text, state text, outcome text, message_key text, ticket text,
+RETURNS TABLE (id uuid, user_id text, state text, outcome text, message_key text,
                age double precision, products jsonb)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET enable_seqscan = off AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
     SELECT s.id, s.user_id, s.state, s.outcome, s.message_key,
-           (SELECT reference_of('T', t.uid) FROM ticket AS t WHERE t.id = s.ticket_id),
            extract(epoch FROM clock_timestamp() - s.created_at)::double precision,
            CASE WHEN s.outcome IN ('restored', 'already_subscriber')
                 THEN coalesce((SELECT restored_products(u.user_key, s.id) FROM user_sync AS u
@@ -280,7 +286,10 @@ BEGIN
       FROM rate_budget AS b
      CROSS JOIN LATERAL (SELECT CASE WHEN b.per_minute = 0 OR b.seen_limit IS NULL THEN b.per_minute
                                      ELSE least(b.per_minute, b.seen_limit) END AS cap) AS l
-     WHERE b.refilled_at > now() - interval '10 minutes' OR b.blocked_until > now();
+     WHERE (b.refilled_at > now() - interval '10 minutes' OR b.blocked_until > now())
+       -- Where RevenueCat is asked, it is asked of everybody; the others of few.
+       AND (b.credential = 'revenuecat'
+            OR NOT EXISTS (SELECT 1 FROM rate_budget AS x WHERE x.credential = 'revenuecat'));
     RETURN greatest(1, extract(epoch FROM mine - clock_timestamp()), budget);
 END
 $$;
@@ -299,13 +308,19 @@ BEGIN
                 THEN to_char(a.until AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') END,
            h.type <> 'subscriber' AND h.status IN ('active', 'onboarding')
                AND (u.full_read_at IS NULL OR coalesce(l.failed, false) OR coalesce(a.endless OR a.until > now(), false)),
-           coalesce((SELECT jsonb_agg(jsonb_build_object(
-                                'reference', reference_of('T', t.uid), 'state', t.state,
-                                'created_at', to_char(t.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'))
-                                ORDER BY t.id)
-                       FROM (SELECT x.* FROM ticket AS x
-                              WHERE x.claimant_key = u.user_key AND x.visible
-                              ORDER BY x.id DESC LIMIT 20) AS t), '[]'),
+           -- By the restore that first told of a case: which tickets there are inside, and since when, depends on what was
+           -- found, and nobody may learn from it whether an id exists.
+           coalesce((SELECT jsonb_build_array(jsonb_build_object(
+                                'reference', reference_of('R', f.id),
+                                'state', CASE WHEN EXISTS (
+                                    SELECT 1 FROM ticket AS t
+                                     WHERE t.claimant_key = u.user_key AND t.visible
+                                       AND t.state NOT IN ('transferred', 'refused', 'expired', 'auto_resolved', 'duplicate'))
+                                         THEN 'open' ELSE 'closed' END,
+                                'created_at', to_char(f.finished_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')))
+                       FROM (SELECT j.id, j.finished_at FROM job_history AS j
+                              WHERE j.user_key = u.user_key AND j.outcome = 'store_account_mismatch'
+                              ORDER BY j.id LIMIT 1) AS f), '[]'),
            coalesce((SELECT jsonb_agg(jsonb_build_object(
                                 'store', s.store,
                                 'state', CASE WHEN s.last_error_at > now() - interval '5 minutes'

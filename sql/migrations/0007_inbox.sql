@@ -63,6 +63,8 @@ BEGIN
     ), bodied AS (
         INSERT INTO inbox_body (id, body)
         SELECT k.id, s.body FROM kept AS k JOIN sent AS s ON s.event_id = k.event_id
+         -- What is about nobody's access is nobody's business.
+         WHERE s.names IS NOT NULL OR s.about IS NOT NULL
     )
     SELECT count(*) INTO added FROM kept;
     RETURN added;
@@ -130,7 +132,9 @@ BEGIN
 
     -- Before the queue's rows, as whoever writes verdicts does, and without waiting for them.
     WITH promised AS MATERIALIZED (
-        SELECT k.key, max(least(i.occurred_at, i.received_at)) AS at
+        -- From when it came, for the sender's own reads may lag behind it; an old one promises nothing new.
+        SELECT k.key, max(CASE WHEN i.occurred_at < i.received_at - interval '10 minutes' THEN i.occurred_at
+                               ELSE i.received_at END) AS at
           FROM inbox AS i CROSS JOIN LATERAL unnest(i.user_keys) AS k(key)
          WHERE i.id = ANY (picked) AND i.promises GROUP BY 1
     ), locked AS MATERIALIZED (
@@ -237,5 +241,10 @@ SELECT grant_to('entitlement_sync_api', ARRAY['GRANT EXECUTE ON FUNCTION accept_
 SELECT grant_to('entitlement_sync_worker', ARRAY[
     'GRANT EXECUTE ON FUNCTION accept_events, drain_inbox, forget_events TO %I',
     'GRANT SELECT, INSERT, UPDATE, DELETE ON inbox, inbox_body TO %I']);
--- Words of stores hold what people are called there.
-SELECT grant_to('entitlement_sync_support', ARRAY['GRANT SELECT ON inbox_body TO %I']);
+-- Events' words hold tokens and signed transactions, which can be shown by anybody who has them: people see that there was
+-- an event, and of whom.
+SELECT grant_to(r.name, ARRAY[
+           'REVOKE SELECT ON inbox FROM %I',
+           'GRANT SELECT (id, source, event_id, received_at, state, kind, occurred_at, due, attempt, promises, user_keys)
+               ON inbox TO %I'])
+  FROM unnest(ARRAY['entitlement_sync_support', 'entitlement_sync_auditor']) AS r(name);

@@ -54,7 +54,20 @@ DECLARE
     jobs  uuid[];
 BEGIN
     SELECT u.user_key INTO known FROM user_sync AS u WHERE u.user_id = wanted FOR UPDATE;
+    -- Events may name somebody who never was a user here.
+    DELETE FROM inbox_body AS b
+     USING inbox AS i
+     WHERE b.id = i.id AND (i.user_keys @> ARRAY[known] OR i.about -> 'users' ? wanted);
+    GET DIAGNOSTICS events = ROW_COUNT;
+    UPDATE inbox AS i SET about = NULL, state = CASE WHEN i.state = 'done' THEN i.state ELSE 'parked' END
+     WHERE i.about -> 'users' ? wanted;
     IF known IS NULL THEN
+        IF events > 0 THEN
+            purchases := 0;
+            tickets := 0;
+            messages := 0;
+            RETURN NEXT;
+        END IF;
         RETURN;
     END IF;
     UPDATE user_sync AS u SET user_id = NULL, next_look = NULL, promised_at = NULL WHERE u.user_key = known;
@@ -70,13 +83,6 @@ BEGIN
                    WHERE q.user_key = known AND x.id IS NOT NULL);
     UPDATE job_request AS r SET proofs = NULL, client_error = NULL, product_ids = NULL, reason = NULL
      WHERE r.id = ANY (jobs);
-
-    DELETE FROM inbox_body AS b
-     USING inbox AS i
-     WHERE b.id = i.id AND (i.user_keys @> ARRAY[known] OR i.about -> 'users' ? wanted);
-    GET DIAGNOSTICS events = ROW_COUNT;
-    UPDATE inbox AS i SET about = NULL, state = CASE WHEN i.state = 'done' THEN i.state ELSE 'parked' END
-     WHERE i.about -> 'users' ? wanted;
 
     DELETE FROM outbox AS o WHERE o.user_key = known;
     GET DIAGNOSTICS messages = ROW_COUNT;

@@ -16,7 +16,7 @@ package enum RevenueCatEvent {
         case nothing
     }
 
-    /// What every documented type means; others are a reason to look.
+    /// What every documented type means; others may speak of access.
     static let meanings: [String: Meaning] = [
         "TEST": .nothing,
         "INITIAL_PURCHASE": .promise,
@@ -35,7 +35,7 @@ package enum RevenueCatEvent {
         "INVOICE_ISSUANCE": .nothing,
         "VIRTUAL_CURRENCY_TRANSACTION": .nothing,
         "EXPERIMENT_ENROLLMENT": .nothing,
-        "PURCHASE_REDEEMED": .look,
+        "PURCHASE_REDEEMED": .promise,
         "PRICE_INCREASE_CONSENT_REQUIRED": .nothing,
         "PRICE_INCREASE_CONSENT_APPROVED": .nothing,
         "PAYWALL_IMPRESSION": .nothing,
@@ -91,7 +91,7 @@ package enum RevenueCatEvent {
         guard let id = draft.texts[.id], StoreEvent.isID(id), let type = draft.texts[.type],
             (1...100).contains(type.utf8.count)
         else { throw MalformedEvent(reason: "its id or type is missing, or too long") }
-        let meaning = meanings[type] ?? .look
+        let meaning = meanings[type] ?? .promise
         let names = [draft.texts[.appUserID], draft.texts[.originalAppUserID]].compactMap(\.self) + draft.ids
         return StoreEvent(
             source: .revenueCat,

@@ -86,7 +86,7 @@ extension SubscriptionPurchase {
         let word: String
         if let rule {
             guard let known = givesAccess ? rule.word : rule.wordWithoutAccess else { return nil }
-            word = known
+            word = state == .expired && isReplaced ? "replaced" : known
         } else {
             word = stateText
         }

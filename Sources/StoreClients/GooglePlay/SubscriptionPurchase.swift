@@ -41,6 +41,8 @@ struct SubscriptionPurchase: Hashable, Sendable {
     var items: [Item] = []
     var accountID: String?
     var isTest = false
+    /// A change of plans put another purchase in its place.
+    var isReplaced = false
     /// What a purchase made in Play tells of the expired one before it.
     var expiredToken: String?
     var expiredAccountID: String?
@@ -71,6 +73,7 @@ enum AcknowledgementWord {
 private enum Field: String, CaseIterable {
     case kind, startTime, subscriptionState, acknowledgementState, latestOrderId, linkedPurchaseToken, lineItems
     case externalAccountIdentifiers, testPurchase, outOfAppPurchaseContext
+    case canceledStateContext
 }
 
 private enum ItemField: String, CaseIterable {
@@ -82,6 +85,7 @@ private enum RenewalField: String, CaseIterable { case autoRenewEnabled }
 private enum OfferField: String, CaseIterable { case basePlanId }
 private enum ReplacementField: String, CaseIterable { case productId }
 private enum AccountField: String, CaseIterable { case obfuscatedExternalAccountId }
+private enum CancellationField: String, CaseIterable { case replacementCancellation }
 private enum ContextField: String, CaseIterable { case expiredPurchaseToken, expiredExternalAccountIdentifiers }
 
 private let fields = JSONFields<Field>()
@@ -90,6 +94,7 @@ private let renewalFields = JSONFields<RenewalField>()
 private let offerFields = JSONFields<OfferField>()
 private let replacementFields = JSONFields<ReplacementField>()
 private let accountFields = JSONFields<AccountField>()
+private let cancellationFields = JSONFields<CancellationField>()
 private let contextFields = JSONFields<ContextField>()
 
 extension SubscriptionPurchase {
@@ -118,6 +123,10 @@ extension SubscriptionPurchase {
                 try reader.readArray { reader throws(JSONFault) in purchase.items.append(try Item(&reader)) }
             case .externalAccountIdentifiers: purchase.accountID = try Self.readAccount(&reader)
             case .testPurchase: purchase.isTest = try reader.readPresence()
+            case .canceledStateContext:
+                try reader.readOptionalObject(cancellationFields) { reader, _ throws(JSONFault) in
+                    purchase.isReplaced = try reader.readPresence()
+                }
             case .outOfAppPurchaseContext:
                 try reader.readOptionalObject(contextFields) { reader, field throws(JSONFault) in
                     switch field {

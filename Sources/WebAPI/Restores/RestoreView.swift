@@ -14,11 +14,10 @@ struct RestoreView: Encodable, Sendable {
     var messageKey: String?
     var message: String?
     var products: [RestoredProduct]
-    var ticket: String?
     var estimatedWaitSeconds: Int?
 
     private enum CodingKeys: String, CodingKey {
-        case id, reference, state, outcome, message, products, ticket
+        case id, reference, state, outcome, message, products
         case messageKey = "message_key"
         case estimatedWaitSeconds = "estimated_wait_s"
     }
@@ -40,7 +39,6 @@ struct RestoreView: Encodable, Sendable {
         messageKey = key
         message = key.flatMap { messages.text(for: $0, in: language, reference: answer.reference) }
         products = answer.products
-        ticket = answer.ticket
         // Within bounds that a client's integers hold.
         estimatedWaitSeconds = isLate ? wait.map { Int(min(max($0, 1), 86_400).rounded(.up)) } : nil
     }
@@ -55,7 +53,6 @@ struct RestoreView: Encodable, Sendable {
         try container.encode(messageKey, forKey: .messageKey)
         try container.encode(message, forKey: .message)
         try container.encode(products, forKey: .products)
-        try container.encode(ticket, forKey: .ticket)
         try container.encode(estimatedWaitSeconds, forKey: .estimatedWaitSeconds)
     }
 }

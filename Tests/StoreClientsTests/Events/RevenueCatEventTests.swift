@@ -42,7 +42,8 @@ import Testing
         ("PRODUCT_CHANGE", .look), ("CANCELLATION", .look), ("UNCANCELLATION", .promise), ("BILLING_ISSUE", .look),
         ("SUBSCRIPTION_PAUSED", .look), ("EXPIRATION", .look), ("SUBSCRIPTION_EXTENDED", .promise), ("TRANSFER", .look),
         ("TEMPORARY_ENTITLEMENT_GRANT", .promise), ("REFUND_REVERSED", .promise), ("INVOICE_ISSUANCE", .nothing),
-        ("VIRTUAL_CURRENCY_TRANSACTION", .nothing), ("EXPERIMENT_ENROLLMENT", .nothing), ("PURCHASE_REDEEMED", .look),
+        ("VIRTUAL_CURRENCY_TRANSACTION", .nothing), ("EXPERIMENT_ENROLLMENT", .nothing),
+        ("PURCHASE_REDEEMED", .promise),
         ("PRICE_INCREASE_CONSENT_REQUIRED", .nothing), ("PRICE_INCREASE_CONSENT_APPROVED", .nothing),
         ("PAYWALL_IMPRESSION", .nothing), ("PAYWALL_CLOSE", .nothing), ("PAYWALL_CANCEL", .nothing),
         ("PAYWALL_EXIT_OFFER", .nothing), ("PAYWALL_COMPONENT_INTERACTED", .nothing), ("SUBSCRIBER_ALIAS", .look),
@@ -66,9 +67,9 @@ import Testing
     }
 
     @Test(arguments: ["SUBSCRIPTION_MOVED", "renewal", "Renewal", "RENEWAL ", "initial_purchase", "x"])
-    func `a type that nobody knows is a reason to look, and no promise`(type: String) throws {
+    func `a type that nobody knows may speak of access`(type: String) throws {
         let event = try read(#"{"id":"e-1","type":"\#(type)","app_user_id":"\#(Self.user)"}"#)
-        #expect(event == StoreEvent(source: .revenueCat, id: "e-1", kind: type, users: [Self.user]))
+        #expect(event == StoreEvent(source: .revenueCat, id: "e-1", kind: type, promises: true, users: [Self.user]))
     }
 
     // MARK: Whole events

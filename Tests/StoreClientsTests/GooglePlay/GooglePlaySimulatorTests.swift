@@ -166,7 +166,7 @@ struct PlayWorld {
         #expect(reading.observations.first?.names("purchase_token") == ["a", "b", "c"])
         #expect(reading.observations.first?.entitlements == ["google_play:pro:yearly"])
         let old = try #require(try await world.read("b", known: ["b"]).observations.first)
-        #expect(old.status.raw == "expired")
+        #expect(old.status.raw == "replaced")
         #expect(old.givesAccess == false)
     }
 

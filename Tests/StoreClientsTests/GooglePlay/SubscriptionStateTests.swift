@@ -66,6 +66,29 @@ import Testing
         }
     }
 
+    @Test("what a change of plans replaced has not ended, and gives no access by itself")
+    func replaced() throws {
+        for (context, word, standing) in [
+            (#"{"replacementCancellation":{}}"#, "replaced", Standing.unsettled),
+            (#"{"systemInitiatedCancellation":{}}"#, "expired", .ended), ("{}", "expired", .ended),
+            ("null", "expired", .ended),
+        ] {
+            let body = PlayFixture.subscription(
+                "EXPIRED",
+                items: [PlayFixture.item(["expiryTime": "\"\(PlayFixture.future)\""])],
+                ["canceledStateContext": context]
+            )
+            let observation = try #require(try PlayFixture.observation(body))
+            #expect(observation.status.raw == word && observation.givesAccess == false, "\(context)")
+            let meaning = Entitlements.standing(
+                of: .subscription,
+                status: observation.status,
+                givesAccess: observation.givesAccess
+            )
+            #expect(meaning == standing, "\(context)")
+        }
+    }
+
     @Test("a purchase given up before it was paid is none")
     func givenUp() throws {
         #expect(try PlayFixture.observation(PlayFixture.subscription("PENDING_PURCHASE_CANCELED")) == nil)

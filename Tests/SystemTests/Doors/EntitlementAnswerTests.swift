@@ -131,12 +131,21 @@ import Testing
             try await world.work()
             #expect(try await world.tickets(of: "bob").map(\.kind) == ["needs_proof"])
             let shown = try #require(try await world.app.entitlement(of: "ann")).tickets
-            #expect(shown.map(\.state) == ["new"])
-            let reference = try #require(try await world.answer(mismatch).ticket)
-            #expect(shown.map(\.reference) == [reference])
+            #expect(shown.map(\.state) == ["open"])
+            let reference = try await world.answer(mismatch).reference
+            #expect(
+                shown.map(\.reference) == [reference],
+                "the restore's: what there is inside depends on what was found"
+            )
             #expect(shown.first?.createdAt.hasSuffix("Z") == true)
             #expect(try await world.app.entitlement(of: "bob")?.tickets.isEmpty == true)
             #expect(try await world.app.entitlement(of: "owner")?.tickets.isEmpty == true)
+            // Another tap tells of the same case, until support is through with it.
+            _ = try await world.ask(RestoreWish(userID: "ann", clientError: "7"))
+            try await world.work()
+            #expect(try await world.app.entitlement(of: "ann")?.tickets.map(\.reference) == [reference])
+            try await world.pool.query("UPDATE entitlement_sync.ticket SET state = 'refused' WHERE visible")
+            #expect(try await world.app.entitlement(of: "ann")?.tickets.map(\.state) == ["closed"])
         }
     }
 

@@ -144,7 +144,7 @@ import X509
                 let decided = try await world.decisions(about: "ann").count
                 #expect(kept == type && decided == before)
                 try await world.pool.query(
-                    "UPDATE entitlement_sync.user_sync SET promised_at = promised_at - interval '40 seconds'"
+                    "UPDATE entitlement_sync.user_sync SET promised_at = promised_at - interval '140 seconds'"
                 )
                 try await world.makeJobsDue()
                 try await world.until("SELECT (count(*) = 0)::integer::bigint FROM entitlement_sync.queue")
@@ -194,9 +194,9 @@ import X509
     @Test func `74: an event that was on its way for long promises nothing any more`() async throws {
         try await World.with(customers: ["{id: ann, state: none}"]) { world in
             try await world.add("ann")
-            let minuteAgo = Int64(Date().timeIntervalSince1970 * 1000) - 60_000
+            let hourAgo = Int64(Date().timeIntervalSince1970 * 1000) - 3_600_000
             try await world.deliver(
-                #"{"id":"e","type":"RENEWAL","app_user_id":"ann","event_timestamp_ms":\#(minuteAgo)}"#
+                #"{"id":"e","type":"RENEWAL","app_user_id":"ann","event_timestamp_ms":\#(hourAgo)}"#
             )
             try await world.work()
             #expect(try await world.decisions(about: "ann").map(\.outcome) == ["unchanged"])
@@ -204,7 +204,7 @@ import X509
             let promised = try await world.number(
                 "SELECT (extract(epoch FROM promised_at) * 1000)::bigint FROM entitlement_sync.user_sync"
             )
-            #expect(promised == minuteAgo)
+            #expect(promised == hourAgo)
         }
     }
 
@@ -228,7 +228,7 @@ import X509
     @Test(arguments: [
         #""type":"INITIAL_PURCHASE","environment":"SANDBOX""#, #""type":"RENEWAL","environment":"SANDBOX""#,
         #""type":"NON_RENEWING_PURCHASE","environment":"PRODUCTION","entitlement_ids":[]"#, #""type":"EXPIRATION""#,
-        #""type":"CANCELLATION""#, #""type":"SOMETHING_NEW""#,
+        #""type":"CANCELLATION""#,
     ])
     func `74: events of the sandbox, of coins and of endings promise nothing: a no is believed at once`(
         _ members: String

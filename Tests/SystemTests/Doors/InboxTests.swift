@@ -109,7 +109,7 @@ import Testing
                 #expect(try await world.deliver(event) == 1)
                 #expect(try await world.state(ofEvent: type) == "ignored")
             }
-            #expect(try await world.number("SELECT count(*) FROM entitlement_sync.inbox_body") == 3)
+            #expect(try await world.number("SELECT count(*) FROM entitlement_sync.inbox_body") == 0)
             #expect(try await !world.inbox.hasNew())
             #expect(try await world.inbox.drain().looked == 0)
             #expect(try await world.queued() == 0)

@@ -84,11 +84,10 @@ struct SeenRestore: Decodable, Hashable, Sendable {
     var messageKey: String?
     var message: String?
     var products: [Product]
-    var ticket: String?
     var estimatedWait: Int?
 
     enum CodingKeys: String, CodingKey, CaseIterable {
-        case id, reference, state, outcome, message, products, ticket
+        case id, reference, state, outcome, message, products
         case messageKey = "message_key"
         case estimatedWait = "estimated_wait_s"
     }
