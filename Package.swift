@@ -31,6 +31,7 @@ let hummingbirdTesting = Target.Dependency.product(name: "HummingbirdTesting", p
 let hummingbirdCore = Target.Dependency.product(name: "HummingbirdCore", package: "hummingbird")
 let hummingbirdHTTP2 = Target.Dependency.product(name: "HummingbirdHTTP2", package: "hummingbird")
 let nioHTTP1 = Target.Dependency.product(name: "NIOHTTP1", package: "swift-nio")
+let nioTLS = Target.Dependency.product(name: "NIOTLS", package: "swift-nio")
 let nioPosix = Target.Dependency.product(name: "NIOPosix", package: "swift-nio")
 let nioSSL = Target.Dependency.product(name: "NIOSSL", package: "swift-nio-ssl")
 let nioHTTPTypes = Target.Dependency.product(name: "NIOHTTPTypes", package: "swift-nio-extras")
@@ -106,7 +107,7 @@ let package = Package(
             [
                 "Entitlements", "Postgres", "Storage", "StoreClients", hummingbird, hummingbirdHTTP2, httpTypes,
                 hummingbirdCore,
-                lifecycle, logging, metrics, nioCore, nioHTTP1, nioHTTPTypes, nioSSL, crypto,
+                lifecycle, logging, metrics, nioCore, nioHTTP1, nioHTTPTypes, nioSSL, nioTLS, crypto,
             ],
             resources: [.embedInCode("Messages/messages.json"), .embedInCode("OpenAPI/openapi.json")]
         ),

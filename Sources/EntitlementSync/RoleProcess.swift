@@ -95,6 +95,8 @@ struct RoleProcess {
             logger: runtime.logger
         )
         configuration.maximumGracefulShutdownDuration = .seconds(9)
+        // Whatever does not even heed that is ended with the process.
+        configuration.maximumCancellationDuration = .seconds(3)
         return ServiceGroup(configuration: configuration)
     }
 

@@ -77,6 +77,9 @@ package struct Apply: Sendable {
                 attempt: job.attempt,
                 lastError: ReadFailure.Code.refused.rawValue
             )
+            if settings.tells, settings.decision.mode != .observe {
+                try await connection.send(OutboxWrites.insert(OutboxWrites.messages([], [dead])))
+            }
             try await connection.sendAndCommit(JobEnds.finish([dead]) { passedOn = $0 })
         }
         return passedOn > 0

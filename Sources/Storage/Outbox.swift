@@ -62,10 +62,19 @@ package struct Outbox: Sendable {
         }
     }
 
-    /// Forgets delivered messages.
+    /// Forgets delivered messages; what was put off behind them has its turn.
     package func end(_ numbers: [Int64]) async throws(PostgresError) {
         guard !numbers.isEmpty else { return }
-        try await pool.query("DELETE FROM entitlement_sync.outbox AS o WHERE o.id = ANY (\(numbers))")
+        try await pool.query(
+            """
+            WITH ended AS (
+                DELETE FROM entitlement_sync.outbox AS o WHERE o.id = ANY (\(numbers)) RETURNING o.user_key
+            )
+            UPDATE entitlement_sync.outbox AS o SET due = clock_timestamp()
+             WHERE o.user_key IN (SELECT e.user_key FROM ended AS e) AND o.id <> ALL (\(numbers))
+               AND NOT o.is_dead AND o.due > clock_timestamp()
+            """
+        )
     }
 
     /// Puts a message off, and those of its user behind it.
@@ -77,12 +86,19 @@ package struct Outbox: Sendable {
     /// - Throws: `PostgresError`.
     package func putOff(_ number: Int64, for wait: Duration?, error: String) async throws(PostgresError) {
         let seconds = wait.map { Double($0.components.seconds) } ?? 0
+        // Those behind it move with it: a message that cannot go yet is not looked at again and again.
         try await pool.query(
             """
-            UPDATE entitlement_sync.outbox AS o
-               SET due = clock_timestamp() + \(seconds) * interval '1 second', is_dead = \(wait == nil),
-                   last_error = \(error)
-             WHERE o.id = \(number)
+            WITH failed AS (
+                UPDATE entitlement_sync.outbox AS o
+                   SET due = clock_timestamp() + \(seconds) * interval '1 second', is_dead = \(wait == nil),
+                       last_error = \(error)
+                 WHERE o.id = \(number)
+                RETURNING o.user_key, o.due
+            )
+            UPDATE entitlement_sync.outbox AS o SET due = f.due
+              FROM failed AS f
+             WHERE o.user_key = f.user_key AND o.id <> \(number) AND NOT o.is_dead
             """
         )
     }

@@ -43,8 +43,12 @@ package struct Messenger: Sendable {
             }
         }
         count("delivered", delivered.count)
-        try await outbox.end(delivered)
-        for (message, failure) in failed { try await putOff(message, failure) }
+        let (ended, putBack) = (delivered, failed)
+        // Also where the process is told to stop meanwhile: what was delivered must not go out once more.
+        try await Task {
+            try await outbox.end(ended)
+            for (message, failure) in putBack { try await putOff(message, failure) }
+        }.value
         return Round(delivered: delivered.count, failed: failed.count)
     }
 

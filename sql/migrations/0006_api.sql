@@ -49,10 +49,12 @@ DECLARE
     newest record;
 BEGIN
     IF kept <> '[]' THEN
-        -- Ids that anybody can type show nothing.
+        -- Ids that anybody can type show nothing, and nobody has a hundred proofs of their own in a day.
         INSERT INTO shown_proof AS s (user_key, digest)
         SELECT DISTINCT known, sha256(convert_to(p.proof::text, 'UTF8')) FROM jsonb_array_elements(kept) AS p(proof)
-         WHERE p.proof ->> 'kind' IN ('storekit_jws', 'app_receipt', 'purchase_token', 'onside_history') ORDER BY 2
+         WHERE p.proof ->> 'kind' IN ('storekit_jws', 'app_receipt', 'purchase_token', 'onside_history')
+           AND (SELECT count(*) FROM (SELECT 1 FROM shown_proof AS x WHERE x.user_key = known LIMIT 100) AS x) < 100
+         ORDER BY 2
         ON CONFLICT (user_key, digest) DO UPDATE SET shown_at = now()
          WHERE s.shown_at < now() - interval '1 day';
         GET DIAGNOSTICS added = ROW_COUNT;
@@ -195,7 +197,8 @@ CREATE FUNCTION app_restore(
     origin          text,
     daily           integer DEFAULT 10
 ) RETURNS TABLE (id uuid, is_new boolean)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+-- A user whom somebody else holds must not keep a connection that others wait for.
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET lock_timeout = '500ms' AS $$
 #variable_conflict use_variable
 BEGIN
     SELECT r.job, r.is_new INTO id, is_new
@@ -278,7 +281,7 @@ BEGIN
         RETURN 0;
     END IF;
     SELECT count(*) INTO ahead
-      FROM (SELECT 1 FROM queue AS q WHERE q.lane = 0 AND q.owner IS NULL AND q.due < least(mine, now()) LIMIT 100000) AS q;
+      FROM (SELECT 1 FROM queue AS q WHERE q.lane = 0 AND q.owner IS NULL AND q.due < least(mine, now()) LIMIT 10000) AS q;
     -- A full read costs two requests at most.
     SELECT max(greatest(extract(epoch FROM b.blocked_until - now()),
                         CASE WHEN l.cap > 0 THEN (2 * (ahead + 1) - greatest(b.tokens, 0)) * 60 / l.cap END))

@@ -14,6 +14,7 @@ COMMENT ON COLUMN inbox.promises IS 'it speaks of access that begins or goes on'
 COMMENT ON COLUMN inbox.about IS 'whom it may be about, until they are known: users, purchases, blocked';
 CREATE INDEX inbox_due ON inbox (due) WHERE state IN ('received', 'waiting');
 CREATE INDEX inbox_users ON inbox USING gin (user_keys) WHERE user_keys IS NOT NULL;
+CREATE INDEX inbox_about ON inbox (received_at) WHERE about IS NOT NULL;
 CREATE INDEX inbox_received ON inbox (source, received_at);
 
 -- The words of an event, for a while: what support reads, and nothing decides by.
@@ -108,9 +109,10 @@ BEGIN
         BEGIN
             INSERT INTO user_sync (user_id) VALUES (one_name) ON CONFLICT (user_id) DO NOTHING;
         EXCEPTION
-            -- Somebody's open transaction makes them known just now.
-            WHEN lock_not_available THEN NULL;
+            -- Somebody's open transaction makes them known just now; such waits must not add up.
+            WHEN lock_not_available THEN tries := tries + 1;
         END;
+        EXIT WHEN tries >= 4;
     END LOOP;
 
     -- Who each event is about.
@@ -223,7 +225,10 @@ BEGIN
     GET DIAGNOSTICS bodies = ROW_COUNT;
     -- Whom a parked event was about is forgotten with its words.
     UPDATE inbox AS i SET about = NULL
-     WHERE i.about IS NOT NULL AND i.state = 'parked' AND i.received_at < now() - bodies_days * interval '1 day';
+     WHERE i.id IN (SELECT x.id FROM inbox AS x
+                     WHERE x.about IS NOT NULL AND x.state = 'parked'
+                       AND x.received_at < now() - bodies_days * interval '1 day' ORDER BY x.received_at LIMIT most);
+    GET DIAGNOSTICS gone = ROW_COUNT;
     FOREACH sender IN ARRAY ARRAY['revenuecat', 'app_store', 'google_play'] LOOP
         DELETE FROM inbox AS i
          WHERE i.id IN (SELECT x.id FROM inbox AS x

@@ -53,14 +53,18 @@ DECLARE
     known bigint;
     jobs  uuid[];
 BEGIN
+    -- Whoever writes assets holds these rows in the same order.
+    DELETE FROM asset_run AS r USING user_sync AS u WHERE u.user_id = wanted AND r.user_key = u.user_key;
     SELECT u.user_key INTO known FROM user_sync AS u WHERE u.user_id = wanted FOR UPDATE;
-    -- Events may name somebody who never was a user here.
+    DELETE FROM sandbox_user AS s WHERE s.user_id = wanted;
+    -- Events may name somebody who never was a user here. Each by its own index.
     DELETE FROM inbox_body AS b
-     USING inbox AS i
-     WHERE b.id = i.id AND (i.user_keys @> ARRAY[known] OR i.about -> 'users' ? wanted);
+     WHERE b.id = ANY (ARRAY(SELECT i.id FROM inbox AS i WHERE i.user_keys @> ARRAY[known]
+                             UNION
+                             SELECT i.id FROM inbox AS i WHERE i.about IS NOT NULL AND i.about -> 'users' ? wanted));
     GET DIAGNOSTICS events = ROW_COUNT;
     UPDATE inbox AS i SET about = NULL, state = CASE WHEN i.state = 'done' THEN i.state ELSE 'parked' END
-     WHERE i.about -> 'users' ? wanted;
+     WHERE i.about IS NOT NULL AND i.about -> 'users' ? wanted;
     IF known IS NULL THEN
         IF events > 0 THEN
             purchases := 0;
@@ -71,11 +75,9 @@ BEGIN
         RETURN;
     END IF;
     UPDATE user_sync AS u SET user_id = NULL, next_look = NULL, promised_at = NULL WHERE u.user_key = known;
-    DELETE FROM sandbox_user AS s WHERE s.user_id = wanted;
     DELETE FROM idempotency AS i WHERE i.user_key = known;
     DELETE FROM shown_proof AS s WHERE s.user_key = known;
     UPDATE "grant" AS g SET reason = '(erased)' WHERE g.user_key = known;
-    DELETE FROM asset_run AS r WHERE r.user_key = known;
 
     jobs := ARRAY(SELECT h.id FROM job_history AS h WHERE h.user_key = known)
          || ARRAY(SELECT x.id FROM queue AS q

@@ -58,11 +58,19 @@ package struct TrustedProxies: Sendable {
         guard let peer, let address = peer.ipAddress, var client = Self.bytes(address) else { return "unknown" }
         if let forwarded, !networks.isEmpty {
             for hop in forwarded.split(separator: ",").suffix(Self.mostHops).reversed() {
-                guard isTrusted(client), let earlier = Self.bytes(hop.filter { $0 != " " }) else { break }
+                guard isTrusted(client), let earlier = Self.bytes(Self.host(hop)) else { break }
                 client = earlier
             }
         }
         return client.prefix(client.count == 16 ? 8 : 4).map { String($0, radix: 16) }.joined(separator: ":")
+    }
+
+    /// A hop without its port, which some proxies write: `192.0.2.1:443`, `[2001:db8::1]:443`.
+    private static func host(_ hop: Substring) -> String {
+        let text = hop.filter { $0 != " " }
+        if text.hasPrefix("[") { return String(text.dropFirst().prefix { $0 != "]" }) }
+        let parts = text.split(separator: ":", omittingEmptySubsequences: false)
+        return parts.count == 2 ? String(parts[0]) : text
     }
 
     private func isTrusted(_ address: [UInt8]) -> Bool { networks.contains { $0.contains(address) } }

@@ -81,8 +81,6 @@ extension Problem {
     func response(requestID: String) -> Response {
         var headers = headers
         headers[.contentType] = "application/problem+json"
-        // What is left of the body is not read.
-        if kind == .bodyTooLarge { headers[.connection] = "close" }
         if let retryAfterSeconds { headers[.retryAfter] = "\(retryAfterSeconds)" }
         if kind == .unauthenticated, headers[.wwwAuthenticate] == nil { headers[.wwwAuthenticate] = "Bearer" }
         let written = Written(

@@ -98,9 +98,19 @@ package struct APIServer: Service {
             )
         )
         guard let tls = settings.tls else { return .http1(configuration: streams) }
-        return try .http2Upgrade(
-            tlsConfiguration: tls.configuration,
-            configuration: .init(idleTimeout: .seconds(60), streamConfiguration: streams)
-        )
+        return HTTPServerBuilder { responder in
+            SecureChannel(
+                base: try HTTP2UpgradeChannel(
+                    tlsConfiguration: tls.configuration,
+                    configuration: .init(
+                        idleTimeout: .seconds(60),
+                        gracefulCloseTimeout: .seconds(1),
+                        streamConfiguration: streams
+                    ),
+                    responder: responder
+                ),
+                limit: min(limit, .seconds(10))
+            )
+        }
     }
 }

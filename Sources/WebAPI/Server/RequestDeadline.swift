@@ -2,14 +2,14 @@ import HTTPTypes
 import NIOCore
 import NIOHTTPTypes
 
-/// Closes connections that take too long to send a request, and those of answers that leave part of one unread.
+/// Closes connections that take too long to send a request, and those whose request is too large to be read to its end.
 final class RequestDeadline: ChannelDuplexHandler, RemovableChannelHandler {
     typealias InboundIn = HTTPRequestPart
     typealias InboundOut = HTTPRequestPart
     typealias OutboundIn = HTTPResponsePart
     typealias OutboundOut = HTTPResponsePart
 
-    /// How long a request may take from the connection's beginning, or from the last answer, to its last byte.
+    /// How long a request may take to its last byte, and the next one to begin.
     private let limit: TimeAmount
     private var isArriving = false
     private var unanswered = 0
@@ -33,12 +33,13 @@ final class RequestDeadline: ChannelDuplexHandler, RemovableChannelHandler {
         case .head:
             isArriving = true
             unanswered += 1
-            if timer == nil { begin(context) }
+            begin(context)
         case .body: break
         case .end:
             isArriving = false
             timer?.cancel()
-            timer = nil
+            // Answered before it was read.
+            if unanswered <= 0 { begin(context) }
         }
         context.fireChannelRead(data)
     }
@@ -47,17 +48,24 @@ final class RequestDeadline: ChannelDuplexHandler, RemovableChannelHandler {
         switch unwrapOutboundIn(data) {
         case .head(let head):
             isLast = head.headerFields[.connection] == "close"
-            return context.write(data, promise: promise)
+            // A stream of HTTP/2, whose connection has one of its own above it, ends alone.
+            guard head.status == .contentTooLarge, context.channel.parent?.parent == nil else {
+                return context.write(data, promise: promise)
+            }
+            isLast = true
+            var last = head
+            last.headerFields[.connection] = "close"
+            return context.write(wrapOutboundOut(.head(last)), promise: promise)
         case .body: return context.write(data, promise: promise)
         case .end: break
         }
         unanswered -= 1
         context.write(data, promise: promise)
-        if unanswered <= 0, isArriving || isLast {
-            // What was left unread is not worth reading: the next request starts on a new connection.
+        guard unanswered <= 0 else { return }
+        if isLast {
             context.flush()
             context.close(promise: nil)
-        } else if unanswered <= 0 {
+        } else if !isArriving {
             begin(context)
         }
     }

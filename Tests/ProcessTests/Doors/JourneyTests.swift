@@ -285,7 +285,7 @@ struct JourneyTests {
     @Test func `78: two taps are one restore while it waits, and a tap while it runs gets the one that follows`()
         async throws
     {
-        let scenario = "customers: [{id: ann, state: active}]\nfaults: [{endpoint: subscriptions, latency: 2s}]\n"
+        let scenario = "customers: [{id: ann, state: active}]\nfaults: [{endpoint: subscriptions, latency: 6s}]\n"
         try await DoorSite.with(scenario: scenario, users: ["ann"]) { doors in
             let door = try await doors.open("serve")
             // Two devices have two tokens.

@@ -442,7 +442,17 @@ struct LimitTests {
             let plain = RawConnection.request("GET", "/health/live", [("Connection", "close")])
             let outcome = try await RawConnection.exchange(plain, with: door.port)
             #expect(outcome.hasEnded && !outcome.text.contains("HTTP/"), "\(outcome)")
+
+            // Whoever never says hello has ten seconds, and does not keep the process from ending.
+            let silent = try await RawConnection.exchange([], with: door.port, within: .seconds(20))
+            #expect(silent.hasEnded, "\(silent)")
+            let others = try door.connections
+            async let mute = RawConnection.exchange([], with: door.port, within: .seconds(20))
+            try await until("nobody is mute") { try door.connections > others }
+            let told = ContinuousClock.now
             try await door.close()
+            #expect(ContinuousClock.now - told < .seconds(9))
+            #expect(try await mute.hasEnded)
         }
     }
 }

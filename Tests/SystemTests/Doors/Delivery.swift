@@ -64,6 +64,11 @@ extension World {
         try await number("SELECT entitlement_sync.user_key_of(\(user))")
     }
 
+    /// The first column of what a query finds.
+    func texts(_ query: PostgresQuery) async throws -> [String] {
+        try await pool.query(query).map { try $0.decode(String.self) }
+    }
+
     /// How many jobs wait or run.
     func queued() async throws -> Int64 { try await number("SELECT count(*) FROM entitlement_sync.queue") }
 

@@ -1,0 +1,92 @@
+import FoundationEssentials
+import Postgres
+import Storage
+import Testing
+
+/// What others must hear, one message of a user after the other.
+@Suite struct OutboxTests {
+    /// Writes messages about users, in their order.
+    private static func write(_ users: [String], in world: World) async throws {
+        for (place, user) in users.enumerated() {
+            let key = try await world.meet(user)
+            try await world.pool.query(
+                """
+                INSERT INTO entitlement_sync.outbox (user_key, topic, data)
+                VALUES (\(key), 'restore.finished', jsonb_build_object('place', \(Int32(place))))
+                """
+            )
+        }
+    }
+
+    private static func due(in world: World) async throws -> Int64 {
+        try await world.number(
+            "SELECT count(*) FROM entitlement_sync.outbox WHERE NOT is_dead AND due <= clock_timestamp()"
+        )
+    }
+
+    @Test func `One message of each user goes at a time, in order, and to one process alone`() async throws {
+        try await World.with { world in
+            for user in ["ann", "bob"] { try await world.add(user) }
+            try await Self.write(["ann", "ann", "bob"], in: world)
+            let outbox = Outbox(pool: world.pool)
+            let first = try await outbox.take(upTo: 10, for: .seconds(60))
+            #expect(first.map(\.userID) == ["ann", "bob"])
+            #expect(first.map(\.data) == [#"{"place": 0}"#, #"{"place": 2}"#])
+            #expect(first.allSatisfy { $0.attempt == 1 && $0.topic == "restore.finished" })
+            #expect(try await outbox.take(upTo: 10, for: .seconds(60)).isEmpty, "others have them")
+            try await outbox.end(first.map(\.number))
+            let second = try await outbox.take(upTo: 10, for: .seconds(60))
+            #expect(second.map(\.data) == [#"{"place": 1}"#])
+            try await outbox.end(second.map(\.number))
+            #expect(try await world.number("SELECT count(*) FROM entitlement_sync.outbox") == 0)
+        }
+    }
+
+    @Test func `What whoever died had taken goes to another, with the same id`() async throws {
+        try await World.with { world in
+            try await world.add("ann")
+            try await Self.write(["ann"], in: world)
+            let outbox = Outbox(pool: world.pool)
+            let taken = try #require(try await outbox.take(upTo: 10, for: .seconds(0)).first)
+            let again = try #require(try await outbox.take(upTo: 10, for: .seconds(60)).first)
+            #expect(again.id == taken.id && again.number == taken.number && again.attempt == 2)
+        }
+    }
+
+    @Test func `A message that is put off takes those behind it along, and nobody else's`() async throws {
+        try await World.with { world in
+            for user in ["ann", "bob"] { try await world.add(user) }
+            try await Self.write(["ann", "ann", "ann", "bob"], in: world)
+            let outbox = Outbox(pool: world.pool)
+            let head = try #require(try await outbox.take(upTo: 1, for: .seconds(60)).first)
+            try await outbox.putOff(head.number, for: .seconds(30), error: "status_500")
+            #expect(try await Self.due(in: world) == 1, "bob's alone")
+            #expect(try await outbox.take(upTo: 10, for: .seconds(60)).map(\.userID) == ["bob"])
+            // Once it has gone, the next is not kept waiting.
+            try await world.pool.query("UPDATE entitlement_sync.outbox SET due = now() WHERE id = \(head.number)")
+            #expect(try await outbox.take(upTo: 10, for: .seconds(60)).map(\.number) == [head.number])
+            try await outbox.end([head.number])
+            #expect(try await outbox.take(upTo: 10, for: .seconds(60)).map(\.data) == [#"{"place": 1}"#])
+        }
+    }
+
+    @Test func `A message that is given up lets the next one go, and can be revived`() async throws {
+        try await World.with { world in
+            try await world.add("ann")
+            try await Self.write(["ann", "ann"], in: world)
+            let outbox = Outbox(pool: world.pool)
+            let head = try #require(try await outbox.take(upTo: 10, for: .seconds(60)).first)
+            try await outbox.putOff(head.number, for: .seconds(30), error: "status_500")
+            try await outbox.putOff(head.number, for: nil, error: "status_410")
+            let next = try await outbox.take(upTo: 10, for: .seconds(60))
+            #expect(next.map(\.data) == [#"{"place": 1}"#])
+            let dead = try await world.texts(
+                "SELECT is_dead || ' ' || last_error FROM entitlement_sync.outbox WHERE id = \(head.number)"
+            )
+            #expect(dead == ["true status_410"])
+            try await outbox.end(next.map(\.number))
+            try await world.pool.query("UPDATE entitlement_sync.outbox SET is_dead = false, due = now()")
+            #expect(try await outbox.take(upTo: 10, for: .seconds(60)).map(\.id) == [head.id])
+        }
+    }
+}
