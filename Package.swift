@@ -115,8 +115,7 @@ let package = Package(
             "Bench",
             [
                 "Entitlements", "Jobs", "Migrations", "Postgres", "StoreClients", "StoreSimulator", "SyncWorker",
-                logging,
-                crypto, x509,
+                logging, nioCore, nioPosix, crypto, x509,
             ]
         ),
         .executableTarget(
@@ -124,7 +123,7 @@ let package = Package(
             dependencies: [
                 "Entitlements", "Postgres", "Transport", "StoreClients", "Jobs", "Storage", "SyncWorker", "Telemetry",
                 "Bench", "Configuring", "FaultPoints", "Migrations", "StoreSimulator", "WebAPI", arguments, crypto,
-                httpTypes,
+                httpTypes, nioCore,
                 x509,
                 lifecycle, logging, metrics, unixSignals,
             ],

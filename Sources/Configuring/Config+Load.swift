@@ -38,7 +38,8 @@ extension Config {
             outbox: outbox(&reader),
             retention: Retention(
                 eventDays: reader.number(.eventRetentionDays, default: 30, in: 1...3650, unit: "days"),
-                historyDays: reader.number(.historyRetentionDays, default: 90, in: 2...3650, unit: "days")
+                // Idempotency keys lead to a job for seven days.
+                historyDays: reader.number(.historyRetentionDays, default: 90, in: 8...3650, unit: "days")
             ),
             supportContactURL: reader.parsed(
                 .supportContactURL,

@@ -78,6 +78,8 @@ struct APIComposition {
     /// Has to run beside the server, and to end after it.
     let watch: RestoreWatch
     /// Likewise.
+    let restores: RestoreIntake
+    /// Likewise.
     let intake: EventIntake
 
     /// - Throws: `ConfigurationFaults`.
@@ -93,13 +95,15 @@ struct APIComposition {
             ),
             logger: runtime.logger
         )
-        intake = EventIntake(inbox: Inbox(pool: pool))
+        restores = RestoreIntake(requests: requests)
+        intake = EventIntake(inbox: Inbox(pool: pool), logger: runtime.logger)
         let doors = APIDoors(
             requests: requests,
             watch: watch,
             tokens: try config.api.firebase.map { try Self.tokens($0, runtime, transport) },
             messages: settings.messages,
             senders: try Self.senders(runtime, settings, transport),
+            restores: restores,
             intake: intake,
             perUser: RequestLimit(perMinute: config.api.perUser, of: "user", counts: counts, logger: runtime.logger),
             perAddress: CallerLimit(
@@ -111,7 +115,7 @@ struct APIComposition {
                 ),
                 proxies: settings.proxies
             ),
-            isReady: { (try? await pool.query("SELECT 1")) != nil },
+            isReady: Readiness { (try? await pool.query("SELECT 1")) != nil }.isReady,
             logger: runtime.logger
         )
         server = APIServer(

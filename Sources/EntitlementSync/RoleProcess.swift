@@ -79,6 +79,9 @@ struct RoleProcess {
         let intake = api.map {
             Part(service: $0.intake, successTerminationBehavior: .ignore)
         }
+        let restores = api.map {
+            Part(service: $0.restores, successTerminationBehavior: .ignore)
+        }
         let worker = work.map {
             Part(
                 service: $0.worker,
@@ -90,7 +93,7 @@ struct RoleProcess {
             Part(service: $0.server, failureTerminationBehavior: .gracefullyShutdownGroup)
         }
         var configuration = ServiceGroupConfiguration(
-            services: [admin, watch, intake, worker, server].compactMap(\.self),
+            services: [admin, watch, intake, restores, worker, server].compactMap(\.self),
             gracefulShutdownSignals: [.sigterm, .sigint],
             logger: runtime.logger
         )

@@ -11,17 +11,22 @@ final class SimulatorProcess {
     ///
     /// - Parameters:
     ///   - prefixes: what their ids begin with, and how many there are of each.
+    ///   - purchases: further customers by the App Store's ids of their purchases.
     ///   - latencyMs: how long each answer takes.
     /// - Throws: what the system does.
-    init(prefixes: [String: Int], latencyMs: Int = 0) throws {
+    init(prefixes: [String: Int], purchases: [String: String] = [:], latencyMs: Int = 0) throws {
         scenario = FileManager.default.temporaryDirectory.appendingPathComponent(
             "entitlement-sync-\(UUID().uuidString).yaml"
         )
         let customers = prefixes.sorted { $0.key < $1.key }.map {
             "  - {id: \"\($0.key){n}\", from: 1, count: \($0.value), state: active}\n"
         }
+        let owners = purchases.sorted { $0.key < $1.key }.map {
+            "  - {id: \"\($0.value)\", subscriptions: [{state: active, store_subscription_identifier: \"\($0.key)\"}]}\n"
+        }
         let text =
             "project: projbench\nrate_limit_per_minute: 0\ngenerate:\n" + customers.joined()
+            + (owners.isEmpty ? "" : "customers:\n" + owners.joined())
             + (latencyMs > 0 ? "faults: [{latency: \(latencyMs)ms}]\n" : "")
         try text.write(to: scenario, atomically: true, encoding: .utf8)
         process.executableURL = URL(fileURLWithPath: "/proc/self/exe").resolvingSymlinksInPath()

@@ -177,6 +177,51 @@ package struct AppRequests: Sendable {
         return Accepted(id: id, isNew: isNew)
     }
 
+    /// Asks for several restores in one transaction; each is taken or refused by itself.
+    ///
+    /// - Returns: in the order of the wishes, what `restore(_:)` returns or throws; with `SQLState.lockNotAvailable` or
+    ///   `deadlockDetected` where somebody holds the user, who may be asked for again alone.
+    /// - Throws: `PostgresError`; nothing is asked for then, unless its outcome is unknown.
+    package func restores(_ wishes: [RestoreWish]) async throws(PostgresError) -> [Result<Accepted, PostgresError>] {
+        let rows = try await pool.query(
+            """
+            SELECT a.place, a.id, a.is_new, a.state, a.message, a.hint
+              FROM entitlement_sync.app_restores(
+                       \(wishes.map(\.userID)), \(wishes.map(\.proofs)), \(wishes.map(\.clientError)),
+                       \(wishes.map { $0.productIDs.map(Self.text) }), \(wishes.map(\.idempotencyKey)),
+                       \(wishes.map(\.origin))) AS a
+            """
+        )
+        var answers = [Result<Accepted, PostgresError>](
+            repeating: .failure(PostgresError(.protocolViolation, message: "no job id")),
+            count: wishes.count
+        )
+        for row in rows {
+            let (place, id, isNew, state, message, hint) = try row.decode(
+                Int32.self,
+                UUID?.self,
+                Bool?.self,
+                String?.self,
+                String?.self,
+                String?.self
+            )
+            guard answers.indices.contains(Int(place) - 1) else { continue }
+            if let id {
+                answers[Int(place) - 1] = .success(Accepted(id: id, isNew: isNew ?? false))
+            } else {
+                var error = PostgresError(.serverError, sqlState: state, message: message ?? "")
+                error.hint = hint.flatMap { $0.isEmpty ? nil : $0 }
+                answers[Int(place) - 1] = .failure(error)
+            }
+        }
+        return answers
+    }
+
+    private static func text(_ ids: [String]) -> String {
+        // Texts alone: there is nothing that can't be written.
+        (try? JSONEncoder().encode(ids)).map { String(decoding: $0, as: UTF8.self) } ?? "[]"
+    }
+
     /// Reads restores; ids that are no restore's are left out.
     package func answers(_ ids: [UUID]) async throws -> [RestoreAnswer] {
         let rows = try await pool.query(

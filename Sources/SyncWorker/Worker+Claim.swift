@@ -71,8 +71,8 @@ extension Worker {
                     }
                 }
                 // A steady stream of single restores is claimed a few at a time.
-                if jobs.count < 4, shared.flight.count >= 16 {
-                    try? await Task.sleep(for: .milliseconds(2), tolerance: .zero)
+                if jobs.count < 8, shared.flight.count >= 16 {
+                    try? await Task.sleep(for: .milliseconds(3), tolerance: .zero)
                 }
             } catch {
                 // The claim may have been committed although its answer was lost: its jobs would be nobody's.
@@ -83,10 +83,12 @@ extension Worker {
         }
     }
 
-    /// Restores first; sweeps leave a quarter of the places free, and every eighth round goes the other way round so
-    /// that nothing starves.
+    /// Restores first; sweeps leave a quarter of the places free, more while people wait, and every eighth round goes the
+    /// other way round so that nothing starves.
     private func wishes(_ limit: Int, round: Int) -> [JobQueue.Wish] {
-        let rest = min(limit, max(1, settings.concurrency * 3 / 4) - shared.flight.sweeps)
+        let sweeps = shared.flight.sweeps
+        let share = shared.flight.count > sweeps ? settings.concurrency / 8 : settings.concurrency * 3 / 4
+        let rest = min(limit, max(1, share) - sweeps)
         guard rest > 0 else { return [.init(lane: .restore, limit: limit)] }
         let wishes: [JobQueue.Wish] = [
             .init(lane: .restore, limit: limit), .init(lane: .event, limit: rest), .init(lane: .sweep, limit: rest),

@@ -198,7 +198,9 @@ CREATE FUNCTION app_restore(
     daily           integer DEFAULT 10
 ) RETURNS TABLE (id uuid, is_new boolean)
 -- A user whom somebody else holds must not keep a connection that others wait for.
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET lock_timeout = '500ms' AS $$
+-- Plans are kept: over the partitions of the history, to make one takes longer than to run it.
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET lock_timeout = '500ms'
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off AS $$
 #variable_conflict use_variable
 BEGIN
     SELECT r.job, r.is_new INTO id, is_new
@@ -207,22 +209,85 @@ BEGIN
 END
 $$;
 
+-- Several restores in one transaction, each as `app_restore` takes it; `proofs` and `product_ids` are JSON. Whoever is
+-- refused spoils nothing for the others: `state`, `message` and `hint` say why. Who is held by somebody else for longer
+-- than a moment is refused with 55P03, and after four of them nobody waits any more.
+CREATE FUNCTION app_restores(
+    user_ids         text[],
+    proofs           text[],
+    client_errors    text[],
+    product_ids      text[],
+    idempotency_keys text[],
+    origins          text[],
+    daily            integer DEFAULT 10
+) RETURNS TABLE (place integer, id uuid, is_new boolean, state text, message text, hint text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET lock_timeout = '10ms'
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off AS $$
+#variable_conflict use_variable
+DECLARE
+    wish  record;
+    tries integer := 0;
+BEGIN
+    FOR wish IN
+        SELECT w.* FROM unnest(user_ids, proofs, client_errors, product_ids, idempotency_keys, origins) WITH ORDINALITY
+                        AS w(user_id, proofs, client_error, product_ids, idempotency_key, origin, place)
+         -- In one order, or two that ask for the same users wait for each other.
+         ORDER BY (SELECT u.user_key FROM user_sync AS u WHERE u.user_id = w.user_id), w.user_id, w.place
+    LOOP
+        place := wish.place;
+        id := NULL;
+        is_new := NULL;
+        IF tries >= 4 THEN
+            state := '55P03';
+            message := 'the user is held by another transaction';
+            hint := NULL;
+            RETURN NEXT;
+            CONTINUE;
+        END IF;
+        state := NULL;
+        message := NULL;
+        hint := NULL;
+        BEGIN
+            SELECT r.job, r.is_new INTO id, is_new
+              FROM restore_of(user_key_of(wish.user_id), wish.proofs::jsonb, wish.client_error,
+                              CASE WHEN wish.product_ids IS NOT NULL
+                                   THEN ARRAY(SELECT jsonb_array_elements_text(wish.product_ids::jsonb)) END,
+                              wish.idempotency_key, wish.origin, daily) AS r;
+        EXCEPTION
+            WHEN OTHERS THEN
+                GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT, hint = PG_EXCEPTION_HINT;
+                -- What ails the server or the session is no answer to one of them.
+                IF NOT (state LIKE 'ES%' OR state LIKE '22%' OR state IN ('55P03', '40P01')) THEN
+                    RAISE;
+                END IF;
+                id := NULL;
+                is_new := NULL;
+                tries := tries + (state = '55P03')::integer;
+        END;
+        RETURN NEXT;
+    END LOOP;
+END
+$$;
+
 -- The team's words for what purchases carry: the ledger has keys of products and of RevenueCat's entitlements.
 CREATE FUNCTION entitlement_names(keys text[]) RETURNS text[]
-LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
-    SELECT coalesce(array_agg(DISTINCT p.entitlement ORDER BY p.entitlement), '{}')
-      FROM (SELECT x.entitlement, x.base_plan_id,
-                   CASE WHEN x.store = 'revenuecat' THEN x.product_id
-                        ELSE concat_ws(':', CASE x.store WHEN 'play_store' THEN 'google_play' ELSE x.store END,
-                                       x.product_id, x.base_plan_id) END AS key
-              FROM product AS x WHERE x.grants_access) AS p
-     WHERE EXISTS (SELECT 1 FROM unnest(keys) AS k(key)
-                    WHERE k.key = p.key OR p.base_plan_id IS NULL AND starts_with(k.key, p.key || ':'))
+LANGUAGE plpgsql STABLE SET search_path = entitlement_sync, pg_temp AS $$
+BEGIN
+    RETURN (
+        SELECT coalesce(array_agg(DISTINCT p.entitlement ORDER BY p.entitlement), '{}')
+          FROM (SELECT x.entitlement, x.base_plan_id,
+                       CASE WHEN x.store = 'revenuecat' THEN x.product_id
+                            ELSE concat_ws(':', CASE x.store WHEN 'play_store' THEN 'google_play' ELSE x.store END,
+                                           x.product_id, x.base_plan_id) END AS key
+                  FROM product AS x WHERE x.grants_access) AS p
+         WHERE EXISTS (SELECT 1 FROM unnest(keys) AS k(key)
+                        WHERE k.key = p.key OR p.base_plan_id IS NULL AND starts_with(k.key, p.key || ':')));
+END
 $$;
 
 -- The user's own purchases that give access, and their ends, for the app to deliver again; those alone that were asked for.
 CREATE FUNCTION restored_products(known bigint, job uuid) RETURNS jsonb
-LANGUAGE plpgsql STABLE SET search_path = entitlement_sync, pg_temp SET enable_seqscan = off AS $$
+LANGUAGE plpgsql STABLE SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
     wanted text[];
 BEGIN
@@ -247,7 +312,8 @@ $$;
 CREATE FUNCTION restore_answers(ids uuid[])
 RETURNS TABLE (id uuid, user_id text, state text, outcome text, message_key text,
                age double precision, products jsonb)
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET enable_seqscan = off AS $$
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
@@ -258,15 +324,16 @@ BEGIN
                                 WHERE u.user_id = s.user_id), '[]')
                 ELSE '[]' END
       FROM unnest(ids) AS w(id)
-      JOIN job_status AS s ON s.id = w.id
-     WHERE s.kind = 'restore';
+     -- One by one, whatever the planner thinks of how many there are.
+     CROSS JOIN LATERAL (SELECT j.* FROM job_status AS j WHERE j.id = w.id AND j.kind = 'restore' LIMIT 1) AS s;
 END
 $$;
 
 -- How many seconds a restore that waits will take, by its own wait, by those before it and by what the stores' limits
 -- leave; null: nobody can say, as everything is paused.
 CREATE FUNCTION estimated_wait(job uuid) RETURNS double precision
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET enable_seqscan = off AS $$
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off AS $$
 DECLARE
     mine   timestamptz;
     ahead  bigint;
@@ -302,7 +369,8 @@ $$;
 -- nothing was ever read, the last restore failed, or a purchase is known that should give access.
 CREATE FUNCTION entitlement_answer(wanted text)
 RETURNS TABLE (type text, until text, restore_suggested boolean, tickets jsonb, stores jsonb)
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET enable_seqscan = off AS $$
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
@@ -349,11 +417,11 @@ BEGIN
 END
 $$;
 
-REVOKE ALL ON FUNCTION take_requests, last_result, restore_of, app_restore, entitlement_names, restored_products, restore_answers, estimated_wait,
-                       entitlement_answer FROM PUBLIC;
+REVOKE ALL ON FUNCTION take_requests, last_result, restore_of, app_restore, app_restores, entitlement_names, restored_products, restore_answers,
+                       estimated_wait,                       entitlement_answer FROM PUBLIC;
 SELECT grant_to('entitlement_sync_api', ARRAY[
     'GRANT SELECT ON schema_migration TO %I',
-    'GRANT EXECUTE ON FUNCTION take_requests, app_restore, restore_answers, estimated_wait, entitlement_answer TO %I']);
+    'GRANT EXECUTE ON FUNCTION take_requests, app_restore, app_restores, restore_answers, estimated_wait, entitlement_answer TO %I']);
 SELECT grant_to('entitlement_sync_worker', ARRAY[
-    'GRANT EXECUTE ON FUNCTION take_requests, app_restore, restore_answers, estimated_wait, entitlement_answer TO %I',
+    'GRANT EXECUTE ON FUNCTION take_requests, app_restore, app_restores, restore_answers, estimated_wait, entitlement_answer TO %I',
     'GRANT SELECT, INSERT, UPDATE, DELETE ON request_count, shown_proof TO %I']);

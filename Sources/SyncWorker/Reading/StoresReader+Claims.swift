@@ -82,40 +82,96 @@ extension StoresReader {
     }
 
     /// Looks up what was merely typed, once every store was read to the end.
+    ///
+    /// How long that takes depends on what is found, and the claimant must not learn whether there is anything: the stores
+    /// are asked at once, each id's look-up ends with a whole step of its own, which no other id can move, and a bit of
+    /// chance comes on top.
     func look(up proofs: JobProofs, into reading: inout Reading, _ context: ReadContext) async {
-        let typed = proofs.typed
-        if let revenueCat = sources.revenueCat, !typed.isEmpty {
-            reading.take(await revenueCat.find(typed, context))
-        }
-        var items: [Observation] = []
-        // An id that can't be looked up takes nothing from what another one leads to.
-        func take(_ find: () async throws(ReadFailure) -> [Observation]) async {
-            do throws(ReadFailure) { items += try await find() } catch {
-                reading.claims.failure = reading.claims.failure ?? error
-            }
-        }
-        for id in typed {
-            if id.store != Store.googlePlay.rawValue, let appStore = sources.appStore {
-                await take { () async throws(ReadFailure) in
-                    try await appStore.find(id, context) { account in
-                        naming.accounts.matches(account, userID: context.userID)
-                    }
+        let ids = proofs.typed.map(Looked.typed) + proofs.values("onside_order_id").map(Looked.onside)
+        guard !ids.isEmpty else { return }
+        let found = await withTaskGroup(of: (Int, Found).self) { group in
+            for (index, id) in ids.enumerated() {
+                group.addTask {
+                    let clock = ContinuousClock()
+                    let began = clock.now
+                    let found = await self.find(id, context)
+                    let steps = max(1, ((clock.now - began) / Self.step).rounded(.up))
+                    try? await clock.sleep(until: began + Self.step * steps, tolerance: .zero)
+                    return (index, found)
                 }
             }
-            if id.store != Store.appStore.rawValue, let googlePlay = sources.googlePlay {
-                await take { () async throws(ReadFailure) in try await googlePlay.find(id, context) }
-            }
+            return await group.reduce(into: Array(repeating: Found(), count: ids.count)) { $0[$1.0] = $1.1 }
         }
-        if let onside = sources.onside {
-            for id in proofs.values("onside_order_id") {
-                await take { () async throws(ReadFailure) in try await onside.find(id, context) }
-            }
+        for found in found {
+            if let claims = found.claims { reading.take(claims) }
         }
-        do throws(ReadFailure) {
-            try await naming.name(&items, for: context.userID)
-            reading.take(items, for: context.userID)
-        } catch {
-            reading.claims.failure = reading.claims.failure ?? error
+        for found in found {
+            reading.take(found.items, for: context.userID)
+            reading.claims.failure = reading.claims.failure ?? found.failure
+        }
+        try? await Task.sleep(for: Self.step * Double.random(in: 0..<0.25), tolerance: .zero)
+    }
+
+    /// Longer than the stores usually take for one id.
+    private static let step = Duration.seconds(2)
+
+    private enum Looked: Sendable {
+        case typed(TypedID)
+        case onside(String)
+    }
+
+    /// What one id led to.
+    fileprivate struct Found: Sendable {
+        var claims: ClaimReading?
+        var items: [Observation] = []
+        var failure: ReadFailure?
+    }
+
+    private func find(_ id: Looked, _ context: ReadContext) async -> Found {
+        var found = Found()
+        switch id {
+        case .typed(let id):
+            async let claims = sources.revenueCat?.find([id], context)
+            async let appStore = findInAppStore(id, context)
+            async let googlePlay = findInGooglePlay(id, context)
+            found.claims = await claims
+            for part in await [appStore, googlePlay] { found.add(part) }
+        case .onside(let id):
+            guard let onside = sources.onside else { break }
+            found.add(await Self.result { () async throws(ReadFailure) in try await onside.find(id, context) })
+        }
+        do throws(ReadFailure) { try await naming.name(&found.items, for: context.userID) } catch {
+            found.items = []
+            found.failure = found.failure ?? error
+        }
+        return found
+    }
+
+    private func findInAppStore(_ id: TypedID, _ context: ReadContext) async -> Result<[Observation], ReadFailure> {
+        guard id.store != Store.googlePlay.rawValue, let appStore = sources.appStore else { return .success([]) }
+        return await Self.result { () async throws(ReadFailure) in
+            try await appStore.find(id, context) { naming.accounts.matches($0, userID: context.userID) }
+        }
+    }
+
+    private func findInGooglePlay(_ id: TypedID, _ context: ReadContext) async -> Result<[Observation], ReadFailure> {
+        guard id.store != Store.appStore.rawValue, let googlePlay = sources.googlePlay else { return .success([]) }
+        return await Self.result { () async throws(ReadFailure) in try await googlePlay.find(id, context) }
+    }
+
+    private static func result(
+        _ find: () async throws(ReadFailure) -> [Observation]
+    ) async -> Result<[Observation], ReadFailure> {
+        do throws(ReadFailure) { return .success(try await find()) } catch { return .failure(error) }
+    }
+}
+
+extension StoresReader.Found {
+    /// An id that can't be looked up takes nothing from what another one leads to.
+    fileprivate mutating func add(_ result: Result<[Observation], ReadFailure>) {
+        switch result {
+        case .success(let more): items += more
+        case .failure(let error): failure = failure ?? error
         }
     }
 }
@@ -123,10 +179,10 @@ extension StoresReader {
 extension Reading {
     /// Takes over what typed ids led to at RevenueCat.
     fileprivate mutating func take(_ claims: ClaimReading) {
-        self.claims.found = claims.found
+        self.claims.found += claims.found.filter { !self.claims.found.contains($0) }
         let known = Set(observations.flatMap { $0.identifiers.map(\.key) })
         observations += claims.own.filter { known.isDisjoint(with: $0.identifiers.map(\.key)) }
-        self.claims.failure = claims.failure
+        self.claims.failure = self.claims.failure ?? claims.failure
     }
 
     /// Takes over what typed ids led to in the stores: what an account of the app's names as the user's own counts, the

@@ -12,14 +12,16 @@ struct RestoreRoutes: Sendable {
 
     let callers: Callers
     let requests: AppRequests
+    let intake: RestoreIntake
     let watch: RestoreWatch
     let messages: Messages
+    let security: SecurityLog
 
     /// `POST /v1/restores`: 202 says that it is accepted, never how it ends.
     func accept(_ request: Request, _ context: APIContext) async throws -> Response {
         let userID = try await callers.user(of: request, context)
         let wish = try await RestoreBody.wish(in: request, of: userID)
-        let accepted = try await requests.restore(wish)
+        let accepted = try await intake.accept(wish)
         let answer: RestoreAnswer
         if accepted.isNew {
             answer = RestoreAnswer(queued: accepted.id, userID: userID)
@@ -45,14 +47,14 @@ struct RestoreRoutes: Sendable {
         if let followed, followed.userID == userID {
             answer = followed
         } else {
-            answer = try await own(id, of: userID)
+            answer = try await own(id, of: userID, context)
         }
         if wait > .zero, !answer.hasEnded {
             let limit = min(wait, .seconds(RestoreView.patience))
             if let ended = await watch.next(.end, of: answer.id, within: limit) {
                 answer = ended
             } else {
-                answer = try await own(answer.id, of: userID)
+                answer = try await own(answer.id, of: userID, context)
             }
         }
         return try await show(answer, .ok, to: request)
@@ -61,7 +63,7 @@ struct RestoreRoutes: Sendable {
     /// `GET /v1/restores/{id}/events`: what happens to it, as it happens.
     func events(_ request: Request, _ context: APIContext) async throws -> Response {
         let userID = try await callers.user(of: request, context)
-        let answer = try await own(Self.id(in: context), of: userID)
+        let answer = try await own(Self.id(in: context), of: userID, context)
         let stream = RestoreStream(
             first: answer,
             seen: HTTPField.Name("Last-Event-ID").flatMap { request.headers[$0] },
@@ -76,8 +78,12 @@ struct RestoreRoutes: Sendable {
     }
 
     /// A restore of the user's own; anybody else's is as if there were none.
-    private func own(_ id: UUID, of userID: String) async throws -> RestoreAnswer {
-        guard let answer = try await watch.reading(of: id), answer.userID == userID else { throw Problem(.notFound) }
+    private func own(_ id: UUID, of userID: String, _ context: APIContext) async throws -> RestoreAnswer {
+        guard let answer = try await watch.reading(of: id) else { throw Problem(.notFound) }
+        guard answer.userID == userID else {
+            security.refused("restores", "not_their_own", context)
+            throw Problem(.notFound)
+        }
         return answer
     }
 

@@ -58,6 +58,8 @@ package final class RestoreWatch: Service {
 
     /// Restores in one statement.
     private static let batch = 500
+    /// What the next ones gather after several were read at a time.
+    private static let gathering = Duration.milliseconds(3)
     /// How long a restore is followed; most have ended by then.
     private static let follows = Duration.seconds(30)
     /// How long ends are remembered that nobody waits for.
@@ -273,6 +275,8 @@ package final class RestoreWatch: Service {
             }
             do {
                 deliver(try await read(ids), of: ids)
+                // One at a time is read at once; a stream of them a few at a time, or the reading is all that is done.
+                if ids.count > 1 { try? await Task.sleep(for: Self.gathering, tolerance: .zero) }
             } catch {
                 fail(error, ids)
                 // Whoever waits for longer is read for again in a moment.

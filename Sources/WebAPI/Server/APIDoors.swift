@@ -11,6 +11,7 @@ package struct APIDoors: Sendable {
     private let tokens: FirebaseTokens?
     private let messages: Messages
     private let senders: WebhookSenders
+    private let restores: RestoreIntake
     private let intake: EventIntake
     private let perUser: RequestLimit?
     private let perAddress: CallerLimit?
@@ -26,7 +27,8 @@ package struct APIDoors: Sendable {
     ///   - tokens: tells users by their tokens; `nil`: apps have no door here.
     ///   - messages: what people read.
     ///   - senders: the stores whose webhooks are taken.
-    ///   - intake: keeps their events; has to run beside the server, and to end after it.
+    ///   - restores: takes what apps ask for; likewise.
+    ///   - intake: keeps stores' events; has to run beside the server, and to end after it.
     ///   - perUser: the limit by user; `nil` for none.
     ///   - perAddress: the limit by address; `nil` for none.
     ///   - isReady: whether requests can be served now.
@@ -37,6 +39,7 @@ package struct APIDoors: Sendable {
         tokens: FirebaseTokens?,
         messages: Messages,
         senders: WebhookSenders,
+        restores: RestoreIntake,
         intake: EventIntake,
         perUser: RequestLimit?,
         perAddress: CallerLimit?,
@@ -49,6 +52,7 @@ package struct APIDoors: Sendable {
         self.tokens = tokens
         self.messages = messages
         self.senders = senders
+        self.restores = restores
         self.intake = intake
         self.perUser = perUser
         self.perAddress = perAddress
@@ -66,7 +70,14 @@ package struct APIDoors: Sendable {
     private var app: [APIRouter.Route] {
         guard let tokens else { return [] }
         let callers = Callers(tokens: tokens, perUser: perUser, security: security)
-        let restores = RestoreRoutes(callers: callers, requests: requests, watch: watch, messages: messages)
+        let restores = RestoreRoutes(
+            callers: callers,
+            requests: requests,
+            intake: self.restores,
+            watch: watch,
+            messages: messages,
+            security: security
+        )
         let entitlement = EntitlementRoute(callers: callers, requests: requests, messages: messages)
         return [
             .init(method: .post, path: "/v1/restores", answer: restores.accept),

@@ -1,39 +1,46 @@
 import Entitlements
 import Foundation
-import Logging
+package import Logging
+import Postgres
 import ServiceLifecycle
 package import Storage
 import StoreClients
 import Synchronization
 
-/// Keeps stores' events, many in one transaction: while one is under way the next ones gather.
+/// Keeps stores' events, many of one store in one transaction; no store waits for another's.
 package final class EventIntake: Service {
-    private struct Waiting {
-        var event: Inbox.Event
-        var continuation: CheckedContinuation<Bool, Never>
-    }
+    private static let limits = Gathering<Inbox.Event, Bool>.Limits(
+        batch: 500,
+        waiting: 20_000,
+        pause: .zero
+    )
 
-    private struct State {
-        var waiting: [Store: [Waiting]] = [:]
-        var count = 0
-        var isOpen = true
-    }
-
-    /// Events in one transaction.
-    private static let batch = 500
-    /// Events that may wait; beyond it the sender has to come again.
-    private static let mostWaiting = 20_000
-
-    private let keep: @Sendable ([Inbox.Event], Store) async throws -> Void
-    private let state = Mutex(State())
-    private let signal = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
+    private let sources: [Store: Gathering<Inbox.Event, Bool>]
 
     /// Makes an intake that keeps nothing before it runs.
-    package convenience init(inbox: Inbox) {
-        self.init { events, source in try await inbox.accept(events, from: source) }
+    ///
+    /// - Parameters:
+    ///   - inbox: where events are kept.
+    ///   - logger: hears of events that could not be kept.
+    package convenience init(inbox: Inbox, logger: Logger) {
+        self.init(logger: logger) { events, source in try await inbox.accept(events, from: source) }
     }
 
-    init(keep: @escaping @Sendable ([Inbox.Event], Store) async throws -> Void) { self.keep = keep }
+    init(logger: Logger, keep: @escaping @Sendable ([Inbox.Event], Store) async throws -> Void) {
+        let complaints = Complaints(logger: logger)
+        sources = Dictionary(
+            uniqueKeysWithValues: Store.allCases.map { source in
+                let gathering = Gathering<Inbox.Event, Bool>(Self.limits) { events in
+                    do { try await keep(events, source) } catch {
+                        complaints.add(events.count, of: source, error)
+                        return nil
+                    }
+                    return events.map { _ in true }
+                }
+                return (source, gathering)
+            }
+        )
+    }
 
     /// Keeps an event.
     ///
@@ -48,58 +55,43 @@ package final class EventIntake: Service {
             about: About.text(event),
             body: body
         )
-        return await withCheckedContinuation { continuation in
-            let waits = state.withLock { state in
-                guard state.isOpen, state.count < Self.mostWaiting else { return false }
-                state.count += 1
-                state.waiting[event.source, default: []].append(Waiting(event: kept, continuation: continuation))
-                return true
-            }
-            if waits { signal.continuation.yield() } else { continuation.resume(returning: false) }
-        }
+        return await sources[event.source]?.ask(kept) ?? false
     }
 
     /// Keeps events until a graceful shutdown or the task's cancellation; to be ended after whoever brings them.
     package func run() async throws {
         await withTaskGroup(of: Void.self) { group in
-            group.addTask { await self.work() }
+            for gathering in sources.values { group.addTask { await gathering.run() } }
             try? await gracefulShutdown()
             group.cancelAll()
         }
-        let left = state.withLock { state in
-            state.isOpen = false
-            defer { state.waiting = [:] }
-            return state.waiting.values.flatMap { $0 }
-        }
-        for waiting in left { waiting.continuation.resume(returning: false) }
     }
+}
 
-    private func work() async {
-        while !Task.isCancelled {
-            guard let (source, batch) = next() else {
-                await signalled()
-                continue
-            }
-            var isKept = true
-            do { try await keep(batch.map(\.event), source) } catch { isKept = false }
-            for waiting in batch { waiting.continuation.resume(returning: isKept) }
+/// Says that events are not kept, once in a while: their senders come again and again.
+private final class Complaints: Sendable {
+    private static let pause = Duration.seconds(10)
+
+    private let logger: Logger
+    private let state = Mutex<(said: ContinuousClock.Instant?, unsaid: Int)>((nil, 0))
+
+    init(logger: Logger) { self.logger = logger }
+
+    func add(_ count: Int, of source: Store, _ error: any Error, at now: ContinuousClock.Instant = .now) {
+        let total: Int? = state.withLock { state in
+            state.unsaid += count
+            if let said = state.said, now - said < Self.pause { return nil }
+            defer { state = (now, 0) }
+            return state.unsaid
         }
-    }
-
-    private func next() -> (Store, [Waiting])? {
-        state.withLock { state in
-            guard let source = state.waiting.max(by: { $0.value.count < $1.value.count })?.key,
-                let waiting = state.waiting[source], !waiting.isEmpty
-            else { return nil }
-            let batch = Array(waiting.prefix(Self.batch))
-            state.waiting[source] = Array(waiting.dropFirst(Self.batch))
-            state.count -= batch.count
-            return (source, batch)
-        }
-    }
-
-    private func signalled() async {
-        for await _ in signal.stream { return }
+        guard let total else { return }
+        logger.warning(
+            "events could not be kept; their senders were told to send them again",
+            metadata: [
+                "event.source": "\(source.rawValue)", "event.count": "\(total)",
+                "error.code": "\((error as? PostgresError)?.code.rawValue ?? "other")",
+            ]
+        )
     }
 }
 

@@ -8,6 +8,7 @@ import Testing
 @Suite struct DoorRoleTests {
     @Test(arguments: [
         "SELECT entitlement_sync.app_restore('ann', '[]', NULL, NULL, NULL, NULL)",
+        "SELECT entitlement_sync.app_restores(ARRAY['ann'], ARRAY['[]'], '{NULL}', '{NULL}', '{NULL}', '{NULL}')",
         "SELECT * FROM entitlement_sync.restore_answers(ARRAY(SELECT s.id FROM entitlement_sync.job_status AS s))",
         "SELECT entitlement_sync.estimated_wait(s.id) FROM entitlement_sync.job_status AS s",
         "SELECT * FROM entitlement_sync.entitlement_answer('ann')",
@@ -49,7 +50,8 @@ import Testing
     @Test(arguments: [
         "SELECT * FROM entitlement_sync.drain_inbox()", "SELECT entitlement_sync.forget_events(1, 1)",
         "SELECT entitlement_sync.restored_products(1, NULL)", "SELECT entitlement_sync.user_key_of('ann')",
-        "SELECT entitlement_sync.enqueue(1, 0::smallint, 0::smallint, NULL)",
+        "SELECT entitlement_sync.enqueue(1, 0::smallint, 0::smallint, NULL)", "SELECT entitlement_sync.reread('{1}')",
+        "SELECT entitlement_sync.enqueue_reconciles('{1}', 1::smallint, ARRAY['0197a0b2-0000-7000-8000-000000000000'::uuid])",
         "SELECT entitlement_sync.requeue_dead(NULL)", "SELECT * FROM entitlement_sync.erase_user('ann')",
         "SELECT * FROM entitlement_sync_host.set_type(ARRAY['ann'], 'subscriber')", "SELECT * FROM users",
     ])
@@ -61,11 +63,43 @@ import Testing
         }
     }
 
+    @Test(arguments: ["reread(bigint[])", "enqueue_reconciles(bigint[], smallint, uuid[], boolean)"])
+    func `What events set in motion is nobody's to call but the workers'`(_ function: String) async throws {
+        try await World.with { world in
+            for role in ["api", "client", "support", "auditor"] {
+                let may = try await world.pool.query(
+                    """
+                    SELECT has_function_privilege(\("entitlement_sync_" + role), \("entitlement_sync." + function), 'EXECUTE')
+                    """
+                )
+                #expect(try may.first?.decode(Bool.self, at: 0) == false, "\(role): \(function)")
+            }
+        }
+    }
+
+    @Test func `The workers' role may queue what a decision asks for, and look into events`() async throws {
+        try await World.with { world in
+            try await world.add("ann")
+            let key = try await world.meet("ann")
+            try await world.accept([.about("ann", id: "e")])
+            for statement in [
+                "SELECT entitlement_sync.enqueue(\(key), 1::smallint, 2::smallint, '0197a0b2-0000-7000-8000-000000000000')",
+                "SELECT entitlement_sync.enqueue(\(key), 0::smallint, 0::smallint, '0197a0b2-0000-7000-8000-000000000001')",
+                "SELECT * FROM entitlement_sync.drain_inbox()",
+            ] {
+                let rows = try await Self.run(statement, as: "entitlement_sync_worker", in: world)
+                #expect(rows.count == 1)
+            }
+            #expect(try await world.state(ofEvent: "e") == "done")
+        }
+    }
+
     @Test(arguments: ["entitlement_sync_client", "entitlement_sync_support", "entitlement_sync_auditor"])
     func `Only the API and the workers answer apps and take events`(_ role: String) async throws {
         try await World.with { world in
             for statement in [
                 "SELECT entitlement_sync.app_restore('ann', '[]', NULL, NULL, NULL, NULL)",
+                "SELECT entitlement_sync.app_restores(ARRAY['ann'], ARRAY['[]'], '{NULL}', '{NULL}', '{NULL}', '{NULL}')",
                 "SELECT * FROM entitlement_sync.restore_answers('{}')",
                 "SELECT * FROM entitlement_sync.entitlement_answer('ann')",
                 "SELECT * FROM entitlement_sync.take_requests('a'::bytea, 5, 1)",

@@ -1,0 +1,170 @@
+package import NIOCore
+import NIOPosix
+
+/// Sends requests that were written beforehand over connections that stay open, and reads no more of an answer than its
+/// status and its body.
+///
+/// Whoever makes the load runs on the same machine as those who bear it: what it takes is missing there.
+package final class LeanHTTPClient: Sendable {
+    /// What an answer says.
+    package struct Answer: Sendable {
+        package var status: Int
+        package var body: ByteBuffer
+    }
+
+    /// What kept an answer from coming.
+    package enum Failure: Error {
+        case closed
+        /// An answer without a length, or none at all.
+        case malformed
+    }
+
+    private let group: MultiThreadedEventLoopGroup
+    private let loop: any EventLoop
+    private let connections: NIOLoopBoundBox<LeanConnections>
+
+    /// Makes a client without any connection.
+    ///
+    /// - Parameters:
+    ///   - port: on 127.0.0.1.
+    ///   - most: connections that are open at once, at most; requests beyond them wait.
+    package init(port: Int, most: Int) {
+        group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
+        loop = group.any()
+        connections = .makeBoxSendingValue(LeanConnections(port: port, most: most), eventLoop: loop)
+    }
+
+    /// Sends a request and waits for its answer.
+    ///
+    /// - Parameter request: head and body, with `Content-Length` where there is a body.
+    /// - Returns: what the answer says.
+    /// - Throws: `Failure`, or what kept a connection from being made.
+    package func send(_ request: ByteBuffer) async throws -> Answer {
+        let promise = loop.makePromise(of: Answer.self)
+        loop.execute { [connections] in
+            connections.value.send(LeanCall(request: request, promise: promise), connections)
+        }
+        return try await promise.futureResult.get()
+    }
+
+    /// Closes all connections.
+    package func shutdown() async { try? await group.shutdownGracefully() }
+}
+
+private struct LeanCall {
+    var request: ByteBuffer
+    var promise: EventLoopPromise<LeanHTTPClient.Answer>
+}
+
+/// The connections of a client; on its loop alone.
+private final class LeanConnections {
+    private let port: Int
+    private let most: Int
+    private var open = 0
+    private var free: [LeanHandler] = []
+    private var waiting = CircularBuffer<LeanCall>()
+
+    init(port: Int, most: Int) {
+        self.port = port
+        self.most = most
+    }
+
+    func send(_ call: LeanCall, _ box: NIOLoopBoundBox<LeanConnections>) {
+        if let handler = free.popLast() { return handler.send(call) }
+        waiting.append(call)
+        guard open < most else { return }
+        open += 1
+        ClientBootstrap(group: box.eventLoop)
+            .channelOption(.socketOption(.tcp_nodelay), value: 1)
+            .channelInitializer { channel in
+                channel.eventLoop.makeCompletedFuture {
+                    try channel.pipeline.syncOperations.addHandler(LeanHandler(connections: box))
+                }
+            }
+            .connect(host: "127.0.0.1", port: port)
+            .whenFailure { error in box.value.lost(error) }
+    }
+
+    func isFree(_ handler: LeanHandler) {
+        if let next = waiting.popFirst() { handler.send(next) } else { free.append(handler) }
+    }
+
+    func lost(_ error: any Error) {
+        open -= 1
+        // Whoever waits could wait for this connection alone.
+        if open == 0 { while let call = waiting.popFirst() { call.promise.fail(error) } }
+    }
+
+    func isGone(_ handler: LeanHandler) {
+        free.removeAll { $0 === handler }
+        lost(LeanHTTPClient.Failure.closed)
+    }
+}
+
+/// One connection: one request at a time.
+private final class LeanHandler: ChannelInboundHandler {
+    typealias InboundIn = ByteBuffer
+    typealias OutboundOut = ByteBuffer
+
+    private let connections: NIOLoopBoundBox<LeanConnections>
+    private var context: ChannelHandlerContext?
+    private var promise: EventLoopPromise<LeanHTTPClient.Answer>?
+    private var received = ByteBuffer()
+
+    init(connections: NIOLoopBoundBox<LeanConnections>) { self.connections = connections }
+
+    func channelActive(context: ChannelHandlerContext) {
+        self.context = context
+        connections.value.isFree(self)
+    }
+
+    func send(_ call: LeanCall) {
+        promise = call.promise
+        context?.writeAndFlush(wrapOutboundOut(call.request), promise: nil)
+    }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        var data = unwrapInboundIn(data)
+        received.writeBuffer(&data)
+        guard let end = received.readableBytesView.firstRange(of: Array("\r\n\r\n".utf8)) else { return }
+        let head = received.readableBytesView[..<end.lowerBound]
+        guard let (status, length) = Self.read(head) else { return fail(LeanHTTPClient.Failure.malformed) }
+        guard received.readableBytesView.endIndex - end.upperBound >= length else { return }
+        received.moveReaderIndex(to: end.upperBound)
+        guard let body = received.readSlice(length: length) else { return }
+        received.discardReadBytes()
+        let answered = promise
+        promise = nil
+        answered?.succeed(LeanHTTPClient.Answer(status: status, body: body))
+        connections.value.isFree(self)
+    }
+
+    func channelInactive(context: ChannelHandlerContext) {
+        self.context = nil
+        promise?.fail(LeanHTTPClient.Failure.closed)
+        promise = nil
+        connections.value.isGone(self)
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) { fail(error) }
+
+    private func fail(_ error: any Error) {
+        promise?.fail(error)
+        promise = nil
+        context?.close(promise: nil)
+    }
+
+    /// The status and the body's length of `HTTP/1.1 200 OK` and the lines after it.
+    private static func read(_ head: ByteBufferView) -> (status: Int, length: Int)? {
+        let lines = head.split(separator: UInt8(ascii: "\n"))
+        guard let status = lines.first.flatMap({ Int(String(decoding: $0.dropFirst(9).prefix(3), as: UTF8.self)) })
+        else { return nil }
+        let name = Array("content-length:".utf8)
+        for line in lines.dropFirst()
+        where line.count > name.count && zip(line, name).allSatisfy({ $0 | 0x20 == $1 | 0x20 }) {
+            let value = line.dropFirst(name.count).filter { (0x30...0x39).contains($0) }
+            return Int(String(decoding: value, as: UTF8.self)).map { (status, $0) }
+        }
+        return status == 204 ? (status, 0) : nil
+    }
+}

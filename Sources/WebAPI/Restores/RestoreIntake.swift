@@ -1,0 +1,71 @@
+import Postgres
+import ServiceLifecycle
+package import Storage
+
+/// Takes what apps ask for, many in one transaction.
+package final class RestoreIntake: Service {
+    private enum Answer: Sendable {
+        case taken(AppRequests.Accepted)
+        case refused(PostgresError)
+        /// It would keep the others, or spoil what they ask for.
+        case alone
+    }
+
+    private static let limits = Gathering<RestoreWish, Answer>.Limits(
+        // PostgreSQL remembers the subtransactions of so many without looking them up.
+        batch: 50,
+        waiting: 20_000,
+        pause: .milliseconds(3)
+    )
+    /// Proofs that take longer than a moment to look through, in bytes of JSON.
+    private static let large = 32 << 10
+
+    private let requests: AppRequests
+    private let gathering: Gathering<RestoreWish, Answer>
+
+    /// Makes an intake that takes nothing before it runs.
+    package init(requests: AppRequests) {
+        self.requests = requests
+        gathering = Gathering(Self.limits) { wishes in
+            do throws(PostgresError) {
+                return try await requests.restores(wishes).map(Self.answer)
+            } catch {
+                // What one of them sent has spoiled it for all, or there is no database.
+                return error.code == .serverError && !error.isRetryable ? wishes.map { _ in .alone } : nil
+            }
+        }
+    }
+
+    private static func answer(_ result: Result<AppRequests.Accepted, PostgresError>) -> Answer {
+        switch result {
+        case .success(let accepted): .taken(accepted)
+        // Somebody holds this user.
+        case .failure(let error) where error.isRetryable: .alone
+        case .failure(let error): .refused(error)
+        }
+    }
+
+    /// Asks for a restore.
+    ///
+    /// - Returns: the job that answers.
+    /// - Throws: `PostgresError`, as `AppRequests.restore(_:)` does; `closed` where the database can't be had, too many
+    ///   wait or the process ends.
+    func accept(_ wish: RestoreWish) async throws(PostgresError) -> AppRequests.Accepted {
+        guard wish.proofs.utf8.count <= Self.large else { return try await requests.restore(wish) }
+        switch await gathering.ask(wish) {
+        case .taken(let accepted): return accepted
+        case .refused(let error): throw error
+        case .alone: return try await requests.restore(wish)
+        case nil: throw PostgresError(.closed, message: "restores are not taken at the moment")
+        }
+    }
+
+    /// Takes restores until a graceful shutdown or the task's cancellation; to be ended after whoever asks.
+    package func run() async throws {
+        await withTaskGroup(of: Void.self) { group in
+            group.addTask { [gathering] in await gathering.run() }
+            try? await gracefulShutdown()
+            group.cancelAll()
+        }
+    }
+}

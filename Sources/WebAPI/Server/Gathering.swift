@@ -1,0 +1,100 @@
+import Synchronization
+
+/// Does what many ask for in few transactions: while one is under way, the next ones gather.
+///
+/// Each transaction costs a commit and a way to the database and back; a machine that does one for each request has no
+/// time for anything else.
+final class Gathering<Item: Sendable, Answer: Sendable>: Sendable {
+    private struct Waiting {
+        var number: Int
+        var item: Item
+        var continuation: CheckedContinuation<Answer?, Never>
+    }
+
+    private struct State {
+        var waiting: [Waiting] = []
+        var nextNumber = 0
+        var isOpen = true
+    }
+
+    /// How many are gathered, and how long.
+    struct Limits: Sendable {
+        /// In one transaction.
+        var batch: Int
+        /// Those that may wait; beyond it nobody is taken.
+        var waiting: Int
+        /// How long the next ones gather once several came at a time; those that come alone never wait.
+        var pause: Duration
+    }
+
+    private let limits: Limits
+    private let work: @Sendable ([Item]) async -> [Answer]?
+    private let state = Mutex(State())
+    private let signal = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
+
+    /// Makes one that does nothing before it runs.
+    ///
+    /// - Parameters:
+    ///   - limits: how many, how long.
+    ///   - work: answers each of some items, in their order; `nil`: nothing can be done at the moment, for nobody who
+    ///     waits.
+    init(_ limits: Limits, work: @escaping @Sendable ([Item]) async -> [Answer]?) {
+        self.limits = limits
+        self.work = work
+    }
+
+    /// Has something done.
+    ///
+    /// - Returns: the answer; `nil`: nothing was done, or nobody can say; also for a cancelled task.
+    func ask(_ item: Item) async -> Answer? {
+        let number = state.withLock { state in
+            state.nextNumber += 1
+            return state.nextNumber
+        }
+        return await withTaskCancellationHandler {
+            await withCheckedContinuation { continuation in
+                let waits = state.withLock { state in
+                    guard state.isOpen, !Task.isCancelled, state.waiting.count < limits.waiting else { return false }
+                    state.waiting.append(Waiting(number: number, item: item, continuation: continuation))
+                    return true
+                }
+                if waits { signal.continuation.yield() } else { continuation.resume(returning: nil) }
+            }
+        } onCancel: {
+            let waiting = state.withLock { state in
+                state.waiting.firstIndex { $0.number == number }.map { state.waiting.remove(at: $0) }
+            }
+            waiting?.continuation.resume(returning: nil)
+        }
+    }
+
+    /// Works until the task is cancelled; whoever waits then gets no answer.
+    func run() async {
+        while !Task.isCancelled {
+            let batch = take(limits.batch)
+            guard !batch.isEmpty else {
+                for await _ in signal.stream { break }
+                continue
+            }
+            guard let answers = await work(batch.map(\.item)), answers.count == batch.count else {
+                // Those behind would wait as long, one batch after the other, and hear the same.
+                for waiting in batch + take() { waiting.continuation.resume(returning: nil) }
+                continue
+            }
+            for (waiting, answer) in zip(batch, answers) { waiting.continuation.resume(returning: answer) }
+            if limits.pause > .zero, (2..<limits.batch).contains(batch.count) {
+                try? await Task.sleep(for: limits.pause, tolerance: .zero)
+            }
+        }
+        state.withLock { $0.isOpen = false }
+        for waiting in take() { waiting.continuation.resume(returning: nil) }
+    }
+
+    private func take(_ most: Int = .max) -> [Waiting] {
+        state.withLock { state in
+            let taken = Array(state.waiting.prefix(most))
+            state.waiting.removeFirst(taken.count)
+            return taken
+        }
+    }
+}

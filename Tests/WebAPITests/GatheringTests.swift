@@ -1,0 +1,118 @@
+import Synchronization
+import Testing
+@testable import WebAPI
+
+/// Work that many ask for, done in few steps.
+@Suite struct GatheringTests {
+    /// What was done, step by step; the first step waits until it is let go.
+    private final class Steps: Sendable {
+        let done = Mutex<[[Int]]>([])
+        let began = AsyncStream.makeStream(of: Void.self)
+        let goes = AsyncStream.makeStream(of: Void.self)
+
+        func run(_ items: [Int]) async -> [Int]? {
+            let isFirst = done.withLock { done in
+                done.append(items)
+                return done.count == 1
+            }
+            if isFirst {
+                began.continuation.yield()
+                for await _ in goes.stream { break }
+            }
+            return items.contains(13) ? nil : items.map { $0 * 10 }
+        }
+    }
+
+    private static func with(
+        batch: Int = 4,
+        waiting: Int = 100,
+        _ steps: Steps,
+        _ body: (Gathering<Int, Int>) async throws -> Void
+    ) async throws {
+        let gathering = Gathering<Int, Int>(.init(batch: batch, waiting: waiting, pause: .milliseconds(1))) {
+            await steps.run($0)
+        }
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask { await gathering.run() }
+            try await body(gathering)
+            group.cancelAll()
+        }
+    }
+
+    /// Asks one after the other, so that their order is known, and waits for all.
+    private static func ask(_ items: [Int], of gathering: Gathering<Int, Int>, while began: Steps) async -> [Int?] {
+        await withTaskGroup(of: (Int, Int?).self) { group in
+            for item in items {
+                group.addTask { (item, await gathering.ask(item)) }
+                if item == items.first { for await _ in began.began.stream { break } }
+            }
+            // Those that were asked for have to stand in line before the first is let go.
+            try? await Task.sleep(for: .milliseconds(100))
+            began.goes.continuation.yield()
+            var answers: [Int: Int?] = [:]
+            for await (item, answer) in group { answers[item] = answer }
+            return items.map { answers[$0] ?? nil }
+        }
+    }
+
+    @Test func `What comes while a step is under way is done in the next, and everybody gets their own answer`()
+        async throws
+    {
+        let steps = Steps()
+        try await Self.with(steps) { gathering in
+            let answers = await Self.ask([1, 2, 3, 4], of: gathering, while: steps)
+            #expect(answers == [10, 20, 30, 40])
+            #expect(await gathering.ask(5) == 50)
+        }
+        let done = steps.done.withLock { $0 }
+        #expect(done.map { $0.sorted() } == [[1], [2, 3, 4], [5]])
+    }
+
+    @Test func `A step takes no more than it may`() async throws {
+        let steps = Steps()
+        try await Self.with(batch: 2, steps) { gathering in
+            let answers = await Self.ask([1, 2, 3, 4, 5, 6], of: gathering, while: steps)
+            #expect(answers == [10, 20, 30, 40, 50, 60])
+        }
+        #expect(steps.done.withLock { $0.map(\.count) } == [1, 2, 2, 1])
+    }
+
+    @Test func `Whose step failed gets no answer, and the next ones do`() async throws {
+        let steps = Steps()
+        try await Self.with(steps) { gathering in
+            let answers = await Self.ask([1, 12, 13], of: gathering, while: steps)
+            #expect(answers == [10, nil, nil])
+            #expect(await gathering.ask(14) == 140)
+        }
+    }
+
+    @Test func `Nobody is taken beyond those that may wait`() async throws {
+        let steps = Steps()
+        try await Self.with(waiting: 2, steps) { gathering in
+            let answers = await Self.ask([1, 2, 3, 4, 5], of: gathering, while: steps)
+            #expect(answers.first == 10)
+            #expect(answers.count { $0 == nil } == 2)
+        }
+    }
+
+    @Test(.timeLimit(.minutes(1))) func `Whoever waits at the end gets no answer, and nobody is taken after it`()
+        async throws
+    {
+        let steps = Steps()
+        let gathering = Gathering<Int, Int>(.init(batch: 4, waiting: 10, pause: .zero)) { await steps.run($0) }
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            let work = Task { await gathering.run() }
+            async let first = gathering.ask(1)
+            for await _ in steps.began.stream { break }
+            async let second = gathering.ask(2)
+            try await Task.sleep(for: .milliseconds(50))
+            work.cancel()
+            steps.goes.continuation.yield()
+            #expect(await first == 10)
+            #expect(await second == nil)
+            await work.value
+            #expect(await gathering.ask(3) == nil)
+            group.cancelAll()
+        }
+    }
+}
