@@ -1,4 +1,5 @@
 import ArgumentParser
+import Configuring
 import Logging
 import Foundation
 import Jobs
@@ -97,8 +98,10 @@ struct QueueCommand: AsyncParsableCommand {
         func run() async throws {
             try await reporting {
                 let job = try jobID(id)
-                return try await Runtime(level: .warning).withPool { pool in
-                    switch try await JobCommands(pool: pool).cancel(job) {
+                let runtime = try Runtime(level: .warning)
+                let tellsOthers = runtime.config.outbox != nil
+                return try await runtime.withPool { pool in
+                    switch try await JobCommands(pool: pool).cancel(job, tellsOthers: tellsOthers) {
                     case .canceled: try options.print("canceled", json: Changed(job, "canceled"))
                     case .asked:
                         try options.print(

@@ -53,7 +53,13 @@ package struct JobCommands: Sendable {
     package enum Cancellation: String, Sendable { case canceled, asked, notFound = "not_found" }
 
     /// Cancels a queued job at once; a running one is asked to end before its effects are written.
-    package func cancel(_ id: UUID) async throws -> Cancellation {
+    ///
+    /// - Parameters:
+    ///   - id: the job.
+    ///   - tellsOthers: whether somebody is told of the ends of restores; the worker tells of those that run.
+    /// - Returns: what became of it.
+    /// - Throws: `PostgresError`; nothing has changed then.
+    package func cancel(_ id: UUID, tellsOthers: Bool = false) async throws -> Cancellation {
         try await pool.withTransaction { connection in
             let rows = try await connection.query(
                 """
@@ -122,6 +128,16 @@ package struct JobCommands: Sendable {
                 """
             )
             try await connection.send(JobEnds.forgetProofs(of: [id]))
+            if tellsOthers, slot % 2 == 0 {
+                try await connection.query(
+                    """
+                    INSERT INTO entitlement_sync.outbox (user_key, topic, data)
+                    VALUES (\(userKey), 'restore.finished',
+                            jsonb_build_object('job', \(id)::uuid, 'state', 'canceled', 'outcome', NULL::text,
+                                               'message_key', NULL::text))
+                    """
+                )
+            }
             return .canceled
         }
     }

@@ -71,8 +71,8 @@ extension Worker {
                     }
                 }
                 // A steady stream of single restores is claimed a few at a time.
-                if jobs.count < 8, shared.flight.count >= 16 {
-                    try? await Task.sleep(for: .milliseconds(3), tolerance: .zero)
+                if jobs.count < 4, shared.flight.count >= 16 {
+                    try? await Task.sleep(for: .milliseconds(2), tolerance: .zero)
                 }
             } catch {
                 // The claim may have been committed although its answer was lost: its jobs would be nobody's.

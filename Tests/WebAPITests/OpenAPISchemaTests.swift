@@ -64,7 +64,12 @@ import Testing
 
     @Test func `Bodies are as long as they may be`() {
         for operation in document.operations where operation.method == "POST" {
-            let limit = operation.path == "/v1/restores" ? RestoreBody.maximumBytes : WebhookRoutes.maximumBytes
+            let limit =
+                switch operation.path {
+                case "/v1/restores": RestoreBody.maximumBytes
+                case "/v1/webhooks/app-store": WebhookRoutes.maximumUnknownBytes
+                default: WebhookRoutes.maximumBytes
+                }
             let body = document.at(["requestBody", "description"], of: operation.node).text
             #expect(
                 body?.contains("at most \(limit) bytes") == true || body?.contains("At most \(limit) bytes") == true

@@ -54,15 +54,36 @@ package struct RevenueCatWebhooks: Sendable {
     ///   - body: its bytes as they came.
     /// - Throws: `WebhookRefusal`.
     package func check(_ headers: HTTPFields, body: [UInt8]) throws(WebhookRefusal) {
+        try check(try check(headers), body: body)
+    }
+
+    /// Checks what can be checked before anything of the body is read: whoever has no part in it costs nothing more.
+    ///
+    /// - Parameter headers: the request's.
+    /// - Returns: what the body has to agree with; `nil` where it is not signed.
+    /// - Throws: `WebhookRefusal`.
+    package func check(_ headers: HTTPFields) throws(WebhookRefusal) -> Signature? {
         if let authorization {
             guard let sent = headers[.authorization] else { throw .missing }
             // Digests are compared in constant time, and are of one length whatever was sent.
             guard SHA256.hash(data: Data(sent.utf8)) == authorization else { throw .wrongAuthorization }
         }
-        guard let secret else { return }
+        guard secret != nil else { return nil }
         guard let name = Self.signatureName, let written = headers[name] else { throw .missing }
         guard let signature = Signature(written) else { throw .malformed }
         guard abs(systemSeconds() - signature.seconds) <= Self.tolerance else { throw .notNow }
+        return signature
+    }
+
+    /// Checks that a body is what was signed.
+    ///
+    /// - Parameters:
+    ///   - signature: what the headers say.
+    ///   - body: the request's bytes as they came.
+    /// - Throws: `WebhookRefusal`.
+    package func check(_ signature: Signature?, body: [UInt8]) throws(WebhookRefusal) {
+        guard let secret else { return }
+        guard let signature else { throw .missing }
         var signed = HMAC<SHA256>(key: secret)
         signed.update(data: Array("\(signature.time).".utf8))
         signed.update(data: body)
@@ -74,13 +95,13 @@ package struct RevenueCatWebhooks: Sendable {
     }
 
     /// What the header holds: `t=SECONDS,v1=HEX`, with several `v1` while a secret is changed, and parts of no meaning.
-    private struct Signature {
+    package struct Signature: Sendable {
         /// As it was written, which is how it was signed.
-        var time: Substring
-        var seconds: Int64
-        var codes: [[UInt8]]
+        fileprivate var time: Substring
+        fileprivate var seconds: Int64
+        fileprivate var codes: [[UInt8]]
 
-        init?(_ text: String) {
+        fileprivate init?(_ text: String) {
             guard text.utf8.count <= 4_096 else { return nil }
             var times: [Substring] = []
             var codes: [[UInt8]] = []

@@ -36,8 +36,10 @@ package struct WebhookSenders: Sendable {
 /// Every answer but 200 makes a store send again: 401 for whoever is not who they should be, 400 for what no store sends,
 /// 503 where an event can't be kept.
 struct WebhookRoutes: Sendable {
-    /// The longest body that is taken, in bytes.
+    /// The longest body that is taken, in bytes, of whoever has shown before it who they are.
     static let maximumBytes = 1 << 20
+    /// The longest body that is taken of whoever shows it by the body alone; a notification has a few thousand bytes.
+    static let maximumUnknownBytes = 128 << 10
 
     let senders: WebhookSenders
     let intake: EventIntake
@@ -47,9 +49,13 @@ struct WebhookRoutes: Sendable {
     /// Takes what comes to `POST /v1/webhooks/revenuecat`.
     func revenueCat(_ request: Request, _ context: APIContext) async throws -> Response {
         guard let sender = senders.revenueCat else { throw Problem(.notFound) }
-        let body = try await Self.body(of: request)
-        do throws(WebhookRefusal) { try sender.check(request.headers, body: body) } catch {
-            throw await refuse("revenuecat", error.rawValue, request, context)
+        let body: [UInt8]
+        do {
+            let signature = try sender.check(request.headers)
+            body = try await Self.body(of: request)
+            try sender.check(signature, body: body)
+        } catch let refusal as WebhookRefusal {
+            throw await refuse("revenuecat", refusal.rawValue, request, context)
         }
         return try await keep(body, context) { () throws(MalformedEvent) in try RevenueCatEvent.read(body) }
     }
@@ -57,7 +63,7 @@ struct WebhookRoutes: Sendable {
     /// Takes what comes to `POST /v1/webhooks/app-store`.
     func appStore(_ request: Request, _ context: APIContext) async throws -> Response {
         guard let sender = senders.appStore else { throw Problem(.notFound) }
-        let body = try await Self.body(of: request)
+        let body = try await Self.body(of: request, upTo: Self.maximumUnknownBytes)
         let event: StoreEvent
         do throws(AppStoreNotifications.Refusal) { event = try await sender.event(body) } catch {
             switch error {
@@ -120,11 +126,11 @@ struct WebhookRoutes: Sendable {
         Problem(.malformedBody, "the body is no event of this store's: \(fault.reason)")
     }
 
-    private static func body(of request: Request) async throws -> [UInt8] {
-        if let length = request.headers[.contentLength].flatMap({ Int($0) }), length > maximumBytes {
-            throw Problem(.bodyTooLarge, "at most \(maximumBytes) bytes are taken")
+    private static func body(of request: Request, upTo limit: Int = maximumBytes) async throws -> [UInt8] {
+        if let length = request.headers[.contentLength].flatMap({ Int($0) }), length > limit {
+            throw Problem(.bodyTooLarge, "at most \(limit) bytes are taken")
         }
-        let buffer = try await request.body.collect(upTo: maximumBytes)
+        let buffer = try await request.body.collect(upTo: limit)
         return Array(buffer.readableBytesView)
     }
 }

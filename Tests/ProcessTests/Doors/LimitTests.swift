@@ -61,6 +61,7 @@ struct LimitTests {
 
     @Test func `A body beyond its limit is refused, however it comes, and one at the limit is read`() async throws {
         try await Self.with { doors, door, ann in
+            let port = door.port
             let tooLong = [UInt8](repeating: UInt8(ascii: " "), count: Self.longestBody + 1)
             let chunks = Self.tap(ann, [("Transfer-Encoding", "chunked")]) + Self.chunked(tooLong)
             let claimed = Self.tap(ann, [("Content-Length", "\(Self.longestBody + 1)")])
@@ -78,12 +79,19 @@ struct LimitTests {
             let outcome = try await RawConnection.exchange(read, with: door.port)
             #expect(outcome.answers.map(\.status) == [202], "\(outcome)")
 
-            // What stores send is shorter.
-            let event = [UInt8](repeating: UInt8(ascii: " "), count: (1 << 20) + 1)
+            // What stores send is shorter, and whoever does not show who they are before it is not even read.
             let close = [("Connection", "close")]
-            let webhook = RawConnection.request("POST", "/v1/webhooks/revenuecat", close, body: event)
-            let refused = try await RawConnection.exchange(webhook, with: door.port)
-            #expect(refused.answers.first?.status == 413, "\(refused)")
+            let genuine = try await doors.webhook("revenuecat", #"{"event": {"type": "TEST"}}"#)
+            let signed = close + genuine.headers.map { ($0.key, $0.value) }
+            for (door, size, fields, status) in [
+                ("revenuecat", 1 << 20, signed, 413), ("revenuecat", 1 << 20, close, 401),
+                ("app-store", 128 << 10, close, 413),
+            ] {
+                let event = [UInt8](repeating: UInt8(ascii: " "), count: size + 1)
+                let webhook = RawConnection.request("POST", "/v1/webhooks/" + door, fields, body: event)
+                let refused = try await RawConnection.exchange(webhook, with: port)
+                #expect(refused.answers.first?.status == status, "\(door): \(refused)")
+            }
             let jobs = try await Self.jobs(doors)
             #expect(jobs == 1)
         }

@@ -1,4 +1,5 @@
 import FoundationEssentials
+import Jobs
 import Postgres
 import Storage
 import Testing
@@ -39,6 +40,22 @@ import Testing
             #expect(second.map(\.data) == [#"{"place": 1}"#])
             try await outbox.end(second.map(\.number))
             #expect(try await world.number("SELECT count(*) FROM entitlement_sync.outbox") == 0)
+        }
+    }
+
+    @Test(arguments: [true, false])
+    func `A restore that is canceled by hand is told of where there is somebody to tell`(_ tells: Bool) async throws {
+        try await World.with { world in
+            for user in ["ann", "bob"] { try await world.add(user) }
+            let restore = try await world.restore("ann")
+            let reconcile = try await world.reconcile("bob")
+            for job in [restore, reconcile] {
+                #expect(try await world.commands.cancel(job, tellsOthers: tells) == .canceled)
+            }
+            let told = try await Outbox(pool: world.pool).take(upTo: 10, for: .seconds(60))
+            #expect(told.map(\.userID) == (tells ? ["ann"] : []))
+            #expect(told.allSatisfy { $0.topic == "restore.finished" && $0.data.contains(#""state": "canceled""#) })
+            #expect(told.allSatisfy { $0.data.contains(restore.uuidString.lowercased()) })
         }
     }
 
