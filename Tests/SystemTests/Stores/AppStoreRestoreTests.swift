@@ -217,7 +217,7 @@ import Testing
             // The account of one of the two proofs is gone; no sandbox answers for what is not the user's own.
             for rule in [
                 #"{"endpoint":"app_store.statuses","customer":"gone","status":404,"error_type":"4040001"}"#,
-                #"{"endpoint":"app_store.transaction","skip":1,"times":1,"status":503}"#,
+                #"{"endpoint":"app_store.transaction","customer":"other","status":503}"#,
             ] {
                 try await world.steer("/faults", rule, method: .post)
             }
