@@ -79,15 +79,18 @@ struct RecoveryTests {
             for user in ["held", "ann"] { try await world.add(user) }
             let held = try await world.restore("held")
             let other = try await world.restore("ann")
-            try await world.working {
-                try await world.pool.withTransaction { connection in
-                    try await connection.query("SELECT id FROM users WHERE id = 'held' FOR UPDATE")
+            // Held before anybody works.
+            try await world.pool.withTransaction { connection in
+                try await connection.query("SELECT id FROM users WHERE id = 'held' FOR UPDATE")
+                try await world.working {
                     try await world.until(
                         "SELECT count(*) FROM entitlement_sync.job_status WHERE id = \(other) AND outcome = 'restored'",
                         comment: "the other user waits too"
                     )
                     #expect(try await world.status(held).hasEnded == false)
                 }
+            }
+            try await world.working {
                 try await world.until(
                     "SELECT count(*) FROM entitlement_sync.job_status WHERE id = \(held) AND outcome = 'restored'"
                 )
