@@ -32,10 +32,10 @@ struct RoleProcess {
         MetricsSystem.bootstrap(registry)
         let stores = roles.contains(.work) ? try StoreSettings(runtime.config) : nil
         let doors = roles.contains(.serve) ? try DoorSettings(runtime.config) : nil
-        let pool = PostgresPool(
-            configuration: runtime.postgres(connections: 8 * roles.count, settings: SessionSettings.worker),
-            logger: runtime.logger
-        )
+        let pool = Self.pool(runtime)
+        // One a role: neither waits for the other's connections, and what a session has planned it needs again.
+        let doorsPool = roles.count > 1 ? Self.pool(runtime) : pool
+        let pools = roles.count > 1 ? [pool, doorsPool] : [pool]
         let transport = HTTPTransport(configuration: Self.http(runtime.config), logger: runtime.logger)
         do {
             let receiver = stores == nil ? nil : try Self.receiver(runtime.config, transport)
@@ -50,15 +50,22 @@ struct RoleProcess {
                     untilIdle: untilIdle
                 )
             }
-            let api = try doors.map { try APIComposition(runtime, $0, pool: pool, transport: transport) }
+            let api = try doors.map { try APIComposition(runtime, $0, pool: doorsPool, transport: transport) }
             try await group(runtime, registry, work, api, pool).run()
             await transport.shutdown()
-            await pool.close()
+            for pool in pools { await pool.close() }
         } catch {
             await transport.shutdown()
-            await pool.close()
+            for pool in pools { await pool.close() }
             throw error
         }
+    }
+
+    private static func pool(_ runtime: Runtime) -> PostgresPool {
+        PostgresPool(
+            configuration: runtime.postgres(connections: 8, settings: SessionSettings.worker),
+            logger: runtime.logger
+        )
     }
 
     /// What runs; it ends from the last to the first.

@@ -13,6 +13,8 @@ package struct ClaimFloors: Sendable {
 
     private var floors: [JobLane: Instant] = [:]
     private var nextWhole: ContinuousClock.Instant?
+    /// Whether the last claim left jobs that are due: a lane gave all that was asked of it.
+    package private(set) var mayHaveMore = false
 
     package init() {}
 
@@ -31,10 +33,12 @@ package struct ClaimFloors: Sendable {
     ///   - wishes: what was asked for.
     ///   - limit: for all lanes together.
     package mutating func note(_ jobs: [ClaimedJob], of wishes: [JobQueue.Wish], upTo limit: Int) {
+        mayHaveMore = false
         guard let now = jobs.first?.claimedAt else { return }
         for wish in wishes {
             let mine = jobs.filter { $0.lane == wish.lane }
             let isExhausted = mine.count < wish.limit && jobs.count < limit
+            if !isExhausted { mayHaveMore = true }
             if isExhausted {
                 floors[wish.lane] = Instant(microseconds: now.microseconds - Self.margin)
             } else if let last = mine.map(\.due).max() {

@@ -82,6 +82,9 @@ package struct ClaimedJob: Sendable {
         self.claimedTick = claimedTick
     }
 
+    /// How long it was due when it was claimed.
+    package var lateness: Duration { .microseconds(max(claimedAt.microseconds - due.microseconds, 0)) }
+
     /// The database's time now, never ahead of it: the claim's time and what has passed since its answer.
     package func databaseTime(at tick: ContinuousClock.Instant) -> Instant { claimedAt + (tick - claimedTick) }
 }

@@ -42,9 +42,11 @@ enum LedgerReads {
             SELECT EXISTS (SELECT 1 FROM alive),
                    coalesce(bool_or(c.paused) FILTER (WHERE c.name = 'all'), false),
                    coalesce(bool_or(c.paused) FILTER (WHERE c.name = 'demotions'), false),
-                   ARRAY(SELECT k.product_id FROM (\(rawSQL: mapping)) AS k ORDER BY k.product_id),
-                   ARRAY(SELECT k.grants FROM (\(rawSQL: mapping)) AS k ORDER BY k.product_id)
+                   coalesce(min(k.products), '{}'), coalesce(min(k.grants), '{}')
               FROM entitlement_sync.control AS c
+             CROSS JOIN (SELECT array_agg(m.product_id ORDER BY m.product_id) AS products,
+                                array_agg(m.grants ORDER BY m.product_id) AS grants
+                           FROM (\(rawSQL: mapping)) AS m) AS k
             """
         ) { rows in
             guard let row = rows.first else { throw PostgresError(.protocolViolation, message: "no gate row") }

@@ -8,6 +8,8 @@ final class Flight: Sendable {
     struct Item: Sendable {
         var read: ReadJob
         var epoch: Int32
+        /// When the stores' answers were there.
+        var readAt: ContinuousClock.Instant
         var notBefore: ContinuousClock.Instant?
         var postponements = 0
     }
@@ -44,7 +46,7 @@ final class Flight: Sendable {
                 if state.reading[key]?.isEmpty == true { state.reading[key] = nil }
                 state.readingCount -= 1
             }
-            state.waiting.append(Item(read: read, epoch: epoch))
+            state.waiting.append(Item(read: read, epoch: epoch, readAt: .now))
         }
         readyToApply.raise()
     }

@@ -16,21 +16,21 @@ extension Worker {
                 if shared.readersAreDone, shared.flight.count == 0 { return }
                 // Short, because what was put off becomes due without a signal.
                 await shared.flight.readyToApply.wait(upTo: .milliseconds(50))
+                await gather()
                 continue
             }
             let putBack = await settle(items, at: clock)
             shared.flight.settle(items, putBack: putBack)
             // Whoever claims waits for notifications and due dates, and has to hear of places only where it lacked them.
             if shared.lacksRoom || shared.flight.count == 0 { shared.wake.raise() }
-            await gather(after: items.count)
         }
     }
 
     /// Lets a steady stream of single restores become batches of several: each costs a transaction, and the machine that
     /// writes them one by one has no time for anything else.
-    private func gather(after count: Int) async {
-        guard count < 8, shared.flight.count >= 16 else { return }
-        try? await Task.sleep(for: .milliseconds(3), tolerance: .zero)
+    private func gather() async {
+        guard shared.flight.count >= 16, !shared.isStopping else { return }
+        try? await Task.sleep(for: .milliseconds(5), tolerance: .zero)
     }
 
     /// Applies a batch, and halves it where the data of one job spoils it.
@@ -140,10 +140,13 @@ extension Worker {
         metrics.lost.increment(by: report.lost)
         metrics.assetsChanged.increment(by: report.assetsChanged)
         guard !report.ended.isEmpty else { return }
-        let jobs = Dictionary(items.map { ($0.read.job.id, $0.read.job) }) { first, _ in first }
+        let held = Dictionary(items.map { ($0.read.job.id, $0) }) { first, _ in first }
         for ended in report.ended {
             metrics.end(ended.kind, ended.outcome)
-            guard ended.kind == .restore, let job = jobs[ended.id] else { continue }
+            guard ended.kind == .restore, let item = held[ended.id] else { continue }
+            let job = item.read.job
+            // What others held up says nothing about this machine.
+            if item.postponements == 0 { shared.courtesy.note(job.lateness + (now - item.readAt), at: now) }
             metrics.restoreTime.recordNanoseconds((job.age + (now - job.claimedTick)).wholeNanoseconds)
         }
     }

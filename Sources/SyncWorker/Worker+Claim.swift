@@ -74,6 +74,8 @@ extension Worker {
                 if jobs.count < 4, shared.flight.count >= 16 {
                     try? await Task.sleep(for: .milliseconds(2), tolerance: .zero)
                 }
+                // Whatever was due has been had, and what comes is announced.
+                if !floors.mayHaveMore { await shared.wake.wait(upTo: pause) }
             } catch {
                 // The claim may have been committed although its answer was lost: its jobs would be nobody's.
                 hasStrays = true
@@ -85,10 +87,16 @@ extension Worker {
 
     /// Restores first; sweeps leave a quarter of the places free, more while people wait, and every eighth round goes the
     /// other way round so that nothing starves.
+    ///
+    /// - SeeAlso: ``Courtesy``
     private func wishes(_ limit: Int, round: Int) -> [JobQueue.Wish] {
         let sweeps = shared.flight.sweeps
-        let share = shared.flight.count > sweeps ? settings.concurrency / 8 : settings.concurrency * 3 / 4
-        let rest = min(limit, max(1, share) - sweeps)
+        let places = shared.courtesy.places(
+            of: settings.concurrency,
+            someoneWaits: shared.flight.count > sweeps,
+            at: .now
+        )
+        let rest = min(limit, places - sweeps)
         guard rest > 0 else { return [.init(lane: .restore, limit: limit)] }
         let wishes: [JobQueue.Wish] = [
             .init(lane: .restore, limit: limit), .init(lane: .event, limit: rest), .init(lane: .sweep, limit: rest),

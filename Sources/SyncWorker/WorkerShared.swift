@@ -14,6 +14,7 @@ final class WorkerShared: Sendable {
     /// Raised by notifications, ended jobs and a shutdown: look for due jobs.
     let wake = Signal()
     let answers = Answers()
+    let courtesy = Courtesy()
     /// Raised when sales wait to be acknowledged.
     let salesWaiting = Signal()
     /// Raised when asset runs begin.

@@ -135,6 +135,14 @@ struct QueueSizeTests {
         floors.note([], of: wishes, upTo: 9)
         #expect(floors.next(at: start + .milliseconds(999)) == next)
         #expect(floors.next(at: start + .seconds(1)).isEmpty)
+        floors.note([job(.restore, 90), job(.event, 70)], of: wishes, upTo: 9)
+        #expect(!floors.mayHaveMore, "each lane gave less than it was asked for")
+        floors.note([job(.restore, 90), job(.event, 70)], of: wishes, upTo: 2)
+        #expect(floors.mayHaveMore, "all lanes together were asked for no more")
+        floors.note([job(.restore, 90), job(.restore, 80)], of: wishes, upTo: 9)
+        #expect(floors.mayHaveMore)
+        floors.note([], of: wishes, upTo: 9)
+        #expect(!floors.mayHaveMore)
     }
 
     @Test func `A job that was due long before it was committed is found all the same`() async throws {

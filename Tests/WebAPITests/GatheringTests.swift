@@ -29,7 +29,7 @@ import Testing
         _ steps: Steps,
         _ body: (Gathering<Int, Int>) async throws -> Void
     ) async throws {
-        let gathering = Gathering<Int, Int>(.init(batch: batch, waiting: waiting, pause: .milliseconds(1))) {
+        let gathering = Gathering<Int, Int>(.init(batch: batch, waiting: waiting, interval: .milliseconds(1))) {
             await steps.run($0)
         }
         try await withThrowingTaskGroup(of: Void.self) { group in
@@ -99,7 +99,7 @@ import Testing
         async throws
     {
         let steps = Steps()
-        let gathering = Gathering<Int, Int>(.init(batch: 4, waiting: 10, pause: .zero)) { await steps.run($0) }
+        let gathering = Gathering<Int, Int>(.init(batch: 4, waiting: 10, interval: .zero)) { await steps.run($0) }
         try await withThrowingTaskGroup(of: Void.self) { group in
             let work = Task { await gathering.run() }
             async let first = gathering.ask(1)

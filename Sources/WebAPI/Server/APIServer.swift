@@ -97,20 +97,20 @@ package struct APIServer: Service {
                 maxHeaderFieldCount: 100
             )
         )
-        guard let tls = settings.tls else { return .http1(configuration: streams) }
+        guard let tls = settings.tls else {
+            return HTTPServerBuilder { LoopChannel(base: HTTP1Channel(responder: $0, configuration: streams)) }
+        }
         return HTTPServerBuilder { responder in
-            SecureChannel(
-                base: try HTTP2UpgradeChannel(
-                    tlsConfiguration: tls.configuration,
-                    configuration: .init(
-                        idleTimeout: .seconds(60),
-                        gracefulCloseTimeout: .seconds(1),
-                        streamConfiguration: streams
-                    ),
-                    responder: responder
+            let upgrading = try HTTP2UpgradeChannel(
+                tlsConfiguration: tls.configuration,
+                configuration: .init(
+                    idleTimeout: .seconds(60),
+                    gracefulCloseTimeout: .seconds(1),
+                    streamConfiguration: streams
                 ),
-                limit: min(limit, .seconds(10))
+                responder: responder
             )
+            return LoopChannel(base: SecureChannel(base: upgrading, limit: min(limit, .seconds(10))))
         }
     }
 }

@@ -23,8 +23,8 @@ final class Gathering<Item: Sendable, Answer: Sendable>: Sendable {
         var batch: Int
         /// Those that may wait; beyond it nobody is taken.
         var waiting: Int
-        /// How long the next ones gather once several came at a time; those that come alone never wait.
-        var pause: Duration
+        /// From the start of one transaction to the next, once several came at a time; those that come alone never wait.
+        var interval: Duration
     }
 
     private let limits: Limits
@@ -76,14 +76,15 @@ final class Gathering<Item: Sendable, Answer: Sendable>: Sendable {
                 for await _ in signal.stream { break }
                 continue
             }
+            let began = ContinuousClock.now
             guard let answers = await work(batch.map(\.item)), answers.count == batch.count else {
                 // Those behind would wait as long, one batch after the other, and hear the same.
                 for waiting in batch + take() { waiting.continuation.resume(returning: nil) }
                 continue
             }
             for (waiting, answer) in zip(batch, answers) { waiting.continuation.resume(returning: answer) }
-            if limits.pause > .zero, (2..<limits.batch).contains(batch.count) {
-                try? await Task.sleep(for: limits.pause, tolerance: .zero)
+            if limits.interval > .zero, (2..<limits.batch).contains(batch.count) {
+                try? await Task.sleep(until: began + limits.interval, tolerance: .zero, clock: .continuous)
             }
         }
         state.withLock { $0.isOpen = false }

@@ -12,7 +12,7 @@ package final class EventIntake: Service {
     private static let limits = Gathering<Inbox.Event, Bool>.Limits(
         batch: 500,
         waiting: 20_000,
-        pause: .zero
+        interval: .zero
     )
 
     private let sources: [Store: Gathering<Inbox.Event, Bool>]
