@@ -82,19 +82,30 @@ struct APIComposition {
     /// Likewise.
     let intake: EventIntake
 
-    /// - Throws: `ConfigurationFaults`.
-    init(_ runtime: Runtime, _ settings: DoorSettings, pool: PostgresPool, transport: HTTPTransport) throws {
-        let config = runtime.config
-        let requests = AppRequests(pool: pool)
-        let counts = RequestCounts(pool: pool)
-        watch = RestoreWatch(
-            requests: requests,
+    /// What answers people, and hears of a worker's ends.
+    static func watch(_ runtime: Runtime, pool: PostgresPool) -> RestoreWatch {
+        RestoreWatch(
+            requests: AppRequests(pool: pool),
             listener: PostgresListener(
                 configuration: runtime.postgres(connections: 1, direct: true),
                 logger: runtime.logger
             ),
             logger: runtime.logger
         )
+    }
+
+    /// - Throws: `ConfigurationFaults`.
+    init(
+        _ runtime: Runtime,
+        _ settings: DoorSettings,
+        pool: PostgresPool,
+        transport: HTTPTransport,
+        watch: RestoreWatch
+    ) throws {
+        let config = runtime.config
+        let requests = AppRequests(pool: pool)
+        let counts = RequestCounts(pool: pool)
+        self.watch = watch
         restores = RestoreIntake(requests: requests)
         intake = EventIntake(inbox: Inbox(pool: pool), logger: runtime.logger)
         let doors = APIDoors(

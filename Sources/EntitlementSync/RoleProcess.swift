@@ -40,6 +40,7 @@ struct RoleProcess {
         do {
             let receiver = stores == nil ? nil : try Self.receiver(runtime.config, transport)
             try await SchemaCheck(pool: pool).verify()
+            let watch = doors.map { _ in APIComposition.watch(runtime, pool: doorsPool) }
             let work = stores.map {
                 WorkerComposition(
                     runtime,
@@ -47,10 +48,20 @@ struct RoleProcess {
                     pool: pool,
                     transport: transport,
                     receiver: receiver,
+                    watch: watch,
                     untilIdle: untilIdle
                 )
             }
-            let api = try doors.map { try APIComposition(runtime, $0, pool: doorsPool, transport: transport) }
+            var api: APIComposition?
+            if let doors, let watch {
+                api = try APIComposition(
+                    runtime,
+                    doors,
+                    pool: doorsPool,
+                    transport: transport,
+                    watch: watch
+                )
+            }
             try await group(runtime, registry, work, api, pool).run()
             await transport.shutdown()
             for pool in pools { await pool.close() }

@@ -7,6 +7,7 @@ import Storage
 import StoreClients
 import SyncWorker
 import Transport
+import WebAPI
 
 /// Makes a worker of the configuration.
 struct WorkerComposition {
@@ -19,6 +20,7 @@ struct WorkerComposition {
         pool: PostgresPool,
         transport: HTTPTransport,
         receiver: Receiver?,
+        watch: RestoreWatch?,
         untilIdle: Bool
     ) {
         let config = runtime.config
@@ -42,7 +44,8 @@ struct WorkerComposition {
                     brake: config.brake,
                     retry: config.retry,
                     acknowledges: config.googlePlay?.acknowledges ?? false,
-                    tells: receiver != nil
+                    tells: receiver != nil,
+                    isAwaited: { watch?.awaits($0) ?? false }
                 ),
                 logger: runtime.logger
             ),
@@ -59,6 +62,7 @@ struct WorkerComposition {
                 logger: runtime.logger
             ),
             exchange: { await gates.exchange(with: health) },
+            tell: { watch?.take($0) },
             settings: WorkerSettings(
                 concurrency: config.worker.concurrency,
                 batch: config.worker.batch,

@@ -1,78 +1,6 @@
 package import FoundationEssentials
 package import Postgres
 
-/// A restore as its user's app sees it.
-package struct RestoreAnswer: Sendable, Hashable {
-    package var id: UUID
-    /// Whose it is; `nil` once the user is erased.
-    package var userID: String?
-    /// `queued`, `running`, `done`, `dead` or `canceled`.
-    package var state: String
-    package var outcome: String?
-    package var messageKey: String?
-    /// Seconds since it was asked for.
-    package var age: Double
-    package var products: [RestoredProduct]
-
-    /// A restore that was asked for just now.
-    package init(queued id: UUID, userID: String) {
-        self.id = id
-        self.userID = userID
-        state = "queued"
-        age = 0
-        products = []
-    }
-
-    init(
-        id: UUID,
-        userID: String?,
-        state: String,
-        outcome: String?,
-        messageKey: String?,
-        age: Double,
-        products: [RestoredProduct]
-    ) {
-        self.id = id
-        self.userID = userID
-        self.state = state
-        self.outcome = outcome
-        self.messageKey = messageKey
-        self.age = age
-        self.products = products
-    }
-
-    /// How people call it, as `reference_of` in the database spells it.
-    package var reference: String { JobReference.text(of: id) }
-
-    /// Whether it will not change any more by itself.
-    package var hasEnded: Bool { state == "done" || state == "dead" || state == "canceled" }
-}
-
-/// A purchase of the user's own that gives access.
-package struct RestoredProduct: Sendable, Hashable, Codable {
-    package var store: String
-    /// The store's id of the product; RevenueCat's where RevenueCat alone told of it.
-    package var productID: String?
-    package var entitlements: [String]
-    /// RFC 3339; `nil`: it has no end.
-    package var endsAt: String?
-
-    package enum CodingKeys: String, CodingKey {
-        case store, entitlements
-        case productID = "product_id"
-        case endsAt = "ends_at"
-    }
-
-    /// Writes all members; what is not known is null.
-    package func encode(to encoder: any Encoder) throws {
-        var container = encoder.container(keyedBy: CodingKeys.self)
-        try container.encode(store, forKey: .store)
-        try container.encode(productID, forKey: .productID)
-        try container.encode(entitlements, forKey: .entitlements)
-        try container.encode(endsAt, forKey: .endsAt)
-    }
-}
-
 /// What a user's app is told at its launch.
 package struct EntitlementAnswer: Sendable, Hashable {
     /// `free` or `subscriber`.
@@ -247,7 +175,7 @@ package struct AppRequests: Sendable {
                 outcome: outcome,
                 messageKey: key,
                 age: age,
-                products: try Self.list(products)
+                products: try JSONList.read(products)
             )
         }
     }
@@ -280,14 +208,9 @@ package struct AppRequests: Sendable {
                 type: type,
                 until: until,
                 suggestsRestore: suggests,
-                tickets: try Self.list(tickets),
-                stores: try Self.list(stores)
+                tickets: try JSONList.read(tickets),
+                stores: try JSONList.read(stores)
             )
         }
-    }
-
-    private static func list<Element: Decodable>(_ json: PostgresJSON) throws -> [Element] {
-        guard json.text != "[]" else { return [] }
-        return try JSONDecoder().decode([Element].self, from: Data(json.text.utf8))
     }
 }

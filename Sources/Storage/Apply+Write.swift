@@ -59,7 +59,19 @@ extension Apply {
         requests += JobEnds.forgetProofs(of: answered + canceled) + JobEnds.retry(plan.retries)
         requests += JobEnds.enqueueReconciles(for: plan.reconciles, lane: .event)
         if settings.tells, !isObserving { requests += OutboxWrites.insert(OutboxWrites.messages(plan.effects, ends)) }
+        let awaited = plan.effects.filter { $0.job.kind == .restore && settings.isAwaited($0.job.id) }
+        var products: [UUID: [RestoredProduct]] = [:]
+        requests += RestoredProduct.found(by: awaited.map(end)).map { $0.then { products = $0 } }
         try await connection.sendAndCommit(requests)
+        report.answers = awaited.map { effect in
+            let age = effect.job.age + effect.job.claimedTick.duration(to: .now)
+            return RestoreAnswer(
+                end(effect),
+                of: effect.job.userID,
+                age: age / .seconds(1),
+                products: products[effect.job.id] ?? []
+            )
+        }
         report.startedRuns = startsRuns
         report.acknowledges = !isObserving && !plan.acknowledgements.isEmpty
         let isAgain = plan.retries.contains { $0.after == .zero }

@@ -26,6 +26,8 @@ package struct ApplySettings: Sendable {
     package var acknowledges: Bool
     /// Whether others hear of what changes.
     package var tells: Bool
+    /// Whether somebody in this process may wait for a restore, and wants its answer.
+    package var isAwaited: @Sendable (UUID) -> Bool
 
     package init(
         decision: DecisionSettings,
@@ -34,8 +36,10 @@ package struct ApplySettings: Sendable {
         assetBatch: Int = 1000,
         countLimit: Duration = .milliseconds(250),
         acknowledges: Bool = true,
-        tells: Bool = false
+        tells: Bool = false,
+        isAwaited: @escaping @Sendable (UUID) -> Bool = { _ in false }
     ) {
+        self.isAwaited = isAwaited
         self.tells = tells
         self.acknowledges = acknowledges
         self.countLimit = countLimit
@@ -57,6 +61,8 @@ package struct ApplyReport: Sendable {
 
     /// Jobs that ended, in no order.
     package var ended: [Ended] = []
+    /// Of those of them that were awaited.
+    package var answers: [RestoreAnswer] = []
     package var retried = 0
     /// Jobs that are still ours: a row was held by somebody else, or another job of the batch touched the same purchase.
     package var postponed: [ReadJob] = []

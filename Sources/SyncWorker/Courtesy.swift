@@ -47,6 +47,17 @@ final class Courtesy: Sendable {
         return max(1, Int(Double(concurrency) * share))
     }
 
+    /// Says how long to leave the machine to others after work that nobody waits for.
+    ///
+    /// - Parameters:
+    ///   - work: what it took.
+    ///   - now: the moment.
+    /// - Returns: as long as it took, and up to eight times as long while restores are slow; a second at most.
+    func pause(after work: Duration, at now: ContinuousClock.Instant) -> Duration {
+        let share = state.withLock { Self.isOver($0.last, at: now) ? Self.first : $0.share }
+        return min(work * max(1, Self.first / share), .seconds(1))
+    }
+
     private static func isOver(_ last: ContinuousClock.Instant?, at now: ContinuousClock.Instant) -> Bool {
         last.map { now - $0 > memory } ?? true
     }

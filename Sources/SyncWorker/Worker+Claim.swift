@@ -37,6 +37,7 @@ extension Worker {
                     // As long as one ran alone, all others now have their turn.
                     if ranAlone { nextQuarantine = clock.now + (clock.now - began) }
                 }
+                let began = clock.now
                 let limit = min(free, settings.batch)
                 let wishes = self.wishes(limit, round: round)
                 shared.lacksRoom = wishes.count == 1
@@ -72,7 +73,7 @@ extension Worker {
                 }
                 // A steady stream of single restores is claimed a few at a time.
                 if jobs.count < 4, shared.flight.count >= 16 {
-                    try? await Task.sleep(for: .milliseconds(2), tolerance: .zero)
+                    try? await Task.sleep(until: began + .milliseconds(4), tolerance: .zero, clock: .continuous)
                 }
                 // Whatever was due has been had, and what comes is announced.
                 if !floors.mayHaveMore { await shared.wake.wait(upTo: pause) }

@@ -19,8 +19,9 @@ extension Worker {
                 }
                 if drained.queued > 0 { shared.wake.raise() }
                 if drained.looked == Int64(Self.eventBatch) {
-                    // In a storm half of the time is left to whoever people wait for.
-                    try? await Task.sleep(for: min(.now - began, .milliseconds(250)))
+                    // In a storm half of the time is left to whoever people wait for, or more.
+                    let now = ContinuousClock.now
+                    try? await Task.sleep(for: shared.courtesy.pause(after: now - began, at: now))
                     continue
                 }
             } catch {

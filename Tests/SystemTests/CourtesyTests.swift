@@ -29,6 +29,16 @@ struct CourtesyTests {
         #expect(places(Courtesy(), after: 5000, taking: .milliseconds(1)) == 48)
     }
 
+    @Test func `work is rested from as long as it took, and longer while restores are slow`() {
+        let courtesy = Courtesy()
+        #expect(courtesy.pause(after: .milliseconds(40), at: start) == .milliseconds(40))
+        _ = places(courtesy, after: 1000, taking: .milliseconds(1))
+        #expect(courtesy.pause(after: .milliseconds(40), at: start + .seconds(1)) == .milliseconds(40))
+        _ = places(courtesy, after: 1000, taking: .seconds(1))
+        #expect(courtesy.pause(after: .milliseconds(40), at: start + .seconds(1)) == .milliseconds(320))
+        #expect(courtesy.pause(after: .seconds(40), at: start + .seconds(1)) == .seconds(1))
+    }
+
     @Test func `a second after the last restore what was learned is forgotten`() {
         let courtesy = Courtesy()
         #expect(places(courtesy, after: 1000, taking: .seconds(1)) == 1)

@@ -30,6 +30,9 @@ struct WorkerSetup: Sendable {
     var assetBatch = 1000
     /// The stores' variables, as the program is told of them; RevenueCat alone where there are none.
     var stores: [String: String]?
+    /// Who waits in the worker's process, and is told.
+    var isAwaited: @Sendable (UUID) -> Bool = { _ in false }
+    var tell: @Sendable ([RestoreAnswer]) -> Void = { _ in }
 }
 
 struct WorkerTookTooLong: Error {}
@@ -125,7 +128,8 @@ extension World {
                     retry: setup.retry,
                     assetBatch: setup.assetBatch,
                     // All tests at once leave little time to each.
-                    countLimit: .seconds(20)
+                    countLimit: .seconds(20),
+                    isAwaited: setup.isAwaited
                 ),
                 logger: .quiet
             ),
@@ -133,6 +137,7 @@ extension World {
             acknowledger: stores.acknowledger,
             listener: PostgresListener(configuration: configuration, logger: .quiet),
             exchange: { await gates.exchange(with: health) },
+            tell: setup.tell,
             settings: WorkerSettings(
                 concurrency: 64,
                 batch: 100,

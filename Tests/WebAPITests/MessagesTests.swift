@@ -37,6 +37,13 @@ import Testing
         }
     }
 
+    @Test func `What is filled in is nobody's template`() throws {
+        let own = Array(#"{"en": {"restored": "{reference} and {reference} für {support}"}}"#.utf8)
+        let messages = try Messages(support: "https://example.com/{reference}", own: own)
+        let text = messages.text(for: "restored", reference: "R-{support}")
+        #expect(text == "R-{support} and R-{support} für https://example.com/{reference}")
+    }
+
     @Test(arguments: languages)
     func `188: whoever is not helped here is led to support, with a reference`(language: String) throws {
         let silent = try Messages()

@@ -250,20 +250,32 @@ SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off 
 #variable_conflict use_column
 DECLARE
     wanted uuid;
+    known  bigint;
 BEGIN
     -- One by one: a statement that looks for one id opens one day.
     FOREACH wanted IN ARRAY ids LOOP
-        RETURN QUERY
-        SELECT s.id, s.user_id, s.state, s.outcome, s.message_key,
-               extract(epoch FROM clock_timestamp() - s.created_at)::double precision,
-               CASE WHEN s.outcome IN ('restored', 'already_subscriber')
-                    THEN coalesce((SELECT restored_products(u.user_key, s.id) FROM user_sync AS u
-                                    WHERE u.user_id = s.user_id), '[]')
-                    ELSE '[]' END
-          FROM job_status AS s WHERE s.id = wanted AND s.kind = 'restore' LIMIT 1;
+        -- Most are asked about because they have ended.
+        SELECT h.id, h.user_key, u.user_id, h.state, h.outcome, h.message_key
+          INTO id, known, user_id, state, outcome, message_key
+          FROM job_history AS h JOIN user_sync AS u ON u.user_key = h.user_key
+         WHERE h.id = wanted AND h.kind = 0;
+        IF NOT FOUND THEN
+            SELECT s.id, s.user_id, s.state, s.outcome, s.message_key INTO id, user_id, state, outcome, message_key
+              FROM job_status AS s WHERE s.id = wanted AND s.kind = 'restore' LIMIT 1;
+            CONTINUE WHEN NOT FOUND;
+        END IF;
+        age := extract(epoch FROM clock_timestamp() - id_time(id))::double precision;
+        -- Of whoever is erased nothing is told.
+        products := CASE WHEN user_id IS NOT NULL AND outcome IN ('restored', 'already_subscriber')
+                         THEN restored_products(known, id) ELSE '[]' END;
+        RETURN NEXT;
     END LOOP;
 END
 $$;
 
+-- A few of many are looked for: merging reads an index from its beginning, however large the table is.
+ALTER FUNCTION drain_inbox(integer) SET enable_mergejoin = off;
+
 REVOKE ALL ON FUNCTION enqueue_restores, plain_restores FROM PUBLIC;
-SELECT grant_to('entitlement_sync_worker', ARRAY['GRANT EXECUTE ON FUNCTION enqueue_restores TO %I']);
+SELECT grant_to('entitlement_sync_worker', ARRAY[
+    'GRANT EXECUTE ON FUNCTION enqueue_restores, restored_products, entitlement_names TO %I']);

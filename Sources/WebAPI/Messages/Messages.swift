@@ -62,13 +62,31 @@ package struct Messages: Sendable {
     ///   - reference: names the case to support.
     /// - Returns: the text; `nil` for a key that there is not.
     package func text(for key: String, in language: String = fallback, reference: String) -> String? {
+        text(for: key, in: language, filled: ["reference": reference, "support": support ?? ""])
+    }
+
+    private func text(for key: String, in language: String, filled values: [String: String]) -> String? {
         for tag in Self.chain(language) {
             guard let entries = texts[tag] else { continue }
             let known = support == nil ? nil : entries[key + Self.withSupport]
             guard let text = known ?? entries[key] else { continue }
-            return text.replacing("{reference}", with: reference).replacing("{support}", with: support ?? "")
+            return Self.fill(text, values)
         }
         return nil
+    }
+
+    /// Fills in what stands in braces, once: what is filled in is nobody's template.
+    private static func fill(_ text: String, _ values: [String: String]) -> String {
+        var filled = ""
+        var rest = text[...]
+        while let opening = rest.utf8.firstIndex(of: UInt8(ascii: "{")),
+            let closing = rest.utf8[opening...].firstIndex(of: UInt8(ascii: "}"))
+        {
+            filled += rest[..<opening]
+            filled += values[String(rest[opening..<closing].dropFirst())] ?? ""
+            rest = rest[rest.utf8.index(after: closing)...]
+        }
+        return filled + rest
     }
 
     /// What a person reads of a store's trouble.
@@ -83,7 +101,11 @@ package struct Messages: Sendable {
         let name =
             ["app_store": "App Store", "google_play": "Google Play", "onside": "Onside"][store]
             ?? "App Store / Google Play"
-        return text(for: "store." + state, in: language, reference: "")?.replacing("{store}", with: name)
+        return text(
+            for: "store." + state,
+            in: language,
+            filled: ["reference": "", "support": support ?? "", "store": name]
+        )
     }
 
     /// A tag, what is left of it without its last parts, and English.

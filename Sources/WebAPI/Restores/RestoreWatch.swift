@@ -1,4 +1,4 @@
-import Foundation
+package import Foundation
 package import Logging
 package import Postgres
 import ServiceLifecycle
@@ -29,6 +29,8 @@ package final class RestoreWatch: Service {
 
     private struct Waiter {
         var interest: Interest
+        /// When it has waited long enough.
+        var until: ContinuousClock.Instant?
         var continuation: CheckedContinuation<Result<RestoreAnswer?, ReadingFailure>, Never>
     }
 
@@ -60,6 +62,10 @@ package final class RestoreWatch: Service {
     private static let batch = 500
     /// What the next ones gather after several were read at a time.
     private static let gathering = Duration.milliseconds(3)
+    /// How late whoever has waited long enough may hear of it.
+    ///
+    /// All are looked for together: a timer for each of thousands who wait costs more than what they wait for.
+    private static let grid = Duration.milliseconds(50)
     /// How long a restore is followed; most have ended by then.
     private static let follows = Duration.seconds(30)
     /// How long ends are remembered that nobody waits for.
@@ -81,8 +87,22 @@ package final class RestoreWatch: Service {
     ///   - listener: hears of their ends; without one they are found by reading.
     ///   - pause: how often those that somebody waits for are read anyway; four times as often while nothing is heard.
     ///   - logger: hears of a database that can't be read.
-    package init(requests: AppRequests, listener: PostgresListener?, pause: Duration = .seconds(2), logger: Logger) {
-        read = { try await requests.answers($0) }
+    package convenience init(
+        requests: AppRequests,
+        listener: PostgresListener?,
+        pause: Duration = .seconds(2),
+        logger: Logger
+    ) {
+        self.init(listener: listener, pause: pause, logger: logger) { try await requests.answers($0) }
+    }
+
+    init(
+        listener: PostgresListener? = nil,
+        pause: Duration = .seconds(2),
+        logger: Logger,
+        read: @escaping @Sendable ([UUID]) async throws -> [RestoreAnswer]
+    ) {
+        self.read = read
         self.listener = listener
         self.pause = pause
         self.logger = logger
@@ -104,6 +124,16 @@ package final class RestoreWatch: Service {
         }
         for waiter in waiting { waiter.continuation.resume(returning: .success(nil)) }
     }
+
+    // MARK: Answers from the same process
+
+    /// Whether somebody waits for a restore here, or may in a moment.
+    package func awaits(_ id: UUID) -> Bool {
+        state.withLock { $0.waiters[id] != nil || $0.followed[id] != nil }
+    }
+
+    /// Answers whoever waits for restores that a worker of this process has ended.
+    package func take(_ answers: [RestoreAnswer]) { deliver(answers, of: answers.map(\.id)) }
 
     // MARK: Following
 
@@ -146,21 +176,13 @@ package final class RestoreWatch: Service {
     /// - Returns: the reading that shows it; `nil` once the time has passed, at a shutdown, and for a cancelled task.
     func next(_ interest: Interest, of id: UUID, within limit: Duration) async -> RestoreAnswer? {
         guard limit > .zero else { return nil }
-        return await withTaskGroup(of: RestoreAnswer?.self) { group in
-            group.addTask { try? await self.wait(for: interest, of: id).get() }
-            group.addTask {
-                try? await Task.sleep(for: limit)
-                return nil
-            }
-            let first = await group.next() ?? nil
-            group.cancelAll()
-            return first
-        }
+        return try? await wait(for: interest, of: id, until: .now + limit).get()
     }
 
     private func wait(
         for interest: Interest,
-        of id: UUID
+        of id: UUID,
+        until: ContinuousClock.Instant? = nil
     ) async -> Result<RestoreAnswer?, ReadingFailure> {
         let number = state.withLock { state in
             state.nextNumber += 1
@@ -170,7 +192,11 @@ package final class RestoreWatch: Service {
             await withCheckedContinuation { continuation in
                 let waits = state.withLock { state in
                     guard !Task.isCancelled, !state.isStopping || interest == .reading else { return false }
-                    state.waiters[id, default: [:]][number] = Waiter(interest: interest, continuation: continuation)
+                    state.waiters[id, default: [:]][number] = Waiter(
+                        interest: interest,
+                        until: until,
+                        continuation: continuation
+                    )
                     // Read at once, as what it waits for may have happened already, unless that would have been heard.
                     let isFollowed =
                         interest == .end && state.isListening && state.followed[id]?.answer.hasEnded == false
@@ -197,6 +223,7 @@ package final class RestoreWatch: Service {
             group.addTask { await self.listen() }
             group.addTask { await self.tick() }
             group.addTask { await self.readDue() }
+            group.addTask { await self.endWaits() }
             try? await gracefulShutdown()
             group.cancelAll()
         }
@@ -231,15 +258,26 @@ package final class RestoreWatch: Service {
     }
 
     private func heard(_ payload: String) {
-        struct Hint: Decodable { var job: UUID }
-        guard let hint = try? JSONDecoder().decode(Hint.self, from: Data(payload.utf8)) else { return readAll() }
+        guard let job = Self.job(in: payload) else { return readAll() }
         let matters = state.withLock { state in
-            if state.heard.count < Self.most { state.heard[hint.job] = .now }
-            guard state.waiters[hint.job] != nil || state.followed[hint.job] != nil else { return false }
-            state.due.insert(hint.job)
+            if state.heard.count < Self.most { state.heard[job] = .now }
+            // Whose end is known needs no reading.
+            guard state.waiters[job] != nil || state.followed[job]?.answer.hasEnded == false else { return false }
+            state.due.insert(job)
             return true
         }
         if matters { signal.continuation.yield() }
+    }
+
+    /// The job that a hint is about, which stands first where a worker wrote it.
+    static func job(in payload: String) -> UUID? {
+        struct Hint: Decodable { var job: UUID }
+        let start = #"{"job":""#
+        if payload.hasPrefix(start), let job = UUID(uuidString: String(payload.dropFirst(start.utf8.count).prefix(36)))
+        {
+            return job
+        }
+        return (try? JSONDecoder().decode(Hint.self, from: Data(payload.utf8)))?.job
     }
 
     private func readAll() {
@@ -260,6 +298,27 @@ package final class RestoreWatch: Service {
             state.followed = state.followed.filter { $0.value.until > now }
             state.heard = state.heard.filter { $0.value + Self.remembers > now }
         }
+    }
+
+    private func endWaits() async {
+        while !Task.isCancelled {
+            try? await Task.sleep(for: Self.grid)
+            let now = ContinuousClock.now
+            let over = state.withLock { state in
+                var over: [Waiter] = []
+                for (id, waiters) in state.waiters where waiters.values.contains(where: { Self.isOver($0, at: now) }) {
+                    over += waiters.values.filter { Self.isOver($0, at: now) }
+                    let left = waiters.filter { !Self.isOver($0.value, at: now) }
+                    state.waiters[id] = left.isEmpty ? nil : left
+                }
+                return over
+            }
+            for waiter in over { waiter.continuation.resume(returning: .success(nil)) }
+        }
+    }
+
+    private static func isOver(_ waiter: Waiter, at now: ContinuousClock.Instant) -> Bool {
+        waiter.until.map { $0 <= now } ?? false
     }
 
     private func readDue() async {

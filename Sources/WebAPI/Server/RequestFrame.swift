@@ -48,7 +48,11 @@ struct RequestFrame: RouterMiddleware {
         {
             return given
         }
-        return UUID().uuidString.lowercased()
+        // 128 bits by chance. Foundation's UUID() would open the system's source of chance for each request.
+        return (0..<2).map { _ in
+            let digits = String(UInt64.random(in: .min ... .max), radix: 16)
+            return String(repeating: "0", count: 16 - digits.utf8.count) + digits
+        }.joined()
     }
 
     private static func isNameByte(_ byte: UInt8) -> Bool {

@@ -85,6 +85,7 @@ import Testing
             for statement in [
                 "SELECT entitlement_sync.enqueue(\(key), 1::smallint, 2::smallint, '0197a0b2-0000-7000-8000-000000000000')",
                 "SELECT entitlement_sync.enqueue(\(key), 0::smallint, 0::smallint, '0197a0b2-0000-7000-8000-000000000001')",
+                "SELECT entitlement_sync.restored_products(\(key), '0197a0b2-0000-7000-8000-000000000001')",
                 "SELECT * FROM entitlement_sync.drain_inbox()",
             ] {
                 let rows = try await Self.run(statement, as: "entitlement_sync_worker", in: world)

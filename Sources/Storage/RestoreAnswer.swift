@@ -1,0 +1,127 @@
+import Entitlements
+package import FoundationEssentials
+import Jobs
+import Postgres
+
+/// A restore as its user's app sees it.
+package struct RestoreAnswer: Sendable, Hashable {
+    package var id: UUID
+    /// Whose it is; `nil` once the user is erased.
+    package var userID: String?
+    /// `queued`, `running`, `done`, `dead` or `canceled`.
+    package var state: String
+    package var outcome: String?
+    package var messageKey: String?
+    /// Seconds since it was asked for.
+    package var age: Double
+    package var products: [RestoredProduct]
+
+    /// A restore that was asked for just now.
+    package init(queued id: UUID, userID: String) {
+        self.id = id
+        self.userID = userID
+        state = "queued"
+        age = 0
+        products = []
+    }
+
+    package init(
+        id: UUID,
+        userID: String?,
+        state: String,
+        outcome: String?,
+        messageKey: String?,
+        age: Double,
+        products: [RestoredProduct]
+    ) {
+        self.id = id
+        self.userID = userID
+        self.state = state
+        self.outcome = outcome
+        self.messageKey = messageKey
+        self.age = age
+        self.products = products
+    }
+
+    /// A restore that a batch has ended.
+    ///
+    /// - Parameters:
+    ///   - end: how.
+    ///   - userID: whose it is.
+    ///   - age: seconds since it was asked for.
+    ///   - products: what it found that gives access.
+    init(_ end: JobEnd, of userID: String?, age: Double, products: [RestoredProduct]) {
+        self.init(
+            id: end.id,
+            userID: userID,
+            state: end.state.rawValue,
+            outcome: end.outcome?.rawValue,
+            messageKey: end.messageKey?.rawValue,
+            age: age,
+            products: products
+        )
+    }
+
+    /// How people call it, as `reference_of` in the database spells it.
+    package var reference: String { JobReference.text(of: id) }
+
+    /// Whether it will not change any more by itself.
+    package var hasEnded: Bool { state == "done" || state == "dead" || state == "canceled" }
+}
+
+/// A purchase of the user's own that gives access.
+package struct RestoredProduct: Sendable, Hashable, Codable {
+    package var store: String
+    /// The store's id of the product; RevenueCat's where RevenueCat alone told of it.
+    package var productID: String?
+    package var entitlements: [String]
+    /// RFC 3339; `nil`: it has no end.
+    package var endsAt: String?
+
+    package enum CodingKeys: String, CodingKey {
+        case store, entitlements
+        case productID = "product_id"
+        case endsAt = "ends_at"
+    }
+
+    /// Writes all members; what is not known is null.
+    package func encode(to encoder: any Encoder) throws {
+        var container = encoder.container(keyedBy: CodingKeys.self)
+        try container.encode(store, forKey: .store)
+        try container.encode(productID, forKey: .productID)
+        try container.encode(entitlements, forKey: .entitlements)
+        try container.encode(endsAt, forKey: .endsAt)
+    }
+}
+
+extension RestoredProduct {
+    /// Asks for the products of restores that found some, as the transaction that ends them leaves them.
+    ///
+    /// - Returns: no request where there are none.
+    static func found(by restores: [JobEnd]) -> [PostgresRequest<[UUID: [RestoredProduct]]>] {
+        let ends = restores.filter { $0.outcome == .restored || $0.outcome == .alreadySubscriber }
+        guard !ends.isEmpty else { return [] }
+        let request = PostgresRequest<[UUID: [RestoredProduct]]>(
+            """
+            SELECT w.id, entitlement_sync.restored_products(w.key, w.id)
+              FROM unnest(\(ends.map(\.id)), \(ends.map(\.userKey))) AS w(id, key)
+            """
+        ) { rows in
+            var found: [UUID: [RestoredProduct]] = [:]
+            for row in rows {
+                let (id, products) = try row.decode(UUID.self, PostgresJSON.self)
+                found[id] = try JSONList.read(products)
+            }
+            return found
+        }
+        return [request]
+    }
+}
+
+/// Lists that the database writes as JSON.
+enum JSONList {
+    static func read<Element: Decodable>(_ json: PostgresJSON) throws -> [Element] {
+        guard json.text != "[]" else { return [] }
+        return try JSONDecoder().decode([Element].self, from: Data(json.text.utf8))
+    }
+}

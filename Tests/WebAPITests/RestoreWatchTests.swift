@@ -1,0 +1,140 @@
+import Foundation
+import Logging
+import Storage
+import Synchronization
+import Testing
+
+@testable import WebAPI
+
+/// Who waits for restores, and what they are answered.
+@Suite struct RestoreWatchTests {
+    /// The database: what it says of restores, and what it was asked.
+    private final class Records: Sendable {
+        let answers = Mutex<[UUID: RestoreAnswer]>([:])
+        let read = Mutex<[UUID]>([])
+
+        func look(_ ids: [UUID]) -> [RestoreAnswer] {
+            read.withLock { $0 += ids }
+            return answers.withLock { answers in ids.compactMap { answers[$0] } }
+        }
+    }
+
+    private static func answer(_ id: UUID, _ state: String, _ outcome: String? = nil) -> RestoreAnswer {
+        RestoreAnswer(id: id, userID: "ann", state: state, outcome: outcome, messageKey: nil, age: 1, products: [])
+    }
+
+    private static func with(_ body: (RestoreWatch, Records) async throws -> Void) async throws {
+        let records = Records()
+        let logger = Logger(label: "watch") { _ in SwiftLogNoOpLogHandler() }
+        let watch = RestoreWatch(pause: .seconds(3600), logger: logger) { records.look($0) }
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask { try await watch.run() }
+            try await body(watch, records)
+            group.cancelAll()
+        }
+    }
+
+    @Test func `Whoever has waited long enough hears of nothing, not before the time, and is forgotten`() async throws {
+        try await Self.with { watch, records in
+            let id = UUID()
+            records.answers.withLock { $0[id] = Self.answer(id, "queued") }
+            let began = ContinuousClock.now
+            #expect(await watch.next(.end, of: id, within: .milliseconds(120)) == nil)
+            #expect(ContinuousClock.now - began >= .milliseconds(120))
+            #expect(!watch.awaits(id))
+            #expect(await watch.next(.end, of: id, within: .zero) == nil)
+        }
+    }
+
+    @Test func `Each of many waits as long as they asked for, and no one's end ends another's`() async throws {
+        try await Self.with { watch, records in
+            let ids = (0..<200).map { _ in UUID() }
+            records.answers.withLock { answers in
+                for id in ids { answers[id] = Self.answer(id, "running") }
+            }
+            let ended = await withTaskGroup(of: UUID?.self) { group in
+                for (place, id) in ids.enumerated() {
+                    let limit: Duration = place < 100 ? .milliseconds(100) : .seconds(600)
+                    group.addTask { await watch.next(.end, of: id, within: limit)?.id }
+                }
+                var ended: [UUID?] = []
+                while ended.count < 100, let one = await group.next() { ended.append(one) }
+                #expect(ended.allSatisfy { $0 == nil }, "the first hundred hear of nothing")
+                watch.take(ids[100...].map { Self.answer($0, "done", "restored") })
+                var told: Set<UUID> = []
+                while let one = await group.next() { if let one { told.insert(one) } }
+                return told
+            }
+            #expect(ended == Set(ids[100...]))
+        }
+    }
+
+    @Test func `Answers of the same process reach whoever waits for them, and are not read`() async throws {
+        try await Self.with { watch, records in
+            let (waiting, followed, other) = (UUID(), UUID(), UUID())
+            #expect(!watch.awaits(waiting))
+            records.answers.withLock { $0[waiting] = Self.answer(waiting, "queued") }
+            watch.follow(RestoreAnswer(queued: followed, userID: "ann"))
+            #expect(watch.awaits(followed))
+            async let next = watch.next(.end, of: waiting, within: .seconds(60))
+            while !watch.awaits(waiting) { try await Task.sleep(for: .milliseconds(1)) }
+            watch.take([waiting, followed, other].map { Self.answer($0, "done", "restored") })
+            #expect(await next == Self.answer(waiting, "done", "restored"))
+            // Nobody waited here for this one, so nothing is known of it: it is read.
+            records.answers.withLock { $0[other] = Self.answer(other, "done", "nothing_to_restore") }
+            #expect(await watch.next(.end, of: other, within: .seconds(60))?.outcome == "nothing_to_restore")
+            #expect(!records.read.withLock { $0.contains(followed) })
+        }
+    }
+
+    @Test func `An answer that has not ended ends no wait for an end, but one for a change`() async throws {
+        try await Self.with { watch, records in
+            let id = UUID()
+            records.answers.withLock { $0[id] = Self.answer(id, "queued") }
+            async let end = watch.next(.end, of: id, within: .seconds(60))
+            async let change = watch.next(.change(from: "queued"), of: id, within: .seconds(60))
+            while records.read.withLock({ $0.isEmpty }) || !watch.awaits(id) {
+                try await Task.sleep(for: .milliseconds(1))
+            }
+            // Until the wait for a change has begun, too.
+            let told = Task {
+                while !Task.isCancelled {
+                    watch.take([Self.answer(id, "running")])
+                    try? await Task.sleep(for: .milliseconds(1))
+                }
+            }
+            #expect(await change?.state == "running")
+            told.cancel()
+            await told.value
+            #expect(watch.awaits(id), "the end is still awaited")
+            watch.take([Self.answer(id, "done", "restored")])
+            #expect(await end?.outcome == "restored")
+        }
+    }
+
+    @Test func `A shutdown ends every wait`() async throws {
+        try await Self.with { watch, records in
+            let id = UUID()
+            records.answers.withLock { $0[id] = Self.answer(id, "queued") }
+            async let next = watch.next(.end, of: id, within: .seconds(600))
+            while !watch.awaits(id) { try await Task.sleep(for: .milliseconds(1)) }
+            watch.stop()
+            #expect(await next == nil)
+            #expect(await watch.next(.end, of: id, within: .seconds(600)) == nil)
+        }
+    }
+
+    @Test func `A hint names its job, however a sender spells it; what is none is no hint`() {
+        let id = UUID()
+        let lower = id.uuidString.lowercased()
+        for payload in [
+            #"{"job":"\#(lower)","outcome":"restored"}"#, #"{"job": "\#(id.uuidString)", "outcome": null}"#,
+            #"{"outcome":"restored","job":"\#(lower)"}"#,
+        ] {
+            #expect(RestoreWatch.job(in: payload) == id, "\(payload)")
+        }
+        for payload in ["", "{}", #"{"job":"#, #"{"job":"12"}"#, lower] {
+            #expect(RestoreWatch.job(in: payload) == nil, "\(payload)")
+        }
+    }
+}
