@@ -23,10 +23,11 @@ struct BenchDoors {
     private static let typedIDs = 1000
     private static let secret = "bench-webhook-secret-0123456789"
 
-    let database: BenchDatabase
-    let runtime: Runtime
     /// Restores before anything is measured: plans, connections and keys are those of a process that has run for a while.
     private static let warmUp = 600
+
+    let database: BenchDatabase
+    let runtime: Runtime
     /// How long each of the two is kept up.
     let seconds: Int
 

@@ -38,6 +38,10 @@ package func decide(_ situation: Situation) -> Resolution {
         if lapse == nil, verdict.outcome == .nothingToRestore, let failure = situation.reading.claims.failure {
             return .retry(failure)
         }
+        if verdict.outcome == .storeAccountMismatch, let failure = situation.reading.claims.failure {
+            verdict.explanation +=
+                " A look-up of what was shown failed (\(failure.code.rawValue)): the ticket may not name the purchase."
+        }
         return .verdict(verdict)
     }
 }

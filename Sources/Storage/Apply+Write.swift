@@ -60,17 +60,12 @@ extension Apply {
         requests += JobEnds.enqueueReconciles(for: plan.reconciles, lane: .event)
         if settings.tells, !isObserving { requests += OutboxWrites.insert(OutboxWrites.messages(plan.effects, ends)) }
         let awaited = plan.effects.filter { $0.job.kind == .restore && settings.isAwaited($0.job.id) }
-        var products: [UUID: [RestoredProduct]] = [:]
-        requests += RestoredProduct.found(by: awaited.map(end)).map { $0.then { products = $0 } }
+        var findings: [UUID: RestoreFindings] = [:]
+        requests += RestoreFindings.of(awaited.map(end)).map { $0.then { findings = $0 } }
         try await connection.sendAndCommit(requests)
-        report.answers = awaited.map { effect in
+        report.answers = awaited.compactMap { effect in
             let age = effect.job.age + effect.job.claimedTick.duration(to: .now)
-            return RestoreAnswer(
-                end(effect),
-                of: effect.job.userID,
-                age: age / .seconds(1),
-                products: products[effect.job.id] ?? []
-            )
+            return findings[effect.job.id].map { RestoreAnswer(end(effect), $0, age: age / .seconds(1)) }
         }
         report.startedRuns = startsRuns
         report.acknowledges = !isObserving && !plan.acknowledgements.isEmpty

@@ -47,18 +47,17 @@ package struct RestoreAnswer: Sendable, Hashable {
     ///
     /// - Parameters:
     ///   - end: how.
-    ///   - userID: whose it is.
+    ///   - findings: whose it is, and what it found.
     ///   - age: seconds since it was asked for.
-    ///   - products: what it found that gives access.
-    init(_ end: JobEnd, of userID: String?, age: Double, products: [RestoredProduct]) {
+    init(_ end: JobEnd, _ findings: RestoreFindings, age: Double) {
         self.init(
             id: end.id,
-            userID: userID,
+            userID: findings.userID,
             state: end.state.rawValue,
             outcome: end.outcome?.rawValue,
             messageKey: end.messageKey?.rawValue,
             age: age,
-            products: products
+            products: findings.products
         )
     }
 
@@ -94,25 +93,32 @@ package struct RestoredProduct: Sendable, Hashable, Codable {
     }
 }
 
-extension RestoredProduct {
-    /// Asks for the products of restores that found some, as the transaction that ends them leaves them.
+/// Whose a restore is and what it found, as the transaction that ends it leaves both.
+struct RestoreFindings {
+    /// `nil` once the user is erased, of whom nothing is told.
+    var userID: String?
+    var products: [RestoredProduct]
+
+    /// Asks for those of restores that have ended.
     ///
     /// - Returns: no request where there are none.
-    static func found(by restores: [JobEnd]) -> [PostgresRequest<[UUID: [RestoredProduct]]>] {
-        let ends = restores.filter { $0.outcome == .restored || $0.outcome == .alreadySubscriber }
+    static func of(_ ends: [JobEnd]) -> [PostgresRequest<[UUID: RestoreFindings]>] {
         guard !ends.isEmpty else { return [] }
-        let request = PostgresRequest<[UUID: [RestoredProduct]]>(
+        let found = ends.map { $0.outcome == .restored || $0.outcome == .alreadySubscriber }
+        let request = PostgresRequest<[UUID: RestoreFindings]>(
             """
-            SELECT w.id, entitlement_sync.restored_products(w.key, w.id)
-              FROM unnest(\(ends.map(\.id)), \(ends.map(\.userKey))) AS w(id, key)
+            SELECT w.id, u.user_id, CASE WHEN w.found AND u.user_id IS NOT NULL
+                                         THEN entitlement_sync.restored_products(w.key, w.id) ELSE '[]' END
+              FROM unnest(\(ends.map(\.id)), \(ends.map(\.userKey)), \(found)) AS w(id, key, found)
+              JOIN entitlement_sync.user_sync AS u ON u.user_key = w.key
             """
         ) { rows in
-            var found: [UUID: [RestoredProduct]] = [:]
+            var findings: [UUID: RestoreFindings] = [:]
             for row in rows {
-                let (id, products) = try row.decode(UUID.self, PostgresJSON.self)
-                found[id] = try JSONList.read(products)
+                let (id, userID, products) = try row.decode(UUID.self, String?.self, PostgresJSON.self)
+                findings[id] = RestoreFindings(userID: userID, products: try JSONList.read(products))
             }
-            return found
+            return findings
         }
         return [request]
     }

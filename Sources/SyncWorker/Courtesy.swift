@@ -12,7 +12,7 @@ final class Courtesy: Sendable {
     /// Sweeps' shares of all places: alone, at the start of others, and at least.
     private static let alone = 0.75
     private static let first = 0.125
-    private static let least = 1.0 / 64
+    private static let least = 1.0 / 32
 
     private struct State {
         var share = Courtesy.first
@@ -52,7 +52,7 @@ final class Courtesy: Sendable {
     /// - Parameters:
     ///   - work: what it took.
     ///   - now: the moment.
-    /// - Returns: as long as it took, and up to eight times as long while restores are slow; a second at most.
+    /// - Returns: as long as it took, and up to four times as long while restores are slow; a second at most.
     func pause(after work: Duration, at now: ContinuousClock.Instant) -> Duration {
         let share = state.withLock { Self.isOver($0.last, at: now) ? Self.first : $0.share }
         return min(work * max(1, Self.first / share), .seconds(1))

@@ -2,6 +2,7 @@ import Entitlements
 import Foundation
 import Jobs
 import TestSupport
+import Storage
 import Testing
 
 extension HistoryTests {

@@ -95,6 +95,29 @@ import Testing
         }
     }
 
+    @Test func `After several at a time the next begin an interval later, after one at a time at once`() async throws {
+        let begun = Mutex<[(at: ContinuousClock.Instant, count: Int)]>([])
+        let gathering = Gathering<Int, Int>(.init(batch: 4, waiting: 10, interval: .milliseconds(300))) { items in
+            begun.withLock { $0.append((.now, items.count)) }
+            try? await Task.sleep(for: .milliseconds(50))
+            return items
+        }
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            // Both wait when the work begins, and the third comes while it is done.
+            async let one = gathering.ask(1)
+            async let two = gathering.ask(2)
+            try await Task.sleep(for: .milliseconds(50))
+            group.addTask { await gathering.run() }
+            let answers = await [one, two]
+            #expect(answers == [1, 2])
+            #expect(await gathering.ask(3) == 3)
+            group.cancelAll()
+        }
+        let steps = begun.withLock { $0 }
+        #expect(steps.map(\.count) == [2, 1])
+        #expect(steps[1].at - steps[0].at >= .milliseconds(300))
+    }
+
     @Test(.timeLimit(.minutes(1))) func `Whoever waits at the end gets no answer, and nobody is taken after it`()
         async throws
     {

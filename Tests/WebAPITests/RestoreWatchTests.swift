@@ -83,7 +83,27 @@ import Testing
             // Nobody waited here for this one, so nothing is known of it: it is read.
             records.answers.withLock { $0[other] = Self.answer(other, "done", "nothing_to_restore") }
             #expect(await watch.next(.end, of: other, within: .seconds(60))?.outcome == "nothing_to_restore")
-            #expect(!records.read.withLock { $0.contains(followed) })
+            #expect(watch.followed(followed) == nil, "nothing is heard, so it may have changed")
+            watch.listens()
+            #expect(watch.followed(followed)?.outcome == "restored")
+        }
+    }
+
+    @Test func `What was told is neither read again for its hint nor overtaken by an older reading`() async throws {
+        try await Self.with { watch, records in
+            watch.listens()
+            let (told, heard) = (UUID(), UUID())
+            for id in [told, heard] {
+                watch.follow(RestoreAnswer(queued: id, userID: "ann"))
+                records.answers.withLock { $0[id] = Self.answer(id, "running") }
+            }
+            watch.take([Self.answer(told, "done", "restored")])
+            for id in [told, heard] { watch.heard(#"{"job":"\#(id.uuidString.lowercased())","outcome":"restored"}"#) }
+            while !records.read.withLock({ $0.contains(heard) }) { try await Task.sleep(for: .milliseconds(1)) }
+            #expect(!records.read.withLock { $0.contains(told) })
+            // A reading that began before the end was told.
+            #expect(try await watch.reading(of: told)?.state == "running")
+            #expect(watch.followed(told)?.state == "done")
         }
     }
 

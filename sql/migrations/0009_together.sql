@@ -76,7 +76,8 @@ BEGIN
                             THEN coalesce(q.restore_next, excluded.restore_id) ELSE q.restore_next END,
         said         = q.said OR says,
         lane         = CASE WHEN q.owner IS NOT NULL OR q.lane = 9 THEN q.lane ELSE 0 END,
-        due          = CASE WHEN q.owner IS NOT NULL THEN q.due ELSE least(q.due, at) END
+        -- Of those that wait for a sweep the restore is due now: claims look for restores from where the last one ended.
+        due          = CASE WHEN q.owner IS NOT NULL THEN q.due WHEN q.lane IN (1, 2) THEN at ELSE least(q.due, at) END
     RETURNING q.user_key, CASE WHEN (q.owner IS NOT NULL OR q.cancel) AND q.active = 0 THEN q.restore_next
                                ELSE q.restore_id END;
 END
@@ -117,6 +118,10 @@ DECLARE
     fresh uuid[];
     apart bigint[];
     ids   uuid[];
+    -- The jobs that were joined, and bounds of theirs, by which the days that can hold none of them are left alone.
+    met   uuid[];
+    low   uuid;
+    high  uuid;
 BEGIN
     IF cardinality(places) = 0 THEN
         RETURN;
@@ -127,11 +132,9 @@ BEGIN
      WHERE (SELECT count(*) FROM unnest(user_ids) AS x(user_id) WHERE x.user_id = u.user_id) = 1
        AND u.user_id IN (SELECT h.id FROM entitlement_sync_host.read_users(user_ids) AS h)
        AND coalesce(length(idempotency_keys[p.place]), 0) <= 255;
-    -- Only who was read within the day can be answered from what was read.
-    apart := ARRAY(SELECT u.user_key FROM unnest(keys) AS w(key)
-                     JOIN user_sync AS u ON u.user_key = w.key AND u.read_at > now() - interval '1 day'
+    apart := ARRAY(SELECT w.key FROM unnest(keys) AS w(key)
                     WHERE (SELECT count(*) FROM job_history AS h
-                            WHERE h.user_key = u.user_key AND h.kind = 0 AND h.id >= since AND h.id < until) >= daily);
+                            WHERE h.user_key = w.key AND h.kind = 0 AND h.id >= since AND h.id < until) >= daily);
     WITH remembered AS (
         INSERT INTO idempotency AS i (user_key, key, request, job_id)
         SELECT w.key, idempotency_keys[w.place],
@@ -151,10 +154,13 @@ BEGIN
     END IF;
     ids := ARRAY(SELECT e.answered_by FROM unnest(keys) WITH ORDINALITY AS w(key, n)
                    JOIN enqueue_restores(keys, fresh) AS e ON e.user_key = w.key ORDER BY w.n);
-    IF ids <> fresh THEN
+    met := ARRAY(SELECT m.id FROM unnest(ids) AS m(id) WHERE m.id <> ALL (fresh) ORDER BY m.id);
+    IF met <> '{}' THEN
+        low := met[1];
+        high := met[cardinality(met)];
         -- Joined: every product is wanted now, and the keys answer with the job that was there.
         UPDATE job_request AS r SET product_ids = NULL
-         WHERE r.id = ANY (ids) AND r.id <> ALL (fresh) AND r.product_ids IS NOT NULL;
+         WHERE r.id = ANY (met) AND r.id >= low AND r.id <= high AND r.product_ids IS NOT NULL;
         UPDATE idempotency AS i SET job_id = w.id
           FROM unnest(spots, keys, ids, fresh) AS w(place, key, id, fresh)
          WHERE i.user_key = w.key AND i.key = idempotency_keys[w.place] AND w.id <> w.fresh;
@@ -196,14 +202,15 @@ BEGIN
             RETURN NEXT;
         END LOOP;
     EXCEPTION
-        -- One of them is held: each by itself, to find out who. Nobody was returned, as whoever is comes after the work.
-        WHEN lock_not_available OR deadlock_detected THEN NULL;
+        -- One of them is held, or no id that the host's tables can hold: each by itself, to find out who. Nobody was
+        -- returned, as whoever is comes after the work.
+        WHEN lock_not_available OR deadlock_detected OR data_exception THEN NULL;
     END;
     FOR wish IN
         SELECT w.* FROM unnest(user_ids, proofs, client_errors, product_ids, idempotency_keys, origins) WITH ORDINALITY
                         AS w(user_id, proofs, client_error, product_ids, idempotency_key, origin, place)
          WHERE w.place <> ALL (taken)
-         -- In one order, or two that ask for the same users wait for each other.
+         -- In one order; where two wait for each other all the same, by those above, `lock_timeout` parts them.
          ORDER BY (SELECT u.user_key FROM user_sync AS u WHERE u.user_id = w.user_id), w.user_id, w.place
     LOOP
         place := wish.place;

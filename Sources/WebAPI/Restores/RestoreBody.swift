@@ -1,12 +1,15 @@
 import Foundation
 import HTTPTypes
 import Hummingbird
+import NIOCore
 import Storage
 
 /// What an app sends with a tap on Restore Purchases.
 struct RestoreBody: Decodable, Sendable {
     /// The longest body that is taken, in bytes: twenty signed transactions, or a receipt of many years.
     static let maximumBytes = 4 << 20
+    /// What is read within a moment, in bytes.
+    private static let momentBytes = 32 << 10
     private static let longestKey = 255
 
     /// Proofs as they are; what the kinds hold is checked where they are kept.
@@ -41,6 +44,12 @@ struct RestoreBody: Decodable, Sendable {
             throw Problem(.bodyTooLarge, "at most \(maximumBytes) bytes are taken")
         }
         let buffer = try await request.body.collect(upTo: maximumBytes)
+        guard buffer.readableBytes > momentBytes else { return try wish(in: buffer, of: userID, key) }
+        // Meanwhile the event loop is for others.
+        return try await withTaskExecutorPreference(globalConcurrentExecutor) { try wish(in: buffer, of: userID, key) }
+    }
+
+    private static func wish(in buffer: ByteBuffer, of userID: String, _ key: String?) throws -> RestoreWish {
         let body = buffer.readableBytes == 0 ? RestoreBody() : try read(Data(buffer.readableBytesView))
         return RestoreWish(
             userID: userID,

@@ -44,6 +44,13 @@ package final class RestoreWatch: Service {
         var answer: RestoreAnswer
         var readAt: ContinuousClock.Instant
         var until: ContinuousClock.Instant
+        /// When a worker of this process told the end: what was read before may come in later.
+        var toldAt: ContinuousClock.Instant?
+
+        /// Whether the end was told within the last moments, so that neither a hint of it nor an older reading counts.
+        func isTold(at now: ContinuousClock.Instant) -> Bool {
+            toldAt.map { now - $0 < RestoreWatch.remembers } ?? false
+        }
     }
 
     private struct State {
@@ -133,7 +140,7 @@ package final class RestoreWatch: Service {
     }
 
     /// Answers whoever waits for restores that a worker of this process has ended.
-    package func take(_ answers: [RestoreAnswer]) { deliver(answers, of: answers.map(\.id)) }
+    package func take(_ answers: [RestoreAnswer]) { deliver(answers, of: answers.map(\.id), areTold: true) }
 
     // MARK: Following
 
@@ -244,10 +251,7 @@ package final class RestoreWatch: Service {
             try await listener.run(
                 channels: ["entitlement_sync_outcome"],
                 onNotification: { [self] in heard($0.payload) },
-                onConnected: { [self] in
-                    state.withLock { $0.isListening = true }
-                    readAll()
-                }
+                onConnected: { [self] in listens() }
             )
         } catch is CancellationError {
             return
@@ -257,12 +261,21 @@ package final class RestoreWatch: Service {
         state.withLock { $0.isListening = false }
     }
 
-    private func heard(_ payload: String) {
+    /// Hints come from now on; those before were missed.
+    func listens() {
+        state.withLock { $0.isListening = true }
+        readAll()
+    }
+
+    func heard(_ payload: String) {
         guard let job = Self.job(in: payload) else { return readAll() }
+        let now = ContinuousClock.now
         let matters = state.withLock { state in
-            if state.heard.count < Self.most { state.heard[job] = .now }
-            // Whose end is known needs no reading.
-            guard state.waiters[job] != nil || state.followed[job]?.answer.hasEnded == false else { return false }
+            if state.heard.count < Self.most { state.heard[job] = now }
+            // Whose end was told just now needs no reading.
+            guard state.waiters[job] != nil || state.followed[job].map({ !$0.isTold(at: now) }) == true else {
+                return false
+            }
             state.due.insert(job)
             return true
         }
@@ -348,15 +361,19 @@ package final class RestoreWatch: Service {
         for await _ in signal.stream { return }
     }
 
-    private func deliver(_ answers: [RestoreAnswer], of ids: [UUID]) {
+    private func deliver(_ answers: [RestoreAnswer], of ids: [UUID], areTold: Bool = false) {
         let found = Dictionary(answers.map { ($0.id, $0) }, uniquingKeysWith: { first, _ in first })
         let now = ContinuousClock.now
         let met = state.withLock { state in
             var met: [(Waiter, RestoreAnswer?)] = []
             for id in ids {
-                if let answer = found[id], state.followed[id] != nil {
-                    state.followed[id]?.answer = answer
-                    state.followed[id]?.readAt = now
+                if let answer = found[id], var followed = state.followed[id],
+                    answer.hasEnded || !followed.isTold(at: now)
+                {
+                    followed.answer = answer
+                    followed.readAt = now
+                    if areTold { followed.toldAt = now }
+                    state.followed[id] = followed
                 }
                 guard let waiters = state.waiters[id] else { continue }
                 let answer = found[id]

@@ -398,8 +398,14 @@ struct JourneyTests {
             for wait in ["", "?wait=0", "?wait=1"] {
                 let answer = try await ann.ask(.get, asked.path + wait)
                 let seen: SeenRestore = try answer.decode()
+                var expected = asked
                 // Nobody works; on a busy machine more time may have passed than a restore usually takes.
-                #expect(answer.status == 200 && seen.id == asked.id && seen.state == "queued", "\(wait): \(answer)")
+                if seen.messageKey == "still_checking" {
+                    expected.messageKey = seen.messageKey
+                    expected.message = seen.message
+                    expected.estimatedWait = seen.estimatedWait
+                }
+                #expect(answer.status == 200 && seen == expected, "\(wait): \(answer)")
             }
             // There is nobody who works: only the last one waited.
             let waited = (ContinuousClock.now - began) / .seconds(1)

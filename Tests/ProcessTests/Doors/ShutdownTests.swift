@@ -57,7 +57,15 @@ struct ShutdownTests {
             #expect(told.count == 10)
             for answer in told {
                 let seen: SeenRestore = try answer.decode()
-                #expect(answer.status == 200 && seen.state == "running" && seen.outcome == nil, "\(answer)")
+                #expect(answer.status == 200 && seen.outcome == nil, "\(answer)")
+                // On a machine that is very busy a call may have lasted as long as any may, and its job waits for another.
+                let retried = try await site.texts(
+                    """
+                    SELECT s.last_error FROM entitlement_sync.job_status AS s
+                     WHERE s.id = \(seen.id)::uuid AND s.attempt = 1 AND s.last_error = 'timeout'
+                    """
+                )
+                #expect(seen.state == (retried.isEmpty ? "running" : "queued"), "\(answer)")
             }
             try await until("streams were cut off") { streams.allSatisfy { $0.isWhole } }
             #expect(streams.allSatisfy { $0.names.last == "running" })

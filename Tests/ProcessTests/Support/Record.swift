@@ -5,6 +5,8 @@ import Testing
 struct Record: Sendable {
     /// Lines by what they tell of.
     private var lines: [String: Set<String>] = [:]
+    /// Those of whom the records say that a look-up failed.
+    private let failedLookups: Set<String>
 
     /// Reads the records of a site whose queue is empty.
     init(of site: Site) async throws {
@@ -45,6 +47,14 @@ struct Record: Sendable {
                 """
             )
         )
+        failedLookups = Set(
+            try await site.texts(
+                """
+                SELECT d.user_id FROM entitlement_sync.decision_log AS d
+                 WHERE d.explanation LIKE '%A look-up of what was shown failed (%'
+                """
+            )
+        )
         lines["ticket"] = Set(
             try await site.texts(
                 """
@@ -73,7 +83,8 @@ struct Record: Sendable {
         lines.keys.sorted().flatMap { subject in
             var (mine, theirs) = (lines[subject] ?? [], other.lines[subject] ?? [])
             if subject == "ticket" {
-                let failed = Self.failedLookups(mine, theirs)
+                let failed = Self.unnamed(failedLookups, mine, theirs)
+                    .union(Self.unnamed(other.failedLookups, theirs, mine))
                 mine = Set(mine.map { failed.contains(Self.user($0)) ? Self.unfound($0) : $0 })
                 theirs = Set(theirs.map { failed.contains(Self.user($0)) ? Self.unfound($0) : $0 })
             }
@@ -86,18 +97,18 @@ struct Record: Sendable {
         }
     }
 
-    /// The claimants of whom one of two records says whose purchase they showed, and the other only that they showed one.
+    /// Those claimants whose look-up failed, and of whom the other record says whose purchase they showed.
     ///
-    /// On a machine with much to do a look-up may fail by itself, see `known(_:of:)`. Where that happens to more than one
-    /// in a hundred it is not the machine: none are named then. Whoever has no ticket in one of them, or several, is not
-    /// named either.
-    private static func failedLookups(_ mine: Set<String>, _ theirs: Set<String>) -> Set<String> {
+    /// On a machine with much to do a look-up may fail by itself, see `known(_:of:)`, and the decision says so. Where that
+    /// happens to more than one in a hundred it is not the machine: none are named then. Whoever has no ticket in one of
+    /// them, or several, is not named either.
+    private static func unnamed(_ failed: Set<String>, _ mine: Set<String>, _ theirs: Set<String>) -> Set<String> {
         let mine = Dictionary(grouping: mine, by: user)
         let theirs = Dictionary(grouping: theirs, by: user)
         let claimants = mine.keys.filter { $0.hasPrefix("claimant-") }
         let names = claimants.filter { name in
-            guard let one = mine[name], let other = theirs[name], one.count == 1, other.count == 1 else { return false }
-            return (one + other).count { $0.contains(" paid_no_access ") } == 1
+            guard failed.contains(name), let one = mine[name], let other = theirs[name] else { return false }
+            return one.count == 1 && other.count == 1 && one.allSatisfy { $0.contains(" paid_no_access ") }
         }
         return names.count <= max(1, claimants.count / 100) ? Set(names) : []
     }

@@ -11,6 +11,7 @@ import Testing
     }
 
     private static let customers = [
+        "{id: claimant, state: none}",
         "{id: paid, state: active}", "{id: again, state: active}", "{id: bare, state: none}",
         "{id: lapsed, state: expired}", "{id: particular, state: active}", "{id: unwatched, state: active}",
     ]
@@ -23,9 +24,13 @@ import Testing
             var jobs: [String: UUID] = [:]
             for user in ["paid", "bare", "lapsed", "particular", "unwatched"] { try await world.add(user) }
             try await world.add("again", .subscriber)
+            try await world.add("banned", status: "banned")
+            try await world.add("claimant")
             for user in ["paid", "again", "bare", "lapsed", "unwatched"] {
                 jobs[user] = try await world.restore(user)
             }
+            jobs["banned"] = try await world.restore("banned")
+            jobs["claimant"] = try await world.restore("claimant", clientError: "7")
             jobs["particular"] = try await world.restore("particular", productIDs: ["of-another-app"])
             let unwatched = try #require(jobs["unwatched"])
             var setup = WorkerSetup()
@@ -43,7 +48,11 @@ import Testing
                 #expect(answer == read, "\(user)")
                 outcomes.insert(answer.outcome ?? "")
             }
-            #expect(outcomes == ["restored", "already_subscriber", "nothing_to_restore"])
+            #expect(
+                outcomes == [
+                    "restored", "already_subscriber", "nothing_to_restore", "not_eligible", "store_account_mismatch",
+                ]
+            )
             #expect(told.answers.withLock { $0[unwatched] } == nil, "nobody waits for it here")
             let paid = try #require(jobs["paid"])
             #expect(told.answers.withLock { $0[paid]?.products.count } == 1)

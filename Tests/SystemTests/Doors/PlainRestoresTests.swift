@@ -110,6 +110,74 @@ import Testing
         }
     }
 
+    /// Those who have to be looked at alone.
+    private static let apart: Set = [
+        "nobody", "unheard", "repeated", "forgotten", "otherwise", "tired", "tired-keyed", "tired-waiting",
+        "tired-unread",
+        "twice", "twice-keyed", "wordy",
+    ]
+
+    @Test func `Whoever can be taken beside others is, and nobody else`() async throws {
+        try await World.with { world in
+            for standing in Self.standings { try await Self.prepare(standing, "many", in: world) }
+            let wishes = Self.wishes("many")
+            let taken = try await world.texts(
+                """
+                SELECT r.place::text
+                  FROM entitlement_sync.plain_restores(\(wishes.map(\.userID)), \(wishes.map(\.idempotencyKey)), 10,
+                           ARRAY(SELECT generate_series(1, \(Int32(wishes.count))))) AS r
+                """
+            )
+            let plain = Set(Self.standings.filter { !Self.apart.contains($0.name) }.map { "many-\($0.name)" })
+            #expect(Set(taken.compactMap { Int($0) }.map { wishes[$0 - 1].userID }) == plain)
+            #expect(taken.count == plain.count)
+        }
+    }
+
+    @Test func `A restore of somebody who waits for a sweep is found by the next claim`() async throws {
+        try await World.with { world in
+            try await world.add("ann")
+            _ = try await world.reconcile("ann")
+            try await world.pool.query("UPDATE entitlement_sync.queue AS q SET due = now() - interval '10 minutes'")
+            _ = try await world.restore("ann")
+            #expect(
+                try await world.number(
+                    "SELECT (q.lane = 0 AND q.due > now() - interval '1 minute')::integer::bigint FROM entitlement_sync.queue AS q"
+                ) == 1
+            )
+        }
+    }
+
+    @Test func `An id that the host's tables can't hold is refused alone`() async throws {
+        try await World.with { world in
+            for user in ["ann", "cy"] {
+                try await world.add(user)
+                _ = try await world.meet(user)
+            }
+            // A host whose ids are of another type refuses what is none of them.
+            try await world.pool.withConnection {
+                try await $0.execute(
+                    script: """
+                        ALTER FUNCTION entitlement_sync_host.read_users(text[]) RENAME TO read_all_users;
+                        CREATE FUNCTION entitlement_sync_host.read_users(ids text[])
+                        RETURNS TABLE (id text, type text, status text, created_at timestamptz) LANGUAGE plpgsql AS $$
+                        BEGIN
+                            IF 'odd' = ANY (ids) THEN
+                                RAISE EXCEPTION USING ERRCODE = '22P02', MESSAGE = 'invalid input syntax';
+                            END IF;
+                            RETURN QUERY SELECT * FROM entitlement_sync_host.read_all_users(ids);
+                        END $$;
+                        """
+                )
+            }
+            let answers = try await world.app.restores(["ann", "odd", "cy"].map { RestoreWish(userID: $0) })
+            let refused = answers.map { answer -> String? in
+                if case .failure(let error) = answer { error.sqlState } else { nil }
+            }
+            #expect(refused == [nil, "22P02", nil])
+        }
+    }
+
     @Test func `Those whom nobody holds are asked for beside one who is held, and he is told to come again`()
         async throws
     {

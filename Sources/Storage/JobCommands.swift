@@ -1,4 +1,6 @@
+import Entitlements
 package import FoundationEssentials
+import Jobs
 package import Postgres
 
 /// What an operator asks of the queue.
@@ -129,14 +131,8 @@ package struct JobCommands: Sendable {
             )
             try await connection.send(JobEnds.forgetProofs(of: [id]))
             if tellsOthers, slot % 2 == 0 {
-                try await connection.query(
-                    """
-                    INSERT INTO entitlement_sync.outbox (user_key, topic, data)
-                    VALUES (\(userKey), 'restore.finished',
-                            jsonb_build_object('job', \(id)::uuid, 'state', 'canceled', 'outcome', NULL::text,
-                                               'message_key', NULL::text))
-                    """
-                )
+                let end = JobEnd(id: id, userKey: userKey, kind: .restore, state: .canceled, outcome: nil, attempt: 0)
+                try await connection.send(OutboxWrites.insert(OutboxWrites.messages([], [end])))
             }
             return .canceled
         }
