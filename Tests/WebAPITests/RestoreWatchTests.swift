@@ -26,7 +26,12 @@ import Testing
     private static func with(_ body: (RestoreWatch, Records) async throws -> Void) async throws {
         let records = Records()
         let logger = Logger(label: "watch") { _ in SwiftLogNoOpLogHandler() }
-        let watch = RestoreWatch(pause: .seconds(3600), logger: logger) { records.look($0) }
+        let watch = RestoreWatch(
+            pause: .seconds(3600),
+            follows: .seconds(3600),
+            remembers: .seconds(3600),
+            logger: logger
+        ) { records.look($0) }
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { try await watch.run() }
             try await body(watch, records)

@@ -47,10 +47,8 @@ package final class RestoreWatch: Service {
         /// When a worker of this process told the end: what was read before may come in later.
         var toldAt: ContinuousClock.Instant?
 
-        /// Whether the end was told within the last moments, so that neither a hint of it nor an older reading counts.
-        func isTold(at now: ContinuousClock.Instant) -> Bool {
-            toldAt.map { now - $0 < RestoreWatch.remembers } ?? false
-        }
+        /// Whether the end was told after an instant, so that neither a hint of it nor an older reading counts.
+        func isTold(after instant: ContinuousClock.Instant) -> Bool { toldAt.map { $0 > instant } ?? false }
     }
 
     private struct State {
@@ -73,16 +71,16 @@ package final class RestoreWatch: Service {
     ///
     /// All are looked for together: a timer for each of thousands who wait costs more than what they wait for.
     private static let grid = Duration.milliseconds(50)
-    /// How long a restore is followed; most have ended by then.
-    private static let follows = Duration.seconds(30)
-    /// How long ends are remembered that nobody waits for.
-    private static let remembers = Duration.seconds(5)
     /// Restores and ends that are kept in memory, at most.
     private static let most = 50_000
 
     private let read: @Sendable ([UUID]) async throws -> [RestoreAnswer]
     private let listener: PostgresListener?
     private let pause: Duration
+    /// How long a restore is followed; most have ended by then.
+    private let follows: Duration
+    /// How long ends are remembered that nobody waits for.
+    private let remembers: Duration
     private let logger: Logger
     private let state = Mutex(State())
     private let signal = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
@@ -106,12 +104,16 @@ package final class RestoreWatch: Service {
     init(
         listener: PostgresListener? = nil,
         pause: Duration = .seconds(2),
+        follows: Duration = .seconds(30),
+        remembers: Duration = .seconds(5),
         logger: Logger,
         read: @escaping @Sendable ([UUID]) async throws -> [RestoreAnswer]
     ) {
         self.read = read
         self.listener = listener
         self.pause = pause
+        self.follows = follows
+        self.remembers = remembers
         self.logger = logger
     }
 
@@ -149,7 +151,7 @@ package final class RestoreWatch: Service {
         let now = ContinuousClock.now
         let isHeard = state.withLock { state in
             guard state.followed.count < Self.most else { return false }
-            state.followed[answer.id] = Followed(answer: answer, readAt: now, until: now + Self.follows)
+            state.followed[answer.id] = Followed(answer: answer, readAt: now, until: now + follows)
             guard state.heard[answer.id] != nil else { return false }
             state.due.insert(answer.id)
             return true
@@ -273,7 +275,8 @@ package final class RestoreWatch: Service {
         let matters = state.withLock { state in
             if state.heard.count < Self.most { state.heard[job] = now }
             // Whose end was told just now needs no reading.
-            guard state.waiters[job] != nil || state.followed[job].map({ !$0.isTold(at: now) }) == true else {
+            guard state.waiters[job] != nil || state.followed[job].map({ !$0.isTold(after: now - remembers) }) == true
+            else {
                 return false
             }
             state.due.insert(job)
@@ -309,7 +312,7 @@ package final class RestoreWatch: Service {
     private func forget(at now: ContinuousClock.Instant = .now) {
         state.withLock { state in
             state.followed = state.followed.filter { $0.value.until > now }
-            state.heard = state.heard.filter { $0.value + Self.remembers > now }
+            state.heard = state.heard.filter { $0.value + remembers > now }
         }
     }
 
@@ -368,7 +371,7 @@ package final class RestoreWatch: Service {
             var met: [(Waiter, RestoreAnswer?)] = []
             for id in ids {
                 if let answer = found[id], var followed = state.followed[id],
-                    answer.hasEnded || !followed.isTold(at: now)
+                    answer.hasEnded || !followed.isTold(after: now - remembers)
                 {
                     followed.answer = answer
                     followed.readAt = now
