@@ -163,11 +163,12 @@ package struct Migrator: Sendable {
         return try rows.first?.decode(Bool.self, at: 0) ?? false
     }
 
-    /// Calls every function on nobody: what does not fit the host's tables shows now and not at the first job.
+    /// Calls every function on nobody: what does not fit the host's tables shows now and not at the first job, nor an adapter
+    /// that fails at ids which its tables cannot hold.
     private static let probe = """
         DO $$
         BEGIN
-            PERFORM * FROM entitlement_sync_host.read_users('{}');
+            PERFORM * FROM entitlement_sync_host.read_users(ARRAY['no id of anybody']);
             PERFORM * FROM entitlement_sync_host.lock_users('{}');
             PERFORM * FROM entitlement_sync_host.set_type('{}', 'free');
             PERFORM * FROM entitlement_sync_host.freeze_assets('{}', '{}', 1);

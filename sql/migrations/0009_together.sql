@@ -158,9 +158,12 @@ BEGIN
     IF met <> '{}' THEN
         low := met[1];
         high := met[cardinality(met)];
-        -- Joined: every product is wanted now, and the keys answer with the job that was there.
-        UPDATE job_request AS r SET product_ids = NULL
-         WHERE r.id = ANY (met) AND r.id >= low AND r.id <= high AND r.product_ids IS NOT NULL;
+        -- Joined: every product is wanted now, and the keys answer with the job that was there. A change opens every day's
+        -- requests, and most have said nothing.
+        IF EXISTS (SELECT 1 FROM queue AS q WHERE q.user_key = ANY (keys) AND q.said) THEN
+            UPDATE job_request AS r SET product_ids = NULL
+             WHERE r.id = ANY (met) AND r.id >= low AND r.id <= high AND r.product_ids IS NOT NULL;
+        END IF;
         UPDATE idempotency AS i SET job_id = w.id
           FROM unnest(spots, keys, ids, fresh) AS w(place, key, id, fresh)
          WHERE i.user_key = w.key AND i.key = idempotency_keys[w.place] AND w.id <> w.fresh;

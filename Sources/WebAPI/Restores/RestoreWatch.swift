@@ -44,11 +44,8 @@ package final class RestoreWatch: Service {
         var answer: RestoreAnswer
         var readAt: ContinuousClock.Instant
         var until: ContinuousClock.Instant
-        /// When a worker of this process told the end: what was read before may come in later.
-        var toldAt: ContinuousClock.Instant?
-
-        /// Whether the end was told after an instant, so that neither a hint of it nor an older reading counts.
-        func isTold(after instant: ContinuousClock.Instant) -> Bool { toldAt.map { $0 > instant } ?? false }
+        /// A worker of this process told the end, which is final: a reading that began before may come in later.
+        var isTold = false
     }
 
     private struct State {
@@ -274,11 +271,8 @@ package final class RestoreWatch: Service {
         let now = ContinuousClock.now
         let matters = state.withLock { state in
             if state.heard.count < Self.most { state.heard[job] = now }
-            // Whose end was told just now needs no reading.
-            guard state.waiters[job] != nil || state.followed[job].map({ !$0.isTold(after: now - remembers) }) == true
-            else {
-                return false
-            }
+            // Whose end was told needs no reading.
+            guard state.waiters[job] != nil || state.followed[job]?.isTold == false else { return false }
             state.due.insert(job)
             return true
         }
@@ -371,11 +365,11 @@ package final class RestoreWatch: Service {
             var met: [(Waiter, RestoreAnswer?)] = []
             for id in ids {
                 if let answer = found[id], var followed = state.followed[id],
-                    answer.hasEnded || !followed.isTold(after: now - remembers)
+                    answer.hasEnded || !followed.isTold
                 {
                     followed.answer = answer
                     followed.readAt = now
-                    if areTold { followed.toldAt = now }
+                    followed.isTold = followed.isTold || areTold
                     state.followed[id] = followed
                 }
                 guard let waiters = state.waiters[id] else { continue }
