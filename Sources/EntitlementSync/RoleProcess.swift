@@ -32,10 +32,9 @@ struct RoleProcess {
         MetricsSystem.bootstrap(registry)
         let stores = roles.contains(.work) ? try StoreSettings(runtime.config) : nil
         let doors = roles.contains(.serve) ? try DoorSettings(runtime.config) : nil
-        let pool = Self.pool(runtime)
         // One a role: neither waits for the other's connections, and what a session has planned it needs again.
-        let doorsPool = roles.count > 1 ? Self.pool(runtime) : pool
-        let pools = roles.count > 1 ? [pool, doorsPool] : [pool]
+        let pools = roles.map { _ in Self.pool(runtime) }
+        guard let pool = pools.first, let doorsPool = pools.last else { return }
         let transport = HTTPTransport(configuration: Self.http(runtime.config), logger: runtime.logger)
         do {
             let receiver = stores == nil ? nil : try Self.receiver(runtime.config, transport)

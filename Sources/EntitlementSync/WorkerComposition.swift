@@ -44,9 +44,9 @@ struct WorkerComposition {
                     brake: config.brake,
                     retry: config.retry,
                     acknowledges: config.googlePlay?.acknowledges ?? false,
-                    tells: receiver != nil,
-                    isAwaited: { watch?.awaits($0) ?? false }
+                    tells: receiver != nil
                 ),
+                audience: watch,
                 logger: runtime.logger
             ),
             assets: AssetRuns(
@@ -62,7 +62,6 @@ struct WorkerComposition {
                 logger: runtime.logger
             ),
             exchange: { await gates.exchange(with: health) },
-            tell: { watch?.take($0) },
             settings: WorkerSettings(
                 concurrency: config.worker.concurrency,
                 batch: config.worker.batch,

@@ -159,6 +159,17 @@ package enum JobEnds {
         ]
     }
 
+    /// When a row of the queue is due that is handed back: at once where somebody waits for its restore.
+    ///
+    /// Not when that restore or a sweep beside it first became due: those who claim look no further back than what they had
+    /// last found, and would find the row only by their look at everything.
+    package static func due(of row: String) -> String {
+        """
+        CASE WHEN \(row).restore_due <= clock_timestamp() THEN clock_timestamp()
+             ELSE least(\(row).restore_due, \(row).reconcile_due) END
+        """
+    }
+
     /// Passes the rows of ended jobs to what their users have queued beside them; answers with their number.
     ///
     /// Always sent: a host's own trigger may have queued something after the row was locked.
@@ -177,7 +188,7 @@ package enum JobEnds {
                    reconcile_attempt = CASE q.active WHEN 1 THEN 0 ELSE q.reconcile_attempt END,
                    reconcile_error = CASE q.active WHEN 1 THEN NULL ELSE q.reconcile_error END,
                    lane = CASE WHEN n.restore_id IS NULL THEN q.reconcile_lane ELSE 0 END,
-                   due = least(n.restore_due, n.reconcile_due)
+                   due = \(rawSQL: due(of: "n"))
               FROM (SELECT x.user_key,
                            CASE x.active WHEN 0 THEN x.restore_next ELSE x.restore_id END AS restore_id,
                            CASE WHEN x.active = 1 THEN x.restore_due
@@ -205,7 +216,7 @@ package enum JobEnds {
                    restore_error = CASE n.kind WHEN 0 THEN n.error ELSE q.restore_error END,
                    reconcile_error = CASE n.kind WHEN 1 THEN n.error ELSE q.reconcile_error END,
                    lane = CASE WHEN q.lane = 9 THEN 9 WHEN q.restore_id IS NULL THEN q.reconcile_lane ELSE 0 END,
-                   due = least(n.restore_due, n.reconcile_due)
+                   due = \(rawSQL: due(of: "n"))
               FROM (SELECT x.user_key, r.kind, r.attempt, r.error,
                            CASE r.kind WHEN 0 THEN clock_timestamp() + r.wait * interval '1 microsecond'
                                        ELSE x.restore_due END AS restore_due,

@@ -212,6 +212,13 @@ package struct Migrator: Sendable {
             if error.sqlState == "42501" || error.sqlState == "55P03" {
                 throw Self.explained(error, doing: "the host adapter")
             }
+            if error.sqlState?.hasPrefix("22") == true {
+                throw MigrationError(
+                    .adapter,
+                    "the host adapter fails at an id that no user has (\(error.message)); let read_users leave out ids that"
+                        + " your tables cannot hold"
+                )
+            }
             throw MigrationError(.adapter, "the host adapter's SQL fails: \(error.message); mend the file")
         }
     }

@@ -59,7 +59,7 @@ extension Apply {
         requests += JobEnds.forgetProofs(of: answered + canceled) + JobEnds.retry(plan.retries)
         requests += JobEnds.enqueueReconciles(for: plan.reconciles, lane: .event)
         if settings.tells, !isObserving { requests += OutboxWrites.insert(OutboxWrites.messages(plan.effects, ends)) }
-        let awaited = plan.effects.filter { $0.job.kind == .restore && settings.isAwaited($0.job.id) }
+        let awaited = plan.effects.filter { $0.job.kind == .restore && audience?.awaits($0.job.id) == true }
         var findings: [UUID: RestoreFindings] = [:]
         requests += RestoreFindings.of(awaited.map(end)).map { $0.then { findings = $0 } }
         try await connection.sendAndCommit(requests)

@@ -11,12 +11,20 @@ package import Postgres
 package struct Apply: Sendable {
     let pool: PostgresPool
     let settings: ApplySettings
+    let audience: (any RestoreAudience)?
     private let logger: Logger
     let numbers = PurchaseNumbers()
 
-    package init(pool: PostgresPool, settings: ApplySettings, logger: Logger) {
+    /// `audience`: told of the restores that it awaits; others hear of ends by a notification.
+    package init(
+        pool: PostgresPool,
+        settings: ApplySettings,
+        audience: (any RestoreAudience)? = nil,
+        logger: Logger
+    ) {
         self.pool = pool
         self.settings = settings
+        self.audience = audience
         self.logger = logger
     }
 
@@ -38,6 +46,7 @@ package struct Apply: Sendable {
                     try await attempt(free, epoch: epoch, assetsApart: assetsApart, on: connection)
                 }
                 report.postponed += putOff
+                if !report.answers.isEmpty { audience?.take(report.answers) }
                 return report
             } catch let held as HeldElsewhere {
                 putOff += free.filter { held.concerns($0) }

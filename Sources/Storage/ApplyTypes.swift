@@ -26,8 +26,6 @@ package struct ApplySettings: Sendable {
     package var acknowledges: Bool
     /// Whether others hear of what changes.
     package var tells: Bool
-    /// Whether somebody in this process may wait for a restore, and wants its answer.
-    package var isAwaited: @Sendable (UUID) -> Bool
 
     package init(
         decision: DecisionSettings,
@@ -36,10 +34,8 @@ package struct ApplySettings: Sendable {
         assetBatch: Int = 1000,
         countLimit: Duration = .milliseconds(250),
         acknowledges: Bool = true,
-        tells: Bool = false,
-        isAwaited: @escaping @Sendable (UUID) -> Bool = { _ in false }
+        tells: Bool = false
     ) {
-        self.isAwaited = isAwaited
         self.tells = tells
         self.acknowledges = acknowledges
         self.countLimit = countLimit
@@ -48,6 +44,15 @@ package struct ApplySettings: Sendable {
         self.retry = retry
         self.assetBatch = assetBatch
     }
+}
+
+/// Whoever waits for restores in the worker's own process.
+package protocol RestoreAudience: Sendable {
+    /// Whether somebody waits for a restore, or may in a moment.
+    func awaits(_ id: UUID) -> Bool
+
+    /// Hears how awaited restores have ended, once that is committed.
+    func take(_ answers: [RestoreAnswer])
 }
 
 /// What became of a batch.
@@ -61,8 +66,8 @@ package struct ApplyReport: Sendable {
 
     /// Jobs that ended, in no order.
     package var ended: [Ended] = []
-    /// Of those of them that were awaited.
-    package var answers: [RestoreAnswer] = []
+    /// Of those of them that are awaited in this process.
+    var answers: [RestoreAnswer] = []
     package var retried = 0
     /// Jobs that are still ours: a row was held by somebody else, or another job of the batch touched the same purchase.
     package var postponed: [ReadJob] = []

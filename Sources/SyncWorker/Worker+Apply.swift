@@ -133,7 +133,6 @@ extension Worker {
         if report.startedRuns { shared.assetsWaiting.raise() }
         if report.acknowledges { shared.salesWaiting.raise() }
         if report.enqueued { shared.wake.raise() }
-        if !report.answers.isEmpty { tell(report.answers) }
         shared.answers.add(report.ended)
     }
 

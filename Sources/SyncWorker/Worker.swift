@@ -21,7 +21,6 @@ package struct Worker: Service {
     let messenger: Messenger?
     let listener: PostgresListener?
     let exchange: @Sendable () async -> Void
-    let tell: @Sendable ([RestoreAnswer]) -> Void
     let settings: WorkerSettings
     let logger: Logger
     let shared = WorkerShared()
@@ -30,7 +29,6 @@ package struct Worker: Service {
     ///
     /// `exchange`: called about once a second to trade the stores' limits and health with other workers.
     /// `listener`: hears of new restores at once; without one they are found by polling.
-    /// `tell`: called with the answers of restores that are awaited in this process; others hear by a notification.
     package init(
         pool: PostgresPool,
         reader: StoreReader,
@@ -40,7 +38,6 @@ package struct Worker: Service {
         messenger: Messenger? = nil,
         listener: PostgresListener?,
         exchange: @escaping @Sendable () async -> Void,
-        tell: @escaping @Sendable ([RestoreAnswer]) -> Void = { _ in },
         settings: WorkerSettings,
         ignoresPause: Bool = false,
         logger: Logger
@@ -57,7 +54,6 @@ package struct Worker: Service {
         inbox = Inbox(pool: pool)
         self.listener = listener
         self.exchange = exchange
-        self.tell = tell
         self.settings = settings
         self.logger = logger
     }

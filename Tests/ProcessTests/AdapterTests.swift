@@ -154,6 +154,24 @@ struct AdapterTests {
         }
     }
 
+    @Test("An adapter that fails at an id which the host's tables cannot hold is refused")
+    func strictAdapter() async throws {
+        try await Site.with(.empty) { site in
+            try await site.execute(Paths.text(Paths.fixtures + "/other_host.sql"))
+            let fitting = try Paths.text(Self.adapter)
+            let strict = fitting.replacingOccurrences(
+                of: "WHERE a.uid = ANY (ids)",
+                with: "WHERE a.uid::uuid = ANY (ids::uuid[])"
+            )
+            try #require(strict != fitting)
+            let file = try Paths.temporary(strict, suffix: ".sql")
+            defer { try? FileManager.default.removeItem(atPath: file) }
+            let ending = try await site.run("migrate", "--adapter", file)
+            #expect(ending.code == 78)
+            #expect(ending.err.contains("uuid") && ending.err.contains("let read_users leave out"), "\(ending)")
+        }
+    }
+
     @Test("The README's example is part of the adapter that is tested")
     func readme() throws {
         let readme = try Paths.text(Paths.package + "/README.md")

@@ -1,3 +1,4 @@
+import Entitlements
 import Jobs
 import Logging
 import Postgres
@@ -50,6 +51,60 @@ struct ClaimTests {
             )
             #expect(try await queue.claim(wishes, upTo: 10, for: mine).isEmpty)
             await pool.close()
+        }
+    }
+
+    @Test(arguments: [true, false])
+    func `a restore that waited for a reconcile is due when that is over, and neither before nor later`(
+        ends: Bool
+    ) async throws {
+        try await World.with { world in
+            let queue = JobQueue(pool: world.pool)
+            let mine = try await lease(Leases(pool: world.pool, duration: .seconds(3600)))
+            try await world.add("ann")
+            let reconcile = try await world.reconcile("ann")
+            let key = try await key("ann", world)
+            let sweeps = [JobQueue.Wish(lane: .sweep, limit: 10)]
+            #expect(try await queue.claim(sweeps, upTo: 10, for: mine).map(\.id) == [reconcile])
+            let restore = try await world.restore("ann")
+            let after = try await world.pool.withTransaction { connection in
+                let began = try await connection.query("SELECT clock_timestamp()::text").first?.decode(
+                    String.self,
+                    at: 0
+                )
+                if ends {
+                    let end = JobEnd(
+                        id: reconcile,
+                        userKey: key,
+                        kind: .reconcile,
+                        state: .done,
+                        outcome: .unchanged,
+                        attempt: 0
+                    )
+                    try await connection.send(JobEnds.finish([end]) { #expect($0 == 1) })
+                } else {
+                    let retry = JobRetry(
+                        userKey: key,
+                        kind: .reconcile,
+                        after: .seconds(60),
+                        attempt: 1,
+                        error: "timeout"
+                    )
+                    try await connection.send(JobEnds.retry([retry]))
+                }
+                return try #require(began)
+            }
+            // Those who claim do not look at what was due before their last finding.
+            let row = try await world.number(
+                """
+                SELECT count(*) FROM entitlement_sync.queue AS q
+                 WHERE q.lane = 0 AND q.owner IS NULL AND q.restore_id = \(restore)
+                   AND q.due BETWEEN \(after)::timestamptz AND clock_timestamp()
+                """
+            )
+            #expect(row == 1)
+            let restores = [JobQueue.Wish(lane: .restore, limit: 10)]
+            #expect(try await queue.claim(restores, upTo: 10, for: mine).map(\.id) == [restore])
         }
     }
 

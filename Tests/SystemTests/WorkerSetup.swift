@@ -30,9 +30,8 @@ struct WorkerSetup: Sendable {
     var assetBatch = 1000
     /// The stores' variables, as the program is told of them; RevenueCat alone where there are none.
     var stores: [String: String]?
-    /// Who waits in the worker's process, and is told.
-    var isAwaited: @Sendable (UUID) -> Bool = { _ in false }
-    var tell: @Sendable ([RestoreAnswer]) -> Void = { _ in }
+    /// Who waits in the worker's process.
+    var audience: (any RestoreAudience)?
 }
 
 struct WorkerTookTooLong: Error {}
@@ -128,16 +127,15 @@ extension World {
                     retry: setup.retry,
                     assetBatch: setup.assetBatch,
                     // All tests at once leave little time to each.
-                    countLimit: .seconds(20),
-                    isAwaited: setup.isAwaited
+                    countLimit: .seconds(20)
                 ),
+                audience: setup.audience,
                 logger: .quiet
             ),
             assets: AssetRuns(pool: pool, mode: setup.decision.mode, logger: .quiet),
             acknowledger: stores.acknowledger,
             listener: PostgresListener(configuration: configuration, logger: .quiet),
             exchange: { await gates.exchange(with: health) },
-            tell: setup.tell,
             settings: WorkerSettings(
                 concurrency: 64,
                 batch: 100,
