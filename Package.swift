@@ -81,10 +81,11 @@ let package = Package(
     targets: [
         .systemLibrary(name: "CLibPQ", pkgConfig: "libpq", providers: [.apt(["libpq-dev"])]),
         .systemLibrary(name: "CLibCurl", pkgConfig: "libcurl", providers: [.apt(["libcurl4-openssl-dev"])]),
+        .systemLibrary(name: "CLinux"),
         target("Entitlements"),
         target("FaultPoints"),
         target("Postgres", ["CLibPQ", "FaultPoints", logging, metrics, collections]),
-        target("Transport", ["CLibCurl", httpTypes, logging, metrics, collections]),
+        target("Transport", ["CLibCurl", "CLinux", httpTypes, logging, metrics, collections]),
         target("StoreClients", ["Entitlements", httpTypes, logging, metrics, crypto, cryptoExtras, x509, asn1]),
         target("Jobs", ["Entitlements", "Postgres", logging]),
         target("Storage", ["Entitlements", "Jobs", "Postgres", logging]),

@@ -55,6 +55,18 @@ static inline CURLMcode curl_shim_multi_set_long(CURLM *multi, CURLMoption optio
     return curl_multi_setopt(multi, option, value);
 }
 
+static inline CURLMcode curl_shim_multi_set_pointer(CURLM *multi, CURLMoption option, void *value) {
+    return curl_multi_setopt(multi, option, value);
+}
+
+static inline CURLMcode curl_shim_multi_set_socket(CURLM *multi, curl_socket_callback value) {
+    return curl_multi_setopt(multi, CURLMOPT_SOCKETFUNCTION, value);
+}
+
+static inline CURLMcode curl_shim_multi_set_timer(CURLM *multi, curl_multi_timer_callback value) {
+    return curl_multi_setopt(multi, CURLMOPT_TIMERFUNCTION, value);
+}
+
 // Macros whose cast or expression keeps them from being imported.
 static const long curl_shim_global_all = CURL_GLOBAL_ALL;
 static const long curl_shim_pipe_multiplex = CURLPIPE_MULTIPLEX;

@@ -1,4 +1,3 @@
-import CLibCurl
 import Synchronization
 
 /// What one call of `send` hands to the transport's thread.
@@ -154,7 +153,7 @@ final class Mailbox: Sendable {
         state.withLock { $0.admitted -= count }
     }
 
-    /// Forgets the waker, after which no thread touches the multi handle through this mailbox any more.
+    /// Forgets the waker, which nobody uses afterwards: its descriptor may then be closed.
     func detach() {
         state.withLock { $0.waker = nil }
     }
@@ -167,21 +166,5 @@ final class Mailbox: Sendable {
             return waiters
         }
         for waiter in waiters { waiter.resume() }
-    }
-}
-
-/// The right to wake a thread out of `curl_multi_poll`.
-///
-/// Sendable although it holds a pointer: `curl_multi_wakeup` is the one call that libcurl allows from any thread, and
-/// the mailbox calls it under the lock by which `detach` takes the pointer away before the handle is freed.
-struct Waker: @unchecked Sendable {
-    private let multi: UnsafeMutableRawPointer
-
-    init(multi: UnsafeMutableRawPointer) {
-        self.multi = multi
-    }
-
-    func wake() {
-        curl_multi_wakeup(multi)
     }
 }

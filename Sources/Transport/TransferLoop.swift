@@ -5,10 +5,11 @@ import Synchronization
 
 /// Runs every transfer on the one thread that owns the multi handle.
 ///
-/// Not Sendable, and made on that thread. A turn: take the commands, end what is overdue, fill free places, let libcurl work, collect what finished, resume
-/// the callers, sleep until something happens.
+/// Not Sendable, and made on that thread. A turn: take the commands, end what is overdue, fill free places, let libcurl begin,
+/// collect what finished, resume the callers, sleep until something happens and let libcurl work on it.
 final class TransferLoop {
     private let multi: UnsafeMutableRawPointer
+    private let events: SocketEvents
     private let mailbox: Mailbox
     private let configuration: HTTPTransportConfiguration
     private let setup: TransferSetup
@@ -28,6 +29,7 @@ final class TransferLoop {
     init(mailbox: Mailbox, configuration: HTTPTransportConfiguration, logger: Logger) {
         guard let multi = curl_multi_init() else { fatalError("libcurl cannot create a multi handle") }
         self.multi = multi
+        self.events = SocketEvents(of: multi)
         self.mailbox = mailbox
         self.configuration = configuration
         self.setup = TransferSetup(configuration)
@@ -40,22 +42,23 @@ final class TransferLoop {
 
     /// Works until the mailbox closes, then fails what is left and frees everything.
     func run() {
-        mailbox.attach(Waker(multi: multi))
+        mailbox.attach(events.waker)
         var batch: [Mailbox.Command] = []
         while mailbox.take(into: &batch) {
             for command in batch { accept(command) }
             endOverdue()
             fillPlaces()
-            perform()
+            begin()
             collectFinished()
             resumeFinished()
-            sleepUntilNeeded()
+            workUntilNeeded()
         }
         for command in batch { accept(command) }
         let closed = TransportError(.closed, "the transport was shut down")
         for transfer in Array(live.values) { finish(transfer, failure: closed) }
         for handle in spareHandles { curl_easy_cleanup(handle.raw) }
         mailbox.detach()
+        events.detach()
         curl_multi_cleanup(multi)
         resumeFinished()
         mailbox.markClosed()
@@ -97,10 +100,8 @@ final class TransferLoop {
         }
     }
 
-    private func perform() {
-        guard inFlight > 0 else { return }
-        var running: Int32 = 0
-        let code = curl_multi_perform(multi, &running)
+    private func begin() {
+        let code = events.fireTimeout()
         if code != CURLM_OK { report(code) }
     }
 
@@ -126,14 +127,15 @@ final class TransferLoop {
         finished.removeAll(keepingCapacity: true)
     }
 
-    private func sleepUntilNeeded() {
-        if !waiting.isEmpty, inFlight < configuration.maxInFlight { return }
+    private func workUntilNeeded() {
         var limit = Duration.seconds(60)
         if let due = earliestDeadline { limit = min(limit, ContinuousClock.now.duration(to: due)) }
-        guard limit > .zero, mailbox.preparePoll() else { return }
-        let code = curl_multi_poll(multi, nil, 0, Int32(limit.milliseconds), nil)
+        let hasMore = !waiting.isEmpty && inFlight < configuration.maxInFlight
+        // Sockets that are ready have their turn, however many commands come in.
+        if hasMore || limit < .zero || !mailbox.preparePoll() { limit = .zero }
+        let code = events.wait(upTo: limit)
         if code != CURLM_OK {
-            report(code)
+            report(code ?? CURLM_INTERNAL_ERROR)
             // Out of memory or descriptors: without this pause the loop would burn a core on it.
             usleep(10_000)
         }
