@@ -22,6 +22,11 @@ final class Flight: Sendable {
         var applyingCount = 0
     }
 
+    /// As many as make a stream.
+    static let stream = 16
+    /// The stores answer those that were claimed together within less.
+    private static let gathering = Duration.milliseconds(2)
+
     private let state = Mutex(State())
     /// Raised when something can be applied.
     let readyToApply = Signal()
@@ -49,6 +54,21 @@ final class Flight: Sendable {
             state.waiting.append(Item(read: read, epoch: epoch, readAt: .now))
         }
         readyToApply.raise()
+    }
+
+    /// Until when those that were read first wait for those that were claimed beside them: a transaction for each leaves a
+    /// machine with a steady stream of restores no time for anything else.
+    ///
+    /// - Returns: `nil` where nothing can be applied, too little is held for a stream, or enough is there.
+    func gathers(at now: ContinuousClock.Instant) -> ContinuousClock.Instant? {
+        state.withLock { state in
+            guard state.waiting.count < Self.stream,
+                state.readingCount + state.waiting.count + state.applyingCount >= Self.stream,
+                let first = state.waiting.first(where: { ($0.notBefore ?? now) <= now })
+            else { return nil }
+            let until = first.readAt + Self.gathering
+            return until > now ? until : nil
+        }
     }
 
     /// Takes what can be applied now, at most `limit`, all of one lease and of different users.

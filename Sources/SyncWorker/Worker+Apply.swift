@@ -10,30 +10,22 @@ extension Worker {
     /// Applies whatever has been read while the last batch was written: batches grow with the load by themselves.
     func applyDuty() async {
         let clock = ContinuousClock()
-        var began = clock.now
         while !Task.isCancelled {
+            if !shared.isStopping, let gathered = shared.flight.gathers(at: clock.now) {
+                try? await Task.sleep(until: gathered, tolerance: .zero, clock: clock)
+            }
             let items = shared.flight.take(upTo: settings.batch, at: clock.now)
             guard !items.isEmpty else {
                 if shared.readersAreDone, shared.flight.count == 0 { return }
                 // Short, because what was put off becomes due without a signal.
                 await shared.flight.readyToApply.wait(upTo: .milliseconds(50))
-                await gather(since: began)
                 continue
             }
-            began = clock.now
             let putBack = await settle(items, at: clock)
             shared.flight.settle(items, putBack: putBack)
             // Whoever claims waits for notifications and due dates, and has to hear of places only where it lacked them.
             if shared.lacksRoom || shared.flight.count == 0 { shared.wake.raise() }
-            await gather(since: began)
         }
-    }
-
-    /// Lets a steady stream of single restores become batches of several: each costs a transaction, and the machine that
-    /// writes them one by one has no time for anything else.
-    private func gather(since began: ContinuousClock.Instant) async {
-        guard shared.flight.count >= 16, !shared.isStopping else { return }
-        try? await Task.sleep(until: began + .milliseconds(8), tolerance: .zero, clock: .continuous)
     }
 
     /// Applies a batch, and halves it where the data of one job spoils it.

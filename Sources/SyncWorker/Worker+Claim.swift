@@ -72,7 +72,7 @@ extension Worker {
                     }
                 }
                 // A steady stream of single restores is claimed a few at a time.
-                if jobs.count < 4, shared.flight.count >= 16 {
+                if jobs.count < 4, shared.flight.count >= Flight.stream {
                     try? await Task.sleep(until: began + .milliseconds(4), tolerance: .zero, clock: .continuous)
                 }
                 // Whatever was due has been had, and what comes is announced.

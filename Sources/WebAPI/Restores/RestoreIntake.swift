@@ -15,7 +15,7 @@ package final class RestoreIntake: Service {
         // PostgreSQL remembers the subtransactions of so many without looking them up.
         batch: 50,
         waiting: 20_000,
-        interval: .milliseconds(8)
+        interval: .milliseconds(6)
     )
     /// Proofs that take longer than a moment to look through, in bytes of JSON.
     private static let large = 32 << 10
