@@ -46,6 +46,30 @@ package struct BenchDatabase: Sendable {
         }
     }
 
+    /// Gives the server files of its log to write to again, as one that has run for a while has.
+    ///
+    /// A new one makes each file when it gets there, and all commits wait until 16 MiB of zeros are on the disk.
+    /// Source: https://www.postgresql.org/docs/15/wal-configuration.html
+    ///
+    /// - Returns: `false`: the bench's user may not.
+    package func wearIn() async throws -> Bool {
+        do {
+            try await admin.withConnection { connection in
+                for _ in 0..<Self.logFiles {
+                    try await connection.query("SELECT pg_logical_emit_message(false, 'entitlement_sync', 'bench')")
+                    try await connection.query("SELECT pg_switch_wal()")
+                }
+                try await connection.query("CHECKPOINT")
+            }
+            return true
+        } catch let error as PostgresError where error.sqlState == SQLState.insufficientPrivilege {
+            return false
+        }
+    }
+
+    /// A gibibyte, which is as much as a server keeps unless it is told otherwise (`max_wal_size`).
+    private static let logFiles = 64
+
     /// Loads free users, each with one asset that the lapse froze, and a restore for each where they are `queued`.
     package func load(_ count: Int, prefix: String, queued: Bool = true) async throws {
         try await pool.withConnection { connection in

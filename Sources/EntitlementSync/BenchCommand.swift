@@ -122,6 +122,7 @@ struct BenchCommand: AsyncParsableCommand {
         // Before anything else runs in this process.
         let signatures = only.contains(.signatures) ? try await SignatureChecks().measure() : []
         guard let database else { return Printed(measurements: signatures) }
+        let wornIn = try await database.wearIn()
         let work = BenchWork(database: database, runtime: runtime, jobs: jobs)
         let simulator = try SimulatorProcess(prefixes: ["http-": jobs])
         defer { simulator.stop() }
@@ -133,7 +134,8 @@ struct BenchCommand: AsyncParsableCommand {
         }
         if only.contains(.process) { measurements += try await work.process(simulator, full: full) }
         measurements += signatures
-        return Printed(measurements: measurements, settings: try await database.settings())
+        let settings = try await database.settings() + " wal_files=" + (wornIn ? "used" : "new")
+        return Printed(measurements: measurements, settings: settings)
     }
 
     private func print(_ result: Printed) throws {
