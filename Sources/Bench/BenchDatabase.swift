@@ -70,6 +70,11 @@ package struct BenchDatabase: Sendable {
     /// A gibibyte, which is as much as a server keeps unless it is told otherwise (`max_wal_size`).
     private static let logFiles = 64
 
+    /// Lets the server know what was loaded, as it does by itself within minutes.
+    package func settle() async throws {
+        try await pool.query("VACUUM (ANALYZE) users, assets, entitlement_sync.user_sync")
+    }
+
     /// Loads free users, each with one asset that the lapse froze, and a restore for each where they are `queued`.
     package func load(_ count: Int, prefix: String, queued: Bool = true) async throws {
         try await pool.withConnection { connection in

@@ -41,6 +41,7 @@ struct BenchDoors {
         try await database.load(2 * Self.typedIDs, prefix: "typing-", queued: false)
         try await database.load(Self.warmUp, prefix: "warm-", queued: false)
         try await database.load(Self.eventUsers, prefix: "event-", queued: false)
+        try await database.settle()
         let store = try SimulatorProcess(
             prefixes: ["door-": users, "beside-": 2 * beside, "event-": Self.eventUsers, "warm-": Self.warmUp],
             purchases: Dictionary(

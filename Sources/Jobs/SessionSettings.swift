@@ -4,9 +4,11 @@ import Postgres
 package enum SessionSettings {
     /// Our statements reach rows by key, or by an index in its order.
     ///
-    /// A plan that pays only with fresh statistics is kept away: a queue is empty in one moment and full in the next.
+    /// A plan that pays only with fresh statistics is kept away: a queue is empty in one moment and full in the next. So are
+    /// helpers of a statement, whose start takes longer than what a few rows take, and who take the cores from others.
     package static let ordinary = [
         "enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off", "jit": "off",
+        "max_parallel_workers_per_gather": "0",
         "lock_timeout": "5s", "idle_in_transaction_session_timeout": "30s",
     ]
 

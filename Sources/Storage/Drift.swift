@@ -47,19 +47,19 @@ extension LawWatch {
         return drift
     }
 
+    /// As many users make a stretch.
+    private static let stretch: Int64 = 10_000
+    private static let pause = Duration.seconds(600)
+
     /// Looks at a stretch of the known users, where nobody did for a while; all of them where they are few.
     ///
     /// The stretch begins anywhere, so that in time everybody is looked at.
-    func lookForDrift() async throws {
-        let due = try await pool.query(
-            """
-            INSERT INTO entitlement_sync.law_check AS c (name) VALUES (\(Self.looked))
-            ON CONFLICT (name) DO UPDATE SET checked_at = now(), broken = NULL
-             WHERE c.checked_at < now() - \(Self.interval.microseconds) * interval '1 microsecond'
-            RETURNING 1
-            """
-        )
-        guard !due.isEmpty, let row = try await pool.query(Self.look(at: Self.newest)).first else { return }
+    ///
+    /// - Returns: `false`: somebody did.
+    func lookForDrift() async throws -> Bool {
+        guard try await isDue(Self.looked, every: Self.pause),
+            let row = try await pool.query(Self.look(at: Self.stretch)).first
+        else { return false }
         let (looked, without, free, overdue, oldest) = try row.decode(
             Int64.self,
             Int64.self,
@@ -79,6 +79,7 @@ extension LawWatch {
             ON CONFLICT (name) DO UPDATE SET broken = excluded.broken, checked_at = now()
             """
         )
+        return true
     }
 
     /// Every row is reached by key from the host's users, so that the look costs as much in a big database as in a small.

@@ -156,29 +156,44 @@ struct RecordLaw: Sendable {
 package struct LawWatch: Sendable {
     let pool: PostgresPool
     /// How much is looked at, and how often.
-    static let newest: Int64 = 10_000
-    static let interval = Duration.seconds(600)
+    ///
+    /// Little and often: a look takes a core from those who wait for as long as it lasts.
+    private static let newest: Int64 = 2000
+    private static let interval = Duration.seconds(120)
 
     package init(pool: PostgresPool) { self.pool = pool }
 
     /// Checks the laws, and looks for drift, where nobody did for a while.
     package func run() async throws {
+        while try await step() {}
+    }
+
+    /// Checks one law, or looks for drift, where nobody did for a while.
+    ///
+    /// - Returns: `false`: nothing was due.
+    package func step() async throws -> Bool {
         for law in RecordLaw.all {
-            let due = try await pool.query(
-                """
-                INSERT INTO entitlement_sync.law_check AS c (name) VALUES (\(law.name))
-                ON CONFLICT (name) DO UPDATE SET checked_at = now(), broken = NULL
-                 WHERE c.checked_at < now() - \(Self.interval.microseconds) * interval '1 microsecond'
-                RETURNING 1
-                """
-            )
-            guard !due.isEmpty else { continue }
+            guard try await isDue(law.name, every: Self.interval) else { continue }
             let broken = try await pool.query(law.broken(Self.newest)).first?.decode(Int64.self, at: 0) ?? 0
             try await pool.query(
                 "UPDATE entitlement_sync.law_check AS c SET broken = \(broken) WHERE c.name = \(law.name)"
             )
+            return true
         }
-        try await lookForDrift()
+        return try await lookForDrift()
+    }
+
+    /// Takes a check upon itself, where nobody did for a while.
+    func isDue(_ name: String, every interval: Duration) async throws -> Bool {
+        let taken = try await pool.query(
+            """
+            INSERT INTO entitlement_sync.law_check AS c (name) VALUES (\(name))
+            ON CONFLICT (name) DO UPDATE SET checked_at = now(), broken = NULL
+             WHERE c.checked_at < now() - \(interval.microseconds) * interval '1 microsecond'
+            RETURNING 1
+            """
+        )
+        return !taken.isEmpty
     }
 
     /// How often each law was found broken at its last check.

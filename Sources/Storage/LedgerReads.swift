@@ -242,7 +242,8 @@ enum LedgerReads {
                    AS w(value, store, environment)
              CROSS JOIN LATERAL (
                    SELECT x.* FROM entitlement_sync.purchase_identifier AS x
-                    WHERE x.value = w.value AND x.store = w.store AND x.environment = w.environment) AS i
+                    WHERE x.value = w.value AND x.store = w.store AND x.environment = w.environment
+                   OFFSET 0) AS i
             """
         ) { rows in
             var ids: [PurchaseIdentifierKey: Int64] = [:]

@@ -1,0 +1,117 @@
+import Entitlements
+import Foundation
+import Jobs
+import Postgres
+import Storage
+import TestSupport
+import Testing
+
+/// How rows are reached where the server's statistics are old: taken when there were next to none.
+///
+/// A session keeps the plans that it made then, for as long as nobody analyzes the tables again.
+@Suite struct PlansTests {
+    private static let users = 360
+    private static let rounds = 6
+    /// Rows that an index may give: thirty a user, who is worked on three times.
+    private static let most = Int64(30 * users)
+
+    private static func state(_ number: Int) -> String {
+        switch number % 3 {
+        case 0: "active"
+        case 1: "expired"
+        default: "none"
+        }
+    }
+
+    @Test(arguments: [0, 24])
+    func `Restores, reconciles and answers reach users and ledger by key, however old the statistics`(few: Int)
+        async throws
+    {
+        let customers = (0..<Self.users).map { "{id: user-\($0), state: \(Self.state($0))}" }
+        try await World.with(customers: customers) { world in
+            try await world.pool.query(
+                """
+                INSERT INTO users (id, type)
+                SELECT 'user-' || n, CASE n % 3 WHEN 1 THEN 'subscriber' ELSE 'free' END
+                  FROM generate_series(0, \(Int64(Self.users - 1))) AS n
+                """
+            )
+            try await world.pool.query(
+                """
+                INSERT INTO assets (user_id, frozen_reasons)
+                SELECT 'user-' || n, CASE n % 3 WHEN 1 THEN '{}'::text[] ELSE '{subscription_lapsed}' END
+                  FROM generate_series(0, \(Int64(Self.users - 1))) AS n
+                """
+            )
+            let pool = PostgresPool(
+                configuration: PostgresConfiguration(
+                    connectionString: world.database.url,
+                    maxConnections: 2,
+                    sessionSettings: SessionSettings.worker
+                ),
+                logger: .quiet
+            )
+            let result: Result<Void, any Error>
+            do {
+                try await world.working {
+                    let app = AppRequests(pool: pool)
+                    try await Self.tap(world, app, users: 0..<few)
+                    try await world.pool.query("VACUUM (ANALYZE)")
+                    try await Self.tap(world, app, users: few..<Self.users)
+                }
+                result = .success(())
+            } catch { result = .failure(error) }
+            await pool.close()
+            try result.get()
+            let wide = try await Self.wide(world)
+            #expect(wide.isEmpty, "whole indexes were read: \(wide)")
+        }
+    }
+
+    /// Asks for everybody's restore, some at a time, then again, then for what a sweep asks.
+    private static func tap(_ world: World, _ app: AppRequests, users: Range<Int>) async throws {
+        for again in [false, true] {
+            for round in 0..<rounds {
+                let wishes = stride(from: users.lowerBound + round, to: users.upperBound, by: rounds).map { number in
+                    // What the app tells beside it makes it a new restore.
+                    RestoreWish(userID: "user-\(number)", clientError: again ? "receipt_already_in_use" : nil)
+                }
+                var jobs: [UUID] = []
+                for (wish, answer) in zip(wishes, try await app.restores(wishes)) {
+                    // Whoever is held at the moment is asked for alone.
+                    if case .success(let taken) = answer {
+                        jobs.append(taken.id)
+                    } else {
+                        jobs.append(try await app.restore(wish).id)
+                    }
+                }
+                try await untilEnded(jobs, app)
+            }
+        }
+        for number in users { _ = try await world.reconcile("user-\(number)") }
+        try await world.until("SELECT (NOT EXISTS (SELECT 1 FROM entitlement_sync.queue))::int")
+    }
+
+    private static func untilEnded(_ jobs: [UUID], _ app: AppRequests) async throws {
+        let deadline = ContinuousClock.now + .seconds(60)
+        while try await app.answers(jobs).contains(where: { !$0.hasEnded }) {
+            try #require(ContinuousClock.now < deadline, "restores do not end")
+            try await Task.sleep(for: .milliseconds(20))
+        }
+    }
+
+    /// The indexes of which much more is read than is wanted, with the rows they gave.
+    private static func wide(_ world: World) async throws -> [String] {
+        // Sessions say what they did when they end, or a second later.
+        try await Task.sleep(for: .seconds(1.5))
+        return try await world.pool.query(
+            """
+            SELECT s.indexrelname || ' ' || s.idx_tup_read
+              FROM pg_catalog.pg_stat_user_indexes AS s
+             WHERE s.relname IN ('purchase', 'purchase_identifier', 'observation', 'user_sync', 'users', 'assets')
+               AND s.idx_tup_read > \(most)
+             ORDER BY 1
+            """
+        ).map { try $0.decode(String.self, at: 0) }
+    }
+}
