@@ -122,7 +122,7 @@ struct BenchCommand: AsyncParsableCommand {
         // Before anything else runs in this process.
         let signatures = only.contains(.signatures) ? try await SignatureChecks().measure() : []
         guard let database else { return Printed(measurements: signatures) }
-        let wornIn = try await database.wearIn()
+        let wornIn = only.contains(.people) || only.contains(.doors) ? await database.wearIn() : false
         let work = BenchWork(database: database, runtime: runtime, jobs: jobs)
         let simulator = try SimulatorProcess(prefixes: ["http-": jobs])
         defer { simulator.stop() }

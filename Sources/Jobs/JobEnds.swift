@@ -163,12 +163,23 @@ package enum JobEnds {
     ///
     /// Not when that restore or a sweep beside it first became due: those who claim look no further back than what they had
     /// last found, and would find the row only by their look at everything.
-    package static func due(of row: String) -> String {
+    static func due(of row: String) -> String {
         """
         CASE WHEN \(row).restore_due <= clock_timestamp() THEN clock_timestamp()
              ELSE least(\(row).restore_due, \(row).reconcile_due) END
         """
     }
+
+    /// Where a row of the queue belongs that is handed back undone: among the restores where one was asked for meanwhile.
+    static func place(of row: String) -> String {
+        """
+        lane = CASE WHEN \(joinsRestores(row)) THEN 0 ELSE \(row).lane END,
+        due = CASE WHEN \(joinsRestores(row)) THEN \(due(of: row)) ELSE \(row).due END
+        """
+    }
+
+    /// Whether somebody asked for a restore while the row's reconcile was held.
+    static func joinsRestores(_ row: String) -> String { "(\(row).lane IN (1, 2) AND \(row).restore_id IS NOT NULL)" }
 
     /// Passes the rows of ended jobs to what their users have queued beside them; answers with their number.
     ///

@@ -146,7 +146,7 @@ package struct JobQueue: Sendable {
         try await pool.query(
             """
             UPDATE entitlement_sync.queue AS q
-               SET owner = NULL, active = CASE WHEN q.cancel THEN q.active END
+               SET owner = NULL, active = CASE WHEN q.cancel THEN q.active END, \(rawSQL: JobEnds.place(of: "q"))
              WHERE q.user_key = ANY (\(userKeys)) AND q.owner = \(epoch)
             """
         )
@@ -157,7 +157,7 @@ package struct JobQueue: Sendable {
         try await pool.query(
             """
             UPDATE entitlement_sync.queue AS q
-               SET owner = NULL, active = CASE WHEN q.cancel THEN q.active END
+               SET owner = NULL, active = CASE WHEN q.cancel THEN q.active END, \(rawSQL: JobEnds.place(of: "q"))
              WHERE q.owner = \(epoch) AND q.user_key <> ALL (\(userKeys))
             """
         )

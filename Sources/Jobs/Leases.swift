@@ -47,7 +47,7 @@ package struct Leases: Sendable {
             try await connection.query(
                 """
                 UPDATE entitlement_sync.queue AS q
-                   SET owner = NULL, active = CASE WHEN q.cancel THEN q.active END
+                   SET owner = NULL, active = CASE WHEN q.cancel THEN q.active END, \(rawSQL: JobEnds.place(of: "q"))
                  WHERE q.user_key = ANY (ARRAY(SELECT x.user_key FROM entitlement_sync.queue AS x
                                                 WHERE x.owner = \(epoch) FOR UPDATE SKIP LOCKED))
                 """
@@ -88,11 +88,14 @@ package struct Leases: Sendable {
             var epochs: [Int32] = []
             for row in dead { epochs.append(try row.decode(Int32.self, at: 0)) }
             guard !epochs.isEmpty else { return 0 }
+            let joins = JobEnds.joinsRestores("q")
             let freed = try await connection.query(
                 """
                 UPDATE entitlement_sync.queue AS q
                    SET owner = NULL, active = CASE WHEN q.cancel THEN q.active END, crashes = q.crashes + 1,
-                       lane = CASE WHEN q.crashes + 1 >= 3 THEN 9 ELSE q.lane END
+                       lane = CASE WHEN q.crashes + 1 >= 3 THEN 9 WHEN \(rawSQL: joins) THEN 0 ELSE q.lane END,
+                       due = CASE WHEN q.crashes + 1 < 3 AND \(rawSQL: joins) THEN \(rawSQL: JobEnds.due(of: "q"))
+                                  ELSE q.due END
                  WHERE q.user_key = ANY (ARRAY(SELECT x.user_key FROM entitlement_sync.queue AS x
                                                 WHERE x.owner = ANY (\(epochs)) FOR UPDATE SKIP LOCKED))
                 """

@@ -163,12 +163,13 @@ package struct Migrator: Sendable {
         return try rows.first?.decode(Bool.self, at: 0) ?? false
     }
 
-    /// Calls every function on nobody: what does not fit the host's tables shows now and not at the first job, nor an adapter
-    /// that fails at ids which its tables cannot hold.
+    /// Looks for an id that the host's tables may not be able to hold: anybody can sign in with one.
+    private static let oddID = "SELECT * FROM entitlement_sync_host.read_users(ARRAY['no id of anybody'])"
+    /// Calls every function on nobody: what does not fit the host's tables shows now and not at the first job.
     private static let probe = """
         DO $$
         BEGIN
-            PERFORM * FROM entitlement_sync_host.read_users(ARRAY['no id of anybody']);
+            PERFORM * FROM entitlement_sync_host.read_users('{}');
             PERFORM * FROM entitlement_sync_host.lock_users('{}');
             PERFORM * FROM entitlement_sync_host.set_type('{}', 'free');
             PERFORM * FROM entitlement_sync_host.freeze_assets('{}', '{}', 1);
@@ -189,6 +190,15 @@ package struct Migrator: Sendable {
                 )
                 try await connection.execute(script: adapter)
                 try await connection.execute(script: Self.probe)
+                do {
+                    try await connection.execute(script: Self.oddID)
+                } catch let error as PostgresError where error.sqlState?.hasPrefix("22") == true {
+                    throw MigrationError(
+                        .adapter,
+                        "the host adapter fails at an id that no user has (\(error.message)); let read_users leave out ids"
+                            + " that your tables cannot hold"
+                    )
+                }
                 let mark = isOwn ? Self.ownMark : "the sample adapter"
                 try await connection.execute(script: "COMMENT ON SCHEMA entitlement_sync_host IS '\(mark)'")
                 try await connection.execute(
@@ -211,13 +221,6 @@ package struct Migrator: Sendable {
             }
             if error.sqlState == "42501" || error.sqlState == "55P03" {
                 throw Self.explained(error, doing: "the host adapter")
-            }
-            if error.sqlState?.hasPrefix("22") == true {
-                throw MigrationError(
-                    .adapter,
-                    "the host adapter fails at an id that no user has (\(error.message)); let read_users leave out ids that"
-                        + " your tables cannot hold"
-                )
             }
             throw MigrationError(.adapter, "the host adapter's SQL fails: \(error.message); mend the file")
         }

@@ -47,18 +47,14 @@ extension LawWatch {
         return drift
     }
 
-    /// As many users make a stretch.
-    private static let stretch: Int64 = 10_000
-    private static let pause = Duration.seconds(600)
-
     /// Looks at a stretch of the known users, where nobody did for a while; all of them where they are few.
     ///
     /// The stretch begins anywhere, so that in time everybody is looked at.
     ///
     /// - Returns: `false`: somebody did.
     func lookForDrift() async throws -> Bool {
-        guard try await isDue(Self.looked, every: Self.pause),
-            let row = try await pool.query(Self.look(at: Self.stretch)).first
+        guard try await isDue(Self.looked),
+            let row = try await pool.query(Self.look(at: Self.newest)).first
         else { return false }
         let (looked, without, free, overdue, oldest) = try row.decode(
             Int64.self,

@@ -124,7 +124,7 @@ package struct JobCommands: Sendable {
             try await connection.query(
                 """
                 UPDATE entitlement_sync.queue AS q
-                   SET due = \(rawSQL: JobEnds.due(of: "q")),
+                   SET due = least(q.restore_due, q.reconcile_due),
                        lane = CASE WHEN q.restore_id IS NULL THEN q.reconcile_lane ELSE 0 END
                  WHERE q.user_key = \(userKey) AND q.owner IS NULL
                 """

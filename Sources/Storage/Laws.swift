@@ -156,40 +156,49 @@ struct RecordLaw: Sendable {
 package struct LawWatch: Sendable {
     let pool: PostgresPool
     /// How much is looked at, and how often.
-    ///
-    /// Little and often: a look takes a core from those who wait for as long as it lasts.
-    private static let newest: Int64 = 2000
-    private static let interval = Duration.seconds(120)
+    static let newest: Int64 = 10_000
+    static let interval = Duration.seconds(600)
 
     package init(pool: PostgresPool) { self.pool = pool }
 
     /// Checks the laws, and looks for drift, where nobody did for a while.
     package func run() async throws {
-        while try await step() {}
+        for _ in 0...RecordLaw.all.count {
+            guard try await step() else { return }
+        }
     }
 
     /// Checks one law, or looks for drift, where nobody did for a while.
     ///
     /// - Returns: `false`: nothing was due.
     package func step() async throws -> Bool {
-        for law in RecordLaw.all {
-            guard try await isDue(law.name, every: Self.interval) else { continue }
-            let broken = try await pool.query(law.broken(Self.newest)).first?.decode(Int64.self, at: 0) ?? 0
-            try await pool.query(
-                "UPDATE entitlement_sync.law_check AS c SET broken = \(broken) WHERE c.name = \(law.name)"
-            )
-            return true
+        let rows = try await pool.query(
+            "SELECT c.name, extract(epoch FROM now() - c.checked_at)::double precision FROM entitlement_sync.law_check AS c"
+        )
+        var ages: [String: Double] = [:]
+        for row in rows {
+            let (name, age) = try row.decode(String.self, Double.self)
+            ages[name] = age
         }
-        return try await lookForDrift()
+        func age(_ name: String) -> Double { ages[name] ?? .infinity }
+        // What was left longest first: however slow the turns are, everything has its own.
+        let laws = RecordLaw.all.sorted { age($0.name) > age($1.name) }
+        guard let law = laws.first, age(law.name) >= age(Self.looked) else { return try await lookForDrift() }
+        guard try await isDue(law.name) else { return false }
+        let broken = try await pool.query(law.broken(Self.newest)).first?.decode(Int64.self, at: 0) ?? 0
+        try await pool.query(
+            "UPDATE entitlement_sync.law_check AS c SET broken = \(broken) WHERE c.name = \(law.name)"
+        )
+        return true
     }
 
     /// Takes a check upon itself, where nobody did for a while.
-    func isDue(_ name: String, every interval: Duration) async throws -> Bool {
+    func isDue(_ name: String) async throws -> Bool {
         let taken = try await pool.query(
             """
             INSERT INTO entitlement_sync.law_check AS c (name) VALUES (\(name))
             ON CONFLICT (name) DO UPDATE SET checked_at = now(), broken = NULL
-             WHERE c.checked_at < now() - \(interval.microseconds) * interval '1 microsecond'
+             WHERE c.checked_at < now() - \(Self.interval.microseconds) * interval '1 microsecond'
             RETURNING 1
             """
         )

@@ -13,6 +13,8 @@ final class SocketEvents {
     private let queue: Int32
     private let alarm: Int32
     private var ready: [epoll_event]
+    /// A socket that the system would not watch: its transfer can only time out.
+    private var hasRefused = false
     /// When libcurl wants to be called although no socket is ready.
     private var timeout: ContinuousClock.Instant?
 
@@ -25,6 +27,7 @@ final class SocketEvents {
         precondition(queue >= 0 && alarm >= 0, "the system has no descriptor left for the transport")
         ready = Array(repeating: epoll_event(), count: 64)
         watch(alarm, for: CURL_POLL_IN)
+        precondition(!hasRefused, "the system does not watch the transport's descriptor")
         let context = Unmanaged.passUnretained(self).toOpaque()
         curl_shim_multi_set_pointer(multi, CURLMOPT_SOCKETDATA, context)
         curl_shim_multi_set_socket(multi) { _, socket, action, context, _ in
@@ -70,8 +73,12 @@ final class SocketEvents {
     /// Sleeps until a socket is ready, the timeout is due, somebody wakes it or the time is over; then lets libcurl work on what
     /// is ready.
     ///
-    /// - Returns: libcurl's verdict; `nil` where the system's wait fails.
+    /// - Returns: libcurl's verdict; `nil` where the system can't wait, or not for every socket.
     func wait(upTo limit: Duration) -> CURLMcode? {
+        guard !hasRefused else {
+            hasRefused = false
+            return nil
+        }
         var limit = limit
         if let timeout { limit = min(limit, ContinuousClock.now.duration(to: timeout)) }
         let count = epoll_wait(queue, &ready, Int32(ready.count), Int32(limit.milliseconds))
@@ -117,7 +124,7 @@ final class SocketEvents {
         if action & CURL_POLL_IN != 0 { event.events |= EPOLLIN.rawValue }
         if action & CURL_POLL_OUT != 0 { event.events |= EPOLLOUT.rawValue }
         guard epoll_ctl(queue, EPOLL_CTL_MOD, socket, &event) != 0 else { return }
-        epoll_ctl(queue, EPOLL_CTL_ADD, socket, &event)
+        if epoll_ctl(queue, EPOLL_CTL_ADD, socket, &event) != 0 { hasRefused = true }
     }
 
     private func setTimeout(_ milliseconds: Int) {

@@ -45,6 +45,8 @@ final class TransferLoop {
         mailbox.attach(events.waker)
         var batch: [Mailbox.Command] = []
         while mailbox.take(into: &batch) {
+            // Before anything is given up: an answer that is there counts.
+            collectFinished()
             for command in batch { accept(command) }
             endOverdue()
             fillPlaces()
@@ -53,6 +55,7 @@ final class TransferLoop {
             resumeFinished()
             workUntilNeeded()
         }
+        collectFinished()
         for command in batch { accept(command) }
         let closed = TransportError(.closed, "the transport was shut down")
         for transfer in Array(live.values) { finish(transfer, failure: closed) }

@@ -54,6 +54,63 @@ struct ClaimTests {
         }
     }
 
+    /// How a row comes back undone.
+    enum Return: CaseIterable { case release, releaseAll, end, rescue, thirdRescue }
+
+    @Test(arguments: Return.allCases)
+    func `a restore that was asked for beside a sweep is a restore when that comes back undone`(way: Return)
+        async throws
+    {
+        try await World.with { world in
+            let queue = JobQueue(pool: world.pool)
+            let leases = Leases(pool: world.pool, duration: .seconds(3600))
+            let mine = try await lease(leases)
+            for user in ["ann", "bob"] {
+                try await world.add(user)
+                _ = try await world.reconcile(user)
+            }
+            let (ann, bob) = try await (key("ann", world), key("bob", world))
+            let sweeps = [JobQueue.Wish(lane: .sweep, limit: 10)]
+            #expect(try await queue.claim(sweeps, upTo: 10, for: mine).count == 2)
+            let restore = try await world.restore("ann")
+            let due = try await world.number(
+                "SELECT (extract(epoch FROM max(q.due)) * 1e6)::bigint FROM entitlement_sync.queue AS q WHERE q.user_key = \(bob)"
+            )
+            switch way {
+            case .release: try await queue.release([ann, bob], for: mine)
+            case .releaseAll: try await queue.releaseAll(except: [], for: mine)
+            case .end: try await leases.end(mine)
+            case .rescue, .thirdRescue:
+                if way == .thirdRescue { try await world.pool.query("UPDATE entitlement_sync.queue SET crashes = 2") }
+                try await world.pool.query(
+                    "UPDATE entitlement_sync.worker SET expires_at = now() - interval '1 second'"
+                )
+                #expect(try await leases.rescue() == 2)
+            }
+            let quarantined: Int64 = way == .thirdRescue ? 1 : 0
+            #expect(
+                try await world.number(
+                    """
+                    SELECT count(*) FROM entitlement_sync.queue AS q
+                     WHERE q.user_key = \(ann) AND q.owner IS NULL AND q.restore_id = \(restore)
+                       AND CASE WHEN \(quarantined) = 1 THEN q.lane = 9
+                                ELSE q.lane = 0 AND q.due >= q.restore_due AND q.due <= clock_timestamp() END
+                    """
+                ) == 1
+            )
+            #expect(
+                try await world.number(
+                    """
+                    SELECT count(*) FROM entitlement_sync.queue AS q
+                     WHERE q.user_key = \(bob) AND q.owner IS NULL AND q.lane = CASE WHEN \(quarantined) = 1 THEN 9 ELSE 2 END
+                       AND (extract(epoch FROM q.due) * 1e6)::bigint = \(due)
+                    """
+                ) == 1,
+                "nobody asked for bob's"
+            )
+        }
+    }
+
     @Test(arguments: [true, false])
     func `a restore that waited for a reconcile is due when that is over, and neither before nor later`(
         ends: Bool

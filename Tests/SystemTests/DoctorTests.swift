@@ -1,6 +1,6 @@
 import Logging
 import Postgres
-import Storage
+@testable import Storage
 import TestSupport
 import Testing
 
@@ -206,6 +206,36 @@ struct DoctorTests {
             let check = try #require(found.first { $0.name == finding.name }, "\(found)")
             #expect(!check.fix.isEmpty && !check.detail.isEmpty)
             #expect(found.allSatisfy { $0.detail.count < 400 && !$0.detail.contains("PostgresError") })
+        }
+    }
+
+    @Test("Laws have their turn one by one, and those that cannot be checked keep no other from its own")
+    func turns() async throws {
+        try await World.with { world in
+            let watch = LawWatch(pool: world.pool)
+            // Two of them look there.
+            try await world.pool.query("ALTER TABLE entitlement_sync.job_history RENAME TO elsewhere")
+            for turn in 1...RecordLaw.all.count {
+                #expect(try await watch.drift() == nil, "drift is the last")
+                do { _ = try await watch.step() } catch is PostgresError {}
+                #expect(try await world.number("SELECT count(*) FROM entitlement_sync.law_check") == Int64(turn))
+            }
+            #expect(try await watch.step())
+            #expect(try await watch.drift() != nil)
+            #expect(try await watch.found().count == RecordLaw.all.count - 2)
+            #expect(try await !watch.step(), "nothing is due")
+            // Long after, whatever was checked longest ago comes first.
+            try await world.pool.query(
+                """
+                UPDATE entitlement_sync.law_check SET checked_at = now() - interval '1 day',
+                       broken = CASE WHEN name = 'one_owner' THEN 7 ELSE broken END;
+                """
+            )
+            try await world.pool.query(
+                "UPDATE entitlement_sync.law_check SET checked_at = now() - interval '2 days' WHERE name = 'one_owner'"
+            )
+            #expect(try await watch.step())
+            #expect(try await watch.found().contains { $0.name == "one_owner" && $0.broken == 0 })
         }
     }
 

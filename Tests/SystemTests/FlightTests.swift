@@ -59,4 +59,33 @@ struct FlightTests {
         #expect(second.map(\.read.job.id) == [twice.id])
         #expect(flight.take(upTo: 10, at: now).isEmpty)
     }
+
+    @Test
+    func
+        `of a stream those that were read first wait for the rest; of a few, of many and of those put back nobody does`()
+        throws
+    {
+        let flight = Flight()
+        let jobs = (1...Int64(Flight.stream)).map { job($0) }
+        flight.beginReading(Array(jobs.dropLast()))
+        flight.endReading(read(jobs[0]), epoch: 1)
+        #expect(flight.gathers(at: .now) == nil, "too few for a stream")
+        flight.beginReading([jobs[Flight.stream - 1]])
+        let began = ContinuousClock.now
+        flight.endReading(read(jobs[1]), epoch: 1)
+        let until = try #require(flight.gathers(at: began))
+        #expect(
+            until > began && until < began + .milliseconds(50),
+            "no longer than those need that were claimed beside it"
+        )
+        #expect(flight.gathers(at: until) == nil, "the wait has an end")
+        let taken = flight.take(upTo: 10, at: .now)
+        #expect(flight.gathers(at: .now) == nil, "nothing to wait with")
+        var later = taken
+        for index in later.indices { later[index].notBefore = .now + .seconds(60) }
+        flight.settle(taken, putBack: later)
+        #expect(flight.gathers(at: .now) == nil, "what was put off waits by itself")
+        for job in jobs.dropFirst(2) { flight.endReading(read(job), epoch: 1) }
+        #expect(flight.gathers(at: .now) == nil, "enough is there")
+    }
 }
