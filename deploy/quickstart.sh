@@ -3,7 +3,7 @@
 #
 #   deploy/quickstart.sh [--keep]
 #
-#   --keep   leaves the database and the simulator running, and says how to talk to them
+#   --keep   leaves the database, the simulator and the API running, and says how to talk to them
 #
 # ENTITLEMENT_SYNC_BINARY=PATH runs that program instead of building one.
 # Beside packages that are missing, nothing outside a temporary folder, .build and Swift's package cache is touched; the
@@ -360,7 +360,7 @@ if [[ -n $keep ]]; then
     (umask 077 && printf 'export %q\n' "${settings[@]}" >"$run_folder/environment")
     cat >"$run_folder/stop" <<SCRIPT
 #!/usr/bin/env bash
-# Stops the sample database and the simulator, and removes their folder.
+# Stops the sample database, the simulator and the API, and removes their folder.
 source $(printf %q "$PWD/deploy/lib.sh")
 [[ -O \$0 ]] || fail 'only the user who started them may stop them'
 at_exit rm -rf $(printf %q "$run_folder")
@@ -380,6 +380,8 @@ $(sed 's/^/    /' "$run_folder/environment")
   psql "\$DATABASE_URL"
   $binary queue stats
   $binary doctor
+
+(It points at what the sample users are made to show: dead jobs, purchases that nobody claims.)
 
 A user whose subscription is renewed, and who taps Restore:
 

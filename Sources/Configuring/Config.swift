@@ -71,7 +71,7 @@ package struct Config: Sendable {
         package var port: Int
     }
 
-    /// Where metrics and the console are served.
+    /// Where metrics and health are served.
     package struct Admin: Hashable, Sendable {
         package var address: ListenAddress
         /// Whether a host or port was given, not only defaults; roles without an API listen only then.
