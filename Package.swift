@@ -84,7 +84,7 @@ let package = Package(
         .systemLibrary(name: "CLinux"),
         target("Entitlements"),
         target("FaultPoints"),
-        target("Postgres", ["CLibPQ", "FaultPoints", logging, metrics, collections]),
+        target("Postgres", ["CLibPQ", "CLinux", "FaultPoints", logging, metrics, collections]),
         target("Transport", ["CLibCurl", "CLinux", httpTypes, logging, metrics, collections]),
         target("StoreClients", ["Entitlements", httpTypes, logging, metrics, crypto, cryptoExtras, x509, asn1]),
         target("Jobs", ["Entitlements", "Postgres", logging]),

@@ -3,10 +3,6 @@
 
 #include <libpq-fe.h>
 
-// How libpq's sockets are awaited on Linux; Swift's Glibc module leaves these out.
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
-
 // The PG_DIAG macros are character literals, which Swift does not import.
 static const int clibpq_diag_severity = PG_DIAG_SEVERITY_NONLOCALIZED;
 static const int clibpq_diag_sqlstate = PG_DIAG_SQLSTATE;

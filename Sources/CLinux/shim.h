@@ -1,7 +1,7 @@
 #ifndef ENTITLEMENT_SYNC_CLINUX_SHIM_H
 #define ENTITLEMENT_SYNC_CLINUX_SHIM_H
 
-// What Swift's Glibc module leaves out.
+// How sockets are awaited on Linux; Swift's Glibc module leaves these out.
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 

@@ -1,4 +1,4 @@
-import CLibPQ
+import CLinux
 import Glibc
 import Synchronization
 

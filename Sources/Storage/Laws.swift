@@ -170,7 +170,7 @@ package struct LawWatch: Sendable {
 
     /// Checks one law, or looks for drift, where nobody did for a while.
     ///
-    /// - Returns: `false`: nothing was due.
+    /// - Returns: `false`: nothing was due, or somebody else took it.
     package func step() async throws -> Bool {
         let rows = try await pool.query(
             "SELECT c.name, extract(epoch FROM now() - c.checked_at)::double precision FROM entitlement_sync.law_check AS c"
@@ -182,8 +182,9 @@ package struct LawWatch: Sendable {
         }
         func age(_ name: String) -> Double { ages[name] ?? .infinity }
         // What was left longest first: however slow the turns are, everything has its own.
-        let laws = RecordLaw.all.sorted { age($0.name) > age($1.name) }
-        guard let law = laws.first, age(law.name) >= age(Self.looked) else { return try await lookForDrift() }
+        guard let law = RecordLaw.all.max(by: { age($0.name) < age($1.name) }), age(law.name) >= age(Self.looked) else {
+            return try await lookForDrift()
+        }
         guard try await isDue(law.name) else { return false }
         let broken = try await pool.query(law.broken(Self.newest)).first?.decode(Int64.self, at: 0) ?? 0
         try await pool.query(

@@ -18,7 +18,7 @@ final class SocketEvents {
     /// When libcurl wants to be called although no socket is ready.
     private var timeout: ContinuousClock.Instant?
 
-    /// Makes itself known to a multi handle, which must be told to `forget` before this is freed.
+    /// Makes itself known to a multi handle; `detach` undoes that before either is freed.
     init(of multi: UnsafeMutableRawPointer) {
         self.multi = multi
         queue = epoll_create1(Int32(EPOLL_CLOEXEC))

@@ -139,13 +139,7 @@ struct RestoreWaits {
     mutating func removeAll() -> [Waiter] { remove { _ in true } }
 
     private mutating func remove(where isLeaving: (Waiter) -> Bool) -> [Waiter] {
-        var leaving: [Waiter] = []
-        for (id, all) in waiters where all.values.contains(where: isLeaving) {
-            leaving += all.values.filter(isLeaving)
-            let left = all.filter { !isLeaving($0.value) }
-            waiters[id] = left.isEmpty ? nil : left
-        }
-        return leaving
+        Array(waiters.keys).flatMap { leave($0, where: isLeaving) }
     }
 
     // MARK: Reading
@@ -197,7 +191,7 @@ struct RestoreWaits {
     }
 
     private mutating func leave(_ id: UUID, where isLeaving: (Waiter) -> Bool) -> [Waiter] {
-        guard let all = waiters[id] else { return [] }
+        guard let all = waiters[id], all.values.contains(where: isLeaving) else { return [] }
         let left = all.filter { !isLeaving($0.value) }
         waiters[id] = left.isEmpty ? nil : left
         return all.values.filter(isLeaving)
