@@ -100,7 +100,7 @@ enum EffectWrites {
                           \(effects.map { name(of: $0.verdict.absence) }), \(effects.map(\.observed)),
                           \(effects.map { $0.nextLook != nil }), \(effects.map { $0.nextLook?.at?.timestamp }))
                    AS n(user_key, changes, coverage, asked_at, absence, observed, looks, next_look)
-             WHERE u.user_key = n.user_key
+             WHERE u.user_key = n.user_key AND u.user_key = ANY (\(effects.map(\.job.userKey)))
             """
         return [PostgresRequest(query)]
     }

@@ -157,7 +157,7 @@ enum LedgerWrites {
                           \(items.map { $0.statedAt?.timestamp }), \(known.map(\.isNamed)))
                    AS n(id, owner_key, observed_at, period_ends_at, gives_access, announced, store, kind, status,
                         ownership, renewal, product_id, owner_rule, entitlements, source, lookup_id, stated_at, is_named)
-             WHERE p.id = n.id AND p.observed_at <= n.observed_at
+             WHERE p.id = n.id AND p.id = ANY (\(ids)) AND p.observed_at <= n.observed_at
             """
         return [PostgresRequest(query)]
     }
@@ -191,7 +191,7 @@ enum LedgerWrites {
                           \(named.map(\.isByAccount)), \(named.map(\.at.timestamp)))
                    AS n(id, account, is_owner, by_account, at)
               JOIN entitlement_sync.user_sync AS u ON u.user_id = n.account
-             WHERE p.id = n.id
+             WHERE p.id = n.id AND p.id = ANY (\(named.map(\.id)))
             """
         return [PostgresRequest(query)]
     }
@@ -212,7 +212,7 @@ enum LedgerWrites {
         let query: PostgresQuery = """
             UPDATE entitlement_sync.purchase AS p SET former_owner_key = NULL
               FROM unnest(\(purchases.map(\.purchase)), \(purchases.map(\.former))) AS n(id, former)
-             WHERE p.id = n.id AND p.former_owner_key = n.former
+             WHERE p.id = n.id AND p.id = ANY (\(purchases.map(\.purchase))) AND p.former_owner_key = n.former
             """
         return [PostgresRequest(query)]
     }
