@@ -1,3 +1,4 @@
+import Glibc
 package import NIOCore
 import NIOPosix
 
@@ -20,7 +21,8 @@ package final class LeanHTTPClient: Sendable {
     }
 
     private let group: MultiThreadedEventLoopGroup
-    private let loop: any EventLoop
+    /// Where everything happens.
+    package let loop: any EventLoop
     private let connections: NIOLoopBoundBox<LeanConnections>
 
     /// Makes a client without any connection.
@@ -126,11 +128,12 @@ private final class LeanHandler: ChannelInboundHandler {
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         var data = unwrapInboundIn(data)
         received.writeBuffer(&data)
-        guard let end = received.readableBytesView.firstRange(of: Array("\r\n\r\n".utf8)) else { return }
-        let head = received.readableBytesView[..<end.lowerBound]
-        guard let (status, length) = Self.read(head) else { return fail(LeanHTTPClient.Failure.malformed) }
-        guard received.readableBytesView.endIndex - end.upperBound >= length else { return }
-        received.moveReaderIndex(to: end.upperBound)
+        guard let size = received.offset(of: "\r\n\r\n") else { return }
+        guard let head = received.getSlice(at: received.readerIndex, length: size),
+            let (status, length) = Self.read(head)
+        else { return fail(LeanHTTPClient.Failure.malformed) }
+        guard received.readableBytes >= size + 4 + length else { return }
+        received.moveReaderIndex(forwardBy: size + 4)
         guard let body = received.readSlice(length: length) else { return }
         received.discardReadBytes()
         let answered = promise
@@ -155,16 +158,30 @@ private final class LeanHandler: ChannelInboundHandler {
     }
 
     /// The status and the body's length of `HTTP/1.1 200 OK` and the lines after it.
-    private static func read(_ head: ByteBufferView) -> (status: Int, length: Int)? {
-        let lines = head.split(separator: UInt8(ascii: "\n"))
-        guard let status = lines.first.flatMap({ Int(String(decoding: $0.dropFirst(9).prefix(3), as: UTF8.self)) })
-        else { return nil }
-        let name = Array("content-length:".utf8)
-        for line in lines.dropFirst()
-        where line.count > name.count && zip(line, name).allSatisfy({ $0 | 0x20 == $1 | 0x20 }) {
-            let value = line.dropFirst(name.count).filter { (0x30...0x39).contains($0) }
-            return Int(String(decoding: value, as: UTF8.self)).map { (status, $0) }
+    private static func read(_ head: ByteBuffer) -> (status: Int, length: Int)? {
+        guard let status = head.number(at: 9) else { return nil }
+        for name in ["\r\ncontent-length: ", "\r\nContent-Length: "] as [StaticString] {
+            if let offset = head.offset(of: name) {
+                return head.number(at: offset + name.utf8CodeUnitCount).map { (status, $0) }
+            }
         }
         return status == 204 ? (status, 0) : nil
+    }
+}
+
+extension ByteBuffer {
+    /// Where a text stands first, from the reader's index.
+    package func offset(of text: StaticString) -> Int? {
+        withUnsafeReadableBytes { bytes in
+            let size = text.utf8CodeUnitCount
+            guard let start = bytes.baseAddress, bytes.count >= size else { return nil }
+            return (0...bytes.count - size).first { memcmp(start + $0, text.utf8Start, size) == 0 }
+        }
+    }
+
+    /// The digits at an offset from the reader's index, as far as they go.
+    fileprivate func number(at offset: Int) -> Int? {
+        let digits = readableBytesView.dropFirst(offset).prefix { (0x30...0x39).contains($0) }
+        return digits.count > 9 ? nil : Int(String(decoding: digits, as: UTF8.self))
     }
 }

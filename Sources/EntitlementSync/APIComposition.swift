@@ -2,6 +2,7 @@ import Configuring
 import Postgres
 import Storage
 import StoreClients
+import SyncWorker
 import Transport
 import WebAPI
 
@@ -94,19 +95,22 @@ struct APIComposition {
         )
     }
 
+    /// `worker`: works in the same process, and is told of new restores itself.
+    ///
     /// - Throws: `ConfigurationFaults`.
     init(
         _ runtime: Runtime,
         _ settings: DoorSettings,
         pool: PostgresPool,
         transport: HTTPTransport,
-        watch: RestoreWatch
+        watch: RestoreWatch,
+        worker: Worker?
     ) throws {
         let config = runtime.config
-        let requests = AppRequests(pool: pool)
+        let requests = AppRequests(pool: pool, asker: worker?.settings.asker ?? "")
         let counts = RequestCounts(pool: pool)
         self.watch = watch
-        restores = RestoreIntake(requests: requests)
+        restores = RestoreIntake(requests: requests) { worker?.look() }
         intake = EventIntake(inbox: Inbox(pool: pool), logger: runtime.logger)
         let doors = APIDoors(
             requests: requests,

@@ -4,12 +4,14 @@ import HTTPTypes
 import Logging
 import NIOCore
 import Transport
+import WebAPI
 
 /// An app, and a store that sends events.
 struct BenchDoorClient: Sendable {
     private let port: Int
     private let connections: Int
     private let lean: LeanHTTPClient
+    private let executor: LoopExecutor
     private let logger: Logger
 
     init(port: Int, connections: Int = 512, logger: Logger) {
@@ -17,11 +19,7 @@ struct BenchDoorClient: Sendable {
         self.connections = connections
         self.logger = logger
         lean = LeanHTTPClient(port: port, most: connections)
-    }
-
-    private struct Answer: Decodable {
-        var id: String
-        var outcome: String?
+        executor = LoopExecutor(lean.loop)
     }
 
     /// Asks for a restore.
@@ -31,16 +29,39 @@ struct BenchDoorClient: Sendable {
         let headers = ["Authorization: Bearer " + token] + (body == nil ? [] : ["Content-Type: application/json"])
         let request = Self.request("POST", "/v1/restores", headers, body.map { Array($0.utf8) })
         let accepted = try await send(request, 202)
-        return try JSONDecoder().decode(Answer.self, from: accepted).id
+        return try Self.text(#""id":""#, in: accepted)
     }
 
     /// Asks for a restore and waits for its end, as an app does.
     func restore(_ token: String, showing body: String? = nil, expecting expected: String = "restored") async throws {
         let job = try await accept(token, showing: body)
         let request = Self.request("GET", "/v1/restores/\(job)?wait=20", ["Authorization: Bearer " + token])
-        let outcome = try JSONDecoder().decode(Answer.self, from: try await send(request, 200)).outcome
-        guard outcome == expected else {
-            throw CommandFailure(.software, "a restore ended with \(outcome ?? "nothing")")
+        let outcome = try Self.text(#""outcome":""#, in: try await send(request, 200))
+        guard outcome == expected else { throw CommandFailure(.software, "a restore ended with \(outcome)") }
+    }
+
+    /// Does something so many times at an even rate, on the thread that sends: what a change of threads takes would be
+    /// measured with the answers.
+    ///
+    /// - Returns: how long each took from when it was to begin, in milliseconds.
+    func steadily(
+        _ count: Int,
+        perSecond: Int,
+        _ body: @escaping @Sendable (Int) async throws -> Void
+    ) async throws -> [Double] {
+        try await withTaskExecutorPreference(executor) {
+            let start = NIODeadline.now()
+            return try await withThrowingTaskGroup(of: Double.self) { group in
+                for index in 0..<count {
+                    let due = start + .nanoseconds(1_000_000_000 * Int64(index) / Int64(perSecond))
+                    try await lean.loop.scheduleTask(deadline: due) {}.futureResult.get()
+                    group.addTask {
+                        try await body(index)
+                        return Double((NIODeadline.now() - due).nanoseconds) / 1_000_000
+                    }
+                }
+                return try await group.reduce(into: []) { $0.append($1) }
+            }
         }
     }
 
@@ -103,12 +124,23 @@ struct BenchDoorClient: Sendable {
 
     func shutdown() async { await lean.shutdown() }
 
-    private func send(_ request: ByteBuffer, _ expected: Int) async throws -> Data {
+    private func send(_ request: ByteBuffer, _ expected: Int) async throws -> ByteBuffer {
         let answer = try await lean.send(request)
         guard answer.status == expected else {
             throw CommandFailure(.software, "the API answered \(answer.status)")
         }
-        return Data(answer.body.readableBytesView)
+        return answer.body
+    }
+
+    /// A member of an answer, looked for and not parsed: the answers are known, and parsing takes from those measured.
+    private static func text(_ member: StaticString, in json: ByteBuffer) throws -> String {
+        guard let start = json.offset(of: member) else {
+            throw CommandFailure(.software, "the API answered without \(member)")
+        }
+        let value = json.readableBytesView.dropFirst(start + member.utf8CodeUnitCount).prefix {
+            $0 != UInt8(ascii: "\"")
+        }
+        return String(decoding: value, as: UTF8.self)
     }
 
     /// A request as it travels.

@@ -148,18 +148,22 @@ struct BenchDoors {
         do {
             let tokens = try await tokens((1...users).map { "door-\($0)" }, keys)
             let warm = try await self.tokens((1...Self.warmUp).map { "warm-\($0)" }, keys)
-            _ = try await steadily(Self.warmUp, perSecond: 200) { try await client.restore(warm[$0]) }
-            let answers = try await steadily(users, perSecond: Self.perSecond) { try await client.restore(tokens[$0]) }
+            _ = try await client.steadily(Self.warmUp, perSecond: 200) { try await client.restore(warm[$0]) }
+            let answers = try await client.steadily(users, perSecond: Self.perSecond) {
+                try await client.restore(tokens[$0])
+            }
             let besideTokens = try await self.tokens((1...2 * beside).map { "beside-\($0)" }, keys)
-            let alone = try await steadily(beside, perSecond: Self.besidePerSecond) {
+            let alone = try await client.steadily(beside, perSecond: Self.besidePerSecond) {
                 try await client.restore(besideTokens[$0])
             }
             let typing = try await typing(client, keys)
             let events = Self.eventsPerSecond * seconds
             // Signed before they are sent: it is not the sender who is measured.
             let posts = (0..<events).map(Self.post)
-            async let kept = steadily(events, perSecond: Self.eventsPerSecond) { try await client.event(posts[$0]) }
-            let together = try await steadily(beside, perSecond: Self.besidePerSecond) {
+            async let kept = client.steadily(events, perSecond: Self.eventsPerSecond) {
+                try await client.event(posts[$0])
+            }
+            let together = try await client.steadily(beside, perSecond: Self.besidePerSecond) {
                 try await client.restore(besideTokens[beside + $0])
             }
             let times = try await kept
@@ -207,8 +211,8 @@ struct BenchDoors {
                 expecting: "nothing_to_restore"
             )
         }
-        async let there = steadily(Self.typedIDs, perSecond: 25) { try await type($0, isThere: true) }
-        let nobodys = try await steadily(Self.typedIDs, perSecond: 25) { try await type($0, isThere: false) }
+        async let there = client.steadily(Self.typedIDs, perSecond: 25) { try await type($0, isThere: true) }
+        let nobodys = try await client.steadily(Self.typedIDs, perSecond: 25) { try await type($0, isThere: false) }
         let somebodys = try await there
         return [
             Measurement(name: "typed_id_of_somebody_p50", value: somebodys.percentile(50), unit: "ms"),
@@ -239,29 +243,6 @@ struct BenchDoors {
             var tokens = [String](repeating: "", count: users.count)
             for try await signed in group { for (index, token) in signed { tokens[index] = token } }
             return tokens
-        }
-    }
-
-    /// Does something so many times at an even rate.
-    ///
-    /// - Returns: how long each took from when it was to begin, in milliseconds.
-    private func steadily(
-        _ count: Int,
-        perSecond: Int,
-        _ body: @escaping @Sendable (Int) async throws -> Void
-    ) async throws -> [Double] {
-        let clock = ContinuousClock()
-        let start = clock.now
-        return try await withThrowingTaskGroup(of: Double.self) { group in
-            for index in 0..<count {
-                let due = start + .seconds(1) * index / perSecond
-                try await clock.sleep(until: due, tolerance: .zero)
-                group.addTask {
-                    try await body(index)
-                    return (clock.now - due).milliseconds
-                }
-            }
-            return try await group.reduce(into: []) { $0.append($1) }
         }
     }
 

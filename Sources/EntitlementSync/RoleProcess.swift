@@ -1,4 +1,5 @@
 import Configuring
+import Foundation
 import Jobs
 import Logging
 import Metrics
@@ -48,6 +49,7 @@ struct RoleProcess {
                     transport: transport,
                     receiver: receiver,
                     watch: watch,
+                    asker: roles.contains(.serve) ? UUID().uuidString : "",
                     untilIdle: untilIdle
                 )
             }
@@ -58,7 +60,8 @@ struct RoleProcess {
                     doors,
                     pool: doorsPool,
                     transport: transport,
-                    watch: watch
+                    watch: watch,
+                    worker: work?.worker
                 )
             }
             try await group(runtime, registry, work, api, pool).run()

@@ -21,6 +21,7 @@ struct WorkerComposition {
         transport: HTTPTransport,
         receiver: Receiver?,
         watch: RestoreWatch?,
+        asker: String,
         untilIdle: Bool
     ) {
         let config = runtime.config
@@ -70,6 +71,7 @@ struct WorkerComposition {
                 host: ProcessInfo.processInfo.hostName,
                 pid: ProcessInfo.processInfo.processIdentifier,
                 version: Build.version,
+                asker: asker,
                 retention: .init(
                     eventDays: config.retention.eventDays,
                     historyDays: config.retention.historyDays

@@ -78,8 +78,13 @@ package struct RestoreWish: Sendable {
 /// The requests of users' apps.
 package struct AppRequests: Sendable {
     private let pool: PostgresPool
+    private let asker: String
 
-    package init(pool: PostgresPool) { self.pool = pool }
+    /// `asker`: goes into the notification of restores that are asked for together, for whoever need not hear it.
+    package init(pool: PostgresPool, asker: String = "") {
+        self.pool = pool
+        self.asker = asker
+    }
 
     /// A request that was accepted.
     package struct Accepted: Sendable, Hashable {
@@ -117,7 +122,7 @@ package struct AppRequests: Sendable {
               FROM entitlement_sync.app_restores(
                        \(wishes.map(\.userID)), \(wishes.map(\.proofs)), \(wishes.map(\.clientError)),
                        \(wishes.map { $0.productIDs.map(Self.text) }), \(wishes.map(\.idempotencyKey)),
-                       \(wishes.map(\.origin))) AS a
+                       \(wishes.map(\.origin)), asker => \(asker)) AS a
             """
         )
         var answers = [Result<Accepted, PostgresError>](

@@ -67,7 +67,7 @@ package struct ApplyReport: Sendable {
     /// Jobs that ended, in no order.
     package var ended: [Ended] = []
     /// Of those of them that are awaited in this process.
-    var answers: [RestoreAnswer] = []
+    package var answers: [RestoreAnswer] = []
     package var retried = 0
     /// Jobs that are still ours: a row was held by somebody else, or another job of the batch touched the same purchase.
     package var postponed: [ReadJob] = []

@@ -9,10 +9,11 @@ final class Answers: Sendable {
     /// Raised when there is something to announce.
     let arrived = Signal()
 
-    func add(_ ended: [ApplyReport.Ended]) {
+    /// Adds ends; `isUrgent`: somebody may wait who was not told yet.
+    func add(_ ended: [ApplyReport.Ended], isUrgent: Bool = true) {
         guard !ended.isEmpty else { return }
         waiting.withLock { $0 += ended }
-        arrived.raise()
+        if isUrgent { arrived.raise() }
     }
 
     /// Everything that waits.

@@ -44,16 +44,20 @@ final class Flight: Sendable {
     }
 
     func endReading(_ read: ReadJob, epoch: Int32) {
-        state.withLock { state in
+        let readAt = ContinuousClock.now
+        let isFirst = state.withLock { state in
             let key = read.job.userKey
             if let index = state.reading[key]?.firstIndex(where: { $0.id == read.job.id }) {
                 state.reading[key]?.remove(at: index)
                 if state.reading[key]?.isEmpty == true { state.reading[key] = nil }
                 state.readingCount -= 1
             }
-            state.waiting.append(Item(read: read, epoch: epoch, readAt: .now))
+            // Whoever was woken by an earlier one takes this one along.
+            let isFirst = !state.waiting.contains { ($0.notBefore ?? readAt) <= readAt }
+            state.waiting.append(Item(read: read, epoch: epoch, readAt: readAt))
+            return isFirst
         }
-        readyToApply.raise()
+        if isFirst { readyToApply.raiseForOne() }
     }
 
     /// Until when those that were read first wait for those that were claimed beside them: a transaction for each leaves a
@@ -75,8 +79,10 @@ final class Flight: Sendable {
     ///
     /// One user may be here twice: after a crash of the server has undone a claim, the next one finds the same job again.
     func take(upTo limit: Int, at now: ContinuousClock.Instant) -> [Item] {
-        state.withLock { state in
-            guard let epoch = state.waiting.first(where: { ($0.notBefore ?? now) <= now })?.epoch else { return [] }
+        let (taken, hasMore) = state.withLock { state -> ([Item], Bool) in
+            guard let epoch = state.waiting.first(where: { ($0.notBefore ?? now) <= now })?.epoch else {
+                return ([], false)
+            }
             var taken: [Item] = []
             var left: [Item] = []
             var users: Set<Int64> = []
@@ -92,8 +98,10 @@ final class Flight: Sendable {
             state.waiting = left
             state.applyingCount += taken.count
             for item in taken { state.applying[item.read.job.userKey, default: 0] += 1 }
-            return taken
+            return (taken, left.contains { ($0.notBefore ?? now) <= now })
         }
+        if hasMore { readyToApply.raiseForOne() }
+        return taken
     }
 
     /// Gives back what could not be applied; the rest of `taken` has ended.

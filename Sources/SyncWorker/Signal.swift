@@ -21,6 +21,18 @@ final class Signal: Sendable {
         for continuation in waiting.values { continuation.resume() }
     }
 
+    /// Wakes one waiter, or the next one to come.
+    func raiseForOne() {
+        let continuation = state.withLock { state in
+            guard let id = state.waiting.keys.first else {
+                state.isRaised = true
+                return nil as CheckedContinuation<Void, Never>?
+            }
+            return state.waiting.removeValue(forKey: id)
+        }
+        continuation?.resume()
+    }
+
     /// Waits for a signal, for the time to pass, or for the task's cancellation, whichever comes first.
     func wait(upTo limit: Duration) async {
         await withTaskGroup(of: Void.self) { group in

@@ -125,7 +125,9 @@ extension Worker {
         if report.startedRuns { shared.assetsWaiting.raise() }
         if report.acknowledges { shared.salesWaiting.raise() }
         if report.enqueued { shared.wake.raise() }
-        shared.answers.add(report.ended)
+        // Who waits in this process has been told; whoever waits for the same in another may hear of it a little later.
+        let told = Set(report.answers.map(\.id))
+        shared.answers.add(report.ended, isUrgent: !report.ended.allSatisfy { told.contains($0.id) })
     }
 
     private func count(_ report: ApplyReport, of items: [Flight.Item], at now: ContinuousClock.Instant) {

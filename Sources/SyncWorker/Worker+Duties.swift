@@ -115,7 +115,7 @@ extension Worker {
     func announceDuty() async {
         while !Task.isCancelled {
             await announce()
-            await shared.answers.arrived.wait()
+            await shared.answers.arrived.wait(upTo: .milliseconds(100))
         }
     }
 
@@ -148,7 +148,8 @@ extension Worker {
         do {
             try await listener.run(
                 channels: ["entitlement_sync_wake"],
-                onNotification: { _ in shared.wake.raise() },
+                // What this process asked for itself it has looked for already.
+                onNotification: { if $0.payload.isEmpty || $0.payload != settings.asker { shared.wake.raise() } },
                 onConnected: { shared.wake.raise() }
             )
         } catch is CancellationError {

@@ -21,7 +21,7 @@ package struct Worker: Service {
     let messenger: Messenger?
     let listener: PostgresListener?
     let exchange: @Sendable () async -> Void
-    let settings: WorkerSettings
+    package let settings: WorkerSettings
     let logger: Logger
     let shared = WorkerShared()
 
@@ -60,6 +60,9 @@ package struct Worker: Service {
 
     /// Whether this process holds a lease and may work.
     package var isLeased: Bool { shared.epoch != nil }
+
+    /// Looks for due jobs at once.
+    package func look() { shared.wake.raise() }
 
     /// Works until a graceful shutdown, or until idle where the settings say so.
     package func run() async throws {

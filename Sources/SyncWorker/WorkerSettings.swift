@@ -14,6 +14,8 @@ package struct WorkerSettings: Sendable {
     package var host: String
     package var pid: Int32
     package var version: String
+    /// Whose restores are told to the worker by `Worker.look()`, and need not be heard of by notification; empty: nobody's.
+    package var asker: String
     package var retention: Housekeeping.Retention
 
     package init(
@@ -25,6 +27,7 @@ package struct WorkerSettings: Sendable {
         host: String,
         pid: Int32,
         version: String,
+        asker: String = "",
         retention: Housekeeping.Retention = .init()
     ) {
         self.retention = retention
@@ -36,5 +39,6 @@ package struct WorkerSettings: Sendable {
         self.host = host
         self.pid = pid
         self.version = version
+        self.asker = asker
     }
 }

@@ -24,9 +24,13 @@ package final class RestoreIntake: Service {
     private let gathering: Gathering<RestoreWish, Answer>
 
     /// Makes an intake that takes nothing before it runs.
-    package init(requests: AppRequests) {
+    ///
+    /// `onArrivals`: called when restores may have been queued, before the database has told anybody.
+    package init(requests: AppRequests, onArrivals: @escaping @Sendable () -> Void = {}) {
         self.requests = requests
         gathering = Gathering(Self.limits) { wishes in
+            // Where the answer was lost they may be there all the same.
+            defer { onArrivals() }
             do throws(PostgresError) {
                 return try await requests.restores(wishes).map(Self.answer)
             } catch {

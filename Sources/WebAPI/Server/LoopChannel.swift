@@ -19,15 +19,3 @@ struct LoopChannel<Base: ServerChildChannel>: ServerChildChannel {
         }
     }
 }
-
-/// Runs tasks on an event loop.
-private final class LoopExecutor: TaskExecutor {
-    private let loop: any EventLoop
-
-    init(_ loop: any EventLoop) { self.loop = loop }
-
-    func enqueue(_ job: consuming ExecutorJob) {
-        let job = UnownedJob(job)
-        loop.execute { job.runSynchronously(on: self.asUnownedTaskExecutor()) }
-    }
-}

@@ -1,0 +1,14 @@
+package import NIOCore
+
+/// Runs tasks on an event loop.
+package final class LoopExecutor: TaskExecutor {
+    private let loop: any EventLoop
+
+    /// Runs tasks on `loop`, where they must be brief.
+    package init(_ loop: any EventLoop) { self.loop = loop }
+
+    package func enqueue(_ job: consuming ExecutorJob) {
+        let job = UnownedJob(job)
+        loop.execute { job.runSynchronously(on: self.asUnownedTaskExecutor()) }
+    }
+}
