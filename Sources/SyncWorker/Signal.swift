@@ -10,6 +10,9 @@ final class Signal: Sendable {
 
     private let state = Mutex(State())
 
+    /// How many wait.
+    var waiterCount: Int { state.withLock { $0.waiting.count } }
+
     /// Wakes every waiter, or the next one to come.
     func raise() {
         let waiting = state.withLock { state in

@@ -148,8 +148,7 @@ extension Worker {
         do {
             try await listener.run(
                 channels: ["entitlement_sync_wake"],
-                // What this process asked for itself it has looked for already.
-                onNotification: { if $0.payload.isEmpty || $0.payload != settings.asker { shared.wake.raise() } },
+                onNotification: { if settings.isNews($0.payload) { shared.wake.raise() } },
                 onConnected: { shared.wake.raise() }
             )
         } catch is CancellationError {

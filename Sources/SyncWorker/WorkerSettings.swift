@@ -41,4 +41,9 @@ package struct WorkerSettings: Sendable {
         self.version = version
         self.asker = asker
     }
+
+    /// Whether a notification of new restores tells anything; what this process asked for itself has been looked for.
+    ///
+    /// - Parameter payload: the asker's name; empty where nobody named themselves.
+    func isNews(_ payload: String) -> Bool { payload.isEmpty || payload != asker }
 }

@@ -1,9 +1,9 @@
 import Entitlements
 import Foundation
 import Jobs
-import Storage
 import Testing
 
+@testable import Storage
 @testable import SyncWorker
 
 /// What a worker holds, where a crash of the server has undone a claim and the next one found the same job again.
@@ -67,15 +67,15 @@ struct FlightTests {
     {
         let flight = Flight()
         let jobs = (1...Int64(Flight.stream)).map { job($0) }
+        let began = ContinuousClock.now
         flight.beginReading(Array(jobs.dropLast()))
         flight.endReading(read(jobs[0]), epoch: 1)
         #expect(flight.gathers(at: .now) == nil, "too few for a stream")
         flight.beginReading([jobs[Flight.stream - 1]])
-        let began = ContinuousClock.now
         flight.endReading(read(jobs[1]), epoch: 1)
         let until = try #require(flight.gathers(at: began))
         #expect(
-            until > began && until < began + .milliseconds(50),
+            until > began && until < .now + .milliseconds(50),
             "no longer than those need that were claimed beside it"
         )
         #expect(flight.gathers(at: until) == nil, "the wait has an end")
@@ -87,5 +87,65 @@ struct FlightTests {
         #expect(flight.gathers(at: .now) == nil, "what was put off waits by itself")
         for job in jobs.dropFirst(2) { flight.endReading(read(job), epoch: 1) }
         #expect(flight.gathers(at: .now) == nil, "enough is there")
+    }
+
+    @Test(.timeLimit(.minutes(1)))
+    func `one is woken for the first that was read, and one for what the first could not take`() async {
+        let flight = Flight()
+        let jobs = (1...3).map { job($0) }
+        flight.beginReading(jobs)
+        await withTaskGroup(of: Void.self) { group in
+            for _ in 0..<2 {
+                group.addTask { await flight.readyToApply.wait() }
+            }
+            while flight.readyToApply.waiterCount < 2 { await Task.yield() }
+            for job in jobs { flight.endReading(read(job), epoch: 1) }
+            await group.next()
+            #expect(flight.readyToApply.waiterCount == 1, "the other two are taken along")
+            #expect(flight.take(upTo: 1, at: .now).count == 1)
+            await group.waitForAll()
+        }
+        #expect(flight.take(upTo: 10, at: .now).count == 2)
+        // Remembered for whoever waits next, and for one of them alone.
+        flight.readyToApply.raiseForOne()
+        await flight.readyToApply.wait()
+    }
+
+    @Test(.timeLimit(.minutes(1)))
+    func `a restore that comes while another is put off is told of`() async {
+        let flight = Flight()
+        flight.beginReading([job(1), job(2)])
+        flight.endReading(read(job(1)), epoch: 1)
+        await flight.readyToApply.wait()
+        let taken = flight.take(upTo: 1, at: .now)
+        var later = taken
+        for index in later.indices { later[index].notBefore = .now + .seconds(60) }
+        flight.settle(taken, putBack: later)
+        await flight.readyToApply.wait()
+        flight.endReading(read(job(2)), epoch: 1)
+        await flight.readyToApply.wait()
+        #expect(flight.take(upTo: 10, at: .now).map(\.read.job.userKey) == [2])
+    }
+
+    @Test func `ends that were told are kept for the next announcement, and ask for none`() async {
+        let answers = Answers()
+        let told = ApplyReport.Ended(id: UUID(), kind: .restore, state: .done, outcome: .restored)
+        let untold = ApplyReport.Ended(id: UUID(), kind: .restore, state: .done, outcome: .restored)
+        answers.add([told], isUrgent: false)
+        let began = ContinuousClock.now
+        await answers.arrived.wait(upTo: .milliseconds(50))
+        #expect(ContinuousClock.now - began >= .milliseconds(50))
+        answers.add([untold])
+        await answers.arrived.wait()
+        #expect(answers.takeAll().map(\.id) == [told.id, untold.id] && answers.takeAll().isEmpty)
+    }
+
+    @Test func `what this process asked for is no news to it, and everything else is`() {
+        func settings(_ asker: String) -> WorkerSettings {
+            WorkerSettings(concurrency: 1, batch: 1, lease: .seconds(1), host: "", pid: 1, version: "", asker: asker)
+        }
+        #expect(!settings("me").isNews("me"))
+        #expect(settings("me").isNews("") && settings("me").isNews("other"))
+        #expect(settings("").isNews("") && settings("").isNews("other"))
     }
 }

@@ -134,6 +134,37 @@ import Testing
         }
     }
 
+    @Test func `The notification of restores that were asked for together names whoever asked`() async throws {
+        try await World.with { world in
+            for user in ["ann", "ben"] {
+                try await world.add(user)
+                try await world.pool.query("SELECT entitlement_sync.user_key_of(\(user))")
+            }
+            let (connected, announce) = AsyncStream.makeStream(of: Void.self)
+            let (heard, tell) = AsyncStream.makeStream(of: String.self)
+            let listener = PostgresListener(configuration: PostgresConfiguration(connectionString: world.database.url))
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                group.addTask {
+                    try await listener.run(
+                        channels: ["entitlement_sync_wake"],
+                        onNotification: { tell.yield($0.payload) },
+                        onConnected: { announce.yield() }
+                    )
+                }
+                for await _ in connected { break }
+                _ = try await AppRequests(pool: world.pool, asker: "me").restores([RestoreWish(userID: "ann")])
+                _ = try await AppRequests(pool: world.pool).restores([RestoreWish(userID: "ben")])
+                var payloads: [String] = []
+                for await payload in heard {
+                    payloads.append(payload)
+                    if payloads.count == 2 { break }
+                }
+                #expect(payloads == ["me", ""])
+                group.cancelAll()
+            }
+        }
+    }
+
     @Test func `A restore of somebody who waits for a sweep is found by the next claim`() async throws {
         try await World.with { world in
             try await world.add("ann")
