@@ -45,5 +45,6 @@ package struct WorkerSettings: Sendable {
     /// Whether a notification of new restores tells anything; what this process asked for itself has been looked for.
     ///
     /// - Parameter payload: the asker's name; empty where nobody named themselves.
+    /// - Returns: whether the worker has to look for jobs.
     func isNews(_ payload: String) -> Bool { payload.isEmpty || payload != asker }
 }
