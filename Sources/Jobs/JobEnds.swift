@@ -236,7 +236,8 @@ package enum JobEnds {
                       FROM unnest(\(retries.map(\.userKey)), \(retries.map(\.kind.rawValue)),
                                   \(retries.map(\.after.microseconds)), \(retries.map { Int16(clamping: $0.attempt) }),
                                   \(retries.map(\.error))) AS r(user_key, kind, wait, attempt, error)
-                      JOIN entitlement_sync.queue AS x ON x.user_key = r.user_key) AS n
+                      JOIN entitlement_sync.queue AS x
+                        ON x.user_key = r.user_key AND x.user_key = ANY (\(retries.map(\.userKey)))) AS n
              WHERE q.user_key = n.user_key AND q.user_key = ANY (\(retries.map(\.userKey)))
             """
         return [PostgresRequest(query)]

@@ -46,7 +46,7 @@ package struct Apply: Sendable {
                     try await attempt(free, epoch: epoch, assetsApart: assetsApart, on: connection)
                 }
                 report.postponed += putOff
-                if !report.answers.isEmpty { audience?.take(report.answers) }
+                if !report.answers.isEmpty, let audience { report.told = audience.take(report.answers) }
                 return report
             } catch let held as HeldElsewhere {
                 putOff += free.filter { held.concerns($0) }

@@ -52,7 +52,9 @@ package protocol RestoreAudience: Sendable {
     func awaits(_ id: UUID) -> Bool
 
     /// Hears how awaited restores have ended, once that is committed.
-    func take(_ answers: [RestoreAnswer])
+    ///
+    /// - Returns: the restores that somebody waited for here.
+    func take(_ answers: [RestoreAnswer]) -> Set<UUID>
 }
 
 /// What became of a batch.
@@ -67,7 +69,9 @@ package struct ApplyReport: Sendable {
     /// Jobs that ended, in no order.
     package var ended: [Ended] = []
     /// Of those of them that are awaited in this process.
-    package var answers: [RestoreAnswer] = []
+    var answers: [RestoreAnswer] = []
+    /// Those that somebody in this process has been told of.
+    package var told: Set<UUID> = []
     package var retried = 0
     /// Jobs that are still ours: a row was held by somebody else, or another job of the batch touched the same purchase.
     package var postponed: [ReadJob] = []

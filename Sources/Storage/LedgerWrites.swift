@@ -191,7 +191,7 @@ enum LedgerWrites {
                           \(named.map(\.isByAccount)), \(named.map(\.at.timestamp)))
                    AS n(id, account, is_owner, by_account, at)
               JOIN entitlement_sync.user_sync AS u ON u.user_id = n.account
-             WHERE p.id = n.id AND p.id = ANY (\(named.map(\.id)))
+             WHERE p.id = n.id AND p.id = ANY (\(named.map(\.id))) AND u.user_id = ANY (\(named.map(\.account)))
             """
         return [PostgresRequest(query)]
     }

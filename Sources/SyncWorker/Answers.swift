@@ -5,22 +5,33 @@ import Synchronization
 ///
 /// Apart from the writing of batches: the next one must not wait until the last one has been told.
 final class Answers: Sendable {
-    private let waiting = Mutex<[ApplyReport.Ended]>([])
+    private struct State {
+        var waiting: [ApplyReport.Ended] = []
+        var areTold = true
+    }
+
+    private let state = Mutex(State())
     /// Raised when there is something to announce.
     let arrived = Signal()
 
-    /// Adds ends; `isUrgent`: somebody may wait who was not told yet.
-    func add(_ ended: [ApplyReport.Ended], isUrgent: Bool = true) {
+    /// Adds ends; `areTold`: who waited for them knows already.
+    func add(_ ended: [ApplyReport.Ended], areTold: Bool = false) {
         guard !ended.isEmpty else { return }
-        waiting.withLock { $0 += ended }
-        if isUrgent { arrived.raise() }
+        state.withLock { state in
+            state.waiting += ended
+            state.areTold = state.areTold && areTold
+        }
+        arrived.raise()
     }
+
+    /// Whether nobody is known to wait for any of them.
+    var areTold: Bool { state.withLock { $0.areTold } }
 
     /// Everything that waits.
     func takeAll() -> [ApplyReport.Ended] {
-        waiting.withLock { waiting in
-            defer { waiting = [] }
-            return waiting
+        state.withLock { state in
+            defer { state = State() }
+            return state.waiting
         }
     }
 }

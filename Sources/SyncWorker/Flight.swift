@@ -28,7 +28,7 @@ final class Flight: Sendable {
     private static let gathering = Duration.milliseconds(2)
 
     private let state = Mutex(State())
-    /// Raised when something can be applied.
+    /// Raised when something can be applied, for one of those who wait.
     let readyToApply = Signal()
     /// Raised when there is room for new claims.
     let room = Signal()
@@ -52,8 +52,8 @@ final class Flight: Sendable {
                 if state.reading[key]?.isEmpty == true { state.reading[key] = nil }
                 state.readingCount -= 1
             }
-            // Whoever was woken by an earlier one takes this one along.
-            let isFirst = !state.waiting.contains { ($0.notBefore ?? readAt) <= readAt }
+            // Whoever was woken by an earlier one takes this one along; what was put off becomes due without waking anybody.
+            let isFirst = !state.waiting.contains { $0.notBefore == nil }
             state.waiting.append(Item(read: read, epoch: epoch, readAt: readAt))
             return isFirst
         }

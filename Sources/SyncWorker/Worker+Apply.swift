@@ -125,9 +125,8 @@ extension Worker {
         if report.startedRuns { shared.assetsWaiting.raise() }
         if report.acknowledges { shared.salesWaiting.raise() }
         if report.enqueued { shared.wake.raise() }
-        // Who waits in this process has been told; whoever waits for the same in another may hear of it a little later.
-        let told = Set(report.answers.map(\.id))
-        shared.answers.add(report.ended, isUrgent: !report.ended.allSatisfy { told.contains($0.id) })
+        // Where somebody waited in this process and was told, hardly anybody else waits for the same restore.
+        shared.answers.add(report.ended, areTold: report.ended.allSatisfy { report.told.contains($0.id) })
     }
 
     private func count(_ report: ApplyReport, of items: [Flight.Item], at now: ContinuousClock.Instant) {

@@ -115,7 +115,9 @@ extension Worker {
     func announceDuty() async {
         while !Task.isCancelled {
             await announce()
-            await shared.answers.arrived.wait(upTo: .milliseconds(100))
+            await shared.answers.arrived.wait()
+            // A notification costs a transaction: what is in no hurry is announced together.
+            if shared.answers.areTold { try? await Task.sleep(for: .milliseconds(25)) }
         }
     }
 

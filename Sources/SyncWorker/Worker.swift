@@ -99,13 +99,14 @@ package struct Worker: Service {
         await withTaskGroup(of: Void.self) { group in
             group.addTask {
                 guard let epoch = shared.epoch else { return await announce() }
+                async let announced: Void = announce()
                 do {
                     try await leases.end(epoch)
                     logger.info("stopped: leases are returned", metadata: ["worker.epoch": "\(epoch)"])
                 } catch {
                     logger.error("leases could not be returned; they end by themselves", metadata: describe(error))
                 }
-                await announce()
+                await announced
                 // What the last requests taught about the stores would be lost for others.
                 await exchange()
             }

@@ -11,7 +11,7 @@ final class WorkerShared: Sendable {
     }
 
     let flight = Flight()
-    /// Raised by notifications, ended jobs and a shutdown: look for due jobs.
+    /// Raised by notifications, by whoever queues jobs in this process, by ended jobs and a shutdown: look for due jobs.
     let wake = Signal()
     let answers = Answers()
     let courtesy = Courtesy()

@@ -8,7 +8,8 @@ import Testing
 
 /// Restores on their way into the queue.
 @Suite struct RestoreIntakeTests {
-    @Test func `Whoever works beside it is told even where nobody knows whether they arrived`() async {
+    @Test(.timeLimit(.minutes(1)))
+    func `Whoever works beside it is told even where nobody knows whether they arrived`() async {
         let logger = Logger(label: "intake") { _ in SwiftLogNoOpLogHandler() }
         let nowhere = PostgresConfiguration(
             connectionString: "host=127.0.0.1 port=1",

@@ -9,6 +9,10 @@ package final class RestoreIntake: Service {
         case refused(PostgresError)
         /// It would keep the others, or spoil what they ask for.
         case alone
+
+        var isTaken: Bool {
+            if case .taken = self { true } else { false }
+        }
     }
 
     private static let limits = Gathering<RestoreWish, Answer>.Limits(
@@ -25,15 +29,17 @@ package final class RestoreIntake: Service {
 
     /// Makes an intake that takes nothing before it runs.
     ///
-    /// `onArrivals`: called when restores may have been queued, before the database has told anybody.
+    /// `onArrivals`: called once restores have been queued, and where nobody knows whether they were.
     package init(requests: AppRequests, onArrivals: @escaping @Sendable () -> Void = {}) {
         self.requests = requests
         gathering = Gathering(Self.limits) { wishes in
-            // Where the answer was lost they may be there all the same.
-            defer { onArrivals() }
             do throws(PostgresError) {
-                return try await requests.restores(wishes).map(Self.answer)
+                let answers = try await requests.restores(wishes).map(Self.answer)
+                if answers.contains(where: \.isTaken) { onArrivals() }
+                return answers
             } catch {
+                // They may be there all the same; what comes even later is found by looking now and then.
+                onArrivals()
                 // What one of them sent has spoiled it for all, or there is no database.
                 return error.code == .serverError && !error.isRetryable ? wishes.map { _ in .alone } : nil
             }

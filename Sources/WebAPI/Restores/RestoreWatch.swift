@@ -83,7 +83,9 @@ package final class RestoreWatch: Service, RestoreAudience {
     }
 
     /// Answers whoever waits for restores that a worker of this process has ended.
-    package func take(_ answers: [RestoreAnswer]) { deliver(answers, of: answers.map(\.id), areTold: true) }
+    package func take(_ answers: [RestoreAnswer]) -> Set<UUID> {
+        deliver(answers, of: answers.map(\.id), areTold: true)
+    }
 
     // MARK: Following
 
@@ -236,9 +238,14 @@ package final class RestoreWatch: Service, RestoreAudience {
         for await _ in signal.stream { return }
     }
 
-    private func deliver(_ answers: [RestoreAnswer], of ids: [UUID], areTold: Bool = false) {
+    /// Answers whoever has waited for these.
+    ///
+    /// - Returns: the restores that somebody had waited for.
+    @discardableResult
+    private func deliver(_ answers: [RestoreAnswer], of ids: [UUID], areTold: Bool = false) -> Set<UUID> {
         let met = waits.withLock { $0.settle(answers, of: ids, areTold: areTold, at: .now) }
         for (waiter, answer) in met { waiter.continuation.resume(returning: .success(answer)) }
+        return Set(met.compactMap { $0.1?.id })
     }
 
     private func fail(_ error: any Error, _ ids: [UUID]) {

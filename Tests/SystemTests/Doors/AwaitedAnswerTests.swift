@@ -15,7 +15,10 @@ import Testing
 
         func awaits(_ id: UUID) -> Bool { !ignored.contains(id) }
 
-        func take(_ answers: [RestoreAnswer]) { told.withLock { $0 += answers } }
+        func take(_ answers: [RestoreAnswer]) -> Set<UUID> {
+            told.withLock { $0 += answers }
+            return Set(answers.map(\.id))
+        }
 
         /// Ends are final: nobody is told twice.
         func answer(_ id: UUID) throws -> RestoreAnswer? {

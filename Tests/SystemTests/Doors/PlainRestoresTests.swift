@@ -134,7 +134,8 @@ import Testing
         }
     }
 
-    @Test func `The notification of restores that were asked for together names whoever asked`() async throws {
+    @Test(.timeLimit(.minutes(1)))
+    func `The notification of restores that were asked for together names whoever asked`() async throws {
         try await World.with { world in
             for user in ["ann", "ben"] {
                 try await world.add(user)
