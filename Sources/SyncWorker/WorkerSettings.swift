@@ -22,7 +22,7 @@ package struct WorkerSettings: Sendable {
         concurrency: Int,
         batch: Int,
         lease: Duration,
-        drain: Duration = .seconds(6),
+        drain: Duration = .seconds(5),
         untilIdle: Bool = false,
         host: String,
         pid: Int32,

@@ -25,7 +25,7 @@ struct WorkerSetup: Sendable {
         maxAge: .seconds(86_400)
     )
     var lease = Duration.seconds(10)
-    var drain = Duration.seconds(6)
+    var drain = Duration.seconds(5)
     var untilIdle = true
     var assetBatch = 1000
     /// The stores' variables, as the program is told of them; RevenueCat alone where there are none.
