@@ -89,7 +89,7 @@ struct FlightTests {
         #expect(flight.gathers(at: .now) == nil, "enough is there")
     }
 
-    @Test(.timeLimit(.minutes(1)))
+    @Test(.timeLimit(.minutes(10)))
     func `one is woken for the first that was read, and one for what the first could not take`() async {
         let flight = Flight()
         let jobs = (1...3).map { job($0) }
@@ -111,7 +111,7 @@ struct FlightTests {
         await flight.readyToApply.wait()
     }
 
-    @Test(.timeLimit(.minutes(1)))
+    @Test(.timeLimit(.minutes(10)))
     func `a restore that comes beside one that was put off is told of, whether that is due by now or not`() async {
         let flight = Flight()
         flight.beginReading([job(1), job(2)])
@@ -127,7 +127,7 @@ struct FlightTests {
         #expect(flight.take(upTo: 10, at: .now).count == 2)
     }
 
-    @Test(.timeLimit(.minutes(1)))
+    @Test(.timeLimit(.minutes(10)))
     func `ends are in no hurry as long as all of them were told`() async {
         let answers = Answers()
         func end() -> ApplyReport.Ended { .init(id: UUID(), kind: .restore, state: .done, outcome: .restored) }

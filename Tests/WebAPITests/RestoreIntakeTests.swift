@@ -8,7 +8,7 @@ import Testing
 
 /// Restores on their way into the queue.
 @Suite struct RestoreIntakeTests {
-    @Test(.timeLimit(.minutes(1)))
+    @Test(.timeLimit(.minutes(10)))
     func `Whoever works beside it is told even where nobody knows whether they arrived`() async {
         let logger = Logger(label: "intake") { _ in SwiftLogNoOpLogHandler() }
         let nowhere = PostgresConfiguration(

@@ -134,7 +134,7 @@ import Testing
         }
     }
 
-    @Test(.timeLimit(.minutes(1)))
+    @Test(.timeLimit(.minutes(10)))
     func `The notification of restores that were asked for together names whoever asked`() async throws {
         try await World.with { world in
             for user in ["ann", "ben"] {
