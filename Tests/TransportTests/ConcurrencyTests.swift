@@ -4,7 +4,7 @@ import Testing
 
 @testable import Transport
 
-@Suite(.timeLimit(.minutes(10)))
+@Suite(.timeLimit(.minutes(1)))
 struct ConcurrencyTests {
     @Test(arguments: [4, 64])
     func `a thousand requests at once are all answered`(connections: Int) async throws {

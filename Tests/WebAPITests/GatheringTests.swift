@@ -118,7 +118,7 @@ import Testing
         #expect(steps[1].at - steps[0].at >= .milliseconds(300))
     }
 
-    @Test(.timeLimit(.minutes(10))) func `Whoever waits at the end gets no answer, and nobody is taken after it`()
+    @Test(.timeLimit(.minutes(1))) func `Whoever waits at the end gets no answer, and nobody is taken after it`()
         async throws
     {
         let steps = Steps()
