@@ -153,8 +153,10 @@ import Testing
                     )
                 }
                 for await _ in connected { break }
-                _ = try await AppRequests(pool: world.pool, asker: "me").restores([RestoreWish(userID: "ann")])
-                _ = try await AppRequests(pool: world.pool).restores([RestoreWish(userID: "ben")])
+                for (user, asker) in [("ann", "me"), ("ben", "")] {
+                    let requests = AppRequests(pool: world.pool, asker: asker)
+                    for answer in try await requests.restores([RestoreWish(userID: user)]) { _ = try answer.get() }
+                }
                 var payloads: [String] = []
                 for await payload in heard {
                     payloads.append(payload)
