@@ -107,7 +107,7 @@ struct APIComposition {
         worker: Worker?
     ) throws {
         let config = runtime.config
-        let requests = AppRequests(pool: pool, asker: worker?.settings.asker ?? "")
+        let requests = AppRequests(pool: pool, asker: worker?.asker ?? "")
         let counts = RequestCounts(pool: pool)
         self.watch = watch
         restores = RestoreIntake(requests: requests) { worker?.look() }

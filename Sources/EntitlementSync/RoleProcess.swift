@@ -1,5 +1,4 @@
 import Configuring
-import Foundation
 import Jobs
 import Logging
 import Metrics
@@ -49,7 +48,6 @@ struct RoleProcess {
                     transport: transport,
                     receiver: receiver,
                     watch: watch,
-                    asker: roles.contains(.serve) ? UUID().uuidString : "",
                     untilIdle: untilIdle
                 )
             }

@@ -21,7 +21,6 @@ struct WorkerComposition {
         transport: HTTPTransport,
         receiver: Receiver?,
         watch: RestoreWatch?,
-        asker: String,
         untilIdle: Bool
     ) {
         let config = runtime.config
@@ -71,7 +70,6 @@ struct WorkerComposition {
                 host: ProcessInfo.processInfo.hostName,
                 pid: ProcessInfo.processInfo.processIdentifier,
                 version: Build.version,
-                asker: asker,
                 retention: .init(
                     eventDays: config.retention.eventDays,
                     historyDays: config.retention.historyDays

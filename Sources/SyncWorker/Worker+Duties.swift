@@ -150,7 +150,7 @@ extension Worker {
         do {
             try await listener.run(
                 channels: ["entitlement_sync_wake"],
-                onNotification: { if settings.isNews($0.payload) { shared.wake.raise() } },
+                onNotification: { shared.hear($0.payload) },
                 onConnected: { shared.wake.raise() }
             )
         } catch is CancellationError {

@@ -21,7 +21,7 @@ package struct Worker: Service {
     let messenger: Messenger?
     let listener: PostgresListener?
     let exchange: @Sendable () async -> Void
-    package let settings: WorkerSettings
+    let settings: WorkerSettings
     let logger: Logger
     let shared = WorkerShared()
 
@@ -63,6 +63,9 @@ package struct Worker: Service {
 
     /// Looks for due jobs at once.
     package func look() { shared.wake.raise() }
+
+    /// Whoever queues restores in this process does it under this name, and calls `look()`.
+    package var asker: String { shared.asker }
 
     /// Works until a graceful shutdown, or until idle where the settings say so.
     package func run() async throws {

@@ -14,8 +14,6 @@ package struct WorkerSettings: Sendable {
     package var host: String
     package var pid: Int32
     package var version: String
-    /// Whose restores are told to the worker by `Worker.look()`, and need not be heard of by notification; empty: nobody's.
-    package var asker: String
     package var retention: Housekeeping.Retention
 
     package init(
@@ -27,7 +25,6 @@ package struct WorkerSettings: Sendable {
         host: String,
         pid: Int32,
         version: String,
-        asker: String = "",
         retention: Housekeeping.Retention = .init()
     ) {
         self.retention = retention
@@ -39,12 +36,5 @@ package struct WorkerSettings: Sendable {
         self.host = host
         self.pid = pid
         self.version = version
-        self.asker = asker
     }
-
-    /// Whether a notification of new restores tells anything; what this process asked for itself has been looked for.
-    ///
-    /// - Parameter payload: the asker's name; empty where nobody named themselves.
-    /// - Returns: whether the worker has to look for jobs.
-    func isNews(_ payload: String) -> Bool { payload.isEmpty || payload != asker }
 }

@@ -1,3 +1,4 @@
+import FoundationEssentials
 import Synchronization
 
 /// What the duties of one worker share.
@@ -10,6 +11,8 @@ final class WorkerShared: Sendable {
         var told: [String: ContinuousClock.Instant] = [:]
     }
 
+    /// Under which name restores are queued in this process.
+    let asker = UUID().uuidString
     let flight = Flight()
     /// Raised by notifications, by whoever queues jobs in this process, by ended jobs and a shutdown: look for due jobs.
     let wake = Signal()
@@ -35,6 +38,11 @@ final class WorkerShared: Sendable {
     var epoch: Int32? {
         get { state.withLock { $0.epoch } }
         set { state.withLock { $0.epoch = newValue } }
+    }
+
+    /// Hears of new jobs; of those of this process it knew before the database told.
+    func hear(_ payload: String) {
+        if payload != asker { wake.raise() }
     }
 
     /// Stops claiming; what is in flight goes on.

@@ -143,12 +143,16 @@ struct FlightTests {
         #expect(answers.takeAll().isEmpty && answers.areTold)
     }
 
-    @Test func `what this process asked for is no news to it, and everything else is`() {
-        func settings(_ asker: String) -> WorkerSettings {
-            WorkerSettings(concurrency: 1, batch: 1, lease: .seconds(1), host: "", pid: 1, version: "", asker: asker)
+    @Test(.timeLimit(.minutes(10)))
+    func `what this process asked for is no news to it, and everything else is`() async {
+        let (shared, other) = (WorkerShared(), WorkerShared())
+        shared.hear(shared.asker)
+        let began = ContinuousClock.now
+        await shared.wake.wait(upTo: .milliseconds(50))
+        #expect(ContinuousClock.now - began >= .milliseconds(50))
+        for payload in ["", other.asker] {
+            shared.hear(payload)
+            await shared.wake.wait()
         }
-        #expect(!settings("me").isNews("me"))
-        #expect(settings("me").isNews("") && settings("me").isNews("other"))
-        #expect(settings("").isNews("") && settings("").isNews("other"))
     }
 }
