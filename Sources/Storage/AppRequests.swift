@@ -121,7 +121,7 @@ package struct AppRequests: Sendable {
             SELECT a.place, a.id, a.is_new, a.state, a.message, a.hint
               FROM entitlement_sync.app_restores(
                        \(wishes.map(\.userID)), \(wishes.map(\.proofs)), \(wishes.map(\.clientError)),
-                       \(wishes.map { $0.productIDs.map(Self.text) }), \(wishes.map(\.idempotencyKey)),
+                       \(wishes.map { $0.productIDs.map(JSONList.text) }), \(wishes.map(\.idempotencyKey)),
                        \(wishes.map(\.origin)), asker => \(asker)) AS a
             """
         )
@@ -148,11 +148,6 @@ package struct AppRequests: Sendable {
             }
         }
         return answers
-    }
-
-    private static func text(_ ids: [String]) -> String {
-        // Texts alone: there is nothing that can't be written.
-        (try? JSONEncoder().encode(ids)).map { String(decoding: $0, as: UTF8.self) } ?? "[]"
     }
 
     /// Reads restores; ids that are no restore's are left out.

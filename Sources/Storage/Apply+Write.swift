@@ -61,7 +61,9 @@ extension Apply {
         if settings.tells, !isObserving { requests += OutboxWrites.insert(OutboxWrites.messages(plan.effects, ends)) }
         let awaited = plan.effects.filter { $0.job.kind == .restore && audience?.awaits($0.job.id) == true }
         var findings: [UUID: RestoreFindings] = [:]
-        requests += RestoreFindings.of(awaited.map(end)).map { $0.then { findings = $0 } }
+        requests += RestoreFindings.of(awaited.map(end), wanted: awaited.map(\.job.request.productIDs)).map {
+            $0.then { findings = $0 }
+        }
         try await connection.sendAndCommit(requests)
         report.answers = awaited.compactMap { effect in
             let age = effect.job.age + effect.job.claimedTick.duration(to: .now)

@@ -101,16 +101,20 @@ struct RestoreFindings {
 
     /// Asks for those of restores that have ended.
     ///
+    /// - Parameters:
+    ///   - ends: how they ended.
+    ///   - wanted: for each the products that were asked for; `nil`: all.
     /// - Returns: no request where there are none.
-    static func of(_ ends: [JobEnd]) -> [PostgresRequest<[UUID: RestoreFindings]>] {
+    static func of(_ ends: [JobEnd], wanted: [[String]?]) -> [PostgresRequest<[UUID: RestoreFindings]>] {
         guard !ends.isEmpty else { return [] }
-        let found = ends.map { $0.outcome == .restored || $0.outcome == .alreadySubscriber }
+        let keys = ends.map { $0.outcome == .restored || $0.outcome == .alreadySubscriber ? $0.userKey : nil }
         let request = PostgresRequest<[UUID: RestoreFindings]>(
             """
-            SELECT w.id, u.user_id, CASE WHEN w.found AND u.user_id IS NOT NULL
-                                         THEN entitlement_sync.restored_products(w.key, w.id) ELSE '[]' END
-              FROM unnest(\(ends.map(\.id)), \(ends.map(\.userKey)), \(found)) AS w(id, key, found)
+            SELECT w.id, u.user_id, CASE WHEN u.user_id IS NOT NULL THEN f.products ELSE '[]' END
+              FROM unnest(\(ends.map(\.id)), \(ends.map(\.userKey))) WITH ORDINALITY AS w(id, key, place)
               JOIN entitlement_sync.user_sync AS u ON u.user_key = w.key
+              JOIN entitlement_sync.restored_products_of(\(keys), \(wanted.map { $0.map(JSONList.text) })) AS f
+                ON f.place = w.place
             """
         ) { rows in
             var findings: [UUID: RestoreFindings] = [:]
@@ -126,6 +130,12 @@ struct RestoreFindings {
 
 /// Lists that the database writes as JSON.
 enum JSONList {
+    /// Texts as JSON.
+    static func text(_ texts: [String]) -> String {
+        // There is no text that can't be written.
+        (try? JSONEncoder().encode(texts)).map { String(decoding: $0, as: UTF8.self) } ?? "[]"
+    }
+
     static func read<Element: Decodable>(_ json: PostgresJSON) throws -> [Element] {
         guard json.text != "[]" else { return [] }
         return try JSONDecoder().decode([Element].self, from: Data(json.text.utf8))

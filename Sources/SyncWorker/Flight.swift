@@ -17,6 +17,8 @@ final class Flight: Sendable {
     private struct State {
         var reading: [Int64: [ClaimedJob]] = [:]
         var readingCount = 0
+        /// How many of those that were claimed together, at these moments, are still being read.
+        var together: [ContinuousClock.Instant: Int] = [:]
         var waiting: [Item] = []
         var applying: [Int64: Int] = [:]
         var applyingCount = 0
@@ -30,6 +32,8 @@ final class Flight: Sendable {
     private let state = Mutex(State())
     /// Raised when something can be applied, for one of those who wait.
     let readyToApply = Signal()
+    /// Raised when the last of those was read that were claimed together.
+    let readTogether = Signal()
     /// Raised when there is room for new claims.
     let room = Signal()
 
@@ -38,37 +42,44 @@ final class Flight: Sendable {
 
     func beginReading(_ jobs: [ClaimedJob]) {
         state.withLock { state in
-            for job in jobs { state.reading[job.userKey, default: []].append(job) }
+            for job in jobs {
+                state.reading[job.userKey, default: []].append(job)
+                state.together[job.claimedTick, default: 0] += 1
+            }
             state.readingCount += jobs.count
         }
     }
 
     func endReading(_ read: ReadJob, epoch: Int32) {
         let readAt = ContinuousClock.now
-        let isFirst = state.withLock { state in
+        let (isFirst, isLast) = state.withLock { state in
             let key = read.job.userKey
             if let index = state.reading[key]?.firstIndex(where: { $0.id == read.job.id }) {
                 state.reading[key]?.remove(at: index)
                 if state.reading[key]?.isEmpty == true { state.reading[key] = nil }
                 state.readingCount -= 1
+                let left = (state.together[read.job.claimedTick] ?? 1) - 1
+                state.together[read.job.claimedTick] = left > 0 ? left : nil
             }
             // Whoever was woken by an earlier one takes this one along; what was put off becomes due without waking anybody.
             let isFirst = !state.waiting.contains { $0.notBefore == nil }
             state.waiting.append(Item(read: read, epoch: epoch, readAt: readAt))
-            return isFirst
+            return (isFirst, state.together[read.job.claimedTick] == nil)
         }
         if isFirst { readyToApply.raiseForOne() }
+        if isLast { readTogether.raise() }
     }
 
     /// Until when those that were read first wait for those that were claimed beside them: a transaction for each leaves a
     /// machine with a steady stream of restores no time for anything else.
     ///
-    /// - Returns: `nil` where nothing can be applied, too little is held for a stream, or enough is there.
+    /// - Returns: `nil` where nothing can be applied, too little is held for a stream, or enough or all of them is there.
     func gathers(at now: ContinuousClock.Instant) -> ContinuousClock.Instant? {
         state.withLock { state in
             guard state.waiting.count < Self.stream,
                 state.readingCount + state.waiting.count + state.applyingCount >= Self.stream,
-                let first = state.waiting.first(where: { ($0.notBefore ?? now) <= now })
+                let first = state.waiting.first(where: { ($0.notBefore ?? now) <= now }),
+                state.together[first.read.job.claimedTick] != nil
             else { return nil }
             let until = first.readAt + Self.gathering
             return until > now ? until : nil

@@ -40,7 +40,7 @@ final class Signal: Sendable {
     func wait(upTo limit: Duration) async {
         await withTaskGroup(of: Void.self) { group in
             group.addTask { await self.wait() }
-            group.addTask { try? await Task.sleep(for: limit) }
+            group.addTask { try? await Task.sleep(for: limit, tolerance: limit / 10) }
             await group.next()
             group.cancelAll()
         }

@@ -12,7 +12,9 @@ extension Worker {
         let clock = ContinuousClock()
         while !Task.isCancelled {
             if !shared.isStopping, let gathered = shared.flight.gathers(at: clock.now) {
-                try? await Task.sleep(until: gathered, tolerance: .zero, clock: clock)
+                await shared.flight.readTogether.wait(upTo: gathered - clock.now)
+                // It may have been another claim's last.
+                continue
             }
             let items = shared.flight.take(upTo: settings.batch, at: clock.now)
             guard !items.isEmpty else {

@@ -10,7 +10,12 @@ import Testing
 struct FlightTests {
     private let now = ContinuousClock.now
 
-    private func job(_ userKey: Int64, _ id: UUID = UUID(), lane: JobLane = .sweep) -> ClaimedJob {
+    private func job(
+        _ userKey: Int64,
+        _ id: UUID = UUID(),
+        lane: JobLane = .sweep,
+        claimed after: Duration = .zero
+    ) -> ClaimedJob {
         let moment = Instant(microseconds: 0)
         return ClaimedJob(
             id: id,
@@ -20,7 +25,7 @@ struct FlightTests {
             userKey: userKey,
             userID: "user-\(userKey)",
             claimedAt: moment,
-            claimedTick: now
+            claimedTick: now + after
         )
     }
 
@@ -87,6 +92,23 @@ struct FlightTests {
         #expect(flight.gathers(at: .now) == nil, "what was put off waits by itself")
         for job in jobs.dropFirst(2) { flight.endReading(read(job), epoch: 1) }
         #expect(flight.gathers(at: .now) == nil, "enough is there")
+    }
+
+    @Test(.timeLimit(.minutes(10)))
+    func `nobody waits once all are read that were claimed together, whatever else is being read`() async {
+        let flight = Flight()
+        let pair = [job(1), job(2)]
+        flight.beginReading(pair)
+        flight.beginReading((3...20).map { job($0, claimed: .milliseconds(1)) })
+        flight.endReading(read(pair[0]), epoch: 1)
+        #expect(flight.gathers(at: now) != nil)
+        await withTaskGroup(of: Void.self) { group in
+            group.addTask { await flight.readTogether.wait() }
+            while flight.readTogether.waiterCount == 0 { await Task.yield() }
+            flight.endReading(read(pair[1]), epoch: 1)
+        }
+        #expect(flight.gathers(at: now) == nil)
+        #expect(flight.take(upTo: 10, at: now).count == 2)
     }
 
     @Test(.timeLimit(.minutes(10)))

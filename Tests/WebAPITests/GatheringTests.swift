@@ -118,6 +118,13 @@ import Testing
         #expect(steps[1].at - steps[0].at >= .milliseconds(300))
     }
 
+    @Test func `Work that takes long has a fifth of the time, and nobody waits longer than two intervals`() {
+        let limits = Gathering<Int, Int>.Limits(batch: 4, waiting: 10, interval: .milliseconds(6))
+        #expect(limits.pace(after: .milliseconds(1)) == .milliseconds(6))
+        #expect(limits.pace(after: .milliseconds(2)) == .milliseconds(10))
+        #expect(limits.pace(after: .milliseconds(20)) == .milliseconds(12))
+    }
+
     @Test(.timeLimit(.minutes(1))) func `Whoever waits at the end gets no answer, and nobody is taken after it`()
         async throws
     {

@@ -24,7 +24,13 @@ final class Gathering<Item: Sendable, Answer: Sendable>: Sendable {
         /// Those that may wait; beyond it nobody is taken.
         var waiting: Int
         /// From the start of one transaction to the next, once several came at a time; those that come alone never wait.
+        ///
+        /// Up to twice as long where transactions would have more than a fifth of the time: then the machine is busy, and
+        /// fewer of them leave it more for the rest of the way.
         var interval: Duration
+
+        /// From the start of a transaction that took so long to the next.
+        func pace(after took: Duration) -> Duration { min(max(took * 5, interval), interval * 2) }
     }
 
     private let limits: Limits
@@ -84,7 +90,8 @@ final class Gathering<Item: Sendable, Answer: Sendable>: Sendable {
             }
             for (waiting, answer) in zip(batch, answers) { waiting.continuation.resume(returning: answer) }
             if limits.interval > .zero, (2..<limits.batch).contains(batch.count) {
-                try? await Task.sleep(until: began + limits.interval, tolerance: .zero, clock: .continuous)
+                let pace = limits.pace(after: .now - began)
+                try? await Task.sleep(until: began + pace, tolerance: .zero, clock: .continuous)
             }
         }
         state.withLock { $0.isOpen = false }
