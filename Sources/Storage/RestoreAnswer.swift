@@ -110,17 +110,18 @@ struct RestoreFindings {
         let keys = ends.map { $0.outcome == .restored || $0.outcome == .alreadySubscriber ? $0.userKey : nil }
         let request = PostgresRequest<[UUID: RestoreFindings]>(
             """
-            SELECT w.id, u.user_id, CASE WHEN u.user_id IS NOT NULL THEN f.products ELSE '[]' END
-              FROM unnest(\(ends.map(\.id)), \(ends.map(\.userKey))) WITH ORDINALITY AS w(id, key, place)
-              JOIN entitlement_sync.user_sync AS u ON u.user_key = w.key
-              JOIN entitlement_sync.restored_products_of(\(keys), \(wanted.map { $0.map(JSONList.text) })) AS f
-                ON f.place = w.place
+            SELECT f.place, u.user_id, CASE WHEN u.user_id IS NOT NULL THEN f.products ELSE '[]' END
+              FROM entitlement_sync.restored_products_of(\(keys), \(wanted.map { $0.map(JSONList.text) })) AS f
+              JOIN entitlement_sync.user_sync AS u ON u.user_key = (\(ends.map(\.userKey)))[f.place]
             """
         ) { rows in
             var findings: [UUID: RestoreFindings] = [:]
             for row in rows {
-                let (id, userID, products) = try row.decode(UUID.self, String?.self, PostgresJSON.self)
-                findings[id] = RestoreFindings(userID: userID, products: try JSONList.read(products))
+                let (place, userID, products) = try row.decode(Int32.self, String?.self, PostgresJSON.self)
+                findings[ends[Int(place) - 1].id] = RestoreFindings(
+                    userID: userID,
+                    products: try JSONList.read(products)
+                )
             }
             return findings
         }

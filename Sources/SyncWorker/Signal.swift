@@ -36,8 +36,12 @@ final class Signal: Sendable {
         continuation?.resume()
     }
 
+    /// Forgets what nobody has waited for.
+    func lower() { state.withLock { $0.isRaised = false } }
+
     /// Waits for a signal, for the time to pass, or for the task's cancellation, whichever comes first.
     func wait(upTo limit: Duration) async {
+        guard limit > .zero else { return }
         await withTaskGroup(of: Void.self) { group in
             group.addTask { await self.wait() }
             group.addTask { try? await Task.sleep(for: limit, tolerance: limit / 10) }
@@ -55,10 +59,11 @@ final class Signal: Sendable {
         await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
                 let goesOn = state.withLock { state in
-                    if state.isRaised || Task.isCancelled {
+                    if state.isRaised {
                         state.isRaised = false
                         return true
                     }
+                    if Task.isCancelled { return true }
                     state.waiting[id] = continuation
                     return false
                 }

@@ -11,6 +11,8 @@ extension Worker {
     func applyDuty() async {
         let clock = ContinuousClock()
         while !Task.isCancelled {
+            // Before it is looked whether the last is there: what is raised from here on is remembered.
+            shared.flight.readTogether.lower()
             if !shared.isStopping, let gathered = shared.flight.gathers(at: clock.now) {
                 await shared.flight.readTogether.wait(upTo: gathered - clock.now)
                 // It may have been another claim's last.

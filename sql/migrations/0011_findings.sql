@@ -1,15 +1,15 @@
 -- What restores have found is asked for all users of a transaction at once: a call for each, with settings of its own, took
--- longer than the answer.
+-- longer than the answer. `entitlement_names` has no more callers, save transactions that are under way meanwhile.
 
 -- The users' own purchases that give access, and their ends, for the app to deliver again, a row for each place of `keys`;
 -- `wanted`: the products that were asked for, as JSON, null: all. Entitlements bear the team's words, as the ledger has keys
 -- of products and of RevenueCat's entitlements.
-CREATE FUNCTION restored_products_of(keys bigint[], wanted text[]) RETURNS TABLE (place bigint, products jsonb)
+CREATE FUNCTION restored_products_of(keys bigint[], wanted text[]) RETURNS TABLE (place integer, products jsonb)
 LANGUAGE plpgsql STABLE SET search_path = entitlement_sync, pg_temp AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
-    SELECT w.place, coalesce(f.products, '[]')
+    SELECT w.place::integer, coalesce(f.products, '[]')
       FROM unnest(keys, wanted) WITH ORDINALITY AS w(known, wanted, place)
      CROSS JOIN LATERAL (
            SELECT jsonb_agg(jsonb_build_object(
@@ -49,8 +49,6 @@ BEGIN
     RETURN (SELECT f.products FROM restored_products_of(ARRAY[known], ARRAY[to_jsonb(wanted)::text]) AS f);
 END
 $$;
-
-DROP FUNCTION entitlement_names(text[]);
 
 REVOKE ALL ON FUNCTION restored_products_of FROM PUBLIC;
 SELECT grant_to('entitlement_sync_worker', ARRAY['GRANT EXECUTE ON FUNCTION restored_products_of TO %I']);

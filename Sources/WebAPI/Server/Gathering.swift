@@ -25,12 +25,8 @@ final class Gathering<Item: Sendable, Answer: Sendable>: Sendable {
         var waiting: Int
         /// From the start of one transaction to the next, once several came at a time; those that come alone never wait.
         ///
-        /// Up to twice as long where transactions would have more than a fifth of the time: then the machine is busy, and
-        /// fewer of them leave it more for the rest of the way.
+        /// Up to twice as long while transactions take much longer than they can: see `Pace`.
         var interval: Duration
-
-        /// From the start of a transaction that took so long to the next.
-        func pace(after took: Duration) -> Duration { min(max(took * 5, interval), interval * 2) }
     }
 
     private let limits: Limits
@@ -76,6 +72,7 @@ final class Gathering<Item: Sendable, Answer: Sendable>: Sendable {
 
     /// Works until the task is cancelled; whoever waits then gets no answer.
     func run() async {
+        var pace = Pace(interval: limits.interval)
         while !Task.isCancelled {
             let batch = take(limits.batch)
             guard !batch.isEmpty else {
@@ -90,8 +87,8 @@ final class Gathering<Item: Sendable, Answer: Sendable>: Sendable {
             }
             for (waiting, answer) in zip(batch, answers) { waiting.continuation.resume(returning: answer) }
             if limits.interval > .zero, (2..<limits.batch).contains(batch.count) {
-                let pace = limits.pace(after: .now - began)
-                try? await Task.sleep(until: began + pace, tolerance: .zero, clock: .continuous)
+                let next = began + pace.next(after: .now - began)
+                try? await Task.sleep(until: next, tolerance: .zero, clock: .continuous)
             }
         }
         state.withLock { $0.isOpen = false }
