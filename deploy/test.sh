@@ -69,6 +69,8 @@ export TMPDIR
 chmod 711 "$TMPDIR"
 at_exit rm -rf "$TMPDIR"
 at_exit stop_strays 0 INT TERM
+# All at once, tests with servers and processes of their own leave each other no time on a small machine.
+export SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=${SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH:-8}
 
 worst=0
 failures=()

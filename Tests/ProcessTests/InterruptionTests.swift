@@ -74,7 +74,8 @@ struct InterruptionTests {
             _ = try await Self.kill(worker, of: site)
             #expect(try await site.number("SELECT count(*) FROM entitlement_sync.asset_run") > 0)
 
-            let ending = try await site.run("worker", "--until-idle", within: .seconds(120))
+            // Who was held at three deaths is worked off alone; of those some show ids, whose answers take seconds each.
+            let ending = try await site.run("worker", "--until-idle", within: .seconds(300))
             #expect(ending.code == 0, "\(ending)")
             try await Record.expectSettled(site)
             let record = try await Record(of: site)

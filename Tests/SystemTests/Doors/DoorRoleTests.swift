@@ -49,7 +49,9 @@ import Testing
 
     @Test(arguments: [
         "SELECT * FROM entitlement_sync.drain_inbox()", "SELECT entitlement_sync.forget_events(1, 1)",
-        "SELECT entitlement_sync.restored_products(1, NULL)", "SELECT entitlement_sync.user_key_of('ann')",
+        "SELECT entitlement_sync.restored_products(1, NULL)",
+        "SELECT * FROM entitlement_sync.restored_products_of('{1}', '{NULL}')",
+        "SELECT entitlement_sync.user_key_of('ann')",
         "SELECT entitlement_sync.enqueue(1, 0::smallint, 0::smallint, NULL)", "SELECT entitlement_sync.reread('{1}')",
         "SELECT entitlement_sync.enqueue_reconciles('{1}', 1::smallint, ARRAY['0197a0b2-0000-7000-8000-000000000000'::uuid])",
         "SELECT entitlement_sync.requeue_dead(NULL)", "SELECT * FROM entitlement_sync.erase_user('ann')",
@@ -63,8 +65,13 @@ import Testing
         }
     }
 
-    @Test(arguments: ["reread(bigint[])", "enqueue_reconciles(bigint[], smallint, uuid[], boolean)"])
-    func `What events set in motion is nobody's to call but the workers'`(_ function: String) async throws {
+    @Test(arguments: [
+        "reread(bigint[])", "enqueue_reconciles(bigint[], smallint, uuid[], boolean)",
+        "restored_products_of(bigint[], text[])",
+    ])
+    func `What events set in motion and restores find is nobody's to call but the workers'`(_ function: String)
+        async throws
+    {
         try await World.with { world in
             for role in ["api", "client", "support", "auditor"] {
                 let may = try await world.pool.query(
@@ -86,6 +93,7 @@ import Testing
                 "SELECT entitlement_sync.enqueue(\(key), 1::smallint, 2::smallint, '0197a0b2-0000-7000-8000-000000000000')",
                 "SELECT entitlement_sync.enqueue(\(key), 0::smallint, 0::smallint, '0197a0b2-0000-7000-8000-000000000001')",
                 "SELECT entitlement_sync.restored_products(\(key), '0197a0b2-0000-7000-8000-000000000001')",
+                "SELECT * FROM entitlement_sync.restored_products_of('{\(key)}', '{NULL}')",
                 "SELECT * FROM entitlement_sync.drain_inbox()",
             ] {
                 let rows = try await Self.run(statement, as: "entitlement_sync_worker", in: world)
