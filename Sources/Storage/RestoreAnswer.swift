@@ -118,6 +118,7 @@ struct RestoreFindings {
             var findings: [UUID: RestoreFindings] = [:]
             for row in rows {
                 let (place, userID, products) = try row.decode(Int32.self, String?.self, PostgresJSON.self)
+                guard ends.indices.contains(Int(place) - 1) else { continue }
                 findings[ends[Int(place) - 1].id] = RestoreFindings(
                     userID: userID,
                     products: try JSONList.read(products)
@@ -129,7 +130,7 @@ struct RestoreFindings {
     }
 }
 
-/// Lists that the database writes as JSON.
+/// Lists as JSON, as the database takes and writes them.
 enum JSONList {
     /// Texts as JSON.
     static func text(_ texts: [String]) -> String {

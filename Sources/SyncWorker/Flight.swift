@@ -73,7 +73,7 @@ final class Flight: Sendable {
     /// Until when those that were read first wait for those that were claimed beside them: a transaction for each leaves a
     /// machine with a steady stream of restores no time for anything else.
     ///
-    /// - Returns: `nil` where nothing can be applied, too little is held for a stream, or enough or all of them is there.
+    /// - Returns: `nil` where nothing can be applied, too little is held for a stream, or enough is there, or all of them.
     func gathers(at now: ContinuousClock.Instant) -> ContinuousClock.Instant? {
         state.withLock { state in
             guard state.waiting.count < Self.stream,

@@ -11,7 +11,8 @@ extension Worker {
     func applyDuty() async {
         let clock = ContinuousClock()
         while !Task.isCancelled {
-            // Before it is looked whether the last is there: what is raised from here on is remembered.
+            // Before it is looked whether the last is there: what is raised from here on is remembered. Should the other one
+            // who applies forget it, the time ends the wait.
             shared.flight.readTogether.lower()
             if !shared.isStopping, let gathered = shared.flight.gathers(at: clock.now) {
                 await shared.flight.readTogether.wait(upTo: gathered - clock.now)

@@ -74,8 +74,7 @@ struct InterruptionTests {
             _ = try await Self.kill(worker, of: site)
             #expect(try await site.number("SELECT count(*) FROM entitlement_sync.asset_run") > 0)
 
-            // Who was held at three deaths is worked off alone; of those some show ids, whose answers take seconds each.
-            let ending = try await site.run("worker", "--until-idle", within: .seconds(300))
+            let ending = try await site.run("worker", "--until-idle", within: .seconds(120))
             #expect(ending.code == 0, "\(ending)")
             try await Record.expectSettled(site)
             let record = try await Record(of: site)
