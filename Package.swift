@@ -108,7 +108,7 @@ let package = Package(
             [
                 "Entitlements", "Postgres", "Storage", "StoreClients", hummingbird, hummingbirdHTTP2, httpTypes,
                 hummingbirdCore,
-                lifecycle, logging, metrics, nioCore, nioHTTP1, nioHTTPTypes, nioSSL, nioTLS, crypto,
+                lifecycle, logging, metrics, collections, nioCore, nioHTTP1, nioHTTPTypes, nioSSL, nioTLS, crypto,
             ],
             resources: [.embedInCode("Messages/messages.json"), .embedInCode("OpenAPI/openapi.json")]
         ),

@@ -40,17 +40,18 @@ struct RestoreWaits {
     private struct Followed {
         var answer: RestoreAnswer
         var readAt: ContinuousClock.Instant
-        var until: ContinuousClock.Instant
         /// A worker of this process told the end, which is final: a reading that began before may come in later.
         var isTold = false
     }
 
     /// Restores and ends that are kept in memory, at most.
     private static let most = 50_000
+    /// How many are forgotten at a time where none comes in whose turn it would be.
+    private static let forgotten = 1_000
 
-    private var followed: [UUID: Followed] = [:]
+    private var followed = Fading<Followed>(most: most)
     /// Ends that were heard of within the last seconds: one may be heard of before its restore is followed.
-    private var heard: [UUID: ContinuousClock.Instant] = [:]
+    private var heard = Fading<Void>(most: most)
     private var nextNumber = 0
     private var waiters: [UUID: [Int: Waiter]] = [:]
     /// Those to read next.
@@ -66,16 +67,16 @@ struct RestoreWaits {
     ///
     /// - Returns: whether its end was heard of already, which makes it due.
     mutating func follow(_ answer: RestoreAnswer, from now: ContinuousClock.Instant, for time: Duration) -> Bool {
-        guard followed.count < Self.most else { return false }
-        followed[answer.id] = Followed(answer: answer, readAt: now, until: now + time)
-        guard heard[answer.id] != nil else { return false }
+        guard followed.insert(Followed(answer: answer, readAt: now), for: answer.id, until: now + time, at: now),
+            heard.value(answer.id, at: now) != nil
+        else { return false }
         due.insert(answer.id)
         return true
     }
 
     /// What is known of a restore that is followed; `nil` where its end might not be heard of.
     func known(_ id: UUID, at now: ContinuousClock.Instant) -> RestoreAnswer? {
-        guard isListening, let followed = followed[id], followed.until > now else { return nil }
+        guard isListening, let followed = followed.value(id, at: now) else { return nil }
         var answer = followed.answer
         answer.age += (now - followed.readAt) / .seconds(1)
         return answer
@@ -84,21 +85,21 @@ struct RestoreWaits {
     /// Whether somebody waits for a restore, or may in a moment.
     func awaits(_ id: UUID) -> Bool { waiters[id] != nil || followed[id] != nil }
 
-    /// Notes that a restore has ended.
+    /// Notes that a restore has ended, for a while.
     ///
     /// - Returns: whether anybody cares, which makes it due.
-    mutating func hear(of id: UUID, at now: ContinuousClock.Instant) -> Bool {
-        if heard.count < Self.most { heard[id] = now }
+    mutating func hear(of id: UUID, at now: ContinuousClock.Instant, for time: Duration) -> Bool {
+        _ = heard.insert((), for: id, until: now + time, at: now)
         // Whose end was told needs no reading.
         guard waiters[id] != nil || followed[id]?.isTold == false else { return false }
         due.insert(id)
         return true
     }
 
-    /// Forgets what is followed no longer, and the ends that were heard of before a moment.
-    mutating func forget(at now: ContinuousClock.Instant, heardBefore oldest: ContinuousClock.Instant) {
-        followed = followed.filter { $0.value.until > now }
-        heard = heard.filter { $0.value > oldest }
+    /// Forgets what is followed no longer, and the ends whose time is over; a few at a time, for others wait meanwhile.
+    mutating func forget(at now: ContinuousClock.Instant) {
+        followed.forget(upTo: Self.forgotten, at: now)
+        heard.forget(upTo: Self.forgotten, at: now)
     }
 
     // MARK: Waiting
@@ -173,11 +174,9 @@ struct RestoreWaits {
         for id in ids {
             let answer = found[id]
             if let answer, let old = followed[id], answer.hasEnded || !old.isTold {
-                followed[id] = Followed(
-                    answer: answer,
-                    readAt: now,
-                    until: old.until,
-                    isTold: old.isTold || areTold
+                followed.update(
+                    Followed(answer: answer, readAt: now, isTold: old.isTold || areTold),
+                    for: id
                 )
             }
             met += leave(id) { waiter in answer.map(waiter.interest.isMet) ?? true }.map { ($0, answer) }

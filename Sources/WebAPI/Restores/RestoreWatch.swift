@@ -179,7 +179,7 @@ package final class RestoreWatch: Service, RestoreAudience {
 
     func heard(_ payload: String) {
         guard let job = Self.job(in: payload) else { return readAll() }
-        if waits.withLock({ $0.hear(of: job, at: .now) }) { signal.continuation.yield() }
+        if waits.withLock({ $0.hear(of: job, at: .now, for: remembers) }) { signal.continuation.yield() }
     }
 
     /// The job that a hint is about, which stands first where a worker wrote it.
@@ -201,8 +201,7 @@ package final class RestoreWatch: Service, RestoreAudience {
     private func tick() async {
         while !Task.isCancelled {
             try? await Task.sleep(for: waits.withLock { $0.isListening } ? pause : pause / 4)
-            let now = ContinuousClock.now
-            waits.withLock { $0.forget(at: now, heardBefore: now - remembers) }
+            waits.withLock { $0.forget(at: .now) }
             readAll()
         }
     }

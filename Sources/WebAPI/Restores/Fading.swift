@@ -1,0 +1,67 @@
+import DequeModule
+import Foundation
+
+/// What is known of restores for a while: each is forgotten in its turn, so that no moment has to look at all of them.
+///
+/// All are kept equally long: the first to come is the first to go.
+struct Fading<Value> {
+    typealias Instant = ContinuousClock.Instant
+
+    private struct Entry {
+        var value: Value
+        var until: Instant
+    }
+
+    /// Forgotten with each that comes: more than one, so that those whose time is over never gather.
+    private static var step: Int { 2 }
+
+    /// How many are kept at most; beyond that none is taken.
+    let most: Int
+    private var entries: [UUID: Entry] = [:]
+    /// In the order in which they came; who came again stands here twice, and goes with the later.
+    private var order: Deque<(id: UUID, until: Instant)> = []
+
+    init(most: Int) {
+        self.most = most
+    }
+
+    var count: Int { entries.count }
+
+    /// What is known of a restore, if its time is not over.
+    func value(_ id: UUID, at now: Instant) -> Value? {
+        entries[id].flatMap { $0.until > now ? $0.value : nil }
+    }
+
+    /// What is known of a restore; those whose time is over may still be there.
+    subscript(id: UUID) -> Value? { entries[id]?.value }
+
+    /// Notes something of a restore.
+    ///
+    /// - Parameters:
+    ///   - value: what.
+    ///   - id: which.
+    ///   - until: when it is forgotten; not before those that were noted earlier.
+    ///   - now: the moment.
+    /// - Returns: `false`: there are too many.
+    mutating func insert(_ value: Value, for id: UUID, until: Instant, at now: Instant) -> Bool {
+        forget(upTo: Self.step, at: now)
+        guard order.count < most else { return false }
+        entries[id] = Entry(value: value, until: until)
+        order.append((id, until))
+        return true
+    }
+
+    /// Notes something else of a restore of which something is known, for the time that it had.
+    mutating func update(_ value: Value, for id: UUID) {
+        entries[id]?.value = value
+    }
+
+    /// Forgets those whose time is over.
+    mutating func forget(upTo limit: Int, at now: Instant) {
+        for _ in 0..<limit {
+            guard let first = order.first, first.until <= now else { return }
+            order.removeFirst()
+            if let entry = entries[first.id], entry.until <= now { entries[first.id] = nil }
+        }
+    }
+}
