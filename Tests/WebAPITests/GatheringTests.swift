@@ -118,18 +118,6 @@ import Testing
         #expect(steps[1].at - steps[0].at >= .milliseconds(300))
     }
 
-    @Test func `Where the work takes more than twice as long as it can, the next begins later, up to two intervals`() {
-        var pace = Pace(interval: .milliseconds(6))
-        #expect(pace.next(after: .milliseconds(1)) == .milliseconds(6))
-        #expect(pace.next(after: .milliseconds(2)) == .milliseconds(6))
-        #expect(pace.next(after: .microseconds(2500)) == .microseconds(8500))
-        #expect(pace.next(after: .milliseconds(20)) == .milliseconds(12))
-        // A database that is further away now: in a while that is what it takes.
-        for _ in 0..<1000 { _ = pace.next(after: .milliseconds(3)) }
-        #expect(pace.next(after: .milliseconds(5)) == .milliseconds(6))
-        #expect(pace.next(after: .milliseconds(1)) == .milliseconds(6))
-    }
-
     @Test(.timeLimit(.minutes(1))) func `Whoever waits at the end gets no answer, and nobody is taken after it`()
         async throws
     {

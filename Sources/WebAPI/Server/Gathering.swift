@@ -24,8 +24,6 @@ final class Gathering<Item: Sendable, Answer: Sendable>: Sendable {
         /// Those that may wait; beyond it nobody is taken.
         var waiting: Int
         /// From the start of one transaction to the next, once several came at a time; those that come alone never wait.
-        ///
-        /// Up to twice as long while transactions take much longer than they can: see `Pace`.
         var interval: Duration
     }
 
@@ -72,7 +70,6 @@ final class Gathering<Item: Sendable, Answer: Sendable>: Sendable {
 
     /// Works until the task is cancelled; whoever waits then gets no answer.
     func run() async {
-        var pace = Pace(interval: limits.interval)
         while !Task.isCancelled {
             let batch = take(limits.batch)
             guard !batch.isEmpty else {
@@ -87,8 +84,7 @@ final class Gathering<Item: Sendable, Answer: Sendable>: Sendable {
             }
             for (waiting, answer) in zip(batch, answers) { waiting.continuation.resume(returning: answer) }
             if limits.interval > .zero, (2..<limits.batch).contains(batch.count) {
-                let next = began + pace.next(after: .now - began)
-                try? await Task.sleep(until: next, tolerance: .zero, clock: .continuous)
+                try? await Task.sleep(until: began + limits.interval, tolerance: .zero, clock: .continuous)
             }
         }
         state.withLock { $0.isOpen = false }
