@@ -18,7 +18,7 @@ let metrics = Target.Dependency.product(name: "Metrics", package: "swift-metrics
 let lifecycle = Target.Dependency.product(name: "ServiceLifecycle", package: "swift-service-lifecycle")
 let unixSignals = Target.Dependency.product(name: "UnixSignals", package: "swift-service-lifecycle")
 let httpTypes = Target.Dependency.product(name: "HTTPTypes", package: "swift-http-types")
-let collections = Target.Dependency.product(name: "Collections", package: "swift-collections")
+let deque = Target.Dependency.product(name: "DequeModule", package: "swift-collections")
 let crypto = Target.Dependency.product(name: "Crypto", package: "swift-crypto")
 let cryptoExtras = Target.Dependency.product(name: "CryptoExtras", package: "swift-crypto")
 let x509 = Target.Dependency.product(name: "X509", package: "swift-certificates")
@@ -84,8 +84,8 @@ let package = Package(
         .systemLibrary(name: "CLinux"),
         target("Entitlements"),
         target("FaultPoints"),
-        target("Postgres", ["CLibPQ", "CLinux", "FaultPoints", logging, metrics, collections]),
-        target("Transport", ["CLibCurl", "CLinux", httpTypes, logging, metrics, collections]),
+        target("Postgres", ["CLibPQ", "CLinux", "FaultPoints", logging, metrics]),
+        target("Transport", ["CLibCurl", "CLinux", httpTypes, logging, metrics]),
         target("StoreClients", ["Entitlements", httpTypes, logging, metrics, crypto, cryptoExtras, x509, asn1]),
         target("Jobs", ["Entitlements", "Postgres", logging]),
         target("Storage", ["Entitlements", "Jobs", "Postgres", logging]),
@@ -108,10 +108,11 @@ let package = Package(
             [
                 "Entitlements", "Postgres", "Storage", "StoreClients", hummingbird, hummingbirdHTTP2, httpTypes,
                 hummingbirdCore,
-                lifecycle, logging, metrics, collections, nioCore, nioHTTP1, nioHTTPTypes, nioSSL, nioTLS, crypto,
+                lifecycle, logging, metrics, deque, nioCore, nioHTTP1, nioHTTPTypes, nioSSL, nioTLS, crypto,
             ],
             resources: [.embedInCode("Messages/messages.json"), .embedInCode("OpenAPI/openapi.json")]
         ),
+        target("SupportDesk", ["Entitlements", "Storage", crypto, cryptoExtras]),
         target(
             "Bench",
             [
@@ -123,7 +124,8 @@ let package = Package(
             name: "EntitlementSync",
             dependencies: [
                 "Entitlements", "Postgres", "Transport", "StoreClients", "Jobs", "Storage", "SyncWorker", "Telemetry",
-                "Bench", "Configuring", "FaultPoints", "Migrations", "StoreSimulator", "WebAPI", arguments, crypto,
+                "Bench", "Configuring", "FaultPoints", "Migrations", "StoreSimulator", "SupportDesk", "WebAPI",
+                arguments, crypto,
                 httpTypes, nioCore,
                 x509,
                 lifecycle, logging, metrics, unixSignals,
@@ -152,8 +154,8 @@ let package = Package(
             "SystemTests",
             [
                 "Entitlements", "Postgres", "Transport", "StoreClients", "Jobs", "Storage", "SyncWorker", "Migrations",
-                "StoreSimulator", "TestSupport", "EntitlementSync", "Configuring", httpTypes, lifecycle, logging, x509,
-                asn1,
+                "StoreSimulator", "SupportDesk", "TestSupport", "EntitlementSync", "Configuring", httpTypes, lifecycle,
+                logging, x509, asn1,
             ]
         ),
         tests("HistoryTests", ["Entitlements", "Postgres", "Jobs", "Storage", "Migrations", "TestSupport", logging]),
@@ -173,6 +175,7 @@ let package = Package(
             ],
             exclude: ["Fixtures"]
         ),
+        tests("SupportDeskTests", ["SupportDesk", "Entitlements"]),
         tests("TelemetryTests", ["Telemetry", logging, metrics]),
         tests("ConfiguringTests", ["Configuring", "Entitlements", "Telemetry", logging]),
     ]

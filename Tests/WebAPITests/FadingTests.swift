@@ -62,4 +62,17 @@ import Testing
         let taken = (0..<150).map { known.insert($0, for: id, until: start + time, at: start) }
         #expect(taken == (0..<150).map { $0 < 100 })
     }
+
+    @Test func `No more are forgotten at a time than was asked for, and under load they become fewer`() {
+        var known = Fading<Int>(most: 1000)
+        for number in 0..<100 { _ = known.insert(number, for: UUID(), until: start + time, at: start) }
+        let hasMore = known.forget(upTo: 40, at: after(30))
+        #expect(hasMore && known.count == 60)
+        for number in 0..<30 { _ = known.insert(number, for: UUID(), until: after(60), at: after(30)) }
+        #expect(known.count == 30)
+        let hasYetMore = known.forget(upTo: 40, at: after(59))
+        #expect(!hasYetMore && known.count == 30)
+        let hasRest = known.forget(upTo: 30, at: after(60))
+        #expect(!hasRest && known.count == 0)
+    }
 }

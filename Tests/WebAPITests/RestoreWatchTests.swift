@@ -113,6 +113,43 @@ import Testing
         }
     }
 
+    @Test func `An end that was heard of before its restore is followed is read then`() async throws {
+        try await Self.with { watch, records in
+            watch.listens()
+            let id = UUID()
+            records.answers.withLock { $0[id] = Self.answer(id, "done", "restored") }
+            watch.heard(#"{"job":"\#(id.uuidString.lowercased())","outcome":"restored"}"#)
+            watch.follow(RestoreAnswer(queued: id, userID: "ann"))
+            while watch.followed(id)?.state != "done" { try await Task.sleep(for: .milliseconds(1)) }
+            #expect(records.read.withLock { $0 } == [id])
+        }
+    }
+
+    @Test func `What is followed, and an end that was heard of, are forgotten after their time`() {
+        var waits = RestoreWaits()
+        waits.isListening = true
+        let (start, id) = (ContinuousClock.now, UUID())
+        let isDue = waits.follow(RestoreAnswer(queued: id, userID: "ann"), from: start, for: .seconds(30))
+        #expect(!isDue && waits.awaits(id))
+        #expect(waits.known(id, at: start + .seconds(29)) != nil)
+        #expect(waits.known(id, at: start + .seconds(30)) == nil)
+        for _ in 0..<1200 {
+            _ = waits.follow(RestoreAnswer(queued: UUID(), userID: "ann"), from: start, for: .seconds(30))
+        }
+        var turns = 1
+        while waits.forget(at: start + .seconds(30)) { turns += 1 }
+        #expect(turns > 1 && !waits.awaits(id))
+
+        let late = UUID()
+        _ = waits.hear(of: late, at: start, for: .seconds(5))
+        let isStillHeard = waits.follow(
+            RestoreAnswer(queued: late, userID: "ann"),
+            from: start + .seconds(5),
+            for: .seconds(30)
+        )
+        #expect(!isStillHeard)
+    }
+
     @Test func `An answer that has not ended ends no wait for an end, but one for a change`() async throws {
         try await Self.with { watch, records in
             let id = UUID()

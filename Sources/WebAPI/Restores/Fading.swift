@@ -12,7 +12,7 @@ struct Fading<Value> {
         var until: Instant
     }
 
-    /// Forgotten with each that comes: more than one, so that those whose time is over never gather.
+    /// Forgotten with each that comes: more than one, so that those whose time is over become fewer under load.
     private static var step: Int { 2 }
 
     /// How many are kept at most; beyond that none is taken.
@@ -56,12 +56,19 @@ struct Fading<Value> {
         entries[id]?.value = value
     }
 
-    /// Forgets those whose time is over.
-    mutating func forget(upTo limit: Int, at now: Instant) {
+    /// Forgets those whose time is over, the first to come first.
+    ///
+    /// - Parameters:
+    ///   - limit: how many at most.
+    ///   - now: the moment.
+    /// - Returns: whether there are more.
+    @discardableResult
+    mutating func forget(upTo limit: Int, at now: Instant) -> Bool {
         for _ in 0..<limit {
-            guard let first = order.first, first.until <= now else { return }
+            guard let first = order.first, first.until <= now else { return false }
             order.removeFirst()
             if let entry = entries[first.id], entry.until <= now { entries[first.id] = nil }
         }
+        return order.first.map { $0.until <= now } ?? false
     }
 }

@@ -46,8 +46,8 @@ struct RestoreWaits {
 
     /// Restores and ends that are kept in memory, at most.
     private static let most = 50_000
-    /// How many are forgotten at a time where none comes in whose turn it would be.
-    private static let forgotten = 1_000
+    /// How many are forgotten at a time: others wait meanwhile.
+    private static let forgotten = 500
 
     private var followed = Fading<Followed>(most: most)
     /// Ends that were heard of within the last seconds: one may be heard of before its restore is followed.
@@ -96,10 +96,13 @@ struct RestoreWaits {
         return true
     }
 
-    /// Forgets what is followed no longer, and the ends whose time is over; a few at a time, for others wait meanwhile.
-    mutating func forget(at now: ContinuousClock.Instant) {
-        followed.forget(upTo: Self.forgotten, at: now)
-        heard.forget(upTo: Self.forgotten, at: now)
+    /// Forgets some of what is followed no longer, and of the ends whose time is over.
+    ///
+    /// - Returns: whether there are more.
+    mutating func forget(at now: ContinuousClock.Instant) -> Bool {
+        let isFollowedOver = followed.forget(upTo: Self.forgotten, at: now)
+        let isHeardOver = heard.forget(upTo: Self.forgotten, at: now)
+        return isFollowedOver || isHeardOver
     }
 
     // MARK: Waiting

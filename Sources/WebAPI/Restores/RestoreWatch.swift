@@ -201,7 +201,8 @@ package final class RestoreWatch: Service, RestoreAudience {
     private func tick() async {
         while !Task.isCancelled {
             try? await Task.sleep(for: waits.withLock { $0.isListening } ? pause : pause / 4)
-            waits.withLock { $0.forget(at: .now) }
+            let now = ContinuousClock.now
+            while waits.withLock({ $0.forget(at: now) }) {}
             readAll()
         }
     }

@@ -1,0 +1,162 @@
+import ArgumentParser
+import Crypto
+import Entitlements
+import Foundation
+import Logging
+import Postgres
+import Storage
+import SupportDesk
+
+struct OperatorCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "operator",
+        abstract: "Adds, lists, disables and resets those who work at the support desk, and signs them in here.",
+        subcommands: [Add.self, List.self, Disable.self, Reset.self, Login.self, Logout.self]
+    )
+
+    struct Add: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Adds an operator, with a password for the first sign-in; the first operator is an admin."
+        )
+
+        @Argument(help: "The name to sign in with: a to z, 0 to 9, dot, hyphen, underscore.") var name: String
+        @Option(help: "viewer, agent, approver, senior, auditor or admin.") var role: DeskRole
+        @Option(help: "The operator's own user id in the app: nobody decides their own case.") var user: String?
+        @OptionGroup var session: SessionOptions
+        @OptionGroup var options: OutputOptions
+
+        func run() async throws {
+            try await reporting {
+                let (password, hash) = try InitialPassword.make(for: name)
+                return try await Runtime(level: .warning).withPool { pool in
+                    let new = Operators.NewOperator(name: name, role: role.rawValue, userID: user, password: hash)
+                    try await Operators(pool: pool).add(new, by: try session.token()?.digest)
+                    try options.print(
+                        "operator \(name) (\(role.rawValue)) added; password for the first sign-in: \(password)",
+                        json: Added(name: name, role: role.rawValue, password: password)
+                    )
+                    return .done
+                }
+            }
+        }
+    }
+
+    struct List: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(abstract: "Lists the operators; for admins and auditors.")
+
+        @OptionGroup var session: SessionOptions
+        @OptionGroup var options: OutputOptions
+
+        func run() async throws {
+            try await reporting {
+                let token = try session.signedIn()
+                return try await Runtime(level: .warning).withPool { pool in
+                    let rows = try await Operators(pool: pool).all(by: token.digest)
+                    switch options.output {
+                    case .json: try Output.json(rows)
+                    case .text:
+                        Output.table(
+                            ["name", "role", "second factor", "state", "seen"],
+                            rows.map {
+                                let state = $0.isDisabled ? "disabled" : $0.isEnrolled ? "active" : "invited"
+                                return [$0.name, $0.role, $0.hasDevice ? "yes" : "no", state, $0.seenAt ?? "-"]
+                            }
+                        )
+                    }
+                    return .done
+                }
+            }
+        }
+    }
+
+    struct Disable: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(abstract: "Ends what an operator may do, at once.")
+
+        @Argument(help: "The operator's name.") var name: String
+        @OptionGroup var session: SessionOptions
+        @OptionGroup var options: OutputOptions
+
+        func run() async throws {
+            try await reporting {
+                let token = try session.signedIn()
+                return try await Runtime(level: .warning).withPool { pool in
+                    try await Operators(pool: pool).disable(name, by: token.digest)
+                    try options.print("operator \(name) is disabled and signed out", json: Named(name: name))
+                    return .done
+                }
+            }
+        }
+    }
+
+    struct Reset: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Gives an operator a password for a first sign-in again, and takes the second factor away."
+        )
+
+        @Argument(help: "The operator's name.") var name: String
+        @OptionGroup var session: SessionOptions
+        @OptionGroup var options: OutputOptions
+
+        func run() async throws {
+            try await reporting {
+                let token = try session.signedIn()
+                let (password, hash) = try InitialPassword.make(for: name)
+                return try await Runtime(level: .warning).withPool { pool in
+                    try await Operators(pool: pool).reset(name, password: hash, by: token.digest)
+                    try options.print(
+                        "operator \(name) is reset; password for the first sign-in: \(password)",
+                        json: Added(name: name, role: nil, password: password)
+                    )
+                    return .done
+                }
+            }
+        }
+    }
+
+    struct Logout: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(abstract: "Signs the operator out here.")
+
+        @OptionGroup var session: SessionOptions
+        @OptionGroup var options: OutputOptions
+
+        func run() async throws {
+            try await reporting {
+                let token = try session.signedIn()
+                return try await Runtime(level: .warning).withPool { pool in
+                    try await Operators(pool: pool).signOut(token.digest)
+                    session.forget()
+                    try options.print("signed out", json: [String: String]())
+                    return .done
+                }
+            }
+        }
+    }
+}
+
+extension DeskRole: ExpressibleByArgument {}
+
+/// The password of a first sign-in: the operator has to choose another one then.
+private enum InitialPassword {
+    /// Without signs that look alike.
+    private static let signs = Array("abcdefghjkmnpqrstuvwxyz23456789")
+
+    static func make(for name: String) throws -> (text: String, hash: String) {
+        var random = SystemRandomNumberGenerator()
+        while true {
+            let groups = (0..<5).map { _ in String((0..<4).map { _ in signs.randomElement(using: &random) ?? "a" }) }
+            let text = groups.joined(separator: "-")
+            // A name of one letter stands in many a password: another one is tried.
+            do { return (text, try PasswordHash(of: text, for: name.count < 4 ? "" : name).text) } catch PasswordHash
+                .Fault.named
+            {}
+        }
+    }
+}
+
+private struct Added: Encodable {
+    var name: String
+    var role: String?
+    var password: String
+}
+
+private struct Named: Encodable { var name: String }

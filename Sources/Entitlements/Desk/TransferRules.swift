@@ -1,0 +1,109 @@
+/// What is known of a purchase and its people when a transfer is thought of.
+package enum TransferFact: String, Sendable, CaseIterable, Codable {
+    /// Nobody knows yet which purchase it is.
+    case purchaseUnknown = "purchase_unknown"
+    /// The store gives no access any more.
+    case lapsed
+    /// The claimant owns it already.
+    case ownedByClaimant = "owned_by_claimant"
+    case familyShared = "family_shared"
+    case refunded
+    /// The store lists it as voided, or the payer took the money back.
+    case voided
+    case sandbox
+    /// Given by RevenueCat or a store, not bought.
+    case promotional
+    /// The claimant is banned or being deleted, or there is no such user any more.
+    case claimantIneligible = "claimant_ineligible"
+    /// Moved by an executed transfer less than the cooling period ago.
+    case movedLately = "moved_lately"
+    /// The owner is banned for good: somebody may be evading that.
+    case ownerBanned = "owner_banned"
+    /// The owner's account was erased, or never was one of ours.
+    case ownerErased = "owner_erased"
+    /// The owner said no.
+    case ownerObjected = "owner_objected"
+    /// The owner released it to this account.
+    case ownerReleased = "owner_released"
+    /// A proof that the store verified was shown by the claimant.
+    case proofVerified = "proof_verified"
+    /// Something the claimant offered as a proof was found false.
+    case proofFailed = "proof_failed"
+    /// The account token on the purchase names the claimant.
+    case tokenNamesClaimant = "token_names_claimant"
+    /// The account token names the owner or a third user.
+    case tokenNamesOther = "token_names_other"
+    /// Bought for the first time after the claimant's account was made.
+    case boughtAfterClaimantJoined = "bought_after_claimant_joined"
+    /// The stores do not agree whose it is.
+    case sourcesDisagree = "sources_disagree"
+}
+
+/// What a fact means for a transfer.
+package enum TransferHindrance: String, Sendable, CaseIterable, Codable {
+    /// There is nothing to transfer: the ticket closes by itself.
+    case closes
+    /// No transfer, whoever asks.
+    case forbids
+    /// Only the senior role may go on.
+    case needsSenior = "needs_senior"
+    /// It may be transferred.
+    case none
+}
+
+extension TransferFact {
+    /// Whether it stands in the way.
+    package var hindrance: TransferHindrance {
+        switch self {
+        case .lapsed, .ownedByClaimant: .closes
+        case .purchaseUnknown, .familyShared, .refunded, .voided, .sandbox, .promotional, .claimantIneligible: .forbids
+        case .movedLately, .ownerBanned, .ownerObjected: .needsSenior
+        case .ownerErased, .ownerReleased, .proofVerified, .proofFailed, .tokenNamesClaimant, .tokenNamesOther,
+            .boughtAfterClaimantJoined, .sourcesDisagree:
+            .none
+        }
+    }
+}
+
+/// The facts that stand in the way of a transfer by somebody of a role, in the order of their names.
+///
+/// - Parameters:
+///   - facts: all that is known.
+///   - role: who wants to transfer.
+/// - Returns: none where the transfer may go on.
+package func hindrances(_ facts: Set<TransferFact>, for role: DeskRole) -> [TransferFact] {
+    facts.filter { fact in
+        switch fact.hindrance {
+        case .closes, .forbids: true
+        case .needsSenior: !role.may(.override)
+        case .none: false
+        }
+    }.sorted { $0.rawValue < $1.rawValue }
+}
+
+/// How many people have to agree.
+package struct ApprovalPolicy: Hashable, Sendable {
+    /// Distinct approvers for an ordinary transfer.
+    package var ordinary: Int
+    /// Where the owner's account was erased, so that nobody loses anything.
+    package var ownerErased: Int
+    /// Where something speaks against the claimant.
+    package var risky: Int
+
+    package init(ordinary: Int = 2, ownerErased: Int = 2, risky: Int = 2) {
+        self.ordinary = ordinary
+        self.ownerErased = ownerErased
+        self.risky = risky
+    }
+
+    /// How many distinct approvers a case needs: what is riskier never needs fewer.
+    package func needed(_ facts: Set<TransferFact>) -> Int {
+        let usual = facts.contains(.ownerErased) ? ownerErased : ordinary
+        return facts.isDisjoint(with: Self.risks) ? max(usual, 1) : max(usual, risky, 1)
+    }
+
+    /// What speaks against a claimant.
+    package static let risks: Set<TransferFact> = [
+        .proofFailed, .tokenNamesOther, .movedLately, .ownerBanned, .ownerObjected, .sourcesDisagree,
+    ]
+}

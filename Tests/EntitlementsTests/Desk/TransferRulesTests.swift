@@ -1,0 +1,98 @@
+import Entitlements
+import TestSupport
+import Testing
+
+/// What stands in the way of a transfer, how many have to agree, and what the machine suggests.
+@Suite struct TransferRulesTests {
+    private static let forbidding = TransferFact.allCases.filter { $0.hindrance == .forbids }
+    private static let closing = TransferFact.allCases.filter { $0.hindrance == .closes }
+
+    /// Sets of facts of every size, the same in each run.
+    private static func manySets() -> [Set<TransferFact>] {
+        var random = SeededGenerator(seed: 5)
+        return (0..<20_000).map { _ in
+            let size = Int.random(in: 0...8, using: &random)
+            return Set(TransferFact.allCases.shuffled(using: &random).prefix(size))
+        }
+    }
+
+    @Test(arguments: [TransferFact.familyShared, .refunded, .voided, .sandbox, .promotional])
+    func `148: family-shared, refunded, voided, sandbox and given purchases are moved for nobody`(fact: TransferFact) {
+        for role in DeskRole.allCases { #expect(hindrances([fact, .proofVerified], for: role) == [fact]) }
+        #expect(suggest([fact, .proofVerified, .tokenNamesClaimant]).verdict == .refuse)
+    }
+
+    @Test func `147: a purchase that was moved lately is moved again by a senior alone`() {
+        #expect(hindrances([.movedLately], for: .approver) == [.movedLately])
+        #expect(hindrances([.movedLately], for: .senior).isEmpty)
+    }
+
+    @Test func `116: the purchase of somebody banned for good is a senior's case, and no machine's`() {
+        #expect(hindrances([.ownerBanned], for: .approver) == [.ownerBanned])
+        #expect(hindrances([.ownerBanned], for: .senior).isEmpty)
+        #expect(suggest([.ownerBanned, .proofVerified, .tokenNamesClaimant]).verdict == nil)
+    }
+
+    @Test func `139: a purchase that gives no access any more closes its ticket`() {
+        #expect(TransferFact.lapsed.hindrance == .closes)
+        #expect(suggest([.lapsed, .proofVerified]).reason == .nothingToTransfer)
+    }
+
+    @Test func `18 and 19: the account token says whose case it is`() {
+        let own = suggest([.proofVerified, .tokenNamesClaimant])
+        #expect(own == Suggestion(verdict: .transfer, reason: .tokenNamesClaimant))
+        let other = suggest([.proofVerified, .tokenNamesOther])
+        #expect(other == Suggestion(verdict: .guideToLogin, reason: .tokenNamesOther))
+    }
+
+    @Test func `118: a purchase whose owner was erased may take one approver, where the setting says so`() {
+        let facts: Set<TransferFact> = [.ownerErased, .proofVerified]
+        #expect(suggest(facts) == Suggestion(verdict: .transfer, reason: .ownerErased))
+        #expect(ApprovalPolicy().needed(facts) == 2)
+        #expect(ApprovalPolicy(ownerErased: 1).needed(facts) == 1)
+        #expect(ApprovalPolicy(ownerErased: 1).needed(facts.union([.proofFailed])) == 2)
+    }
+
+    @Test func `150: a proof that failed raises the risk`() {
+        #expect(ApprovalPolicy(ordinary: 1).needed([]) == 1)
+        #expect(ApprovalPolicy(ordinary: 1).needed([.proofFailed]) == 2)
+        #expect(suggest([.proofFailed, .boughtAfterClaimantJoined]).verdict == .refuse)
+    }
+
+    @Test func `Nobody is ever needed by none`() {
+        for facts in Self.manySets() {
+            #expect(ApprovalPolicy(ordinary: 0, ownerErased: 0, risky: 0).needed(facts) == 1)
+        }
+    }
+
+    @Test func `A risk never lowers how many have to agree`() {
+        let policy = ApprovalPolicy(ordinary: 2, ownerErased: 1, risky: 3)
+        for facts in Self.manySets() {
+            for risk in ApprovalPolicy.risks { #expect(policy.needed(facts.union([risk])) >= policy.needed(facts)) }
+        }
+    }
+
+    @Test func `The machine suggests no transfer that is forbidden, and none without something that speaks for it`() {
+        let speaking: Set<TransferFact> = [.proofVerified, .ownerReleased]
+        var suggested = 0
+        for facts in Self.manySets() where suggest(facts).verdict == .transfer {
+            suggested += 1
+            #expect(hindrances(facts, for: .senior).isEmpty, "\(facts)")
+            #expect(!facts.isDisjoint(with: speaking), "\(facts)")
+        }
+        #expect(suggested > 100)
+    }
+
+    @Test func `What speaks against a transfer never turns another word into one`() {
+        let against = Self.forbidding + Self.closing + [.proofFailed, .ownerBanned, .ownerObjected, .tokenNamesOther]
+        for facts in Self.manySets() where suggest(facts).verdict != .transfer {
+            for fact in against { #expect(suggest(facts.union([fact])).verdict != .transfer, "\(facts) and \(fact)") }
+        }
+    }
+
+    @Test func `Every row of the suggestions can be the first that holds`() {
+        var reasons = Set(Self.manySets().map { suggest($0).reason })
+        reasons.insert(suggest([]).reason)
+        #expect(reasons == Set(Suggestion.Reason.allCases))
+    }
+}
