@@ -149,6 +149,23 @@ import Testing
                     )
                 )
             }
+            // Whoever asks the database itself is told the same.
+            guard case .somebody(let facts) = try await desk.operators.begin("root", from: [1]) else {
+                Issue.record("root is not known")
+                return
+            }
+            let session = Operators.NewSession(
+                digest: SessionToken().digest,
+                kind: .terminal,
+                lasts: .seconds(60),
+                idle: .seconds(60)
+            )
+            for period in [nil, Int64(1)] {
+                #expect(try await !desk.operators.complete(facts, from: [1], period: period, session: session))
+            }
+            try await world.pool.query("UPDATE entitlement_sync.operator SET role = 'viewer'")
+            #expect(try await !desk.operators.complete(facts, from: [1], period: nil, session: session))
+            try await world.pool.query("UPDATE entitlement_sync.operator SET role = 'admin'")
             // A device whose code is wrong is not taken up.
             let wrong = try await desk.signIn(
                 .init(
@@ -226,6 +243,11 @@ import Testing
                 try await desk.operators.disable("root", by: admin.digest)
             }
             #expect(last?.sqlState == "22023")
+            // By hand, which leaves the session as it is.
+            try await world.pool.query("UPDATE entitlement_sync.operator SET disabled_at = now() WHERE name = 'ann'")
+            await Self.expectRefusal { _ = try await desk.acting(agent, .view) }
+            try await world.pool.query("UPDATE entitlement_sync.operator SET disabled_at = NULL WHERE name = 'ann'")
+            #expect(try await desk.acting(agent, .view) == "ann")
             try await desk.operators.disable("ann", by: admin.digest)
             await Self.expectRefusal { _ = try await desk.acting(agent, .view) }
             #expect(Self.isRefused(try await desk.signIn(.init(name: "ann", password: Self.chosen))))
