@@ -192,6 +192,27 @@ import Testing
             let results = try await [one, two]
             #expect(results.filter(Self.isRefused).count == 1, "\(results)")
             #expect(Self.isRefused(try await desk.signIn(shown)))
+            // Both have looked before either signed in.
+            guard case .somebody(var facts) = try await desk.operators.begin("root", from: [1]) else {
+                Issue.record("root is not known")
+                return
+            }
+            func complete(_ period: Int64) async throws -> Bool {
+                let session = Operators.NewSession(
+                    digest: SessionToken().digest,
+                    kind: .terminal,
+                    lasts: .seconds(60),
+                    idle: .seconds(60)
+                )
+                return try await desk.operators.complete(facts, from: [1], period: period, session: session)
+            }
+            let next = (facts.lastPeriod ?? 0) + 1
+            #expect(try await complete(next))
+            #expect(try await !complete(next))
+            #expect(try await !complete(next - 1))
+            // The password was changed meanwhile.
+            facts.password = "scrypt$of$another"
+            #expect(try await !complete(next + 1))
             // Without one, with the right password.
             guard case .needsCode = try await desk.signIn(.init(name: "root", password: Self.chosen)) else {
                 Issue.record("no code was asked for")
