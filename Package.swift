@@ -112,7 +112,7 @@ let package = Package(
             ],
             resources: [.embedInCode("Messages/messages.json"), .embedInCode("OpenAPI/openapi.json")]
         ),
-        target("SupportDesk", ["Entitlements", "Storage", crypto, cryptoExtras]),
+        target("SupportDesk", [crypto, cryptoExtras]),
         target(
             "Bench",
             [
@@ -124,7 +124,7 @@ let package = Package(
             name: "EntitlementSync",
             dependencies: [
                 "Entitlements", "Postgres", "Transport", "StoreClients", "Jobs", "Storage", "SyncWorker", "Telemetry",
-                "Bench", "Configuring", "FaultPoints", "Migrations", "StoreSimulator", "SupportDesk", "WebAPI",
+                "Bench", "Configuring", "FaultPoints", "Migrations", "StoreSimulator", "WebAPI",
                 arguments, crypto,
                 httpTypes, nioCore,
                 x509,
@@ -154,7 +154,7 @@ let package = Package(
             "SystemTests",
             [
                 "Entitlements", "Postgres", "Transport", "StoreClients", "Jobs", "Storage", "SyncWorker", "Migrations",
-                "StoreSimulator", "SupportDesk", "TestSupport", "EntitlementSync", "Configuring", httpTypes, lifecycle,
+                "StoreSimulator", "TestSupport", "EntitlementSync", "Configuring", httpTypes, lifecycle,
                 logging, x509, asn1,
             ]
         ),
@@ -175,7 +175,7 @@ let package = Package(
             ],
             exclude: ["Fixtures"]
         ),
-        tests("SupportDeskTests", ["SupportDesk", "Entitlements"]),
+        tests("SupportDeskTests", ["SupportDesk"]),
         tests("TelemetryTests", ["Telemetry", logging, metrics]),
         tests("ConfiguringTests", ["Configuring", "Entitlements", "Telemetry", logging]),
     ]

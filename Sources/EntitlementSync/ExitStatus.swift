@@ -3,7 +3,6 @@ import Configuring
 import Foundation
 import Migrations
 import Postgres
-import SupportDesk
 import WebAPI
 
 /// Why a command ends without doing its work: a message for people and a code of `sysexits.h`.
@@ -36,8 +35,6 @@ struct CommandFailure: Error {
             )
         case let error as PostgresError:
             self.init(Self.status(of: error), Self.text(of: error))
-        case let fault as PasswordHash.Fault:
-            self.init(.data, "\(fault.rawValue); choose another of 12 characters or more")
         default:
             self.init(.software, "\(error)")
         }
@@ -50,8 +47,6 @@ struct CommandFailure: Error {
         }
         // The database is there; it is the wait for a lock that ran out.
         if state == SQLState.lockNotAvailable { return .elapsed }
-        // Nobody is signed in, or the role may not.
-        if state == "ES006" { return .notAllowed }
         if state.hasPrefix("ES") || state == "22023" { return .data }
         if state == "42501" { return .notAllowed }
         if state == "42P01" || state == "3F000" || state == "42883" { return .configuration }

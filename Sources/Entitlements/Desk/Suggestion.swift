@@ -12,6 +12,8 @@ package enum CaseVerdict: String, Sendable, CaseIterable, Codable {
 }
 
 /// What the machine would do with a case, and why; people decide.
+///
+/// A grant and a store's refund are never suggested: they are what people think of when a transfer is none.
 package struct Suggestion: Hashable, Sendable {
     /// `nil`: people have to find out more first.
     package var verdict: CaseVerdict?
@@ -31,7 +33,8 @@ package struct Suggestion: Hashable, Sendable {
         case ownerReleased = "owner_released"
         case ownerErased = "previous_owner_erased"
         case ownerObjected = "owner_objected"
-        case tokenNamesOther = "token_names_other"
+        case tokenNamesOwner = "token_names_owner"
+        case tokenNamesThird = "token_names_third"
         case tokenNamesClaimant = "token_names_claimant"
         case ownerBanned = "owner_banned"
         case sourcesDisagree = "sources_disagree"
@@ -73,18 +76,21 @@ package let suggestionRules: [SuggestionRule] = [
     SuggestionRule([.claimantIneligible], .refuse, .claimantIneligible),
     SuggestionRule([.purchaseUnknown], nil, .purchaseUnknown),
     SuggestionRule([.familyShared, .refunded, .voided, .sandbox, .promotional], .refuse, .notTransferable),
-    SuggestionRule([.proofFailed], .refuse, .proofFailed),
     SuggestionRule([.ownerBanned], nil, .ownerBanned),
     SuggestionRule([.ownerObjected], .refuse, .ownerObjected),
     // Who holds the purchase gives it away: nothing is stronger.
     SuggestionRule([.ownerReleased], .transfer, .ownerReleased),
-    SuggestionRule([.tokenNamesOther], .guideToLogin, .tokenNamesOther),
+    SuggestionRule([.tokenNamesThird], nil, .tokenNamesThird),
+    // Nobody can sign in to an account that is gone.
+    SuggestionRule([.ownerErased], given: [.proofVerified], .transfer, .ownerErased),
+    SuggestionRule([.tokenNamesOwner], .guideToLogin, .tokenNamesOwner),
     SuggestionRule([.tokenNamesClaimant], given: [.proofVerified], .transfer, .tokenNamesClaimant),
     SuggestionRule([.sourcesDisagree], nil, .sourcesDisagree),
-    SuggestionRule([.ownerErased], given: [.proofVerified], .transfer, .ownerErased),
     SuggestionRule([.boughtAfterClaimantJoined], given: [.proofVerified], .transfer, .newPayment),
     // Whoever can show it may have bought it with another account of their own.
     SuggestionRule([.proofVerified], .guideToLogin, .possession),
+    // Beside a proof that holds, one that does not only raises the risk.
+    SuggestionRule([.proofFailed], .refuse, .proofFailed),
 ]
 
 /// What the machine would do with a case.

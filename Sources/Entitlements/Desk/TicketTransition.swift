@@ -14,8 +14,9 @@ package enum TicketEvent: String, Sendable, CaseIterable {
     case approveAll = "approve_all"
     /// The owner's time to object is over, or was waived.
     case windowEnded = "window_ended"
+    /// The owner says no: heard wherever nothing was moved yet.
     case ownerObjected = "owner_objected"
-    /// Approvals became void: the evidence changed, or an approver may approve no more.
+    /// Approvals became void: the evidence changed, they expired, or an approver may approve no more.
     case approvalsVoided = "approvals_voided"
     case execute
     case executed
@@ -48,6 +49,7 @@ package struct TicketTransition: Sendable {
 package let ticketTransitions: [TicketTransition] = [
     //               from              event             to
     TicketTransition(.new, .claim, .claimed),
+    TicketTransition(.new, .ownerObjected, .new),
     TicketTransition(.new, .causeGone, .autoResolved),
     TicketTransition(.new, .superseded, .duplicate),
     TicketTransition(.new, .expire, .expired),
@@ -58,12 +60,14 @@ package let ticketTransitions: [TicketTransition] = [
     TicketTransition(.claimed, .approvePart, .needsSecond),
     TicketTransition(.claimed, .approveEarly, .waitingOwner),
     TicketTransition(.claimed, .approveAll, .approved),
+    TicketTransition(.claimed, .ownerObjected, .claimed),
     TicketTransition(.claimed, .refuse, .refused),
     TicketTransition(.claimed, .causeGone, .autoResolved),
     TicketTransition(.claimed, .superseded, .duplicate),
 
     TicketTransition(.waitingClaimant, .claim, .claimed),
     TicketTransition(.waitingClaimant, .claimantReplied, .new),
+    TicketTransition(.waitingClaimant, .ownerObjected, .waitingClaimant),
     TicketTransition(.waitingClaimant, .causeGone, .autoResolved),
     TicketTransition(.waitingClaimant, .superseded, .duplicate),
     TicketTransition(.waitingClaimant, .expire, .expired),

@@ -31,8 +31,10 @@ package enum TransferFact: String, Sendable, CaseIterable, Codable {
     case proofFailed = "proof_failed"
     /// The account token on the purchase names the claimant.
     case tokenNamesClaimant = "token_names_claimant"
-    /// The account token names the owner or a third user.
-    case tokenNamesOther = "token_names_other"
+    /// The account token on the purchase names the account that holds it.
+    case tokenNamesOwner = "token_names_owner"
+    /// The account token names neither the claimant nor the owner.
+    case tokenNamesThird = "token_names_third"
     /// Bought for the first time after the claimant's account was made.
     case boughtAfterClaimantJoined = "bought_after_claimant_joined"
     /// The stores do not agree whose it is.
@@ -58,8 +60,8 @@ extension TransferFact {
         case .lapsed, .ownedByClaimant: .closes
         case .purchaseUnknown, .familyShared, .refunded, .voided, .sandbox, .promotional, .claimantIneligible: .forbids
         case .movedLately, .ownerBanned, .ownerObjected: .needsSenior
-        case .ownerErased, .ownerReleased, .proofVerified, .proofFailed, .tokenNamesClaimant, .tokenNamesOther,
-            .boughtAfterClaimantJoined, .sourcesDisagree:
+        case .ownerErased, .ownerReleased, .proofVerified, .proofFailed, .tokenNamesClaimant, .tokenNamesOwner,
+            .tokenNamesThird, .boughtAfterClaimantJoined, .sourcesDisagree:
             .none
         }
     }
@@ -98,12 +100,15 @@ package struct ApprovalPolicy: Hashable, Sendable {
 
     /// How many distinct approvers a case needs: what is riskier never needs fewer.
     package func needed(_ facts: Set<TransferFact>) -> Int {
-        let usual = facts.contains(.ownerErased) ? ownerErased : ordinary
-        return facts.isDisjoint(with: Self.risks) ? max(usual, 1) : max(usual, risky, 1)
+        let erased = facts.contains(.ownerErased)
+        let usual = erased ? ownerErased : ordinary
+        // A token that names an account which is gone speaks for nobody who could lose anything.
+        let risks = erased ? Self.risks.subtracting([.tokenNamesOwner]) : Self.risks
+        return facts.isDisjoint(with: risks) ? max(usual, 1) : max(usual, risky, 1)
     }
 
     /// What speaks against a claimant.
     package static let risks: Set<TransferFact> = [
-        .proofFailed, .tokenNamesOther, .movedLately, .ownerBanned, .ownerObjected, .sourcesDisagree,
+        .proofFailed, .tokenNamesOwner, .tokenNamesThird, .movedLately, .ownerBanned, .ownerObjected, .sourcesDisagree,
     ]
 }

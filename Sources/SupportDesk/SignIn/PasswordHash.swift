@@ -43,7 +43,6 @@ package struct PasswordHash: Hashable, Sendable {
         case long = "the password has more than 256 bytes"
         case simple = "the password has fewer than 5 different characters"
         case named = "the password holds the operator's name"
-        case same = "the new password is the one that somebody else gave"
     }
 
     private static let saltBytes = 16

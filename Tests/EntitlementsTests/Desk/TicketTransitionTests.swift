@@ -61,6 +61,11 @@ import Testing
         #expect(state.next(on: .approvalsVoided) == .new)
     }
 
+    @Test(arguments: TicketState.allCases.filter(\.isOpen))
+    func `The owner is heard until the transfer has begun`(state: TicketState) {
+        #expect((state.next(on: .ownerObjected) != nil) == (state != .executing))
+    }
+
     @Test func `The clocks stand still while others have to act`() {
         #expect(TicketState.allCases.filter(\.pausesClocks) == [.waitingClaimant, .waitingOwner])
     }

@@ -41,8 +41,10 @@ import Testing
     @Test func `18 and 19: the account token says whose case it is`() {
         let own = suggest([.proofVerified, .tokenNamesClaimant])
         #expect(own == Suggestion(verdict: .transfer, reason: .tokenNamesClaimant))
-        let other = suggest([.proofVerified, .tokenNamesOther])
-        #expect(other == Suggestion(verdict: .guideToLogin, reason: .tokenNamesOther))
+        let owner = suggest([.proofVerified, .tokenNamesOwner])
+        #expect(owner == Suggestion(verdict: .guideToLogin, reason: .tokenNamesOwner))
+        // A third account is nothing that a machine can judge.
+        #expect(suggest([.proofVerified, .tokenNamesThird]) == Suggestion(verdict: nil, reason: .tokenNamesThird))
     }
 
     @Test func `118: a purchase whose owner was erased may take one approver, where the setting says so`() {
@@ -51,12 +53,19 @@ import Testing
         #expect(ApprovalPolicy().needed(facts) == 2)
         #expect(ApprovalPolicy(ownerErased: 1).needed(facts) == 1)
         #expect(ApprovalPolicy(ownerErased: 1).needed(facts.union([.proofFailed])) == 2)
+        // Its token names the account that is gone: nobody can be sent there.
+        let named = facts.union([.tokenNamesOwner])
+        #expect(suggest(named) == Suggestion(verdict: .transfer, reason: .ownerErased))
+        #expect(ApprovalPolicy(ownerErased: 1).needed(named) == 1)
+        #expect(ApprovalPolicy(ownerErased: 1).needed(facts.union([.tokenNamesThird])) == 2)
     }
 
     @Test func `150: a proof that failed raises the risk`() {
         #expect(ApprovalPolicy(ordinary: 1).needed([]) == 1)
         #expect(ApprovalPolicy(ordinary: 1).needed([.proofFailed]) == 2)
         #expect(suggest([.proofFailed, .boughtAfterClaimantJoined]).verdict == .refuse)
+        #expect(suggest([.proofFailed, .proofVerified, .tokenNamesClaimant]).verdict == .transfer)
+        #expect(ApprovalPolicy(ordinary: 1).needed([.proofFailed, .proofVerified, .tokenNamesClaimant]) == 2)
     }
 
     @Test func `Nobody is ever needed by none`() {
@@ -84,7 +93,7 @@ import Testing
     }
 
     @Test func `What speaks against a transfer never turns another word into one`() {
-        let against = Self.forbidding + Self.closing + [.proofFailed, .ownerBanned, .ownerObjected, .tokenNamesOther]
+        let against = Self.forbidding + Self.closing + [.proofFailed, .ownerBanned, .ownerObjected, .tokenNamesThird]
         for facts in Self.manySets() where suggest(facts).verdict != .transfer {
             for fact in against { #expect(suggest(facts.union([fact])).verdict != .transfer, "\(facts) and \(fact)") }
         }
