@@ -83,6 +83,7 @@ struct Stage: Sendable {
                 )
             }
             try await site.execute(crowd.load)
+            try await site.execute(Self.holdBack)
             let crew = try await Crew(2, of: site, seed: seed)
             try await body(
                 Stage(
@@ -106,6 +107,24 @@ struct Stage: Sendable {
         guard let standby else { return database.tcpURL }
         return "host=127.0.0.1,127.0.0.1 port=\(database.server.port),\(standby.port) user=postgres"
             + " dbname=\(database.name) target_session_attrs=read-write"
+    }
+
+    /// Puts a tenth of the jobs off: however long a fault lasts, it is over before the work is.
+    private static let holdBack = """
+        UPDATE entitlement_sync.queue AS q SET due = 'infinity', restore_due = 'infinity' WHERE q.user_key % 10 = 0
+        """
+
+    /// Lets the workers do what was put off.
+    ///
+    /// - Returns: how many jobs that are.
+    func letGo() async throws -> Int64 {
+        try await site.number(
+            """
+            WITH freed AS (
+                UPDATE entitlement_sync.queue AS q SET due = now(), restore_due = now() WHERE q.due = 'infinity' RETURNING 1)
+            SELECT count(*) FROM freed
+            """
+        )
     }
 
     /// How many jobs have ended.
