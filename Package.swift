@@ -112,7 +112,6 @@ let package = Package(
             ],
             resources: [.embedInCode("Messages/messages.json"), .embedInCode("OpenAPI/openapi.json")]
         ),
-        target("SupportDesk", [crypto, cryptoExtras]),
         target(
             "Bench",
             [
@@ -175,7 +174,6 @@ let package = Package(
             ],
             exclude: ["Fixtures"]
         ),
-        tests("SupportDeskTests", ["SupportDesk"]),
         tests("TelemetryTests", ["Telemetry", logging, metrics]),
         tests("ConfiguringTests", ["Configuring", "Entitlements", "Telemetry", logging]),
     ]

@@ -62,7 +62,7 @@ struct InterruptionTests {
         let simulator = try await Simulator(scenario: Crowd.usual.scenario)
         try await Site.with(store: simulator.url, settings: Self.settings) { site in
             try await site.execute(Crowd.usual.load)
-            let holder = try await Self.holdAssets(of: site)
+            let assets = try await Self.hold(Self.laterAssets, in: site)
             var heldAtDeath: Int64 = 0
             for goal in Self.goals {
                 let worker = try await site.start("worker", "--until-idle")
@@ -70,15 +70,25 @@ struct InterruptionTests {
                 heldAtDeath += try await Self.kill(worker, of: site)
             }
             #expect(heldAtDeath > 0, "every kill came between two pieces of work")
-            // The last one at work, in the middle of assets that their owner already was told of.
-            let ended = try await site.number("SELECT count(*) FROM entitlement_sync.job_history")
+            // The last one dies in the middle of a batch of assets, after batches that their owners were told of.
             let worker = try await site.start("worker", "--until-idle")
-            try await site.until(Self.ended(ended + 1))
+            try await site.until(
+                "SELECT (count(*) = 0)::integer::bigint FROM entitlement_sync.queue AS q WHERE q.crashes >= 2"
+            )
             try await site.until("SELECT count(*) FROM entitlement_sync.asset_run AS r WHERE r.changed > 0")
-            _ = try await Self.kill(worker, of: site)
-            #expect(try await site.number("SELECT count(*) FROM entitlement_sync.asset_run") > 0)
+            let gate = try await Self.hold("LOCK TABLE entitlement_sync.asset_batch IN SHARE MODE", in: site)
+            await assets.close()
+            try await site.until(
+                """
+                SELECT count(*) FROM pg_locks AS l
+                 WHERE l.relation = 'entitlement_sync.asset_batch'::regclass AND NOT l.granted
+                """
+            )
+            worker.signal(SIGKILL)
+            let death = try await worker.ending()
+            #expect(death.signal == SIGKILL, "\(death)")
+            await gate.close()
 
-            await holder.close()
             let ending = try await site.run("worker", "--until-idle", within: .seconds(120))
             #expect(ending.code == 0, "\(ending)")
             try await Record.expectSettled(site)
@@ -87,22 +97,23 @@ struct InterruptionTests {
         }
     }
 
-    /// Locks one of each collector's assets, as a host may: whoever unfreezes them is in the middle until the lock goes.
+    /// All of the collectors' assets but those that are changed in the first batches.
+    private static let laterAssets = """
+        SELECT FROM assets AS a
+         WHERE a.id IN (SELECT o.id
+                          FROM (SELECT b.id, row_number() OVER (PARTITION BY b.user_id ORDER BY b.id) AS place
+                                  FROM assets AS b WHERE b.user_id LIKE 'collector-%') AS o
+                         WHERE o.place > 3000)
+           FOR UPDATE
+        """
+
+    /// Holds locks as a host may.
     ///
-    /// - Returns: whose end is the lock's.
-    private static func holdAssets(of site: Site) async throws -> PostgresConnection {
+    /// - Returns: whose end is the locks' end.
+    private static func hold(_ lock: String, in site: Site) async throws -> PostgresConnection {
         let holder = PostgresConnection(configuration: .init(connectionString: site.database.tcpURL))
         try await holder.open()
-        try await holder.execute(
-            script: """
-                BEGIN;
-                SELECT FROM assets AS a
-                 WHERE a.id IN (SELECT max(b.id) FROM assets AS b
-                                 WHERE b.user_id LIKE 'collector-%' AND b.frozen_reasons = '{subscription_lapsed}'
-                                 GROUP BY b.user_id)
-                   FOR UPDATE
-                """
-        )
+        try await holder.execute(script: "BEGIN; \(lock)")
         return holder
     }
 

@@ -31,6 +31,8 @@ struct FaultRunTests {
             try await Stage.with(fault.ground, crowd: crowd, settings: try await fault.settings(), seed: UInt64(kills))
             { stage in
                 try await stage.untilEnded(Int64(crowd.size / 10))
+                // The fault finds them at work, and kills find work in their hands.
+                #expect(try await stage.letGo(1..<5) > crowd.size / 4)
                 async let deaths: Void = kill(kills, in: stage)
                 try await fault.happen(stage)
                 let recovery = try await recovery(stage)
@@ -61,8 +63,8 @@ struct FaultRunTests {
     private static func recovery(_ stage: Stage) async throws -> String {
         let began = ContinuousClock.now
         let ended = try await back { try await stage.ended() }
-        let freed = try await back { try await stage.letGo() }
-        #expect(freed > 0, "nothing was put off")
+        let freed = try await back { try await stage.letGo(0..<1) }
+        #expect(freed > crowd.size / 20, "workers did what was put off")
         while true {
             try await stage.crew.tend()
             // The test's own connections have to come back as well.
