@@ -369,6 +369,7 @@ ENTITLEMENT_SYNC_RUN=$ENTITLEMENT_SYNC_RUN
 stop_strays INT TERM
 SCRIPT
     chmod 700 "$run_folder/stop"
+    admin_port=$(sed -n 's/.*serving metrics.*listen\.port=\([0-9]*\).*/\1/p' "$run_folder/api.log" | head -n 1)
     cat <<TEXT
 
 All three keep running: the database, the stores, and entitlement-sync run. To talk to them:
@@ -388,13 +389,28 @@ A user whose subscription is renewed, and who taps Restore:
   curl -sS -X PUT http://127.0.0.1:$simulator_port/control/customers/expired-002 -d '{"state": "active"}'
   TOKEN=\$(curl -sS -X POST http://127.0.0.1:$simulator_port/control/identity/firebase-token \\
       -d '{"sub": "expired-002"}' | sed 's/.*"token" *: *"\([^"]*\)".*/\1/')
-  curl -sS -X POST $api/v1/restores -H "Authorization: Bearer \$TOKEN"
+  ID=\$(curl -sS -X POST $api/v1/restores -H "Authorization: Bearer \$TOKEN" | sed 's/.*"id":"\([^"]*\)".*/\1/')
+  curl -sS "$api/v1/restores/\$ID?wait=25" -H "Authorization: Bearer \$TOKEN"
   curl -sS $api/v1/entitlement -H "Authorization: Bearer \$TOKEN"
   $binary explain expired-002
 
-The same from a backend, in SQL:
+The same with a proof, heard as a stream of events:
 
-  psql "\$DATABASE_URL" -c "SELECT entitlement_sync.request_restore('expired-003')"
+  curl -sS -X PUT http://127.0.0.1:$simulator_port/control/customers/expired-003 -d '{"state": "active"}'
+  TOKEN=\$(curl -sS -X POST http://127.0.0.1:$simulator_port/control/identity/firebase-token \\
+      -d '{"sub": "expired-003"}' | sed 's/.*"token" *: *"\([^"]*\)".*/\1/')
+  ID=\$(curl -sS -X POST $api/v1/restores -H "Authorization: Bearer \$TOKEN" -H 'Content-Type: application/json' \\
+      -d '{"proofs": [{"store": "app_store", "kind": "order_id", "value": "MABC123DEF"}]}' \\
+      | sed 's/.*"id":"\([^"]*\)".*/\1/')
+  curl -sS -N $api/v1/restores/\$ID/events -H "Authorization: Bearer \$TOKEN"
+
+From a backend, in SQL:
+
+  psql "\$DATABASE_URL" -c "SELECT entitlement_sync.request_restore('expired-004')"
+
+Metrics:
+
+  curl -sS http://127.0.0.1:$admin_port/metrics
 
 To stop them and remove everything:
 

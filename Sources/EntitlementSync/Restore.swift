@@ -51,7 +51,8 @@ struct Restore: AsyncParsableCommand {
 
     private struct Printed: Encodable {
         var status: JobStatus
-        var message: String
+        /// Absent where nobody waited and nothing can be said yet.
+        var message: String?
 
         func encode(to encoder: any Encoder) throws {
             try status.encode(to: encoder)
@@ -62,12 +63,13 @@ struct Restore: AsyncParsableCommand {
     }
 
     private func print(_ status: JobStatus, _ messages: Messages) throws {
-        let key = status.messageKey ?? MessageKey.stillChecking.rawValue
-        let text = messages.text(for: key, reference: status.reference) ?? key
+        // Only whoever has waited is told that it takes long.
+        let key = status.messageKey ?? (wait == nil ? nil : MessageKey.stillChecking.rawValue)
+        let text = key.map { messages.text(for: $0, reference: status.reference) ?? $0 }
         switch options.output {
         case .json: try Output.json(Printed(status: status, message: text))
         case .text:
-            Output.line("\(status.reference)  \(status.state)  \(status.outcome ?? "-")  \(text)")
+            Output.line([status.reference, status.state, status.outcome ?? "-", text ?? "-"].joined(separator: "  "))
             Output.line("job \(status.id.uuidString.lowercased())")
         }
     }
