@@ -61,6 +61,13 @@ struct OutputTests {
             let waiting = try Self.object(late.out)
             #expect(Set(waiting.keys) == Self.jobStatus.union(["message"]))
             #expect(waiting["outcome"] is NSNull && waiting["state"] as? String == "running")
+            #expect((waiting["message"] as? String)?.hasPrefix("This is taking longer") == true)
+
+            // Whoever does not wait has not waited long.
+            let asked = try await site.run("restore", "late", "--output", "json")
+            let unknown = try Self.object(asked.out)
+            #expect(asked.code == 0 && Set(unknown.keys) == Self.jobStatus.union(["message"]), "\(asked)")
+            #expect(unknown["message"] is NSNull && unknown["outcome"] is NSNull)
         }
     }
 
