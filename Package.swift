@@ -123,8 +123,7 @@ let package = Package(
             name: "EntitlementSync",
             dependencies: [
                 "Entitlements", "Postgres", "Transport", "StoreClients", "Jobs", "Storage", "SyncWorker", "Telemetry",
-                "Bench", "Configuring", "FaultPoints", "Migrations", "StoreSimulator", "WebAPI",
-                arguments, crypto,
+                "Bench", "Configuring", "FaultPoints", "Migrations", "StoreSimulator", "WebAPI", arguments, crypto,
                 httpTypes, nioCore,
                 x509,
                 lifecycle, logging, metrics, unixSignals,
@@ -153,8 +152,8 @@ let package = Package(
             "SystemTests",
             [
                 "Entitlements", "Postgres", "Transport", "StoreClients", "Jobs", "Storage", "SyncWorker", "Migrations",
-                "StoreSimulator", "TestSupport", "EntitlementSync", "Configuring", httpTypes, lifecycle,
-                logging, x509, asn1,
+                "StoreSimulator", "TestSupport", "EntitlementSync", "Configuring", httpTypes, lifecycle, logging, x509,
+                asn1,
             ]
         ),
         tests("HistoryTests", ["Entitlements", "Postgres", "Jobs", "Storage", "Migrations", "TestSupport", logging]),

@@ -369,7 +369,7 @@ ENTITLEMENT_SYNC_RUN=$ENTITLEMENT_SYNC_RUN
 stop_strays INT TERM
 SCRIPT
     chmod 700 "$run_folder/stop"
-    admin_port=$(sed -n 's/.*serving metrics.*listen\.port=\([0-9]*\).*/\1/p' "$run_folder/api.log" | head -n 1)
+    admin_port=$(sed -n '/serving metrics/ { s/.*listen\.port=\([0-9]*\).*/\1/p; q }' "$run_folder/api.log")
     cat <<TEXT
 
 All three keep running: the database, the stores, and entitlement-sync run. To talk to them:

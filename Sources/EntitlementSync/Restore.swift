@@ -51,7 +51,7 @@ struct Restore: AsyncParsableCommand {
 
     private struct Printed: Encodable {
         var status: JobStatus
-        /// Absent where nobody waited and nothing can be said yet.
+        /// `nil`, printed as null, where nobody waited and nothing can be said yet.
         var message: String?
 
         func encode(to encoder: any Encoder) throws {

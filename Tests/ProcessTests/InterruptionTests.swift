@@ -81,6 +81,7 @@ struct InterruptionTests {
             try await site.until(
                 """
                 SELECT count(*) FROM pg_locks AS l
+                  JOIN pg_database AS d ON d.oid = l.database AND d.datname = current_database()
                  WHERE l.relation = 'entitlement_sync.asset_batch'::regclass AND NOT l.granted
                 """
             )

@@ -117,19 +117,30 @@ struct Stage: Sendable {
     /// Lets the workers do some of what was put off.
     ///
     /// - Parameter tenths: which of the five tenths that were put off.
-    /// - Returns: how many jobs that are.
     /// - Throws: `PostgresError` while the database is away.
-    func letGo(_ tenths: Range<Int64>) async throws -> Int64 {
-        try await site.number(
+    func letGo(_ tenths: Range<Int64>) async throws {
+        try await site.pool.query(
             """
-            WITH freed AS (
-                UPDATE entitlement_sync.queue AS q SET due = now(), restore_due = now()
-                 WHERE q.due = 'infinity' AND q.user_key % 10 >= \(tenths.lowerBound)
-                   AND q.user_key % 10 < \(tenths.upperBound)
-                RETURNING 1)
-            SELECT count(*) FROM freed
+            UPDATE entitlement_sync.queue AS q SET due = now(), restore_due = now()
+             WHERE q.due = 'infinity' AND q.user_key % 10 >= \(tenths.lowerBound)
+               AND q.user_key % 10 < \(tenths.upperBound)
             """
         )
+    }
+
+    /// How many jobs are put off.
+    func putOff() async throws -> Int64 {
+        try await site.number("SELECT count(*) FROM entitlement_sync.queue AS q WHERE q.due = 'infinity'")
+    }
+
+    /// Whether workers have taken up what was let go first; on a machine that stalls they may be done with it.
+    func isTakenUp() async throws -> Bool {
+        try await site.number(
+            """
+            SELECT (count(*) = 0 OR bool_or(q.owner IS NOT NULL))::integer::bigint FROM entitlement_sync.queue AS q
+             WHERE q.user_key % 10 BETWEEN 1 AND 4
+            """
+        ) > 0
     }
 
     /// How many jobs have ended.
