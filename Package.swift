@@ -95,6 +95,7 @@ let package = Package(
         ),
         target("Configuring", ["Entitlements", "Telemetry", configuration, logging]),
         target("Telemetry", [logging, metrics]),
+        target("SupportDesk", ["Postgres", "Storage", crypto, cryptoExtras]),
         target("Migrations", ["Postgres", logging, crypto]),
         target(
             "StoreSimulator",
@@ -123,7 +124,9 @@ let package = Package(
             name: "EntitlementSync",
             dependencies: [
                 "Entitlements", "Postgres", "Transport", "StoreClients", "Jobs", "Storage", "SyncWorker", "Telemetry",
-                "Bench", "Configuring", "FaultPoints", "Migrations", "StoreSimulator", "WebAPI", arguments, crypto,
+                "Bench", "Configuring", "FaultPoints", "Migrations", "StoreSimulator", "SupportDesk", "WebAPI",
+                arguments,
+                crypto,
                 httpTypes, nioCore,
                 x509,
                 lifecycle, logging, metrics, unixSignals,
@@ -152,7 +155,8 @@ let package = Package(
             "SystemTests",
             [
                 "Entitlements", "Postgres", "Transport", "StoreClients", "Jobs", "Storage", "SyncWorker", "Migrations",
-                "StoreSimulator", "TestSupport", "EntitlementSync", "Configuring", httpTypes, lifecycle, logging, x509,
+                "StoreSimulator", "SupportDesk", "TestSupport", "EntitlementSync", "Configuring", crypto, httpTypes,
+                lifecycle, logging, x509,
                 asn1,
             ]
         ),
@@ -173,6 +177,7 @@ let package = Package(
             ],
             exclude: ["Fixtures"]
         ),
+        tests("SupportDeskTests", ["SupportDesk"]),
         tests("TelemetryTests", ["Telemetry", logging, metrics]),
         tests("ConfiguringTests", ["Configuring", "Entitlements", "Telemetry", logging]),
     ]

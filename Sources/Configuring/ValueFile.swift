@@ -1,17 +1,17 @@
 import Glibc
 
-/// Reads the files that `NAME_FILE` variables name.
+/// Reads files that hold one value: those that `NAME_FILE` variables and options of commands name.
 ///
 /// Used at start-up alone, where blocking harms nobody.
-enum ValueFile {
+package enum ValueFile {
     /// The largest file that is read, in bytes; a connection string or a key is far smaller.
     static let limit = 65_536
 
     /// Why a file gave no value.
     ///
     /// Says nothing of the path, which may be a secret that was put into the wrong variable.
-    struct Failure: Error {
-        let problem: String
+    package struct Failure: Error {
+        package let problem: String
     }
 
     /// Reads a file's text without the line ends at its end.
@@ -19,7 +19,7 @@ enum ValueFile {
     /// - Parameter path: the path, absolute or relative to the working directory.
     /// - Returns: the text, never empty.
     /// - Throws: `Failure` when it cannot be read, is empty, is larger than ``limit``, or is not UTF-8.
-    static func read(_ path: String) throws(Failure) -> String {
+    package static func read(_ path: String) throws(Failure) -> String {
         var bytes = try contents(of: path)
         while let last = bytes.last, last == 0x0A || last == 0x0D { bytes.removeLast() }
         guard !bytes.isEmpty else { throw Failure(problem: "the file is empty") }

@@ -3,6 +3,7 @@ import Configuring
 import Foundation
 import Migrations
 import Postgres
+import SupportDesk
 import WebAPI
 
 /// Why a command ends without doing its work: a message for people and a code of `sysexits.h`.
@@ -33,6 +34,8 @@ struct CommandFailure: Error {
                 "\(failure.service) can't be served on \(failure.host):\(failure.port): \(failure.reason); set another"
                     + " \(failure.service == "metrics" ? "ADMIN_PORT" : "HTTP_PORT"), or 0 for any"
             )
+        case let fault as PasswordKey.Fault:
+            self.init(.data, "\(fault.rawValue); choose another one")
         case let error as PostgresError:
             self.init(Self.status(of: error), Self.text(of: error))
         default:
@@ -47,6 +50,7 @@ struct CommandFailure: Error {
         }
         // The database is there; it is the wait for a lock that ran out.
         if state == SQLState.lockNotAvailable { return .elapsed }
+        if state == "ES006" || state == "ES007" { return .notAllowed }
         if state.hasPrefix("ES") || state == "22023" { return .data }
         if state == "42501" { return .notAllowed }
         if state == "42P01" || state == "3F000" || state == "42883" { return .configuration }

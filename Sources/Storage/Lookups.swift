@@ -126,6 +126,7 @@ package struct Housekeeping: Sendable {
             "DELETE FROM entitlement_sync.idempotency AS i WHERE i.created_at < now() - interval '7 days'"
         )
         try await pool.query("SELECT entitlement_sync.forget_requests()")
+        try await pool.query("SELECT entitlement_sync.forget_sign_ins()")
         let inbox = Inbox(pool: pool)
         while try await inbox.forget(bodiesAfter: retention.eventDays, eventsAfter: Self.eventDays) {}
     }

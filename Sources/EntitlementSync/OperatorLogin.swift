@@ -1,0 +1,120 @@
+import ArgumentParser
+import Configuring
+import Foundation
+import Logging
+import Postgres
+import Storage
+import SupportDesk
+
+extension OperatorCommand {
+    struct Login: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Signs an operator in at this terminal; asks for what is needed."
+        )
+
+        @Argument(help: "The operator's name.") var name: String
+        @Option(help: "A file with the password, where nobody can be asked.") var passwordFile: String?
+        @Option(help: "A file with the password to have from now on.") var newPasswordFile: String?
+        @Option(help: "A file with the base32 secret of the device to have from now on; --code has to be its code.")
+        var newDeviceFile: String?
+        @Option(help: "The code of the second factor.") var code: String?
+        @OptionGroup var session: SessionOptions
+        @OptionGroup var options: OutputOptions
+
+        func run() async throws {
+            try await reporting {
+                let runtime = try Runtime(level: .warning)
+                var shown = SignIn.Credentials(
+                    name: name,
+                    password: try await password(passwordFile, "Password: ", option: "--password-file"),
+                    code: code
+                )
+                if newPasswordFile != nil {
+                    shown.newPassword = try await password(newPasswordFile, "", option: "--new-password-file")
+                }
+                if let newDeviceFile {
+                    shown.newDevice = SecondFactor(
+                        spelled: try await password(newDeviceFile, "", option: "--new-device-file")
+                    )
+                    guard shown.newDevice != nil else {
+                        throw CommandFailure(.data, "--new-device-file: give 32 letters and digits of base32")
+                    }
+                }
+                return try await runtime.withPool { pool in
+                    let signIn = SignIn(operators: Operators(pool: pool), kind: .terminal)
+                    // Asked once for each thing that is missing.
+                    for _ in 0..<3 {
+                        switch try await signIn.attempt(shown, from: nil) {
+                        case .signedIn(let token):
+                            try session.keep(token)
+                            try options.print("signed in as \(name)", json: ["name": name])
+                            return .done
+                        case .not(.needs(let needs)):
+                            try await fill(needs, in: &shown)
+                        case .not(.wait(let wait)):
+                            throw CommandFailure(
+                                .notAllowed,
+                                "too many sign-ins have failed; try again in \(wait.components.seconds + 1) s"
+                            )
+                        case .not(.samePassword):
+                            throw CommandFailure(.data, "\(PasswordKey.Fault.same.rawValue); choose another one")
+                        case .not(.refused), .not(.signedIn):
+                            throw CommandFailure(.notAllowed, "the name, the password or the code is wrong")
+                        }
+                    }
+                    throw CommandFailure(.notAllowed, "signing in did not come to an end; try again")
+                }
+            }
+        }
+
+        private func fill(_ needs: Set<Operators.Need>, in shown: inout SignIn.Credentials) async throws {
+            if needs.contains(.password) { shown.newPassword = try await newPassword() }
+            if needs.contains(.device) {
+                try await takeUpDevice(&shown)
+            } else if needs.contains(.code) {
+                shown.code = try asked(await Terminal.answer("Code: "), option: "--code")
+            }
+        }
+
+        private func password(_ file: String?, _ question: String, option: String) async throws -> String {
+            guard let file else { return try asked(await Terminal.secret(question), option: option) }
+            do { return try ValueFile.read(file) } catch {
+                throw CommandFailure(.data, "\(option): \(error.problem)")
+            }
+        }
+
+        private func asked(_ answer: String?, option: String) throws -> String {
+            guard let answer else {
+                throw CommandFailure(.data, "\(option): nobody can be asked at this terminal; give the option")
+            }
+            return answer
+        }
+
+        private func newPassword() async throws -> String {
+            let first = try asked(
+                await Terminal.secret("New password, 12 characters or more: "),
+                option: "--new-password-file"
+            )
+            let second = try asked(await Terminal.secret("Once more: "), option: "--new-password-file")
+            guard first == second else { throw CommandFailure(.data, "the two are not the same; sign in again") }
+            return first
+        }
+
+        private func takeUpDevice(_ shown: inout SignIn.Credentials) async throws {
+            let device = SecondFactor()
+            guard
+                Terminal.say(
+                    "This role needs a second factor. Enter this secret in an authenticator app:\n"
+                        + "  \(device.spelled)\n  \(device.address(account: name))\n"
+                )
+            else {
+                throw CommandFailure(
+                    .data,
+                    "--new-device-file: this role needs a second factor, and nobody can be asked"
+                )
+            }
+            shown.newDevice = device
+            shown.code = try asked(await Terminal.answer("Its code: "), option: "--code")
+        }
+    }
+}

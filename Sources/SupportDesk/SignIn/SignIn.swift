@@ -1,0 +1,116 @@
+import Crypto
+import Foundation
+package import Storage
+
+/// Lets operators in. What is right is decided in the database; here a password becomes what it shows.
+package struct SignIn: Sendable {
+    private let operators: Operators
+    private let kind: Operators.SessionKind
+    private let cost: PasswordKey.Cost
+
+    /// Makes one.
+    ///
+    /// - Parameters:
+    ///   - operators: who there is.
+    ///   - kind: where they sit.
+    ///   - cost: of new passwords.
+    package init(operators: Operators, kind: Operators.SessionKind, cost: PasswordKey.Cost = .usual) {
+        self.operators = operators
+        self.kind = kind
+        self.cost = cost
+    }
+
+    /// What an operator types.
+    package struct Credentials: Sendable {
+        package var name: String
+        package var password: String
+        /// Of the second factor; spaces do not count.
+        package var code: String?
+        /// The password to have from now on, where the old one was somebody else's choice.
+        package var newPassword: String?
+        /// The second factor to have from now on; the code has to be its own.
+        package var newDevice: SecondFactor?
+
+        package init(
+            name: String,
+            password: String,
+            code: String? = nil,
+            newPassword: String? = nil,
+            newDevice: SecondFactor? = nil
+        ) {
+            self.name = name
+            self.password = password
+            self.code = code
+            self.newPassword = newPassword
+            self.newDevice = newDevice
+        }
+    }
+
+    /// What comes of it.
+    package enum Result: Sendable {
+        case signedIn(SessionToken)
+        case not(Operators.Outcome)
+    }
+
+    /// Signs somebody in.
+    ///
+    /// A try counts as failed until it is completed, also one that lacks something.
+    ///
+    /// - Parameters:
+    ///   - typed: what the operator typed.
+    ///   - address: whence, kept as a hash; `nil` at a terminal.
+    /// - Returns: what came of it.
+    /// - Throws: `PostgresError`; `PasswordKey.Fault` for a new password that is not taken.
+    package func attempt(_ typed: Credentials, from address: String?) async throws -> Result {
+        // Beyond what a name can be: nobody has to be asked.
+        guard (1...63).contains(typed.name.utf8.count) else { return .not(.refused) }
+        let whence = address.map { Array(SHA256.hash(data: Data($0.utf8))) }
+        let salt = try await operators.salt(of: typed.name, from: whence, usual: cost.text)
+        guard salt.wait == .zero else { return .not(.wait(salt.wait)) }
+        guard let storedCost = PasswordKey.Cost(salt.cost) else { return .not(.refused) }
+        let key: PasswordKey
+        do { key = try await Self.derive(typed.password, salt.bytes, storedCost) } catch PasswordKey.Fault.long {
+            return .not(.refused)
+        }
+        var chosen: PasswordKey?
+        if typed.newPassword != nil { chosen = try await Self.chosen(typed, cost) }
+        let code = typed.code?.filter { !$0.isWhitespace }
+        let token = SessionToken()
+        let outcome = try await operators.signIn(
+            Operators.Try(
+                name: typed.name,
+                key: key.bytes,
+                code: code,
+                address: whence,
+                kind: kind,
+                session: token.digest,
+                chosen: chosen?.shown,
+                device: typed.newDevice?.bytes
+            ),
+            digest: Array(
+                SHA256.hash(data: Data(typed.name.utf8) + [0] + key.bytes + Data((code ?? "").utf8))
+            )
+        )
+        return outcome == .signedIn ? .signedIn(token) : .not(outcome)
+    }
+
+    /// A third of a second of work: not on whoever waits.
+    @concurrent
+    private static func derive(
+        _ password: String,
+        _ salt: [UInt8],
+        _ cost: PasswordKey.Cost
+    ) async throws -> PasswordKey { try PasswordKey(of: password, salt: salt, cost: cost) }
+
+    @concurrent
+    private static func chosen(_ typed: Credentials, _ cost: PasswordKey.Cost) async throws -> PasswordKey? {
+        try typed.newPassword.map {
+            try PasswordKey(new: $0, for: typed.name, replacing: typed.password, cost: cost)
+        }
+    }
+}
+
+extension PasswordKey {
+    /// What the database is shown of it.
+    package var shown: Operators.Shown { Operators.Shown(cost: cost.text, salt: salt, key: bytes) }
+}
