@@ -91,7 +91,7 @@ let package = Package(
         target("Storage", ["Entitlements", "Jobs", "Postgres", logging]),
         target(
             "SyncWorker",
-            ["Entitlements", "Jobs", "Storage", "StoreClients", "Postgres", logging, metrics, lifecycle]
+            ["Entitlements", "Jobs", "Storage", "StoreClients", "Postgres", logging, metrics, lifecycle, crypto]
         ),
         target("Configuring", ["Entitlements", "Telemetry", configuration, logging]),
         target("Telemetry", [logging, metrics]),

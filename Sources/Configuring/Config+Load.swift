@@ -32,6 +32,7 @@ extension Config {
             googlePlay: googlePlay(&reader),
             onside: onside(&reader),
             accounts: accounts(&reader),
+            desk: desk(&reader),
             http: listenAddress(&reader, host: .httpHost, port: .httpPort, defaultPort: 8080),
             api: api(&reader),
             admin: admin(&reader),
@@ -145,15 +146,12 @@ extension Config {
     }
 
     private static func revenueCat(_ reader: inout VariableReader) -> RevenueCatSettings? {
-        let apiKey = reader.parsed(.revenueCatAPIKey, fix: "Set a secret API key (v2) as RevenueCat shows it") {
-            text -> Result<Secret, VariableReader.Problem> in
-            guard WebAddress.isVisibleASCII(text) && text.utf8.count <= 512 else {
-                return .failure(.init("holds spaces or characters that no API key has, or is too long"))
-            }
-            let publicPrefixes = ["appl_", "goog_", "amzn_", "mac_", "strp_", "rcb_"]
-            return publicPrefixes.contains(where: text.hasPrefix)
-                ? .failure(.init("is a public key of the SDK, which may not read customers")) : .success(Secret(text))
-        }
+        let apiKey = secretKey(.revenueCatAPIKey, "Set a secret API key (v2) as RevenueCat shows it", &reader)
+        let transferKey = secretKey(
+            .revenueCatTransferAPIKey,
+            "Set a secret API key (v2) that may write customer information",
+            &reader
+        )
         let projectID = reader.parsed(.revenueCatProjectID, fix: "Set the project's id as RevenueCat shows it") {
             text in
             text.utf8.count <= 128 && text.utf8.allSatisfy(isIdentifierByte)
@@ -177,7 +175,15 @@ extension Config {
                 apiKey: apiKey,
                 projectID: projectID,
                 baseURL: baseURL,
-                requestsPerMinute: rate
+                requestsPerMinute: rate,
+                transferKey: transferKey
+            )
+        }
+        if transferKey != nil, apiKey == nil, reader.isSound(.revenueCatAPIKey) {
+            reader.fault(
+                .revenueCatAPIKey,
+                "is not set, but REVENUECAT_TRANSFER_API_KEY is",
+                fix: "Set both: what is moved has to be read as well"
             )
         }
         if apiKey != nil, reader.isSound(.revenueCatProjectID) {
@@ -195,6 +201,31 @@ extension Config {
             )
         }
         return nil
+    }
+
+    private static func secretKey(_ variable: Variable, _ fix: String, _ reader: inout VariableReader) -> Secret? {
+        reader.parsed(variable, fix: fix) { text -> Result<Secret, VariableReader.Problem> in
+            guard WebAddress.isVisibleASCII(text) && text.utf8.count <= 512 else {
+                return .failure(.init("holds spaces or characters that no API key has, or is too long"))
+            }
+            let publicPrefixes = ["appl_", "goog_", "amzn_", "mac_", "strp_", "rcb_"]
+            return publicPrefixes.contains(where: text.hasPrefix)
+                ? .failure(.init("is a public key of the SDK, which may not read customers")) : .success(Secret(text))
+        }
+    }
+
+    private static func desk(_ reader: inout VariableReader) -> DeskSettings {
+        func people(_ variable: Variable) -> Int { reader.number(variable, default: 2, in: 1...5, unit: "people") }
+        return DeskSettings(
+            approvals: ApprovalPolicy(
+                ordinary: people(.transferApprovals),
+                ownerErased: people(.transferApprovalsOwnerErased),
+                risky: people(.transferApprovalsRisky)
+            ),
+            cooling: .seconds(86_400 * reader.number(.transferCoolingDays, default: 90, in: 0...3650, unit: "days")),
+            ownerWindow: .seconds(3600 * reader.number(.transferOwnerHours, default: 72, in: 0...720, unit: "hours")),
+            holds: .seconds(3600 * reader.number(.transferEvidenceHours, default: 24, in: 1...720, unit: "hours"))
+        )
     }
 
     private static func outbox(_ reader: inout VariableReader) -> Outbox? {

@@ -21,6 +21,8 @@ package struct Config: Sendable {
     /// `nil`: Onside is off.
     package var onside: OnsideSettings?
     package var accounts: AccountSettings
+    /// How transfers by support are decided.
+    package var desk: DeskSettings
     /// Where the API listens.
     package var http: ListenAddress
     package var api: APIConfig
@@ -108,4 +110,6 @@ package struct RevenueCatSettings: Sendable {
     package var baseURL: String
     /// Requests a minute over all workers; 0: unlimited.
     package var requestsPerMinute: Int
+    /// May move purchases; `nil`: nothing is moved.
+    package var transferKey: Secret?
 }

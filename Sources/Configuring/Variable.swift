@@ -73,6 +73,13 @@ package enum Variable: String, CaseIterable, Sendable {
     case historyRetentionDays = "HISTORY_RETENTION_DAYS"
     case requestsPerMinutePerAddress = "HTTP_REQUESTS_PER_MINUTE_PER_ADDRESS"
     case requestsPerMinutePerUser = "HTTP_REQUESTS_PER_MINUTE_PER_USER"
+    case revenueCatTransferAPIKey = "REVENUECAT_TRANSFER_API_KEY"
+    case transferApprovals = "TRANSFER_APPROVALS"
+    case transferApprovalsRisky = "TRANSFER_APPROVALS_RISKY"
+    case transferApprovalsOwnerErased = "TRANSFER_APPROVALS_OWNER_ERASED"
+    case transferOwnerHours = "TRANSFER_OWNER_HOURS"
+    case transferCoolingDays = "TRANSFER_COOLING_DAYS"
+    case transferEvidenceHours = "TRANSFER_EVIDENCE_HOURS"
 
     /// The variable that names a file to read the value from.
     package var fileVariable: String { rawValue + "_FILE" }
@@ -92,7 +99,7 @@ package enum Variable: String, CaseIterable, Sendable {
         switch self {
         case .databaseURL, .databaseDirectURL, .revenueCatAPIKey, .accountIDKeys, .appStorePrivateKey,
             .googlePlayServiceAccount, .onsideMerchantSecret, .httpTLSPrivateKey, .revenueCatWebhookAuthorization,
-            .revenueCatWebhookSecret, .outboxSecret:
+            .revenueCatWebhookSecret, .outboxSecret, .revenueCatTransferAPIKey:
             true
         default: false
         }

@@ -8,7 +8,7 @@ struct Lapse: Hashable, Sendable {
 
 /// Decides between demotion and deferral.
 ///
-/// Demotion asks for a store's word, or for silence twice, a margin apart.
+/// Demotion asks for a store's word, for silence twice, a margin apart, or for a transfer by our own people.
 func lapse(_ evidence: Evidence, _ situation: Situation) -> Lapse {
     let natural = naturalLapse(evidence, situation)
     guard natural.demotes else { return natural }
@@ -69,6 +69,14 @@ private func naturalLapse(_ evidence: Evidence, _ situation: Situation) -> Lapse
             demotes: true,
             absence: .clear,
             explanation: "The store says that every purchase of the user is over (\(words))."
+        )
+    }
+    if let moved = situation.movedAwayAt, moved <= situation.reading.askedAt {
+        return Lapse(
+            rule: .movedAway,
+            demotes: true,
+            absence: .clear,
+            explanation: "Support moved the user's purchase to another account, and nothing else gives access."
         )
     }
     guard situation.isExplained else {

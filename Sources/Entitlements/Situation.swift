@@ -18,6 +18,8 @@ package struct Situation: Sendable {
     package var absentSince: Instant?
     /// When a store's event spoke of access that begins or goes on.
     package var promisedAt: Instant?
+    /// When our own people moved a purchase of the user's to somebody else, if no reading has settled that yet.
+    package var movedAwayAt: Instant?
     package var catalog: ProductCatalog
     package var settings: DecisionSettings
     /// Ledger owners of purchases that typed ids led to, by the store's customer id.
@@ -36,6 +38,7 @@ package struct Situation: Sendable {
         everObserved: Bool = false,
         absentSince: Instant? = nil,
         promisedAt: Instant? = nil,
+        movedAwayAt: Instant? = nil,
         catalog: ProductCatalog,
         settings: DecisionSettings = DecisionSettings(),
         claimed: [ClaimedPurchase] = []
@@ -52,6 +55,7 @@ package struct Situation: Sendable {
         self.everObserved = everObserved
         self.absentSince = absentSince
         self.promisedAt = promisedAt
+        self.movedAwayAt = movedAwayAt
         self.catalog = catalog
         self.settings = settings
         self.claimed = claimed

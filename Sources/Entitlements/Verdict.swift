@@ -61,6 +61,7 @@ package enum Rule: String, Sendable, CaseIterable {
     case firstAbsence = "first_absence"
     case absenceMargin = "absence_margin"
     case absenceConfirmed = "absence_confirmed"
+    case movedAway = "moved_away"
     case storeEnded = "store_ended"
     case storeNotAsked = "store_not_asked"
     case promoteOnly = "promote_only"

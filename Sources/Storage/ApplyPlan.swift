@@ -118,6 +118,7 @@ struct ApplyPlan {
             everObserved: facts?.everObserved ?? false,
             absentSince: facts?.absentSince,
             promisedAt: facts?.promisedAt,
+            movedAwayAt: facts?.movedAwayAt,
             catalog: catalog,
             settings: decision,
             claimed: claimed(item, holders: holders)

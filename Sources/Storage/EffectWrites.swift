@@ -93,6 +93,7 @@ enum EffectWrites {
                                        ELSE u.full_read_at END,
                    absent_since = CASE n.absence WHEN 'clear' THEN NULL WHEN 'begin' THEN n.asked_at
                                                  ELSE u.absent_since END,
+                   moved_away_at = CASE n.absence WHEN 'clear' THEN NULL ELSE u.moved_away_at END,
                    next_look = CASE WHEN n.looks THEN n.next_look ELSE u.next_look END,
                    ever_observed = u.ever_observed OR n.observed
               FROM unnest(\(effects.map(\.job.userKey)), \(effects.map { Int64($0.newType == nil ? 0 : 1) }),

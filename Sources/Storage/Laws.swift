@@ -69,16 +69,19 @@ struct RecordLaw: Sendable {
         },
         RecordLaw(
             name: "demoted_by_word",
-            fine: "nobody was demoted without a store's word or two absences",
-            wrong: "demotions rest on neither a store's word nor on two absences",
+            fine: "nobody was demoted without a store's word, two absences or a transfer",
+            wrong: "demotions rest on neither a store's word nor two absences nor a transfer",
             fix: "Report this; reconcile the users concerned."
         ) { newest in
             """
             SELECT count(*)
-              FROM (SELECT x.outcome, x.rule, x.type_before, x.type_after FROM entitlement_sync.decision AS x
+              FROM (SELECT x.outcome, x.rule, x.type_before, x.type_after, x.user_key FROM entitlement_sync.decision AS x
                      ORDER BY x.id DESC LIMIT \(newest)) AS d
              WHERE d.type_before = 'subscriber' AND d.type_after = 'free'
-               AND (d.outcome <> 'demoted' OR d.rule NOT IN ('store_ended', 'absence_confirmed'))
+               AND (d.outcome <> 'demoted' OR d.rule NOT IN ('store_ended', 'absence_confirmed', 'moved_away')
+                    OR d.rule = 'moved_away'
+                       AND NOT EXISTS (SELECT 1 FROM entitlement_sync.transfer AS t
+                                        WHERE t.from_key = d.user_key AND t.step = 'done'))
             """
         },
         RecordLaw(
@@ -131,6 +134,24 @@ struct RecordLaw: Sendable {
                 SELECT 1 FROM entitlement_sync.ticket AS t
                  WHERE t.state NOT IN ('transferred', 'refused', 'expired', 'auto_resolved', 'duplicate')
                  GROUP BY t.claimant_key, coalesce(t.purchase_id, 0) HAVING count(*) > 1) AS twice
+            """
+        },
+        RecordLaw(
+            name: "approved_transfers",
+            fine: "every transfer was approved by enough people on its evidence",
+            wrong: "transfers were done that not enough people had approved on their evidence",
+            fix: "Look into each in the tables transfer and ticket_approval; report this."
+        ) { newest in
+            """
+            SELECT count(*)
+              FROM (SELECT x.id, x.ticket_id, x.evidence_id FROM entitlement_sync.transfer AS x
+                     WHERE x.step IN ('calling', 'confirmed', 'done') ORDER BY x.id DESC LIMIT \(newest)) AS t
+             WHERE (SELECT count(DISTINCT a.operator_id)
+                      FROM entitlement_sync.ticket_approval AS a
+                      JOIN entitlement_sync.ticket_evidence AS e ON e.id = t.evidence_id AND e.hash = a.hash
+                     WHERE a.ticket_id = t.ticket_id AND a.ended_by = 'used')
+                   < coalesce((SELECT e.approvals FROM entitlement_sync.ticket_evidence AS e
+                                WHERE e.id = t.evidence_id), 1)
             """
         },
         RecordLaw(

@@ -9,6 +9,8 @@ struct UserFacts {
     var absentSince: Instant?
     /// When an event spoke of access.
     var promisedAt: Instant?
+    /// When support moved a purchase to another user.
+    var movedAwayAt: Instant?
     /// Changes of type within the last day.
     var flips: Int
     var everObserved: Bool
@@ -102,7 +104,7 @@ enum LedgerReads {
         return found
     }
 
-    private static func user(_ id: String, _ type: String, _ status: String) throws -> User {
+    static func user(_ id: String, _ type: String, _ status: String) throws -> User {
         guard let known = UserType(rawValue: type) else {
             throw PostgresError(.decoding, message: "the host adapter gave an unknown user type")
         }
@@ -118,7 +120,7 @@ enum LedgerReads {
     static func facts(_ userKeys: [Int64]) -> PostgresRequest<[Int64: UserFacts]> {
         PostgresRequest(
             """
-            SELECT u.user_key, u.epoch, u.read_at, u.absent_since, u.promised_at,
+            SELECT u.user_key, u.epoch, u.read_at, u.absent_since, u.promised_at, u.moved_away_at,
                    CASE WHEN u.flips_since > now() - interval '1 day' THEN u.flips ELSE 0 END, u.ever_observed
               FROM entitlement_sync.user_sync AS u
              WHERE u.user_key = ANY (\(userKeys))
@@ -168,9 +170,10 @@ enum LedgerReads {
         var facts: [Int64: UserFacts] = [:]
         facts.reserveCapacity(rows.count)
         for row in rows {
-            let (key, epoch, readAt, absent, promised, flips, ever) = try row.decode(
+            let (key, epoch, readAt, absent, promised, moved, flips, ever) = try row.decode(
                 Int64.self,
                 Int64.self,
+                PostgresTimestamp?.self,
                 PostgresTimestamp?.self,
                 PostgresTimestamp?.self,
                 PostgresTimestamp?.self,
@@ -182,6 +185,7 @@ enum LedgerReads {
                 readAt: readAt.map(Instant.init),
                 absentSince: absent.map(Instant.init),
                 promisedAt: promised.map(Instant.init),
+                movedAwayAt: moved.map(Instant.init),
                 flips: Int(flips),
                 everObserved: ever
             )
@@ -277,6 +281,13 @@ enum LedgerReads {
             guard purchases.count == Set(ids.values).count else { throw LedgerRace() }
             return ids.compactMapValues { purchases[$0] }
         }
+    }
+
+    /// One purchase, as it stands without a lock.
+    static func purchase(_ id: Int64, on connection: PostgresConnection) async throws -> Purchase? {
+        try await connection.query(
+            "SELECT \(rawSQL: columns) FROM entitlement_sync.purchase AS p WHERE p.id = \(id)"
+        ).first.map(decodePurchase)
     }
 
     private static func decodePurchase(_ row: PostgresRow) throws -> Purchase {

@@ -18,6 +18,12 @@ struct ObservedRow {
     /// The row of the batch that stands in the ledger for this new one as well.
     var sharesRowOf: Int?
 
+    /// What is on record as observed: the row that it updates, or somebody else's that the user has shown a proof of.
+    var observedPurchase: Int64? {
+        if case .foreign(let purchase, _, _) = attribution, observation?.isShown == true { return purchase }
+        return purchaseID
+    }
+
     /// The owner that the row has from now on.
     var owner: Int64? { attribution?.counts == true ? userKey : nil }
 
@@ -257,7 +263,7 @@ enum LedgerWrites {
                    n.gives_access, coalesce(n.source, 'revenuecat'), n.coverage, n.store, n.environment, n.kind, n.status, n.ownership,
                    n.renewal, n.product_id, n.attribution, string_to_array(nullif(n.entitlements, ''), E'\\x1f'),
                    n.payload_hash
-              FROM unnest(\(rows.map(\.userKey)), \(rows.map(\.jobID)), \(rows.map(\.purchaseID)),
+              FROM unnest(\(rows.map(\.userKey)), \(rows.map(\.jobID)), \(rows.map(\.observedPurchase)),
                           \(rows.map(\.askedAt.timestamp)), \(items.map { $0?.periodStartsAt?.timestamp }),
                           \(items.map { $0?.periodEndsAt?.timestamp }), \(items.map { $0?.givesAccess }),
                           \(rows.map(\.coverage.rawValue)), \(items.map { $0?.store }), \(items.map { $0?.environment }),

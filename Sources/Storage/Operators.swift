@@ -28,6 +28,7 @@ package struct Operators: Sendable {
     ///   - name: as typed.
     ///   - address: whence, as a hash; `nil` at a terminal.
     ///   - cost: of passwords where there is no other.
+    /// - Returns: the salt, and how long to wait.
     /// - Throws: `PostgresError`.
     package func salt(of name: String, from address: [UInt8]?, usual cost: String) async throws -> Salt {
         let rows = try await pool.query(
@@ -125,6 +126,7 @@ package struct Operators: Sendable {
     /// - Parameters:
     ///   - shown: what the operator shows.
     ///   - digest: SHA-256 over the name, a zero byte, the key and the code.
+    /// - Returns: what came of it.
     /// - Throws: `PostgresError`.
     package func signIn(_ shown: Try, digest: [UInt8]) async throws -> Outcome {
         let announced = try await pool.query(
@@ -297,6 +299,10 @@ package struct Operators: Sendable {
 
     /// All operators by name, for administrators and auditors.
     package func all(by session: [UInt8]) async throws -> [Row] {
+        try await recorded(session, "audit") { try await list(session) }
+    }
+
+    private func list(_ session: [UInt8]) async throws -> [Row] {
         try await pool.query(
             """
             SELECT o.name, o.role, o.user_id, o.has_device, o.is_enrolled, o.disabled_at IS NOT NULL,

@@ -18,6 +18,8 @@ package enum OutboxTopic: String, Sendable, CaseIterable {
     case assetsUnfrozen = "assets.unfrozen"
     case assetsFrozen = "assets.frozen"
     case ticketOpened = "ticket.opened"
+    case ticketDecided = "ticket.decided"
+    case ticketOwnerAsked = "ticket.owner_asked"
 }
 
 /// Writes what others must hear, in the transaction of what it tells of.

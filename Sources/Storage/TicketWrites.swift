@@ -14,6 +14,9 @@ enum TicketWrites {
 
     /// Opens each ticket, or touches the open one of the same claimant and purchase: the unique index decides.
     ///
+    /// One that was refused in the last 90 days is touched in place of a new one: it is opened again where the evidence,
+    /// which is collected anew, is another.
+    ///
     /// - Parameters:
     ///   - wanted: what the verdicts ask for.
     ///   - tells: whether others hear of new ones.
@@ -44,12 +47,28 @@ enum TicketWrites {
                               \(requests.map(\.priority)), \(requests.map { $0.deadline?.timestamp }))
                        AS n(claimant_key, job_id, owner, owner_id, purchase_id, kind, store, original_id, visible, priority,
                             deadline)
+            ), again AS (
+                UPDATE entitlement_sync.ticket AS t
+                   SET touches = t.touches + 1, evidence_due = now() + interval '10 seconds'
+                  FROM wanted AS w
+                 WHERE t.claimant_key = w.claimant_key AND coalesce(t.purchase_id, 0) = coalesce(w.purchase_id, 0)
+                   AND t.state = 'refused' AND t.closed_at > now() - interval '90 days' AND (t.visible OR NOT w.visible)
+                   AND NOT EXISTS (
+                       SELECT 1 FROM entitlement_sync.ticket AS x
+                        WHERE x.claimant_key = t.claimant_key
+                          AND coalesce(x.purchase_id, 0) = coalesce(t.purchase_id, 0)
+                          AND (x.id > t.id AND x.state = 'refused'
+                               OR x.state NOT IN ('transferred', 'refused', 'expired', 'auto_resolved', 'duplicate')))
+                RETURNING t.id, t.claimant_key, coalesce(t.purchase_id, 0) AS purchase_id, t.visible, t.touches,
+                          t.priority, t.uid, t.kind, t.state
             ), opened AS (
                 INSERT INTO entitlement_sync.ticket AS t
                        (claimant_key, owner_key, purchase_id, kind, store, original_id, visible, priority, deadline)
                 SELECT w.claimant_key, w.owner_key, w.purchase_id, w.kind, w.store, w.original_id, w.visible, w.priority,
                        w.deadline
                   FROM wanted AS w
+                 WHERE NOT EXISTS (SELECT 1 FROM again AS a
+                                    WHERE a.claimant_key = w.claimant_key AND a.purchase_id = coalesce(w.purchase_id, 0))
                 ON CONFLICT (claimant_key, coalesce(purchase_id, 0))
                       WHERE state NOT IN ('transferred', 'refused', 'expired', 'auto_resolved', 'duplicate')
                 DO UPDATE SET touches = t.touches + 1,
@@ -74,10 +93,11 @@ enum TicketWrites {
             ), noted AS (
                 INSERT INTO entitlement_sync.ticket_event (ticket_id, kind, job_id)
                 SELECT o.id, CASE o.touches WHEN 0 THEN 'opened' ELSE 'touched' END, w.job_id
-                  FROM opened AS o
+                  FROM (SELECT * FROM opened UNION ALL SELECT * FROM again) AS o
                   JOIN wanted AS w ON w.claimant_key = o.claimant_key AND coalesce(w.purchase_id, 0) = o.purchase_id
             )
-            SELECT o.claimant_key, o.id FROM opened AS o WHERE o.visible ORDER BY o.priority DESC, o.id DESC
+            SELECT o.claimant_key, o.id FROM (SELECT * FROM opened UNION ALL SELECT * FROM again) AS o
+             WHERE o.visible ORDER BY o.priority DESC, o.id DESC
             """
         )
         var visible: [Int64: Int64] = [:]
@@ -96,8 +116,10 @@ enum TicketWrites {
             """
             UPDATE entitlement_sync.ticket AS t
                SET purchase_id = n.purchase_id, kind = 'owner_mismatch'
-              FROM unnest(\(named.map(\.claimantKey)), \(named.map(\.request.purchase))) AS n(claimant_key, purchase_id)
-             WHERE t.claimant_key = n.claimant_key AND t.purchase_id IS NULL AND t.kind = 'paid_no_access'
+              FROM unnest(\(named.map(\.claimantKey)), \(named.map(\.request.purchase)), \(named.map(\.request.originalID)))
+                   AS n(claimant_key, purchase_id, original_id)
+             WHERE t.claimant_key = n.claimant_key AND t.purchase_id IS NULL
+               AND (t.kind = 'paid_no_access' OR t.kind = 'owner_mismatch' AND t.original_id = n.original_id)
                AND t.state NOT IN ('transferred', 'refused', 'expired', 'auto_resolved', 'duplicate')
                AND NOT EXISTS (
                    SELECT 1 FROM entitlement_sync.ticket AS x

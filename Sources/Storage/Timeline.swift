@@ -68,7 +68,23 @@ package struct Timeline: Sendable {
                   FROM entitlement_sync."grant" AS g JOIN me USING (user_key) WHERE g.revoked_at IS NOT NULL
                 UNION ALL
                 SELECT e.at, e.id, 'ticket',
-                       format('Ticket %s (%s) was %s.', entitlement_sync.reference_of('T', t.uid), t.kind, e.kind)
+                       format('Ticket %s (%s) %s.', entitlement_sync.reference_of('T', t.uid), t.kind,
+                              CASE e.kind
+                                  WHEN 'approved' THEN 'was approved by somebody'
+                                  WHEN 'access_lent' THEN 'gives access while it is open'
+                                  WHEN 'approval_withdrawn' THEN 'lost an approval'
+                                  WHEN 'approvals_voided' THEN 'lost its approvals'
+                                  WHEN 'lease_ended' THEN 'is nobody''s any more'
+                                  WHEN 'note' THEN 'was remarked on'
+                                  WHEN 'owner_asked' THEN 'leaves the owner time to object'
+                                  WHEN 'owner_read' THEN 'had its owner read again'
+                                  WHEN 'revealed' THEN 'was shown with the users'' ids'
+                                  WHEN 'transfer_begun' THEN 'is being carried out'
+                                  WHEN 'transfer_resolved' THEN 'had its transfer ended by hand'
+                                  WHEN 'transfer_stopped' THEN 'was not carried out'
+                                  WHEN 'transferred' THEN 'is done: the purchase is this user''s'
+                                  WHEN 'window_ended' THEN 'may be carried out: the owner''s time is over'
+                                  ELSE 'was ' || e.kind END)
                   FROM entitlement_sync.ticket AS t JOIN me ON me.user_key = t.claimant_key
                   JOIN entitlement_sync.ticket_event AS e ON e.ticket_id = t.id
                 UNION ALL

@@ -9,6 +9,8 @@ struct StoreCall: Sendable {
         case reading
         /// The id comes from a client: whatever happens says little about the store, and must alarm nobody.
         case lookup
+        /// Something is to be done with a key of its own: what the store thinks of that key is no word on the others.
+        case action
     }
 
     /// Points into the store's route templates.
@@ -137,7 +139,8 @@ struct StoreRequester: Sendable {
         // What an id of a client brings about is no word on the store's health, be it good or bad; what the store thinks
         // of our key, and that we are too fast, no id brings about.
         let isTold =
-            call.purpose == .reading || failure?.code == .throttled || failure?.code == .unauthorized
+            call.purpose == .reading || failure?.code == .throttled
+            || failure?.code == .unauthorized && call.purpose == .lookup
         call.gate.report(
             StoreAnswer(
                 status: isTold ? response?.status : nil,

@@ -19,6 +19,7 @@ package struct Worker: Service {
     let inbox: Inbox
     let acknowledger: Acknowledger?
     let messenger: Messenger?
+    let desk: DeskWork?
     let listener: PostgresListener?
     let exchange: @Sendable () async -> Void
     let settings: WorkerSettings
@@ -36,6 +37,7 @@ package struct Worker: Service {
         assets: AssetRuns,
         acknowledger: Acknowledger? = nil,
         messenger: Messenger? = nil,
+        desk: DeskWork? = nil,
         listener: PostgresListener?,
         exchange: @escaping @Sendable () async -> Void,
         settings: WorkerSettings,
@@ -49,6 +51,7 @@ package struct Worker: Service {
         self.assets = assets
         self.acknowledger = acknowledger
         self.messenger = messenger
+        self.desk = desk
         housekeeping = Housekeeping(pool: pool, retention: settings.retention)
         laws = LawWatch(pool: pool)
         inbox = Inbox(pool: pool)
@@ -89,6 +92,8 @@ package struct Worker: Service {
             duties.addTask { await acknowledgeDuty() }
             duties.addTask { await inboxDuty() }
             duties.addTask { await outboxDuty() }
+            duties.addTask { await evidenceDuty() }
+            duties.addTask { await transferDuty() }
             await pipelineWithin(drain: settings.drain)
             shared.stop()
             duties.cancelAll()

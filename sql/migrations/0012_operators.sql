@@ -74,11 +74,42 @@ CREATE TABLE operator (
     created_at  timestamptz NOT NULL DEFAULT now(),
     disabled_at timestamptz,
     held_until  timestamptz,
-    held_by     bigint
+    held_by     bigint,
+    lost_at     timestamptz
 );
 COMMENT ON COLUMN operator.held_until IS 'until then the account decides nothing, unless an admin other than held_by confirms it:'
     ' nobody makes themselves a second pair of eyes';
+COMMENT ON COLUMN operator.lost_at IS 'when the role was last changed, or the account disabled or reset: what was agreed to before counts no more';
 COMMENT ON COLUMN operator.user_key IS 'the account that the operator has in the app: nobody decides their own case';
+
+CREATE FUNCTION note_lost_role() RETURNS trigger
+LANGUAGE plpgsql AS $$
+BEGIN
+    NEW.lost_at := clock_timestamp();
+    RETURN NEW;
+END
+$$;
+CREATE TRIGGER note_lost_role BEFORE UPDATE OF role, disabled_at, held_until ON operator FOR EACH ROW
+    WHEN (NEW.role <> OLD.role OR NEW.disabled_at IS DISTINCT FROM OLD.disabled_at
+          OR NEW.held_until > OLD.held_until OR NEW.held_until IS NOT NULL AND OLD.held_until IS NULL)
+    EXECUTE FUNCTION note_lost_role();
+
+-- Every account in the app that ever was an operator's: to have it erased, or to link another, opens no case to them.
+CREATE TABLE operator_account (
+    operator_id bigint      NOT NULL REFERENCES operator,
+    user_key    bigint      NOT NULL,
+    since       timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (operator_id, user_key)
+);
+CREATE FUNCTION keep_operator_account() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+BEGIN
+    INSERT INTO operator_account (operator_id, user_key) VALUES (NEW.id, NEW.user_key) ON CONFLICT DO NOTHING;
+    RETURN NEW;
+END
+$$;
+CREATE TRIGGER keep_operator_account AFTER INSERT OR UPDATE OF user_key ON operator FOR EACH ROW
+    WHEN (NEW.user_key IS NOT NULL) EXECUTE FUNCTION keep_operator_account();
 
 -- Apart from the operators, so that whoever may read those reads none of these.
 CREATE TABLE operator_secret (
@@ -225,17 +256,19 @@ BEGIN
 END
 $$;
 
--- The keys under which a try is counted, in the order in which they are locked. At a terminal there is no address: it is at the
--- database already.
-CREATE FUNCTION try_keys(wanted text, address bytea) RETURNS TABLE (kind text, key bytea, free integer, longest interval)
-LANGUAGE sql IMMUTABLE SET search_path = entitlement_sync, pg_temp AS $$
+-- The keys under which a try is counted, in the order in which they are locked. A terminal's address is that of its connection
+-- to the database.
+CREATE FUNCTION try_keys(wanted text, shown_address bytea) RETURNS TABLE (kind text, key bytea, free integer, longest interval)
+LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
     SELECT k.kind, k.key, k.free, k.longest
-      FROM (SELECT sha256(convert_to(wanted, 'UTF8')) AS name) AS n
-     CROSS JOIN LATERAL (VALUES ('address', address, 50, interval '15 minutes'),
-                                ('both', sha256(n.name || address), 5, interval '15 minutes'),
-                                ('name', CASE WHEN address IS NULL THEN sha256(n.name || 'terminal'::bytea) ELSE n.name END, 5,
-                                 interval '30 seconds')) AS k(kind, key, free, longest)
-     WHERE k.key IS NOT NULL
+      FROM (SELECT sha256(convert_to(wanted, 'UTF8')) AS name,
+                   coalesce(shown_address, sha256(convert_to('terminal ' || session_user || ' '
+                                                             || coalesce(host(inet_client_addr()), 'local'), 'UTF8')))
+                       AS address) AS n
+           -- A name is slowed wherever it is tried from, and shut out nowhere.
+     CROSS JOIN LATERAL (VALUES ('address', n.address, 50, interval '15 minutes'),
+                                ('both', sha256(n.name || n.address), 5, interval '15 minutes'),
+                                ('name', n.name, 5, interval '2 seconds')) AS k(kind, key, free, longest)
 $$;
 
 -- How long a name has to wait from an address. Nobody may keep an operator out by failing in their name, or beside them: where
@@ -267,10 +300,11 @@ $$;
 --   digest   SHA-256 of the name, a zero byte, what the password shows, and the code
 CREATE FUNCTION announce_sign_in(wanted text, address bytea, digest bytea)
 RETURNS TABLE (announced uuid, wait double precision)
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET lock_timeout = '2s' AS $$
 #variable_conflict use_column
 DECLARE
     pause interval;
+    keys  text[];
 BEGIN
     PERFORM check_isolation();
     IF wanted IS NULL OR octet_length(wanted) > 63 OR octet_length(digest) IS DISTINCT FROM 32 OR octet_length(address) <> 32
@@ -284,12 +318,16 @@ BEGIN
         RETURN QUERY SELECT NULL::uuid, extract(epoch FROM pause)::double precision;
         RETURN;
     END IF;
+    -- Where somebody signed in of late, only their own failures count, and nobody else is waited for.
+    keys := CASE WHEN EXISTS (SELECT 1 FROM try_keys(wanted, address) AS k JOIN sign_in_try AS g ON g.kind = k.kind AND g.key = k.key
+                               WHERE k.kind = 'both' AND g.good_at > clock_timestamp() - interval '30 days')
+                 THEN ARRAY['both'] ELSE ARRAY['address', 'both', 'name'] END;
     -- In one order for all, before anything is decided.
     INSERT INTO sign_in_try (kind, key)
-    SELECT k.kind, k.key FROM try_keys(wanted, address) AS k ORDER BY k.kind, k.key
+    SELECT k.kind, k.key FROM try_keys(wanted, address) AS k WHERE k.kind = ANY (keys) ORDER BY k.kind, k.key
     ON CONFLICT (kind, key) DO NOTHING;
     PERFORM FROM sign_in_try AS t JOIN try_keys(wanted, address) AS k ON k.kind = t.kind AND k.key = t.key
-      ORDER BY t.kind, t.key FOR UPDATE OF t;
+      WHERE t.kind = ANY (keys) ORDER BY t.kind, t.key FOR UPDATE OF t;
     pause := try_wait(wanted, address);
     IF pause > interval '0' THEN
         RETURN QUERY SELECT NULL::uuid, extract(epoch FROM pause)::double precision;
@@ -302,7 +340,8 @@ BEGIN
                            END
       FROM (SELECT x.kind, x.key, k.free, k.longest,
                    CASE WHEN x.last_at < clock_timestamp() - interval '1 hour' THEN 1 ELSE x.failures + 1 END AS failures
-              FROM sign_in_try AS x JOIN try_keys(wanted, address) AS k ON k.kind = x.kind AND k.key = x.key) AS n
+              FROM sign_in_try AS x JOIN try_keys(wanted, address) AS k ON k.kind = x.kind AND k.key = x.key
+             WHERE x.kind = ANY (keys)) AS n
      WHERE t.kind = n.kind AND t.key = n.key;
     RETURN QUERY
     INSERT INTO sign_in_announced (digest, address) VALUES (digest, address)
@@ -345,7 +384,7 @@ $$;
 CREATE FUNCTION sign_in(announced uuid, wanted text, shown bytea, code text, session bytea, session_kind text,
                         chosen_cost text, chosen_salt bytea, chosen_shown bytea, chosen_device bytea)
 RETURNS text
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET lock_timeout = '2s' AS $$
 DECLARE
     made    sign_in_announced;
     who     operator;
@@ -368,6 +407,11 @@ BEGIN
        OR made.digest <> sha256(convert_to(wanted, 'UTF8') || '\x00'::bytea || shown || convert_to(coalesce(code, ''), 'UTF8'))
     THEN
         RETURN refuse_sign_in(NULL, 'not_announced', made.address);
+    END IF;
+    -- Whoever does not know the password holds nobody's row.
+    IF NOT EXISTS (SELECT 1 FROM operator AS o JOIN operator_secret AS s ON s.operator_id = o.id
+                    WHERE o.name = wanted AND o.disabled_at IS NULL AND s.verifier = sha256(shown)) THEN
+        RETURN refuse_sign_in((SELECT o.id FROM operator AS o WHERE o.name = wanted), 'password', made.address);
     END IF;
     SELECT o.* INTO who FROM operator AS o WHERE o.name = wanted AND o.disabled_at IS NULL FOR NO KEY UPDATE;
     SELECT s.* INTO known FROM operator_secret AS s WHERE s.operator_id = who.id FOR UPDATE;
@@ -434,7 +478,7 @@ $$;
 
 -- What an account may not do that was made or reset a short while ago.
 CREATE FUNCTION is_weighty(duty text) RETURNS boolean
-LANGUAGE sql IMMUTABLE STRICT RETURN duty IN ('lend', 'approve', 'transfer', 'override', 'manage');
+LANGUAGE sql IMMUTABLE STRICT RETURN duty IN ('refuse', 'lend', 'approve', 'transfer', 'override', 'manage');
 
 -- Whose session this is, if the role has the duty. `fresh`: password and code were given less than that ago.
 CREATE FUNCTION acting(session bytea, wanted text, fresh interval DEFAULT NULL) RETURNS operator
@@ -468,9 +512,9 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'ES007', MESSAGE = 'this asks for the password and a code again',
             HINT = 'Sign in again, then repeat it: entitlement-sync operator login NAME.';
     END IF;
-    -- Not with every step: a page asks for many.
+    -- Not with every step: a page asks for many; and not where the operator's own row may be written next.
     UPDATE operator_session AS s SET seen_at = clock_timestamp()
-     WHERE s.digest = sha256(session) AND s.seen_at < clock_timestamp() - interval '30 seconds';
+     WHERE s.digest = sha256(session) AND s.seen_at < clock_timestamp() - interval '30 seconds' AND wanted <> 'manage';
     RETURN who;
 END
 $$;
@@ -689,7 +733,7 @@ BEGIN
 END
 $$;
 
-REVOKE ALL ON FUNCTION sha1, hmac_sha1, needs_device, one_time_code, period_of_code, is_key, check_isolation, try_keys, try_wait,
+REVOKE ALL ON FUNCTION note_lost_role, keep_operator_account, sha1, hmac_sha1, needs_device, one_time_code, period_of_code, is_key, check_isolation, try_keys, try_wait,
                        sign_in_salt, announce_sign_in, refuse_sign_in, forgive_try, sign_in, session_ends, sign_out, is_weighty,
                        acting, note_refusal, has_other_admin, add_operator, operator_named, disable_operator, reset_operator,
                        confirm_operator, link_operator, forget_operator_account, forget_sign_ins, operators FROM PUBLIC;

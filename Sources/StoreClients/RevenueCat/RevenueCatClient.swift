@@ -167,6 +167,30 @@ package struct RevenueCatClient: Sendable {
         return (items, failure ?? session.failure)
     }
 
+    /// Looks up which customer has a purchase, by its store's id.
+    ///
+    /// - Returns: RevenueCat's id of the customer, whoever that is; `nil`: RevenueCat knows no such purchase.
+    /// - Throws: why that can't be told; `malformed` where several have it.
+    package func customer(holding id: String, lane: Lane) async throws(ReadFailure) -> String? {
+        let found = await lookUp([TypedID(store: nil, kind: "transaction_id", value: id)], lane)
+        if let failure = found.failure { throw failure }
+        let customers = Set(found.items.map(\.customerID))
+        guard customers.count <= 1 else { throw ReadFailure(.malformed) }
+        return customers.first
+    }
+
+    /// Every id of a customer.
+    ///
+    /// - Throws: why the list is not whole.
+    package func aliases(of customer: String, lane: Lane) async throws(ReadFailure) -> [String] {
+        let query = CustomerQuery(userID: customer, lane: lane, sandboxCounts: true, isOtherUser: { _ in [] })
+        guard let segment = PathSegment(customer) else { throw ReadFailure(.unusableID) }
+        var session = RevenueCatSession(requester, query, customer: segment)
+        let list = await session.list(.customerAliases(segment), id: { $0 }, item: readAlias)
+        guard list.isComplete, list.badItems == 0 else { throw session.failure ?? ReadFailure(.incomplete) }
+        return list.items
+    }
+
     private static let maximumLookups = 20
 
     /// Names the owners of found items: an anonymous customer may be somebody we know.

@@ -10,7 +10,7 @@ struct PathSegment: Hashable, Sendable {
     }
 }
 
-/// What we ask RevenueCat for: lists, all of them paged but the two searches.
+/// What we ask RevenueCat for: lists, all of them paged but the two searches; and what we have it do.
 enum RevenueCatEndpoint: Hashable, Sendable {
     case customerSubscriptions(PathSegment)
     case customerPurchases(PathSegment)
@@ -19,6 +19,8 @@ enum RevenueCatEndpoint: Hashable, Sendable {
     case purchaseEntitlements(PathSegment)
     case findSubscriptions(storeID: String)
     case findPurchases(storeID: String)
+    case createCustomer
+    case transfer(from: PathSegment)
 
     /// The route templates, for labels; `index` points into them.
     static let templates = [
@@ -29,6 +31,8 @@ enum RevenueCatEndpoint: Hashable, Sendable {
         "/projects/{project}/purchases/{purchase}/entitlements",
         "/projects/{project}/subscriptions",
         "/projects/{project}/purchases",
+        "/projects/{project}/customers",
+        "/projects/{project}/customers/{customer}/actions/transfer",
     ]
 
     var index: Int {
@@ -40,6 +44,8 @@ enum RevenueCatEndpoint: Hashable, Sendable {
         case .purchaseEntitlements: 4
         case .findSubscriptions: 5
         case .findPurchases: 6
+        case .createCustomer: 7
+        case .transfer: 8
         }
     }
 
@@ -62,9 +68,11 @@ enum RevenueCatEndpoint: Hashable, Sendable {
                 "/subscriptions?store_subscription_identifier=\(PercentCoding.encode(id))"
             case .findPurchases(let id):
                 "/purchases?store_purchase_identifier=\(PercentCoding.encode(id))"
+            case .createCustomer: "/customers"
+            case .transfer(let customer): "/customers/\(customer.encoded)/actions/transfer"
             }
         switch self {
-        case .findSubscriptions, .findPurchases: return path
+        case .findSubscriptions, .findPurchases, .createCustomer, .transfer: return path
         default: break
         }
         // The largest page the API serves: fewer requests for customers with long histories.

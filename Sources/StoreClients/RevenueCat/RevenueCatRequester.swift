@@ -80,6 +80,41 @@ struct RevenueCatRequester: Sendable {
         }
     }
 
+    /// Has RevenueCat do something.
+    ///
+    /// - Parameters:
+    ///   - endpoint: what.
+    ///   - body: JSON.
+    ///   - lane: on whose behalf.
+    /// - Returns: what it said: done, there already, or that it does not know whom it is about.
+    /// - Throws: why that can't be told; the thing may have been done all the same, unless the failure says that nothing
+    ///   was sent or that it was refused.
+    func post(_ endpoint: RevenueCatEndpoint, body: [UInt8], lane: Lane) async throws(ReadFailure) -> RevenueCatDone {
+        var fields = headers
+        fields[.contentType] = "application/json"
+        let request = HTTPRequest(
+            method: .post,
+            scheme: base.scheme,
+            authority: base.authority,
+            path: project + endpoint.target(after: nil),
+            headerFields: fields
+        )
+        var requests = 0
+        return try await requester.send(
+            StoreCall(endpoint: endpoint.index, request: request, body: body, gate: gate, lane: lane, purpose: .action),
+            requests: &requests
+        ) { response throws(ReadFailure) in
+            if response.status == 200 || response.status == 201 { return .done }
+            let error = RevenueCatError(body: response.body)
+            if response.status == 409, error?.type == "resource_already_exists" { return .exists }
+            switch classify(status: response.status, error: error) {
+            case .missing: return .missing
+            case .failure(let code): throw ReadFailure(code, retryAfter: error?.backoffMs.map { .milliseconds($0) })
+            case .content: throw ReadFailure(.malformed)
+            }
+        }
+    }
+
     /// What RevenueCat said where its answer is no failure.
     private enum Said<Item: Sendable>: Sendable {
         case page(WirePage<Item>)
@@ -114,6 +149,11 @@ struct RevenueCatRequester: Sendable {
             }
         }
     }
+}
+
+/// What RevenueCat said of something it was to do.
+enum RevenueCatDone: Sendable {
+    case done, exists, missing
 }
 
 extension StoreHTTPResponse {

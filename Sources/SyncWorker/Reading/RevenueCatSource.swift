@@ -48,4 +48,27 @@ package struct RevenueCatSource: Sendable {
     ) async -> (items: [[Observation]], failure: ReadFailure?) {
         await client.owners(of: purchases, for: query(context))
     }
+
+    /// Looks up which customer has a purchase.
+    func customer(holding id: String, lane: Lane) async throws(ReadFailure) -> String? {
+        try await client.customer(holding: id, lane: lane)
+    }
+
+    /// Every id of a customer.
+    func aliases(of customer: String, lane: Lane) async throws(ReadFailure) -> [String] {
+        try await client.aliases(of: customer, lane: lane)
+    }
+
+    /// Reads everything that a customer has, whoever that is.
+    func everything(of customer: String, lane: Lane) async -> CustomerReading {
+        await client.read(
+            CustomerQuery(
+                userID: customer,
+                lane: lane,
+                sandboxCounts: true,
+                mayGrant: { _ in false },
+                isOtherUser: { [lookups] ids in try await lookups.existing(ids) }
+            )
+        )
+    }
 }

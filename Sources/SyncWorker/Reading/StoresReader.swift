@@ -58,11 +58,15 @@ package final class StoresReader: Sendable {
     /// The reader as the pipeline takes it.
     package var reader: StoreReader { StoreReader { [self] job in await read(job) } }
 
-    private func read(_ job: ClaimedJob) async -> Reading {
+    func read(_ job: ClaimedJob, everything lane: Lane? = nil) async -> Reading {
         let askedAt = job.databaseTime(at: .now)
         guard let userID = job.userID else { return Reading(coverage: .none, askedAt: askedAt) }
         do throws(ReadFailure) {
-            let context = ReadContext(job, userID: userID, askedAt: askedAt, catalog: try await currentCatalog())
+            var context = ReadContext(job, userID: userID, askedAt: askedAt, catalog: try await currentCatalog())
+            if let lane {
+                context.lane = lane
+                context.readsAll = true
+            }
             var reading = try await read(JobProofs(job.request.proofs), context)
             reading.claims.clientError = job.request.clientError.map { ClientError($0) }
             return reading

@@ -1,0 +1,139 @@
+/// What was found out about a case at one time, as people read it and as approvals are bound to it.
+///
+/// Names users by their keys alone.
+package struct CaseEvidence: Hashable, Sendable, Codable {
+    package struct Account: Hashable, Sendable, Codable {
+        package var key: Int64
+        package var standing: Standing
+        /// Microseconds since 1970.
+        package var createdAt: Int64?
+
+        /// As far as a decision rests on it: whether somebody is new or well known decides nothing.
+        package enum Standing: String, Hashable, Sendable, Codable {
+            case eligible, banned, deleting, gone
+        }
+
+        enum CodingKeys: String, CodingKey {
+            case key, standing
+            case createdAt = "created_at"
+        }
+    }
+
+    /// One store's word on one purchase.
+    package struct Item: Hashable, Sendable, Codable {
+        /// By which it is known; never a secret.
+        package var id: String?
+        package var source: String
+        package var store: String
+        package var environment: String
+        package var kind: String
+        package var product: String?
+        package var status: String
+        package var givesAccess: Bool?
+        /// Microseconds since 1970.
+        package var endsAt: Int64?
+        package var renewal: String?
+        package var ownership: String
+        /// About whom the store was asked.
+        package var asked: CaseWord.Side?
+        /// Whose it is in our records.
+        package var owner: Int64?
+
+        enum CodingKeys: String, CodingKey {
+            case id, source, store, environment, kind, product, status, renewal, ownership, asked, owner
+            case givesAccess = "gives_access"
+            case endsAt = "ends_at"
+        }
+
+        init(_ item: Observation, asked: CaseWord.Side? = nil, owner: Int64? = nil) {
+            self.owner = owner
+            id = item.spokenID
+            source = item.source.rawValue
+            store = item.store
+            environment = item.environment
+            kind = item.kind.rawValue
+            product = item.productID
+            status = item.status.raw
+            givesAccess = item.givesAccess
+            endsAt = item.periodEndsAt?.microseconds
+            renewal = item.renewal
+            ownership = item.ownership
+            self.asked = asked
+        }
+    }
+
+    package var claimant: Account
+    package var owner: Account?
+    /// Our number of the purchase.
+    package var purchase: Int64?
+    package var holder: CaseHolder
+    /// Tells the customer from whom RevenueCat would move it from others.
+    package var source: String?
+    package var words: [Item]
+    /// What else a transfer would move.
+    package var alsoMoves: [Item]
+    package var facts: [TransferFact]
+    package var hindrance: TransferHindrance
+    package var verdict: CaseVerdict?
+    package var reason: Suggestion.Reason
+    /// How many people have to agree.
+    package var approvals: Int
+
+    enum CodingKeys: String, CodingKey {
+        case claimant, owner, purchase, holder, source, words, facts, hindrance, verdict, reason, approvals
+        case alsoMoves = "also_moves"
+    }
+
+    /// Lays out what was found; the same findings, in whatever order they came, make the same evidence.
+    package init(_ inputs: CaseInputs, _ settings: DeskSettings) {
+        let known = Entitlements.facts(inputs, settings)
+        let suggestion = suggest(known)
+        claimant = Account(inputs.claimant)
+        owner = inputs.owner.map { Account($0) }
+        purchase = inputs.purchase?.id
+        holder = inputs.holder
+        source = inputs.needsCall ? inputs.source : nil
+        words = Self.inOrder(inputs.words.map { Item($0.observation, asked: $0.asked) })
+        alsoMoves =
+            inputs.needsCall
+            ? Self.inOrder(
+                inputs.held.filter { !inputs.isSubject($0.observation) }.map {
+                    Item($0.observation, owner: $0.ownerKey)
+                }
+            ) : []
+        facts = known.sorted { $0.rawValue < $1.rawValue }
+        hindrance = Entitlements.hindrance(known)
+        verdict = suggestion.verdict
+        reason = suggestion.reason
+        approvals = settings.approvals.needed(known)
+    }
+
+    /// Each once, in an order that does not depend on that of the stores' lists.
+    private static func inOrder(_ items: [Item]) -> [Item] {
+        Set(items).sorted { $0.sortKey.lexicographicallyPrecedes($1.sortKey) }
+    }
+}
+
+extension CaseEvidence.Item {
+    fileprivate var sortKey: [String] {
+        [
+            source, store, id ?? "", asked?.rawValue ?? "", kind, environment, product ?? "", status, ownership,
+            renewal ?? "", givesAccess.map { "\($0)" } ?? "", endsAt.map { "\($0)" } ?? "", owner.map { "\($0)" } ?? "",
+        ]
+    }
+}
+
+extension CaseEvidence.Account {
+    init(_ account: CaseAccount) {
+        key = account.key
+        standing =
+            switch account.user?.status {
+            case .active, .onboarding: .eligible
+            case .banned, .bannedFinal: .banned
+            case .toBeDeleted: .deleting
+            case nil: .gone
+            }
+        if account.isGone { standing = .gone }
+        createdAt = account.createdAt?.microseconds
+    }
+}

@@ -1,0 +1,236 @@
+/// One side of a case, as the host and our records have it now.
+package struct CaseAccount: Hashable, Sendable {
+    /// Our key of the user.
+    package var key: Int64
+    /// `nil`: erased, or never one of ours.
+    package var id: String?
+    /// `nil`: the host has no such user any more.
+    package var user: User?
+    package var createdAt: Instant?
+
+    package init(key: Int64, id: String?, user: User?, createdAt: Instant?) {
+        self.key = key
+        self.id = id
+        self.user = user
+        self.createdAt = createdAt
+    }
+
+    /// Nobody can sign in to it any more.
+    var isGone: Bool { id == nil || user == nil }
+}
+
+/// What a store said of the purchase in question, and about whom it was asked.
+package struct CaseWord: Hashable, Sendable {
+    package enum Side: String, Sendable, Codable {
+        case claimant, owner
+        /// RevenueCat's customer who has the purchase, where that is neither of the two.
+        case holder
+    }
+
+    package var observation: Observation
+    package var asked: Side
+
+    package init(_ observation: Observation, asked: Side) {
+        self.observation = observation
+        self.asked = asked
+    }
+}
+
+/// For whom RevenueCat holds the purchase in question.
+package enum CaseHolder: String, Sendable, CaseIterable, Codable {
+    /// RevenueCat is not configured, or has never met the purchase: our own records alone are to be changed.
+    case nobody
+    case claimant, owner
+    /// An anonymous customer, or one whose account with us is gone.
+    case unclaimed
+    /// Somebody else of ours.
+    case other
+}
+
+/// Something that RevenueCat holds for a customer, and whose it is in our records.
+package struct HeldItem: Hashable, Sendable {
+    package var observation: Observation
+    /// `nil`: our records do not know it, or give it to nobody.
+    package var ownerKey: Int64?
+
+    package init(_ observation: Observation, ownerKey: Int64?) {
+        self.observation = observation
+        self.ownerKey = ownerKey
+    }
+}
+
+/// What a transfer is judged by.
+package struct CaseInputs: Sendable {
+    package var claimant: CaseAccount
+    /// Who owns the purchase in our records.
+    package var owner: CaseAccount?
+    /// `nil`: nobody knows yet which one it is.
+    package var purchase: Purchase?
+    /// Everything that stores say of the purchase now.
+    package var words: [CaseWord]
+    package var holder: CaseHolder
+    /// Everything that RevenueCat holds for the same customer, the purchase in question included.
+    package var held: [HeldItem]
+    /// Tells one of RevenueCat's customers from another, without naming them; `nil`: nothing is moved there.
+    package var source: String?
+    /// The names under which our records know the purchase.
+    package var identifiers: Set<PurchaseIdentifierKey>
+    /// The claimant has shown something that a store verified.
+    package var isProven: Bool
+    /// The claimant has shown something that did not verify.
+    package var isDisproven: Bool
+    package var ownerObjected: Bool
+    package var ownerReleased: Bool
+    /// There is a key that RevenueCat takes for transfers.
+    package var hasTransferKey: Bool
+    package var now: Instant
+
+    package init(
+        claimant: CaseAccount,
+        owner: CaseAccount? = nil,
+        purchase: Purchase? = nil,
+        words: [CaseWord] = [],
+        holder: CaseHolder = .nobody,
+        held: [HeldItem] = [],
+        source: String? = nil,
+        identifiers: Set<PurchaseIdentifierKey> = [],
+        isProven: Bool = false,
+        isDisproven: Bool = false,
+        ownerObjected: Bool = false,
+        ownerReleased: Bool = false,
+        hasTransferKey: Bool = true,
+        now: Instant
+    ) {
+        self.claimant = claimant
+        self.owner = owner
+        self.purchase = purchase
+        self.words = words
+        self.holder = holder
+        self.held = held
+        self.source = source
+        self.identifiers = identifiers
+        self.isProven = isProven
+        self.isDisproven = isDisproven
+        self.ownerObjected = ownerObjected
+        self.ownerReleased = ownerReleased
+        self.hasTransferKey = hasTransferKey
+        self.now = now
+    }
+
+    /// Whether RevenueCat's own transfer is needed.
+    package var needsCall: Bool { holder == .owner || holder == .unclaimed }
+
+    /// Whether an item that RevenueCat holds is the purchase in question.
+    func isSubject(_ item: Observation) -> Bool {
+        !identifiers.isDisjoint(with: item.identifiers.map(\.key))
+    }
+}
+
+/// The settings of the desk.
+package struct DeskSettings: Hashable, Sendable {
+    package var approvals: ApprovalPolicy
+    /// How long a purchase that was moved is moved again by seniors alone.
+    package var cooling: Duration
+    /// How long an owner has to object.
+    package var ownerWindow: Duration
+    /// How long evidence, and an approval on it, holds.
+    package var holds: Duration
+
+    package init(
+        approvals: ApprovalPolicy = ApprovalPolicy(),
+        cooling: Duration = .seconds(90 * 86_400),
+        ownerWindow: Duration = .seconds(72 * 3600),
+        holds: Duration = .seconds(24 * 3600)
+    ) {
+        self.approvals = approvals
+        self.cooling = cooling
+        self.ownerWindow = ownerWindow
+        self.holds = holds
+    }
+}
+
+/// What is known of a case that a transfer is judged by.
+package func facts(_ inputs: CaseInputs, _ settings: DeskSettings) -> Set<TransferFact> {
+    var facts = peopleFacts(inputs)
+    guard let purchase = inputs.purchase else { return facts.union([.purchaseUnknown]) }
+    facts.formUnion(purchaseFacts(purchase, inputs))
+    if inputs.isProven { facts.insert(.proofVerified) }
+    if inputs.isDisproven { facts.insert(.proofFailed) }
+    if purchase.ownerKey == inputs.claimant.key { facts.insert(.ownedByClaimant) }
+    if let moved = purchase.transferredAt, inputs.now < moved + settings.cooling { facts.insert(.movedLately) }
+    switch inputs.holder {
+    case .nobody: break
+    case .owner, .unclaimed:
+        if !inputs.hasTransferKey { facts.insert(.keyMissing) }
+        let sides = [inputs.claimant.key, inputs.owner?.key]
+        let isForeign = inputs.held.contains { item in item.ownerKey.map { !sides.contains($0) } ?? false }
+        if isForeign { facts.insert(.movesForeign) }
+    case .claimant: facts.insert(.sourcesDisagree)
+    case .other: facts.insert(.heldElsewhere)
+    }
+    facts.formUnion(tokenFacts(purchase, inputs))
+    return facts
+}
+
+private func peopleFacts(_ inputs: CaseInputs) -> Set<TransferFact> {
+    var facts: Set<TransferFact> = []
+    if inputs.claimant.user?.status.isEligible != true { facts.insert(.claimantIneligible) }
+    if inputs.purchase != nil {
+        switch inputs.owner?.user?.status {
+        case .banned, .bannedFinal: facts.insert(.ownerBanned)
+        case .active, .onboarding, .toBeDeleted, nil: break
+        }
+        if inputs.owner?.isGone ?? true { facts.insert(.ownerErased) }
+    }
+    if inputs.ownerObjected { facts.insert(.ownerObjected) }
+    if inputs.ownerReleased { facts.insert(.ownerReleased) }
+    return facts
+}
+
+private func purchaseFacts(_ purchase: Purchase, _ inputs: CaseInputs) -> Set<TransferFact> {
+    var facts: Set<TransferFact> = []
+    let items = inputs.words.map(\.observation)
+    let standings = items.map { standing(of: $0.kind, status: $0.status, givesAccess: $0.givesAccess) }
+    if items.isEmpty { facts.insert(.unseen) }
+    if !standings.isEmpty, standings.allSatisfy({ $0 == .ended }) { facts.insert(.lapsed) }
+    if items.contains(where: { $0.status.known == .refunded }) { facts.insert(.refunded) }
+    if purchase.environment != "production" || items.contains(where: \.isSandbox) { facts.insert(.sandbox) }
+    if purchase.isFamilyShared || items.contains(where: \.isFamilyShared) { facts.insert(.familyShared) }
+    if purchase.store == "promotional" || items.contains(where: { $0.store == "promotional" }) {
+        facts.insert(.promotional)
+    }
+    // The date of a period proves no new payment: renewals have one as well.
+    let bought = items.compactMap(\.boughtAt).min()
+    if let bought, let joined = inputs.claimant.createdAt, bought > joined { facts.insert(.boughtAfterClaimantJoined) }
+    return facts
+}
+
+/// Whom the ids name that the app gave the stores for the buyer.
+private func tokenFacts(_ purchase: Purchase, _ inputs: CaseInputs) -> Set<TransferFact> {
+    var facts: Set<TransferFact> = []
+    func add(id: String) {
+        switch id {
+        case inputs.claimant.id: facts.insert(.tokenNamesClaimant)
+        case inputs.owner?.id: facts.insert(.tokenNamesOwner)
+        default: facts.insert(.tokenNamesThird)
+        }
+    }
+    for word in inputs.words {
+        switch (word.observation.owner, word.asked) {
+        case (.account, .claimant): facts.insert(.tokenNamesClaimant)
+        case (.account, .owner): facts.insert(.tokenNamesOwner)
+        case (.account, .holder): facts.insert(.tokenNamesThird)
+        case (.otherAccount(let id), _): add(id: id)
+        case (.askedUser, _), (.anonymous, _), (.otherUser, _), (.heldElsewhere, _), (.nobody, _), (.unattributable, _):
+            break
+        }
+    }
+    if let named = purchase.accountKey {
+        switch named {
+        case inputs.claimant.key: facts.insert(.tokenNamesClaimant)
+        case inputs.owner?.key: facts.insert(.tokenNamesOwner)
+        default: facts.insert(.tokenNamesThird)
+        }
+    }
+    return facts
+}

@@ -1,0 +1,267 @@
+package import Entitlements
+import Foundation
+import Jobs
+package import Postgres
+
+/// Our records of cases, for the workers: what is known of each, and what was found out.
+package struct CaseRecords: Sendable {
+    private let pool: PostgresPool
+
+    package init(pool: PostgresPool) { self.pool = pool }
+
+    /// What our records and the host say of a case.
+    package struct File: Sendable {
+        package var ticketID: Int64
+        /// Somebody works on it, or a transfer waits for it.
+        package var isAwaited: Bool
+        package var claimant: CaseAccount
+        package var owner: CaseAccount?
+        package var purchase: Purchase?
+        package var identifiers: [PurchaseIdentifier]
+        package var isProven: Bool
+        package var isDisproven: Bool
+        package var ownerObjected: Bool
+        /// The database's time, and ours when it was asked.
+        package var readAt: Instant
+        package var readTick: ContinuousClock.Instant
+    }
+
+    /// Takes tickets whose evidence is to be collected, for two minutes, longer than a collection takes: whoever dies
+    /// meanwhile has its share taken by others.
+    package func take(upTo limit: Int) async throws -> [Int64] {
+        try await pool.query(
+            """
+            WITH due AS MATERIALIZED (
+                SELECT t.id FROM entitlement_sync.ticket AS t
+                 WHERE t.evidence_due <= now()
+                 ORDER BY coalesce(t.holder_until > now(), false) DESC, t.evidence_due LIMIT \(Int64(limit)) FOR NO KEY UPDATE SKIP LOCKED
+            )
+            UPDATE entitlement_sync.ticket AS t
+               SET evidence_due = now() + interval '2 minutes', evidence_tries = least(t.evidence_tries, 1000) + 1
+              FROM due AS d WHERE t.id = d.id
+            RETURNING t.id
+            """
+        ).map { row in try row.decode(Int64.self, at: 0) }
+    }
+
+    /// Reads what is known of a case; `nil`: there is no such ticket.
+    ///
+    /// A purchase that became part of another is that other one.
+    package func file(of ticketID: Int64) async throws -> File? {
+        let tick = ContinuousClock.now
+        let rows = try await pool.query(
+            """
+            SELECT t.state = 'executing' OR coalesce(t.holder_until > now(), false), t.claimant_key, c.user_id, o.user_key, o.user_id, p.id, t.owner_no_at IS NOT NULL,
+                   EXISTS (SELECT 1 FROM entitlement_sync.observation AS x
+                            WHERE x.user_key = t.claimant_key
+                              AND entitlement_sync.living(x.purchase_id) = p.id
+                              AND x.attribution = 'foreign'),
+                   clock_timestamp()
+              FROM entitlement_sync.ticket AS t
+              JOIN entitlement_sync.user_sync AS c ON c.user_key = t.claimant_key
+              LEFT JOIN entitlement_sync.purchase AS p ON p.id = entitlement_sync.living(coalesce(t.purchase_id, t.subject_id))
+              LEFT JOIN entitlement_sync.user_sync AS o
+                ON o.user_key = CASE WHEN p.id IS NULL THEN t.owner_key ELSE p.owner_key END
+             WHERE t.id = \(ticketID)
+            """
+        )
+        guard let row = rows.first else { return nil }
+        let (
+            awaited, claimantKey, claimantID, ownerKey, ownerID, purchaseID, objected, proven, now
+        ) =
+            try row.decode(
+                Bool.self,
+                Int64.self,
+                String?.self,
+                Int64?.self,
+                String?.self,
+                Int64?.self,
+                Bool.self,
+                Bool.self,
+                PostgresTimestamp.self
+            )
+        let people = try await people([claimantID, ownerID].compactMap(\.self))
+        var purchase: Purchase?
+        var identifiers: [PurchaseIdentifier] = []
+        if let purchaseID {
+            purchase = try await pool.withConnection { try await LedgerReads.purchase(purchaseID, on: $0) }
+            identifiers = try await names(of: purchaseID)
+        }
+        func account(_ key: Int64, _ id: String?) -> CaseAccount {
+            let known = id.flatMap { people[$0] }
+            return CaseAccount(key: key, id: id, user: known?.user, createdAt: known?.createdAt)
+        }
+        return File(
+            ticketID: ticketID,
+            isAwaited: awaited,
+            claimant: account(claimantKey, claimantID),
+            owner: ownerKey.map { account($0, ownerID) },
+            purchase: purchase,
+            identifiers: identifiers,
+            isProven: proven,
+            isDisproven: false,
+            ownerObjected: objected,
+            readAt: Instant(now),
+            readTick: tick
+        )
+    }
+
+    private func people(_ ids: [String]) async throws -> [String: (user: User, createdAt: Instant)] {
+        var people: [String: (user: User, createdAt: Instant)] = [:]
+        for row in try await pool.query(
+            "SELECT u.id, u.type, u.status, u.created_at FROM entitlement_sync_host.read_users(\(ids)) AS u"
+        ) {
+            let (id, type, status, created) = try row.decode(
+                String.self,
+                String.self,
+                String.self,
+                PostgresTimestamp.self
+            )
+            people[id] = (try LedgerReads.user(id, type, status), Instant(created))
+        }
+        return people
+    }
+
+    private func names(of purchase: Int64) async throws -> [PurchaseIdentifier] {
+        try await pool.query(
+            """
+            SELECT i.value, i.store, i.environment, i.kind FROM entitlement_sync.purchase_identifier AS i
+             WHERE i.purchase_id = \(purchase) ORDER BY i.value, i.store, i.environment LIMIT 500
+            """
+        ).map { row in
+            let (value, store, environment, kind) = try row.decode(String.self, String.self, String.self, String.self)
+            return PurchaseIdentifier(value: value, store: store, environment: environment, kind: kind)
+        }
+    }
+
+    /// Finds out which purchase a ticket is about, where only its store's id is known.
+    ///
+    /// - Returns: whether all is known that can be; if not, its owner is being read, which brings it into our records.
+    /// - Throws: `PostgresError`.
+    package func namePurchase(of ticketID: Int64) async throws -> Bool {
+        try await pool.retrying { connection in
+            let rows = try await connection.query("SELECT entitlement_sync.name_purchase(\(ticketID))")
+            return try rows.first?.decode(Bool.self, at: 0) ?? true
+        }
+    }
+
+    /// Whose purchases are in our records.
+    ///
+    /// - Parameter ids: RevenueCat's.
+    /// - Returns: the owner's key by id; ids that nobody owns are left out.
+    /// - Throws: `PostgresError`.
+    package func owners(of ids: [String]) async throws -> [String: Int64] {
+        var owners: [String: Int64] = [:]
+        for row in try await pool.query(
+            """
+            SELECT i.value, p.owner_key FROM entitlement_sync.purchase_identifier AS i
+              JOIN entitlement_sync.purchase AS p ON p.id = entitlement_sync.living(i.purchase_id)
+             WHERE i.value = ANY (\(ids)) AND i.kind = 'revenuecat_id' AND p.owner_key IS NOT NULL
+            """
+        ) {
+            let (id, owner) = try row.decode(String.self, Int64.self)
+            owners[id] = owner
+        }
+        return owners
+    }
+
+    // MARK: What was found
+
+    /// Evidence, ready to be kept.
+    package struct Found: Sendable {
+        package var evidence: CaseEvidence
+        /// JSON, keys in order.
+        package var document: String
+        /// SHA-256 of the document.
+        package var hash: [UInt8]
+        /// When the first request for it began, by the database's clock.
+        package var askedAt: Instant
+        package var settings: DeskSettings
+
+        package init(
+            evidence: CaseEvidence,
+            document: String,
+            hash: [UInt8],
+            askedAt: Instant,
+            settings: DeskSettings
+        ) {
+            self.evidence = evidence
+            self.askedAt = askedAt
+            self.document = document
+            self.hash = hash
+            self.settings = settings
+        }
+    }
+
+    /// Keeps evidence: approvals on other evidence end, and a ticket whose cause has gone away is closed.
+    ///
+    /// - Parameters:
+    ///   - found: what was found.
+    ///   - ticketID: whose.
+    /// - Returns: the evidence's number; `nil`: the ticket is closed by now, or newer evidence is there.
+    /// - Throws: `PostgresError`.
+    package func keep(_ found: Found, for ticketID: Int64) async throws -> Int64? {
+        let evidence = found.evidence
+        let rows = try await pool.query(
+            """
+            SELECT entitlement_sync.keep_evidence(
+                       \(ticketID), \(found.askedAt.timestamp), \(PostgresBytes(found.hash)), \(evidence.facts.map(\.rawValue)),
+                       \(evidence.hindrance.rawValue), \(evidence.verdict?.rawValue), \(evidence.reason.rawValue),
+                       \(Int16(clamping: evidence.approvals)), \(evidence.alsoMoves.map { $0.id ?? "?" }),
+                       \(Int64(found.settings.ownerWindow.components.seconds)),
+                       \(Int64(found.settings.holds.components.seconds)), \(found.document), \(evidence.owner?.key))
+            """
+        )
+        return try rows.first?.decode(Int64?.self, at: 0)
+    }
+
+    /// Gives a ticket back whose evidence was not collected for a reason of our own.
+    package func release(_ ticketID: Int64) async throws {
+        try await pool.query(
+            """
+            UPDATE entitlement_sync.ticket AS t
+               SET evidence_due = now(), evidence_tries = greatest(t.evidence_tries - 1, 0)
+             WHERE t.id = \(ticketID) AND t.evidence_due IS NOT NULL
+            """
+        )
+    }
+
+    /// Notes for the operator what keeps evidence from being collected.
+    package func alarm(_ name: String, _ detail: String) async throws {
+        for request in EffectWrites.raise([name: detail]) { try await pool.query(request.query) }
+    }
+
+    /// Notes that evidence could not be collected, and when it is to be tried again: each time twice as late, an hour at
+    /// most.
+    package func putOff(_ ticketID: Int64, for wait: Duration, error: String) async throws {
+        try await pool.query(
+            """
+            UPDATE entitlement_sync.ticket AS t
+               SET evidence_due = now() + least(\(Double(wait.microseconds) / 1_000_000) * 2 ^ least(t.evidence_tries - 1, 10),
+                                                3600) * interval '1 second',
+                   evidence_error = \(error)
+             WHERE t.id = \(ticketID) AND t.evidence_due IS NOT NULL
+            """
+        )
+    }
+
+    /// Passes on what people are to hear of their tickets.
+    ///
+    /// - Returns: how many messages.
+    package func tell() async throws -> Int {
+        try await pool.retrying { connection in
+            let rows = try await connection.query("SELECT entitlement_sync.tell_tickets(100)")
+            return Int(try rows.first?.decode(Int32.self, at: 0) ?? 0)
+        }
+    }
+
+    /// Puts back what nobody holds any more, lets windows end, takes back what people agreed to too long ago.
+    ///
+    /// - Returns: how many tickets.
+    package func tend() async throws -> Int {
+        try await pool.retrying { connection in
+            let rows = try await connection.query("SELECT entitlement_sync.tend_tickets()")
+            return Int(try rows.first?.decode(Int32.self, at: 0) ?? 0)
+        }
+    }
+}

@@ -1,0 +1,197 @@
+package import Postgres
+
+/// Tickets as operators see them and act on them; each act asks for a session.
+package struct DeskTickets: Sendable {
+    private let pool: PostgresPool
+    private let operators: Operators
+    private let session: [UInt8]
+
+    /// - Parameters:
+    ///   - pool: the database.
+    ///   - session: the hash of what the operator shows.
+    package init(pool: PostgresPool, session: [UInt8]) {
+        self.pool = pool
+        self.session = session
+        operators = Operators(pool: pool)
+    }
+
+    // MARK: Reading
+
+    /// A row of `ticket_status`; ids are masked where they were not asked for.
+    package struct Row: Sendable, Codable, Hashable {
+        package var id: Int64
+        package var reference: String
+        package var userID: String?
+        package var ownerID: String?
+        package var store: String?
+        package var originalID: String?
+        package var kind: String
+        package var state: String
+        package var touches: Int
+        package var createdAt: String
+
+        enum CodingKeys: String, CodingKey {
+            case id, reference, store, kind, state, touches
+            case userID = "user_id"
+            case ownerID = "purchase_owner_id"
+            case originalID = "original_id"
+            case createdAt = "created_at"
+        }
+    }
+
+    /// Lists tickets, the newest first.
+    ///
+    /// - Parameters:
+    ///   - states: in which; `nil`: all in which somebody has to act.
+    ///   - before: the id that the page before ended with.
+    ///   - limit: at most so many, 1 to 1000.
+    ///   - reveal: with the users' ids, which is put on record.
+    /// - Returns: the tickets, without those about the operator's own account.
+    /// - Throws: `PostgresError`, SQLSTATE `ES006` without a session that may.
+    package func list(states: [String]?, before: Int64? = nil, limit: Int = 200, reveal: Bool = false) async throws
+        -> [Row]
+    {
+        try await operators.recorded(session, reveal ? "reveal" : "view") {
+            if reveal { try await announce(nil) }
+            return try await pool.query(
+                """
+                SELECT t.id, t.reference, t.user_id, t.purchase_owner_id, t.store, t.original_id, t.kind, t.state, t.touches,
+                       to_char(t.created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
+                  FROM entitlement_sync.list_tickets(\(PostgresBytes(session)), \(states), \(before),
+                                                     \(Int32(clamping: limit)), \(reveal)) AS t
+                """
+            ).map { row in
+                let (id, reference, user, owner, store, original, kind, state, touches, created) = try row.decode(
+                    Int64.self,
+                    String.self,
+                    String?.self,
+                    String?.self,
+                    String?.self,
+                    String?.self,
+                    String.self,
+                    String.self,
+                    Int32.self,
+                    String.self
+                )
+                return Row(
+                    id: id,
+                    reference: reference,
+                    userID: user,
+                    ownerID: owner,
+                    store: store,
+                    originalID: original,
+                    kind: kind,
+                    state: state,
+                    touches: Int(touches),
+                    createdAt: created
+                )
+            }
+        }
+    }
+
+    /// Everything that an operator sees of a ticket, as one JSON object.
+    ///
+    /// - Parameters:
+    ///   - id: the ticket's.
+    ///   - reveal: with the users' ids, which is put on record.
+    /// - Returns: `nil`: there is no such ticket, or it is about the operator's own account.
+    /// - Throws: `PostgresError`.
+    package func show(_ id: Int64, reveal: Bool = false) async throws -> String? {
+        try await operators.recorded(session, reveal ? "reveal" : "view") {
+            if reveal { try await announce(id) }
+            return try await pool.query(
+                """
+                SELECT (to_jsonb(t) - 'document' - 'evidence_hash'
+                        || jsonb_build_object('evidence_hash', encode(t.evidence_hash, 'hex'),
+                                              'evidence', t.document::jsonb))::text
+                  FROM entitlement_sync.show_ticket(\(PostgresBytes(session)), \(id), \(reveal)) AS t
+                """
+            ).first?.decode(String.self, at: 0)
+        }
+    }
+
+    /// Puts on record, in a transaction of its own, that ids are about to be seen.
+    private func announce(_ id: Int64?) async throws {
+        try await pool.query("SELECT entitlement_sync.reveal_ticket(\(PostgresBytes(session)), \(id))")
+    }
+
+    /// The ticket of a reference such as `T-7K3Q-92`, or of a number.
+    package func id(of name: String) async throws -> Int64? {
+        if let id = Int64(name) { return id }
+        return try await operators.recorded(session, "view") {
+            try await pool.query(
+                "SELECT entitlement_sync.ticket_named(\(PostgresBytes(session)), \(name))"
+            ).first?.decode(Int64?.self, at: 0)
+        }
+    }
+
+    // MARK: Acting
+
+    /// Opens a ticket for a claimant who wrote to support, or touches the open one.
+    ///
+    /// - Parameters:
+    ///   - claimant: the user's id.
+    ///   - orderID: as the claimant gave it; a claim, which proves nothing.
+    ///   - reason: what the claimant wrote, 1 to 4000 characters.
+    /// - Returns: the ticket's id; `nil`: it would be the operator's own case, or the purchase is the claimant's already.
+    /// - Throws: `PostgresError`, SQLSTATE `ES001` for an unknown user.
+    package func open(claimant: String, orderID: String?, reason: String) async throws -> Int64? {
+        try await operators.recorded(session, "open") {
+            try await pool.query(
+                "SELECT entitlement_sync.open_ticket(\(PostgresBytes(session)), \(claimant), \(orderID), \(reason))"
+            ).first?.decode(Int64?.self, at: 0)
+        }
+    }
+
+    /// What an operator may do to a ticket.
+    package enum Act: Sendable {
+        case claim, release, refresh, withdraw, transfer
+        /// Access for three days, while the case is open.
+        case lend
+        /// What people found out about a transfer that nobody else can end.
+        case resolve(hasMoved: Bool)
+        case note(String)
+        /// How it ends without a transfer, and a remark.
+        case refuse(how: String, words: String?)
+        /// The hash of the evidence that was looked at, and what else is moved, as it was confirmed.
+        case approve(hash: [UInt8], confirmed: [String])
+
+        var duty: String {
+            switch self {
+            case .claim, .release, .refresh, .note: "work"
+            case .refuse: "refuse"
+            case .lend: "lend"
+            case .approve, .withdraw: "approve"
+            case .transfer, .resolve: "transfer"
+            }
+        }
+    }
+
+    /// Does something to a ticket.
+    ///
+    /// - Returns: a word for why it was not done; `nil`: it was.
+    /// - Throws: `PostgresError`: SQLSTATE `ES006` where the role may not, `ES007` where the sign-in is too old, `22023`
+    ///   where there is no such ticket or the words can't be taken.
+    package func act(_ act: Act, on id: Int64) async throws -> String? {
+        let session = PostgresBytes(session)
+        let query: PostgresQuery =
+            switch act {
+            case .claim: "SELECT entitlement_sync.claim_ticket(\(session), \(id))"
+            case .release: "SELECT entitlement_sync.release_ticket(\(session), \(id))"
+            case .refresh: "SELECT entitlement_sync.refresh_evidence(\(session), \(id))"
+            case .lend: "SELECT entitlement_sync.lend_access(\(session), \(id))"
+            case .withdraw: "SELECT entitlement_sync.withdraw_approval(\(session), \(id))"
+            case .resolve(let hasMoved):
+                "SELECT entitlement_sync.resolve_transfer(\(session), \(id), \(hasMoved ? "moved" : "not_moved"))"
+            case .transfer: "SELECT entitlement_sync.begin_transfer(\(session), \(id))"
+            case .note(let words): "SELECT entitlement_sync.note_ticket(\(session), \(id), \(words))"
+            case .refuse(let how, let words):
+                "SELECT entitlement_sync.refuse_ticket(\(session), \(id), \(how), \(words))"
+            case .approve(let hash, let confirmed):
+                "SELECT entitlement_sync.approve_ticket(\(session), \(id), \(PostgresBytes(hash)), \(confirmed))"
+            }
+        return try await operators.recorded(self.session, act.duty) {
+            try await pool.query(query).first?.decode(String?.self, at: 0)
+        }
+    }
+}

@@ -1,0 +1,84 @@
+package import Entitlements
+import Foundation
+package import Logging
+
+/// Moves purchases between RevenueCat's customers, with a key of its own.
+///
+/// - SeeAlso: https://www.revenuecat.com/docs/api-v2
+package struct RevenueCatTransfers: Sendable {
+    private let requester: RevenueCatRequester
+
+    /// Makes a client.
+    ///
+    /// - Parameters:
+    ///   - configuration: where, and with the key that may write.
+    ///   - http: carries the requests.
+    ///   - gate: is asked before each request and told of each answer.
+    ///   - logger: hears of failures; of no ids, keys and bodies.
+    ///   - systemSeconds: the system's clock, in seconds since 1970, to be compared with the store's.
+    package init(
+        configuration: RevenueCatConfiguration,
+        http: StoreHTTP,
+        gate: RequestGate,
+        logger: Logger,
+        systemSeconds: @escaping @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970) }
+    ) {
+        requester = RevenueCatRequester(
+            configuration,
+            http: http,
+            gate: gate,
+            logger: logger,
+            systemSeconds: systemSeconds
+        )
+    }
+
+    /// What came of a transfer's call.
+    package enum Called: Sendable, Hashable {
+        /// RevenueCat says that it is done.
+        case done
+        /// It says that it does not know one of the two.
+        case missing
+        /// It refused, or nothing was sent: nothing was moved.
+        case refused(ReadFailure)
+        /// No usable answer: only a reading can tell.
+        case unknown(ReadFailure)
+    }
+
+    /// Makes a customer, where there is none yet.
+    ///
+    /// - Throws: why that can't be told.
+    package func create(_ id: String) async throws(ReadFailure) {
+        guard PathSegment(id) != nil, !BlockedIDs.contains(id) else { throw ReadFailure(.unusableID) }
+        _ = try await requester.post(.createCustomer, body: Self.json(["id": id]), lane: .support)
+    }
+
+    /// Moves everything that a customer has to another one.
+    ///
+    /// Called once: whoever gets no answer reads both customers before anything else.
+    package func move(from source: String, to target: String) async -> Called {
+        guard let segment = PathSegment(source) else { return .refused(ReadFailure(.unusableID)) }
+        do throws(ReadFailure) {
+            let said = try await requester.post(
+                .transfer(from: segment),
+                body: Self.json(["target_customer_id": target]),
+                lane: .support
+            )
+            switch said {
+            case .done: return .done
+            // The target was made a moment ago, or the source is gone.
+            case .exists, .missing: return .missing
+            }
+        } catch {
+            switch error.code {
+            // The gate said no, or RevenueCat: in words that leave no doubt.
+            case .throttled, .budgetExhausted, .breakerOpen, .unauthorized, .rejected, .locked: return .refused(error)
+            default: return .unknown(error)
+            }
+        }
+    }
+
+    private static func json(_ fields: [String: String]) -> [UInt8] {
+        // Strings alone: nothing that could fail to be written.
+        (try? JSONEncoder().encode(fields)).map { Array($0) } ?? []
+    }
+}

@@ -1,0 +1,247 @@
+import Crypto
+package import Entitlements
+import Foundation
+import Jobs
+package import Logging
+import Postgres
+package import Storage
+import StoreClients
+
+/// Finds out what is to be known of a case before people decide it.
+package struct EvidenceCollector: Sendable {
+    let records: CaseRecords
+    let stores: StoresReader
+    private let settings: DeskSettings
+    /// There is a key that RevenueCat takes for transfers.
+    private let hasTransferKey: Bool
+    private let logger: Logger
+
+    package init(
+        records: CaseRecords,
+        stores: StoresReader,
+        settings: DeskSettings,
+        hasTransferKey: Bool,
+        logger: Logger
+    ) {
+        self.records = records
+        self.stores = stores
+        self.settings = settings
+        self.hasTransferKey = hasTransferKey
+        self.logger = logger
+    }
+
+    /// What a transfer needs to know beside the evidence.
+    struct Collected: Sendable {
+        /// The evidence's number in our records.
+        var id: Int64
+        /// From which of RevenueCat's customers it would move the purchases; `nil`: nothing to call for.
+        var source: String?
+        /// The claimant's id.
+        var target: String?
+        /// RevenueCat's ids of all that would be moved.
+        var moves: [String]
+    }
+
+    /// Collects what is due.
+    ///
+    /// - Returns: how many were taken up.
+    func step() async throws -> Int {
+        _ = try await records.tend()
+        let due = try await records.take(upTo: 8)
+        await withDiscardingTaskGroup { group in
+            for ticket in due { group.addTask { await collectDue(ticket) } }
+        }
+        return due.count
+    }
+
+    private func collectDue(_ ticketID: Int64) async {
+        do { _ = try await collect(ticketID) } catch {
+            let failure = error as? ReadFailure
+            do {
+                // Our own going is nobody's failure; a task of its own, because this one is cancelled.
+                guard !Task.isCancelled, failure?.code != .interrupted else {
+                    return try await Task { [records] in try await records.release(ticketID) }.value
+                }
+                let code = failure?.code.rawValue ?? (error as? PostgresError)?.sqlState ?? "\(type(of: error))"
+                logger.warning(
+                    "the evidence of a ticket could not be collected",
+                    metadata: ["ticket.id": "\(ticketID)", "error.code": "\(code)"]
+                )
+                if failure == nil || failure?.treatment == .park {
+                    try await records.alarm(
+                        "evidence_uncollected",
+                        "The evidence of a ticket can't be collected: see evidence_error in the table ticket."
+                    )
+                }
+                try await records.putOff(ticketID, for: failure?.retryAfter ?? .seconds(15), error: code)
+            } catch {
+                // The hold on it ends by itself.
+                logger.info("a ticket could not be put off", metadata: ["ticket.id": "\(ticketID)"])
+            }
+        }
+    }
+
+    /// Collects the evidence of one ticket, and keeps it.
+    ///
+    /// - Returns: `nil`: the ticket is closed, or somebody else collected newer evidence.
+    /// - Throws: `ReadFailure`, where a store did not say all; `PostgresError`.
+    func collect(_ ticketID: Int64) async throws -> Collected? {
+        // Its owner is being read, which brings the purchase into our records.
+        guard try await records.namePurchase(of: ticketID) else {
+            throw ReadFailure(.incomplete, retryAfter: .seconds(3))
+        }
+        guard let file = try await records.file(of: ticketID) else { return nil }
+        let (inputs, source) = try await look(into: file)
+        let evidence = CaseEvidence(inputs, settings)
+        let document = try Self.document(evidence)
+        let found = CaseRecords.Found(
+            evidence: evidence,
+            document: document,
+            hash: Array(SHA256.hash(data: Data(document.utf8))),
+            askedAt: file.readAt,
+            settings: settings
+        )
+        guard let id = try await records.keep(found, for: ticketID) else { return nil }
+        return Collected(
+            id: id,
+            source: inputs.needsCall ? source : nil,
+            target: file.claimant.id,
+            moves: inputs.needsCall ? inputs.held.flatMap(\.observation.revenueCatIDs) : []
+        )
+    }
+
+    // MARK: Looking into a case
+
+    private func look(into file: CaseRecords.File) async throws -> (CaseInputs, source: String?) {
+        var inputs = CaseInputs(
+            claimant: file.claimant,
+            owner: file.owner,
+            purchase: file.purchase,
+            identifiers: Set(file.identifiers.map(\.key)),
+            isProven: file.isProven,
+            isDisproven: file.isDisproven,
+            ownerObjected: file.ownerObjected,
+            hasTransferKey: hasTransferKey,
+            now: file.readAt
+        )
+        // Without a purchase there is nothing to ask the stores about, and without a claimant nobody to ask for.
+        guard file.purchase != nil, file.claimant.id != nil else { return (inputs, nil) }
+        async let claimant = words(of: file.claimant, .claimant, file)
+        async let owner = words(of: file.owner, .owner, file)
+        inputs.words = try await claimant + owner
+        guard let customer = try await customer(inputs, file) else { return (inputs, nil) }
+        inputs.holder = try await holder(customer, file)
+        inputs.source = Self.digest(customer)
+        let held = try await stores.everything(of: customer, lane: file.lane)
+        let owners = try await records.owners(of: held.flatMap(\.revenueCatIDs))
+        inputs.held = held.map { item in
+            HeldItem(item, ownerKey: item.revenueCatIDs.compactMap { owners[$0] }.first)
+        }
+        let subjects = held.filter { !inputs.identifiers.isDisjoint(with: $0.identifiers.map(\.key)) }
+        // What it holds for a customer by one answer, and not by the next, has moved meanwhile.
+        guard !subjects.isEmpty else { throw ReadFailure(.overtaken) }
+        if inputs.holder == .unclaimed || inputs.holder == .other {
+            inputs.words += subjects.map { CaseWord($0, asked: .holder) }
+        }
+        return (inputs, customer)
+    }
+
+    /// Which of RevenueCat's customers has the purchase, by the lists of the two sides or by a search; `nil`: RevenueCat does not
+    /// know it.
+    private func customer(_ inputs: CaseInputs, _ file: CaseRecords.File) async throws(ReadFailure) -> String? {
+        let sides = Set(inputs.words.filter { $0.observation.source == .revenueCat }.map(\.asked))
+        switch (sides.contains(.claimant), sides.contains(.owner)) {
+        case (true, true): throw ReadFailure(.overtaken)
+        case (true, false): return file.claimant.id
+        case (false, true): return file.owner?.id
+        case (false, false): return try await stores.customer(holding: file.identifiers, lane: file.lane)
+        }
+    }
+
+    /// Who of us a customer of RevenueCat's is: ids are not compared as texts alone, because a customer has many.
+    private func holder(_ customer: String, _ file: CaseRecords.File) async throws -> CaseHolder {
+        if customer == file.claimant.id { return .claimant }
+        if customer == file.owner?.id { return .owner }
+        let ids = try await stores.aliases(of: customer, lane: file.lane) + [customer]
+        let users = try await stores.lookups.existing(Array(Set(ids)))
+        if users.contains(where: { $0 == file.claimant.id }) { return .claimant }
+        guard !users.isEmpty else { return .unclaimed }
+        return users.count == 1 && users.first == file.owner?.id ? .owner : .other
+    }
+
+    /// What the stores say of the purchase when they are asked about one side.
+    private func words(
+        of account: CaseAccount?,
+        _ side: CaseWord.Side,
+        _ file: CaseRecords.File
+    ) async throws(ReadFailure) -> [CaseWord] {
+        guard let account, let id = account.id else { return [] }
+        let job = ClaimedJob(
+            id: UUID(),
+            kind: .reconcile,
+            lane: .sweep,
+            due: file.readAt,
+            userKey: account.key,
+            userID: id,
+            sandboxAllowed: true,
+            claimedAt: file.readAt,
+            claimedTick: file.readTick
+        )
+        let reading = await stores.readAll(job, lane: file.lane)
+        guard reading.coverage == .full else { throw reading.failure ?? ReadFailure(.incomplete) }
+        let names = Set(file.identifiers.map(\.key))
+        return reading.observations.filter { !names.isDisjoint(with: $0.identifiers.map(\.key)) }
+            .map { CaseWord($0, asked: side) }
+    }
+
+    // MARK: After a call
+
+    /// Where purchases are that a call was to move.
+    enum Place: Sendable { case source, target }
+
+    /// Reads with whom purchases are: the claimant, or whoever had them.
+    ///
+    /// - Parameters:
+    ///   - moves: RevenueCat's ids.
+    ///   - ticketID: whose.
+    /// - Returns: `nil`: some are the claimant's and some are not, or the claimant can't be read any more.
+    /// - Throws: `ReadFailure`, where that can't be told; `PostgresError`.
+    func place(of moves: [String], ticket ticketID: Int64) async throws -> Place? {
+        guard let file = try await records.file(of: ticketID), let target = file.claimant.id else { return nil }
+        let there = Set(try await stores.everything(of: target, lane: .support).flatMap(\.revenueCatIDs))
+        let arrived = moves.filter(there.contains)
+        if arrived.count == moves.count { return .target }
+        guard arrived.isEmpty else { return nil }
+        // Not there: that they are where they were has to be seen as well.
+        guard let customer = try await stores.customer(holding: file.identifiers, lane: .support) else { return nil }
+        let here = Set(try await stores.everything(of: customer, lane: .support).flatMap(\.revenueCatIDs))
+        return moves.allSatisfy(here.contains) ? .source : nil
+    }
+
+    // MARK: Forms
+
+    private static func document(_ evidence: CaseEvidence) throws -> String {
+        let encoder = JSONEncoder()
+        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
+        return String(decoding: try encoder.encode(evidence), as: UTF8.self)
+    }
+
+    /// Enough to tell one customer from another, and not who it is.
+    private static func digest(_ customer: String) -> String {
+        SHA256.hash(data: Data(customer.utf8)).prefix(8).map { byte in
+            (byte < 16 ? "0" : "") + String(byte, radix: 16)
+        }.joined()
+    }
+}
+
+extension CaseRecords.File {
+    /// What nobody waits for leaves the stores' budgets to those who wait.
+    fileprivate var lane: Lane { isAwaited ? .support : .sweep }
+}
+
+extension Observation {
+    /// The ids under which RevenueCat itself knows the item.
+    fileprivate var revenueCatIDs: [String] {
+        source == .revenueCat ? identifiers.filter { $0.kind == "revenuecat_id" }.map(\.value) : []
+    }
+}

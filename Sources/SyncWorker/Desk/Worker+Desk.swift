@@ -1,0 +1,44 @@
+import Logging
+import Storage
+
+/// What a worker does for the desk.
+package struct DeskWork: Sendable {
+    /// Whether others hear of what becomes of tickets.
+    package var tells = false
+    let collector: EvidenceCollector
+    let runner: TransferRunner
+
+    package init(collector: EvidenceCollector, runner: TransferRunner) {
+        self.collector = collector
+        self.runner = runner
+    }
+}
+
+extension Worker {
+    /// Collects evidence, for people who will look.
+    func evidenceDuty() async {
+        guard let desk else { return }
+        await repeatedly("evidence could not be collected; trying again") {
+            if desk.tells { _ = try await desk.collector.records.tell() }
+            return try await desk.collector.step()
+        }
+    }
+
+    /// Carries approved transfers out.
+    func transferDuty() async {
+        guard let desk else { return }
+        await repeatedly("transfers could not be carried on; trying again") { try await desk.runner.step() }
+    }
+
+    private func repeatedly(_ complaint: Logger.Message, _ step: () async throws -> Int) async {
+        while !Task.isCancelled, !shared.isStopping {
+            do {
+                if try await step() > 0 { continue }
+            } catch {
+                guard !Task.isCancelled, !shared.isStopping else { return }
+                logger.warning(complaint, metadata: describe(error))
+            }
+            try? await Task.sleep(for: .seconds(1))
+        }
+    }
+}
