@@ -11,7 +11,8 @@ struct EntitlementSync: AsyncParsableCommand {
             Migrate.self, WorkerCommand.self, Serve.self, Run.self, Restore.self, Reconcile.self, Explain.self,
             GrantCommand.self, Adopt.self,
             SandboxCommand.self, Pause.self, Resume.self, QueueCommand.self, DoctorCommand.self, Simulate.self,
-            Inspect.self, Erase.self, OperatorCommand.self, BenchCommand.self,
+            Inspect.self, Erase.self, TicketsCommand.self, TicketCommand.self, OperatorCommand.self,
+            BenchCommand.self,
         ]
     )
 

@@ -85,7 +85,10 @@ extension OperatorCommand {
 
         private func asked(_ answer: String?, option: String) throws -> String {
             guard let answer else {
-                throw CommandFailure(.data, "\(option): nobody can be asked at this terminal; give the option")
+                throw CommandFailure(
+                    .notAllowed,
+                    "nothing was answered (\(option)); sign in again, or give the option where there is no terminal"
+                )
             }
             return answer
         }

@@ -1,4 +1,5 @@
 import ArgumentParser
+import CDispatch
 import CoreFoundation
 import Foundation
 import Glibc

@@ -18,8 +18,12 @@ struct StoreComposition {
     let transport: HTTPTransport
     let logger: Logger
     private(set) var gates: StoreGates
+    /// One limit for all of RevenueCat's keys: what counts there is the project.
+    private var revenueCatGate: RequestGate?
     /// Tells Google Play of granted sales, where it is on and that is wanted.
     private(set) var acknowledger: Acknowledger?
+    /// What workers do for the desk, once the reader is made.
+    private(set) var desk: DeskWork?
 
     init(_ settings: StoreSettings, config: Config, pool: PostgresPool, transport: HTTPTransport, logger: Logger) {
         self.settings = settings
@@ -40,7 +44,38 @@ struct StoreComposition {
             onside: onside()
         )
         let accounts = AccountIDs(keys: config.accounts.keys.map { $0.reveal() }, namespace: config.accounts.namespace)
-        return StoresReader(sources: sources, accounts: accounts, lookups: lookups).reader
+        let stores = StoresReader(sources: sources, accounts: accounts, lookups: lookups)
+        desk = deskWork(stores)
+        return stores.reader
+    }
+
+    /// In observe mode nothing is written, tickets included, so that there is nothing to do.
+    private func deskWork(_ stores: StoresReader) -> DeskWork? {
+        guard config.decision.mode != .observe else { return nil }
+        let transfers = settings.revenueCatTransfers.map { configuration in
+            RevenueCatTransfers(
+                configuration: configuration,
+                http: http(.revenueCat),
+                gate: revenueCatGate ?? .open,
+                logger: logger
+            )
+        }
+        let collector = EvidenceCollector(
+            records: CaseRecords(pool: pool),
+            stores: stores,
+            settings: config.desk,
+            hasTransferKey: transfers != nil,
+            logger: logger
+        )
+        return DeskWork(
+            collector: collector,
+            runner: TransferRunner(
+                transfers: Transfers(pool: pool),
+                collector: collector,
+                revenueCat: transfers,
+                logger: logger
+            )
+        )
     }
 
     private func http(_ store: Store) -> StoreHTTP {
@@ -63,6 +98,7 @@ struct StoreComposition {
     private mutating func revenueCat(_ lookups: UserLookups) -> RevenueCatSource? {
         guard let configuration = settings.revenueCat, let access = config.revenueCat else { return nil }
         let gate = gate(.revenueCat, "revenuecat", access.requestsPerMinute, Breaker())
+        revenueCatGate = gate
         let client = RevenueCatClient(configuration: configuration, http: http(.revenueCat), gate: gate, logger: logger)
         return RevenueCatSource(client: client, lookups: lookups)
     }

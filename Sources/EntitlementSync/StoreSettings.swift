@@ -5,6 +5,8 @@ import X509
 /// The settings of every store that is on, in the form that its client takes.
 struct StoreSettings {
     private(set) var revenueCat: RevenueCatConfiguration?
+    /// With the key that may move purchases.
+    private(set) var revenueCatTransfers: RevenueCatConfiguration?
     private(set) var appStore: AppStoreConfiguration?
     private(set) var googlePlay: GooglePlayConfiguration?
     private(set) var onside: OnsideConfiguration?
@@ -16,7 +18,10 @@ struct StoreSettings {
     ///
     /// - Throws: `ConfigurationFaults`, of all stores at once; `CommandFailure` where no store is on.
     init(_ config: Config) throws {
-        revenueCat = config.revenueCat.flatMap { revenueCat($0) }
+        revenueCat = config.revenueCat.flatMap { revenueCat($0, key: $0.apiKey) }
+        revenueCatTransfers = config.revenueCat.flatMap { access in
+            access.transferKey.flatMap { revenueCat(access, key: $0) }
+        }
         if config.appStore.bundleID != nil {
             let roots = StoreRoots(config.appStore)
             transactionRoots = try certificates(roots.transactions)
@@ -44,10 +49,10 @@ struct StoreSettings {
         }
     }
 
-    private mutating func revenueCat(_ access: RevenueCatSettings) -> RevenueCatConfiguration? {
+    private mutating func revenueCat(_ access: RevenueCatSettings, key: Secret) -> RevenueCatConfiguration? {
         usable { () throws(SettingFaults<RevenueCatConfiguration.Fault>) in
             try RevenueCatConfiguration(
-                apiKey: access.apiKey.reveal(),
+                apiKey: key.reveal(),
                 projectID: access.projectID,
                 baseURL: access.baseURL
             )

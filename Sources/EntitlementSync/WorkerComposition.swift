@@ -32,6 +32,8 @@ struct WorkerComposition {
             logger: runtime.logger
         )
         let reader = stores.reader()
+        var desk = stores.desk
+        desk?.tells = receiver != nil
         let gates = stores.gates
         let health = StoreHealth(pool: pool)
         worker = Worker(
@@ -57,6 +59,7 @@ struct WorkerComposition {
             ),
             acknowledger: stores.acknowledger,
             messenger: receiver.map { Messenger(outbox: Outbox(pool: pool), receiver: $0, logger: runtime.logger) },
+            desk: desk,
             listener: PostgresListener(
                 configuration: runtime.postgres(connections: 1, direct: true),
                 logger: runtime.logger

@@ -2,7 +2,9 @@ import Crypto
 import CryptoExtras
 import Foundation
 
-/// What scrypt makes of a password: what an operator shows in its place. The database keeps a hash of it.
+/// What scrypt makes of a password: what an operator shows in its place.
+///
+/// The database keeps a hash of it.
 ///
 /// - SeeAlso: RFC 7914; https://cheatsheetseries.owasp.org/cheatsheets/Password_Storage_Cheat_Sheet.html
 package struct PasswordKey: Sendable {

@@ -2,7 +2,9 @@ import Crypto
 import Foundation
 package import Storage
 
-/// Lets operators in. What is right is decided in the database; here a password becomes what it shows.
+/// Lets operators in.
+///
+/// What is right is decided in the database; here a password becomes what it shows.
 package struct SignIn: Sendable {
     private let operators: Operators
     private let kind: Operators.SessionKind

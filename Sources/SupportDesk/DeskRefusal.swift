@@ -1,0 +1,45 @@
+/// Why something was not done to a ticket.
+package struct DeskRefusal: Hashable, Sendable {
+    /// The database's word.
+    package var word: String
+
+    package init(_ word: String) { self.word = word }
+
+    /// What to tell the operator, with what can be done.
+    ///
+    /// - Parameter state: the ticket's, where it is known.
+    /// - Returns: a sentence without its full stop.
+    package func sentence(state: String?) -> String {
+        if word == "state", let state { return "the ticket is \(state), which does not allow this; look at it again" }
+        return Self.sentences[word] ?? "it could not be done (\(word)); look at the ticket again"
+    }
+
+    private static let sentences = [
+        "own_case": "nobody decides a case of their own account; somebody else has to",
+        "held": "somebody else works on this ticket; wait until their hold ends, or ask them to release it",
+        "not_claimed": "claim the ticket first",
+        "state": "the ticket's state does not allow it; look at it again",
+        "no_evidence": "the evidence has not been collected yet; a worker does it within seconds",
+        "evidence_changed": "the evidence has changed since; look at it again",
+        "evidence_old": "the evidence is too old; refresh it, and look at it again",
+        "hindrance": "a fact of the evidence forbids a transfer; see the ticket",
+        "needs_senior": "a fact of the evidence leaves this transfer to the senior role; see the ticket",
+        "not_confirmed":
+            "what was confirmed is not what the transfer moves besides; name each of the others, and nothing else, or refuse",
+        "approved_already": "you have approved this already; another operator has to",
+        "approved": "people have approved it; only somebody who may approve refuses it now",
+        "not_approved": "you have not approved it",
+        "no_proof": "nothing that a store has verified shows the payment, or the evidence is too old; see the ticket",
+        "lent_already": "the claimant was given access for this purchase before; decide the case",
+        "no_period":
+            "the purchase gives no access until a day that is known, or the evidence is too old; see the ticket",
+        "unsettled": "the last call may still do its work; look again ten minutes after it",
+        "approvals": "not enough people have approved it",
+        "expired": "an approval has expired; it has to be approved again",
+        "role_lost": "an approver may not approve any more; it has to be approved again",
+        "owner_objected": "the owner has objected; it has to be looked at again",
+        "waiting_owner": "the owner may still object; see until when in the ticket",
+        "paused": "transfers are paused; see entitlement-sync resume transfers",
+        "busy": "another transfer of this purchase or from this owner is on its way; try again when it is done",
+    ]
+}
