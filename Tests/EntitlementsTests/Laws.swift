@@ -87,6 +87,9 @@ extension DecideProperties {
             guard let since = scene.absentSince else { return "no first absence" }
             guard since + hour * 24 <= scene.askedAt else { return "within the margin" }
             return situation.isExplained ? nil : "unexplained"
+        case .movedAway:
+            guard let moved = scene.movedAwayAt, moved <= scene.askedAt else { return "nothing was moved away" }
+            return Evidence(situation).openItems == 0 ? nil : "something else may give access"
         default: return "by \(verdict.rule)"
         }
     }

@@ -117,6 +117,7 @@ struct Scene {
     var everObserved = false
     var absentSince: Instant?
     var promisedAt: Instant?
+    var movedAwayAt: Instant?
     var settings = DecisionSettings()
 
     init(_ kind: JobKind, _ type: UserType, _ items: Observation...) {
@@ -161,6 +162,7 @@ struct Scene {
             everObserved: everObserved,
             absentSince: absentSince,
             promisedAt: promisedAt,
+            movedAwayAt: movedAwayAt,
             catalog: catalog,
             settings: settings,
             claimed: claimed

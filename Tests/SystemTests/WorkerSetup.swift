@@ -30,6 +30,12 @@ struct WorkerSetup: Sendable {
     var assetBatch = 1000
     /// The stores' variables, as the program is told of them; RevenueCat alone where there are none.
     var stores: [String: String]?
+    /// Whether it works for the support desk as well.
+    var servesDesk = false
+    /// In whose name it is at the database; the owner's where there is none.
+    var role: String?
+    /// Further variables.
+    var variables: [String: String] = [:]
     /// Who waits in the worker's process.
     var audience: (any RestoreAudience)?
 }
@@ -79,7 +85,7 @@ extension World {
             connectionString: database.url,
             maxConnections: 8,
             maxWaiters: 4096,
-            sessionSettings: SessionSettings.worker
+            sessionSettings: SessionSettings.worker.merging(setup.role.map { ["role": $0] } ?? [:]) { $1 }
         )
         let pool = PostgresPool(configuration: configuration, logger: .quiet)
         let transport = HTTPTransport(
@@ -105,6 +111,7 @@ extension World {
     ) throws -> Worker {
         var environment = setup.stores ?? revenueCat
         environment["DATABASE_URL"] = database.url
+        environment.merge(setup.variables) { $1 }
         let config = try Config.load(environment: environment)
         var stores = StoreComposition(
             try StoreSettings(config),
@@ -134,6 +141,7 @@ extension World {
             ),
             assets: AssetRuns(pool: pool, mode: setup.decision.mode, logger: .quiet),
             acknowledger: stores.acknowledger,
+            desk: setup.servesDesk ? stores.desk : nil,
             listener: PostgresListener(configuration: configuration, logger: .quiet),
             exchange: { await gates.exchange(with: health) },
             settings: WorkerSettings(

@@ -227,6 +227,35 @@ struct World: Sendable {
         return try JSONDecoder().decode(Report.self, from: Data(body)).customer[customer] ?? 0
     }
 
+    /// The types of the events that RevenueCat would have sent.
+    func events() async throws -> [String] {
+        struct Report: Decodable {
+            struct Event: Decodable { var type: String }
+            struct Item: Decodable { var event: Event }
+            var events: [Item]
+        }
+        let body = try await control("GET", "/control/events")
+        return try JSONDecoder().decode(Report.self, from: Data(body)).events.map(\.event.type)
+    }
+
+    /// Sends a request with a key of the store's own.
+    func post(_ path: String, _ body: String, key: String) async throws -> Int {
+        let request = HTTPRequest(
+            method: .post,
+            scheme: "http",
+            authority: "127.0.0.1:\(simulatorPort)",
+            path: path,
+            headerFields: [.authorization: "Bearer \(key)", .contentType: "application/json"]
+        )
+        let answer = try await transport.send(
+            request,
+            body: Array(body.utf8),
+            timeout: .seconds(5),
+            maxResponseBytes: 1 << 20
+        )
+        return answer.response.status.code
+    }
+
     private func control(_ method: String, _ path: String, _ body: String? = nil) async throws -> [UInt8] {
         let request = HTTPRequest(
             method: try #require(HTTPRequest.Method(method)),

@@ -124,6 +124,7 @@ import Testing
         let endpoints: [RevenueCatEndpoint] = [
             .customerSubscriptions(id), .customerPurchases(id), .customerAliases(id), .subscriptionEntitlements(id),
             .purchaseEntitlements(id), .findSubscriptions(storeID: "z"), .findPurchases(storeID: "z"),
+            .createCustomer, .transfer(from: id),
         ]
         #expect(Set(endpoints.map(\.index)) == Set(RevenueCatEndpoint.templates.indices))
         for endpoint in endpoints {

@@ -526,7 +526,9 @@ import Testing
             let second = try await desk.enter("toor", .admin)
             let ann = try await desk.enter("ann", .approver, by: first, confirmed: false)
             #expect(try await desk.acting(ann, "work") == "ann")
-            for duty in ["approve", "transfer", "lend"] { await expectRefusal { _ = try await desk.acting(ann, duty) } }
+            for duty in ["approve", "transfer", "lend", "refuse"] {
+                await expectRefusal { _ = try await desk.acting(ann, duty) }
+            }
             await expectRefusal { try await desk.operators.confirm("ann", by: first.token.digest) }
             await expectRefusal { try await desk.operators.confirm("ann", by: ann.token.digest) }
             try await desk.operators.confirm("ann", by: second.token.digest)

@@ -144,7 +144,9 @@ import Testing
             _ = try await world.ask(RestoreWish(userID: "ann", clientError: "7"))
             try await world.work()
             #expect(try await world.app.entitlement(of: "ann")?.tickets.map(\.reference) == [reference])
-            try await world.pool.query("UPDATE entitlement_sync.ticket SET state = 'refused' WHERE visible")
+            for state in ["claimed", "refused"] {
+                try await world.pool.query("UPDATE entitlement_sync.ticket SET state = \(state) WHERE visible")
+            }
             #expect(try await world.app.entitlement(of: "ann")?.tickets.map(\.state) == ["closed"])
         }
     }

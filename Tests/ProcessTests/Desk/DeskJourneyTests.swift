@@ -1,0 +1,191 @@
+import Foundation
+import Glibc
+import Postgres
+import TestSupport
+import Testing
+
+/// The support desk at a terminal, as a newcomer would use it.
+@Suite struct DeskJourneyTests {
+    private static let scenario = """
+        api_keys: [sk_move, {key: sk_process_tests, write: false}]
+        customers:
+          - {id: owner, subscriptions: [{state: active, store_subscription_identifier: "200000070000001"}]}
+          - {id: claimant, state: none}
+        """
+    private static let proof = "transaction_id=200000070000001"
+
+    /// A site with a case, an admin and two who may approve.
+    private static func with(
+        _ body: @Sendable (Site, _ bea: Operator, _ cid: Operator) async throws -> Void
+    ) async throws {
+        let simulator = try await Simulator(scenario: scenario)
+        try await Site.with(
+            store: simulator.url,
+            settings: ["REVENUECAT_TRANSFER_API_KEY": "sk_move", "TRANSFER_OWNER_HOURS": "0"]
+        ) { site in
+            let folder = NSTemporaryDirectory() + "desk-\(UUID().uuidString)"
+            defer {
+                for path in (try? FileManager.default.contentsOfDirectory(atPath: NSTemporaryDirectory())) ?? []
+                where (NSTemporaryDirectory() + path).hasPrefix(folder) {
+                    try? FileManager.default.removeItem(atPath: NSTemporaryDirectory() + path)
+                }
+            }
+            try await site.execute("INSERT INTO users (id) VALUES ('owner'), ('claimant')")
+            func admin(_ name: String) async throws -> Operator {
+                let added = try await site.run("operator", "add", name, "--role", "admin", "--output", "json")
+                try #require(added.code == 0, "\(added)")
+                return try await Operator(
+                    name,
+                    initial: try Operator.password(added.out),
+                    folder: folder + "-" + name,
+                    at: site
+                )
+            }
+            let root = try await admin("root")
+            let second = try await admin("second")
+            let bea = try await root.add("bea", "approver")
+            let cid = try await root.add("cid", "senior")
+            for name in ["bea", "cid"] {
+                let confirmed = try await second.run("operator", "confirm", name)
+                #expect(confirmed.code == 0, "\(confirmed)")
+            }
+            try await body(site, bea, cid)
+        }
+    }
+
+    private static func evidence(_ site: Site) async throws -> String {
+        try await site.until(
+            """
+            SELECT count(*) FROM entitlement_sync.ticket AS t
+             WHERE t.evidence_id IS NOT NULL AND t.purchase_id IS NOT NULL AND t.evidence_due IS NULL
+            """,
+            comment: "no evidence was collected"
+        )
+        return try #require(
+            try await site.texts(
+                """
+                SELECT encode(e.hash, 'hex') FROM entitlement_sync.ticket AS t
+                  JOIN entitlement_sync.ticket_evidence AS e ON e.id = t.evidence_id
+                """
+            ).first
+        )
+    }
+
+    @Test func `From the claim to the transfer, and what both users see of it`() async throws {
+        try await Self.with { site, bea, cid in
+            let worker = try await site.start("worker")
+            _ = try await site.run("reconcile", "owner", "--wait", "20")
+            _ = try await site.run("restore", "claimant", "--proof", Self.proof, "--client-error", "7", "--wait", "20")
+            try await site.execute("UPDATE entitlement_sync.ticket SET evidence_due = now()")
+            let hash = try await Self.evidence(site)
+
+            let listed = try await bea.run("tickets", "--output", "json")
+            #expect(listed.code == 0 && listed.out.contains(#""state":"new""#), "\(listed)")
+            #expect(!listed.out.contains("claimant"), "masked: \(listed.out)")
+            let reference = try #require(
+                try await site.texts("SELECT t.reference FROM entitlement_sync.ticket_status AS t").first
+            )
+            for word in [reference, reference.lowercased(), "1"] {
+                let shown = try await bea.run("ticket", word)
+                #expect(shown.code == 0 && shown.out.contains(hash) && shown.out.contains(reference), "\(shown)")
+            }
+            let early = try await bea.run("ticket", reference, "approve", "--evidence", hash)
+            #expect(early.code == 77 && early.err.contains("claim the ticket first"), "\(early)")
+            #expect(try await bea.run("ticket", reference, "claim").code == 0)
+            let other = try await bea.run("ticket", reference, "approve", "--evidence", String(hash.reversed()))
+            #expect(other.code == 77, "\(other)")
+            #expect(try await bea.run("ticket", reference, "approve", "--evidence", hash).code == 0)
+            let twice = try await bea.run("ticket", reference, "approve", "--evidence", hash)
+            #expect(twice.code == 77 && twice.err.contains("approved this already"), "\(twice)")
+            let alone = try await bea.run("ticket", reference, "transfer")
+            #expect(alone.code == 77, "\(alone)")
+            #expect(try await cid.run("ticket", reference, "approve", "--evidence", String(hash.prefix(12))).code == 0)
+            #expect(try await cid.run("ticket", reference, "transfer", "--output", "json").code == 0)
+            try await site.until("SELECT count(*) FROM users WHERE id = 'claimant' AND type = 'subscriber'")
+            try await site.until("SELECT count(*) FROM users WHERE id = 'owner' AND type = 'free'")
+            let done = try await cid.run("ticket", reference, "--output", "json")
+            #expect(done.out.contains(#""state": "transferred""#), "\(done)")
+            let doctor = try await site.run("doctor", "--output", "json")
+            #expect(doctor.out.contains("approved_transfers"))
+            worker.signal(SIGTERM)
+            let ending = try await worker.ending()
+            #expect(ending.code == 0, "\(ending)")
+            #expect(!ending.err.contains("owner\"") && !ending.err.contains("200000070000001"), "\(ending.err)")
+        }
+    }
+
+    @Test func `What is wrong is said with the field and the fix`() async throws {
+        try await Self.with { site, bea, _ in
+            for (words, code, text) in [
+                (["ticket", "99"], 65, "there is no ticket 99"), (["ticket", "T-0000-00"], 65, "there is no ticket"),
+                (["ticket", "99", "claim"], 65, "there is no ticket 99"),
+                (["operator", "list"], 77, "the role approver may not do this"),
+                (["operator", "add", "eve", "--role", "senior"], 77, "may not do this"),
+            ] as [([String], Int32, String)] {
+                let ending = try await Site.run(
+                    words + ["--session", bea.folder + "/session"],
+                    settings: site.settings
+                )
+                #expect(ending.code == code && ending.err.contains(text), "\(words): \(ending)")
+            }
+            let nobody = try await site.run("tickets", "--session", bea.folder + "/none")
+            #expect(nobody.code == 77 && nobody.err.contains("operator login"), "\(nobody)")
+            try FileManager.default.setAttributes(
+                [.posixPermissions: 0o644],
+                ofItemAtPath: bea.folder + "/session"
+            )
+            let open = try await bea.run("tickets")
+            #expect(open.code == 77 && open.err.contains("nobody else may read it"), "\(open)")
+            let wrong = try await site.run(
+                "operator",
+                "login",
+                "bea",
+                "--password-file",
+                bea.folder + "/initial",
+                "--session",
+                bea.folder + "/s2"
+            )
+            #expect(wrong.code == 77 && wrong.err.contains("wrong"), "\(wrong)")
+        }
+    }
+
+    @Test func `142: a worker killed while RevenueCat moves the purchase is followed by one that finds out`()
+        async throws
+    {
+        try await Self.with { site, bea, cid in
+            let worker = try await site.start("worker")
+            _ = try await site.run("reconcile", "owner", "--wait", "20")
+            _ = try await site.run("restore", "claimant", "--proof", Self.proof, "--client-error", "7", "--wait", "20")
+            try await site.execute("UPDATE entitlement_sync.ticket SET evidence_due = now()")
+            let hash = try await Self.evidence(site)
+            #expect(try await bea.run("ticket", "1", "claim").code == 0)
+            for person in [bea, cid] {
+                #expect(try await person.run("ticket", "1", "approve", "--evidence", hash).code == 0)
+            }
+            #expect(try await cid.run("ticket", "1", "transfer").code == 0)
+            try await site.until("SELECT count(*) FROM entitlement_sync.transfer AS x WHERE x.calls > 0")
+            worker.signal(SIGKILL)
+            _ = try await worker.ending()
+            try await site.execute("UPDATE entitlement_sync.transfer SET due = now()")
+            let next = try await site.start("worker")
+            // A call that had not been sent may still be on its way for all that anybody knows: ten minutes are waited for it.
+            try await site.until(
+                "SELECT count(*) FROM entitlement_sync.transfer AS x WHERE x.step = 'done' OR x.last_error = 'unsettled'"
+            )
+            try await site.execute(
+                """
+                UPDATE entitlement_sync.transfer SET called_at = called_at - interval '10 minutes', due = now()
+                 WHERE step = 'begun'
+                """
+            )
+            try await site.until("SELECT count(*) FROM entitlement_sync.transfer AS x WHERE x.step = 'done'")
+            try await site.until("SELECT count(*) FROM users WHERE id = 'claimant' AND type = 'subscriber'")
+            next.signal(SIGTERM)
+            #expect(try await next.ending().code == 0)
+            let steps = try await site.texts("SELECT s.step FROM entitlement_sync.transfer_step AS s ORDER BY s.id")
+            for (step, following) in zip(steps, steps.dropFirst()) where following == "calling" {
+                #expect(step == "not_moved", "\(steps)")
+            }
+        }
+    }
+}

@@ -1,0 +1,145 @@
+import Entitlements
+import Foundation
+import Postgres
+import Storage
+import StoreSimulator
+import SupportDesk
+import Testing
+
+/// A case at the desk: an owner whose purchase somebody else claims, and the people who decide.
+struct DeskCase: Sendable {
+    let world: World
+    let desk: DeskPeople
+    let admin: DeskPeople.Person
+    /// An agent, and two who may approve.
+    let ann: DeskPeople.Person
+    let bea: DeskPeople.Person
+    let cid: DeskPeople.Person
+
+    static let owner = """
+        {id: owner, subscriptions: [{state: active, store_subscription_identifier: "200000070000001"}]}
+        """
+    static let variables = ["REVENUECAT_TRANSFER_API_KEY": "sk_move", "TRANSFER_OWNER_HOURS": "0"]
+    static let scenario = "api_keys: [sk_move, {key: sk_test, write: false}]"
+
+    /// Builds the world of a case, with the ticket that the claimant's restore has opened.
+    ///
+    /// - Parameters:
+    ///   - customers: RevenueCat's; `owner` has the purchase.
+    ///   - body: gets the case and the ticket's id.
+    /// - Throws: what the body throws.
+    static func with(
+        customers: [String] = [owner, "{id: claimant, state: none}"],
+        _ body: @Sendable (DeskCase, Int64) async throws -> Void
+    ) async throws {
+        try await World.with(customers: customers, scenario: scenario) { world in
+            for user in ["owner", "claimant"] { try await world.add(user) }
+            try await world.addAssets(3, of: "claimant", frozenFor: ["subscription_lapsed"])
+            #expect(try await world.reconciled("owner").outcome == "promoted")
+            let job = try await world.restore("claimant", proofs: proof, clientError: "7")
+            try await world.work()
+            #expect(try await world.status(job).outcome == "store_account_mismatch")
+            let desk = DeskPeople(world: world)
+            let admin = try await desk.enter("root", .admin)
+            let scene = DeskCase(
+                world: world,
+                desk: desk,
+                admin: admin,
+                ann: try await desk.enter("ann", .agent, by: admin),
+                bea: try await desk.enter("bea", .approver, by: admin),
+                cid: try await desk.enter("cid", .senior, by: admin)
+            )
+            let ticket = try await world.number("SELECT max(t.id) FROM entitlement_sync.ticket AS t")
+            try await body(scene, ticket)
+        }
+    }
+
+    static let proof = #"[{"store":"app_store","kind":"transaction_id","value":"200000070000001"}]"#
+
+    var setup: WorkerSetup { WorkerSetup(servesDesk: true, variables: Self.variables) }
+
+    /// What one operator sees and does.
+    func tickets(_ person: DeskPeople.Person) -> DeskTickets {
+        DeskTickets(pool: world.pool, session: person.token.digest)
+    }
+
+    func act(_ person: DeskPeople.Person, _ act: DeskTickets.Act, on ticket: Int64) async throws -> String? {
+        try await tickets(person).act(act, on: ticket)
+    }
+
+    func state(_ ticket: Int64) async throws -> String? {
+        try await world.texts("SELECT t.state FROM entitlement_sync.ticket AS t WHERE t.id = \(ticket)").first
+    }
+
+    /// Has the evidence collected now, by a worker that runs already.
+    func collect(_ ticket: Int64) async throws {
+        let before = try await world.number("SELECT coalesce(max(id), 0) FROM entitlement_sync.ticket_evidence")
+        try await world.pool.query(
+            "UPDATE entitlement_sync.ticket SET evidence_due = now() WHERE id = \(ticket) AND state <> 'executing'"
+        )
+        try await world.until(
+            """
+            SELECT count(*) FROM entitlement_sync.ticket_evidence AS e
+             WHERE e.ticket_id = \(ticket) AND e.id > \(before)
+            """,
+            comment: "no evidence was collected"
+        )
+    }
+
+    /// The hash of the evidence that the desk shows.
+    func hash(_ ticket: Int64) async throws -> [UInt8] {
+        let rows = try await world.pool.query(
+            """
+            SELECT e.hash FROM entitlement_sync.ticket AS t
+              JOIN entitlement_sync.ticket_evidence AS e ON e.id = t.evidence_id WHERE t.id = \(ticket)
+            """
+        )
+        return try #require(rows.first).decode(PostgresBytes.self, at: 0).bytes
+    }
+
+    func facts(_ ticket: Int64) async throws -> Set<String> {
+        Set(
+            try await world.texts(
+                """
+                SELECT f.fact FROM entitlement_sync.ticket AS t
+                  JOIN entitlement_sync.ticket_evidence AS e ON e.id = t.evidence_id
+                 CROSS JOIN unnest(e.facts) AS f(fact) WHERE t.id = \(ticket)
+                """
+            )
+        )
+    }
+
+    func approve(
+        _ person: DeskPeople.Person,
+        _ ticket: Int64,
+        confirming items: [String] = []
+    ) async throws -> String? {
+        try await act(person, .approve(hash: hash(ticket), confirmed: items), on: ticket)
+    }
+
+    /// Has the ticket approved by two people.
+    func approveAll(_ ticket: Int64, confirming items: [String] = []) async throws {
+        #expect(try await act(bea, .claim, on: ticket) == nil)
+        #expect(try await approve(bea, ticket, confirming: items) == nil)
+        #expect(try await state(ticket) == "needs_second")
+        #expect(try await approve(cid, ticket, confirming: items) == nil)
+        #expect(try await state(ticket) == "approved")
+    }
+
+    /// Waits until a transfer of the ticket has come to its end.
+    func untilEnded(_ ticket: Int64) async throws {
+        try await world.until(
+            """
+            SELECT count(*) FILTER (WHERE x.step IN ('done', 'stopped'))
+                   * (count(*) FILTER (WHERE x.step NOT IN ('done', 'stopped')) = 0)::int
+              FROM entitlement_sync.transfer AS x WHERE x.ticket_id = \(ticket)
+            """,
+            comment: "the transfer did not end"
+        )
+    }
+
+    /// How often RevenueCat was called to move something.
+    func calls() async throws -> Int64 {
+        try await world.number("SELECT coalesce(sum(x.calls), 0)::bigint FROM entitlement_sync.transfer AS x")
+    }
+}

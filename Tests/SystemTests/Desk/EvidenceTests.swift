@@ -1,0 +1,182 @@
+import Entitlements
+import Foundation
+import Postgres
+import Storage
+import SupportDesk
+import Testing
+
+/// What is found out about a case.
+@Suite struct EvidenceTests {
+    private static let subject = #"{state: active, store_subscription_identifier: "200000070000001"}"#
+
+    /// A purchase of the owner's by our records that RevenueCat has for somebody else.
+    private func holder(_ customer: String, users: [String] = []) async throws -> Set<String> {
+        let facts = Facts()
+        try await DeskCase.with(customers: [DeskCase.owner]) { scene, ticket in
+            for user in users { try await scene.world.add(user) }
+            try await scene.world.change("owner", #"{"state":"none"}"#)
+            try await scene.world.change(
+                "holder",
+                #"""
+                {"aliases":["\#(customer)"],"subscriptions":[{"state":"active","store_subscription_identifier":"200000070000001"}]}
+                """#
+            )
+            try await scene.world.working(scene.setup) { try await scene.collect(ticket) }
+            await facts.set(try await scene.facts(ticket))
+        }
+        return await facts.facts
+    }
+
+    private actor Facts {
+        private(set) var facts: Set<String> = []
+        func set(_ facts: Set<String>) { self.facts = facts }
+    }
+
+    @Test func `A third user of ours under another name of RevenueCat's customer forbids the transfer`() async throws {
+        let facts = try await holder("third", users: ["third"])
+        #expect(facts.contains("held_elsewhere"))
+    }
+
+    @Test func `A customer who is nobody of ours stands in for an owner by our records`() async throws {
+        let facts = try await holder("stranger")
+        #expect(!facts.contains("held_elsewhere") && !facts.contains("sources_disagree"))
+    }
+
+    @Test func `The claimant under another name is asked for no transfer`() async throws {
+        let facts = try await holder("claimant")
+        #expect(facts.contains("sources_disagree"))
+    }
+
+    @Test func `What our records give to a third user is not moved along`() async throws {
+        let owner = #"""
+            {id: owner, subscriptions: [\#(Self.subject),
+             {state: active, store_subscription_identifier: "200000070000009"}]}
+            """#
+        try await DeskCase.with(customers: [owner, "{id: claimant, state: none}"]) { scene, ticket in
+            let world = scene.world
+            try await world.add("third")
+            let key = try await world.meet("third")
+            try await world.pool.query(
+                """
+                UPDATE entitlement_sync.purchase AS p SET owner_key = \(key)
+                  FROM entitlement_sync.purchase_identifier AS i
+                 WHERE i.purchase_id = p.id AND i.value = '200000070000009'
+                """
+            )
+            try await world.working(scene.setup) { try await scene.collect(ticket) }
+            #expect(try await scene.facts(ticket).contains("moves_foreign"))
+            #expect(try await scene.act(scene.bea, .claim, on: ticket) == nil)
+            #expect(try await scene.approve(scene.bea, ticket, confirming: ["200000070000009"]) == "hindrance")
+        }
+    }
+
+    @Test func `The same findings make the same hash, however often they are made`() async throws {
+        try await DeskCase.with { scene, ticket in
+            try await scene.world.working(scene.setup) {
+                try await scene.collect(ticket)
+                let first = try await scene.hash(ticket)
+                for _ in 0..<3 {
+                    try await scene.collect(ticket)
+                    #expect(try await scene.hash(ticket) == first)
+                }
+                // Whether somebody is still new here decides nothing.
+                try await scene.world.pool.query("UPDATE users SET status = 'onboarding'")
+                try await scene.collect(ticket)
+                #expect(try await scene.hash(ticket) == first)
+                try await scene.world.pool.query("UPDATE users SET status = 'banned' WHERE id = 'owner'")
+                try await scene.collect(ticket)
+                #expect(try await scene.hash(ticket) != first)
+                #expect(try await scene.facts(ticket).contains("owner_banned"))
+            }
+        }
+    }
+
+    @Test func `What a store does not say in full is no evidence`() async throws {
+        try await DeskCase.with { scene, ticket in
+            try await scene.world.working(scene.setup) {
+                try await scene.world.inject(#"{"endpoint":"subscriptions","customer":"owner","status":500}"#)
+                try await scene.world.pool.query("UPDATE entitlement_sync.ticket SET evidence_due = now()")
+                try await scene.world.until(
+                    "SELECT count(*) FROM entitlement_sync.ticket AS t WHERE t.evidence_error IS NOT NULL"
+                )
+                #expect(try await scene.world.number("SELECT count(*) FROM entitlement_sync.ticket_evidence") == 0)
+                try await scene.world.heal()
+                try await scene.collect(ticket)
+            }
+        }
+    }
+
+    @Test func `A purchase that only its store's id names comes into our records first`() async throws {
+        let customers = [DeskCase.owner, "{id: claimant, state: none}"]
+        try await World.with(customers: customers, scenario: DeskCase.scenario) { world in
+            for user in ["owner", "claimant"] { try await world.add(user) }
+            _ = try await world.restore("claimant", proofs: DeskCase.proof, clientError: "7")
+            try await world.work()
+            #expect(
+                try await world.number("SELECT count(*) FROM entitlement_sync.ticket WHERE purchase_id IS NULL") == 1
+            )
+            let desk = DeskPeople(world: world)
+            let ann = try await desk.enter("ann", .agent, by: try await desk.enter("root", .admin))
+            let jobs: PostgresQuery = "SELECT count(*) FROM entitlement_sync.job_status AS j WHERE j.kind = 'reconcile'"
+            try await world.working(WorkerSetup(servesDesk: true, variables: DeskCase.variables)) {
+                // Before anybody looks nobody is read for it.
+                try await world.pool.query("UPDATE entitlement_sync.ticket SET evidence_due = now()")
+                try await world.until("SELECT count(*) FROM entitlement_sync.ticket_evidence")
+                #expect(try await world.number(jobs) == 0)
+                let tickets = DeskTickets(pool: world.pool, session: ann.token.digest)
+                #expect(try await tickets.act(.claim, on: 1) == nil)
+                try await world.until(
+                    """
+                    SELECT count(*) FROM entitlement_sync.ticket AS t
+                      JOIN entitlement_sync.ticket_evidence AS e ON e.id = t.evidence_id
+                     WHERE t.subject_id IS NOT NULL AND e.hindrance = 'none'
+                    """
+                )
+                #expect(try await world.number(jobs) == 1)
+                // Who taps again is known by what the first tap knew.
+                let again = try await world.restore("claimant", proofs: DeskCase.proof, clientError: "7")
+                try await world.until(
+                    "SELECT count(*) FROM entitlement_sync.job_status AS j WHERE j.id = \(again) AND j.state = 'done'"
+                )
+                #expect(try await world.tickets(of: "claimant").map(\.touches) == [1])
+            }
+        }
+    }
+
+    @Test func `An agent opens a ticket for whoever wrote, once; what a claimant has already is refused`() async throws
+    {
+        try await DeskCase.with { scene, ticket in
+            let desk = scene.tickets(scene.ann)
+            try await scene.world.add("writer")
+            let order = "200000070000001"
+            let id = try #require(try await desk.open(claimant: "writer", orderID: order, reason: "wrote a mail"))
+            #expect(try await desk.open(claimant: "writer", orderID: order, reason: "wrote again") == id)
+            #expect(try await desk.open(claimant: "claimant", orderID: order, reason: "wrote as well") == ticket)
+            #expect(try await desk.open(claimant: "owner", orderID: order, reason: "owns it") == nil)
+            let kinds = try await scene.world.texts(
+                "SELECT t.kind FROM entitlement_sync.ticket AS t WHERE t.id = \(id)"
+            )
+            #expect(kinds == ["owner_mismatch"])
+            await expectRefusal("ES001") { _ = try await desk.open(claimant: "nobody", orderID: nil, reason: "x") }
+            await expectRefusal("22023") { _ = try await desk.open(claimant: "writer", orderID: "a b", reason: "x") }
+            await expectRefusal("22023") { _ = try await desk.open(claimant: "writer", orderID: nil, reason: "") }
+            let view = try await scene.desk.enter("vic", .viewer, by: scene.admin)
+            await expectRefusal {
+                _ = try await scene.tickets(view).open(claimant: "writer", orderID: nil, reason: "x")
+            }
+        }
+    }
+
+    @Test func `What an operator wrote about somebody is gone when they are erased`() async throws {
+        try await DeskCase.with { scene, ticket in
+            #expect(try await scene.act(scene.ann, .note("call me Joe"), on: ticket) == nil)
+            _ = try await Erasure(pool: scene.world.pool).erase("claimant")
+            let words = try await scene.world.number(
+                "SELECT count(*) FROM entitlement_sync.ticket_note AS n WHERE n.words IS NOT NULL"
+            )
+            #expect(words == 0)
+            let shown = try #require(try await scene.tickets(scene.ann).show(ticket))
+            #expect(!shown.contains("Joe"))
+        }
+    }
+}
