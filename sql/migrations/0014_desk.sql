@@ -351,7 +351,7 @@ BEGIN
     END IF;
     IF NOT EXISTS (SELECT 1 FROM ticket_evidence AS e
                     WHERE e.id = t.evidence_id AND e.collected_at > clock_timestamp() - e.holds
-                      AND 'proof_verified' = ANY (e.facts) AND NOT e.facts && '{claimant_ineligible,sandbox,lapsed,refunded}') THEN
+                      AND 'proof_verified' = ANY (e.facts) AND NOT e.facts && '{claimant_ineligible,sandbox,lapsed,refunded,unseen}') THEN
         RETURN refuse_act(who, which, 'lend', 'no_proof');
     END IF;
     IF EXISTS (SELECT 1 FROM ticket AS x
@@ -398,7 +398,7 @@ BEGIN
         SELECT least(p.period_ends_at, clock_timestamp() + interval '400 days') INTO ends
           FROM purchase AS p JOIN ticket_evidence AS e ON e.id = t.evidence_id
          WHERE p.id = living(coalesce(t.purchase_id, t.subject_id)) AND p.gives_access AND p.period_ends_at > clock_timestamp()
-           AND e.collected_at > clock_timestamp() - e.holds AND NOT e.facts && '{claimant_ineligible,sandbox,lapsed,refunded}';
+           AND e.collected_at > clock_timestamp() - e.holds AND NOT e.facts && '{claimant_ineligible,sandbox,lapsed,refunded,unseen}';
         IF ends IS NULL THEN
             RETURN refuse_act(who, which, 'refuse', 'no_period');
         END IF;
@@ -477,7 +477,8 @@ BEGIN
            ended_by = CASE WHEN a.hash <> e.hash THEN 'evidence_changed' WHEN a.expires_at <= clock_timestamp() THEN 'expired'
                            ELSE 'role_lost' END
      WHERE a.ticket_id = which AND a.ended_at IS NULL AND NOT approval_counts(a, t, e, 'approve');
-    IF t.owner_key IS NOT NULL THEN
+    -- Nobody is waited for whose account is gone.
+    IF t.owner_key IS NOT NULL AND NOT 'owner_erased' = ANY (e.facts) THEN
         UPDATE ticket AS x
            SET owner_asked_at = coalesce(x.owner_asked_at, clock_timestamp()),
                owner_until = coalesce(x.owner_asked_at, clock_timestamp()) + e.owner_window

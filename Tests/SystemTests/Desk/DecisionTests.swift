@@ -378,6 +378,28 @@ import Testing
         }
     }
 
+    @Test
+    func `118: nobody is waited for where the owner's account is gone, and the purchase is moved from what is left`()
+        async throws
+    {
+        try await DeskCase.with { scene, ticket in
+            let world = scene.world
+            try await world.pool.query("DELETE FROM users WHERE id = 'owner'")
+            _ = try await Erasure(pool: world.pool).erase("owner")
+            var setup = scene.setup
+            setup.variables["TRANSFER_OWNER_HOURS"] = "72"
+            try await world.working(setup) {
+                try await scene.collect(ticket)
+                #expect(try await scene.facts(ticket).contains("owner_erased"))
+                try await scene.approveAll(ticket)
+                #expect(try await scene.act(scene.bea, .transfer, on: ticket) == nil)
+                try await scene.untilEnded(ticket)
+                #expect(try await scene.state(ticket) == "transferred")
+                try await world.until("SELECT count(*) FROM users WHERE id = 'claimant' AND type = 'subscriber'")
+            }
+        }
+    }
+
     @Test func `A case that the claimant does not see is over without a word to them`() async throws {
         try await DeskCase.with { scene, ticket in
             try await scene.world.pool.query("UPDATE entitlement_sync.ticket SET visible = false")
