@@ -155,7 +155,7 @@ is_listening() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
 # ---- Packages -------------------------------------------------------------------------------------------------------
 
-# What each thing that may be missing is called in Debian.
+# What each thing that may be missing is called in Debian; more than one package, where it takes more.
 declare -A package_of=(
     [postgres]=postgresql
     [libpq]=libpq-dev
@@ -166,6 +166,7 @@ declare -A package_of=(
     [python3]=python3
     [venv]=python3-venv
     [pgbouncer]=pgbouncer
+    [chromium]='chromium chromium-driver'
 )
 
 is_present() {
@@ -173,6 +174,7 @@ is_present() {
         postgres) find_postgres ;;
         # Debian keeps it where only administrators look.
         pgbouncer) command -v pgbouncer >/dev/null || [[ -x /usr/sbin/pgbouncer ]] ;;
+        chromium) command -v chromium >/dev/null && command -v chromedriver >/dev/null ;;
         venv) python3 -c 'import ensurepip, venv' 2>/dev/null ;;
         libpq | libcurl) command -v pkg-config >/dev/null && pkg-config --exists "$1" ;;
         *) command -v "$1" >/dev/null ;;
@@ -182,9 +184,11 @@ is_present() {
 # install_missing THING...: installs the Debian packages of those things (keys of package_of) that are not there.
 install_missing() {
     local thing
-    local -a packages=() as_root=()
+    local -a packages=() as_root=() names
     for thing in "$@"; do
-        is_present "$thing" || packages+=("${package_of[$thing]}")
+        if is_present "$thing"; then continue; fi
+        read -r -a names <<<"${package_of[$thing]}"
+        packages+=("${names[@]}")
     done
     ((${#packages[@]})) || return 0
     local advice="install them first: apt-get install ${packages[*]}"
@@ -230,7 +234,7 @@ install_missing() {
     # `--keep` forgets the steps of the end.
     rm -f "$log"
     for thing in "$@"; do
-        is_present "$thing" || fail "${package_of[$thing]} is installed, but $thing is still not to be found"
+        is_present "$thing" || fail "installed: ${package_of[$thing]}, but $thing is still not to be found"
     done
 }
 

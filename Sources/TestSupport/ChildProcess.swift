@@ -51,11 +51,19 @@ package enum ChildProcess {
         for descriptor in Files.list("/proc/self/fd").compactMap({ Int32($0) }) where descriptor > 2 {
             posix_spawn_file_actions_addclose(&actions, descriptor)
         }
+        // This may be a thread that hears no signals; a shell that hears of no child's end waits for ever.
+        var attributes = posix_spawnattr_t()
+        posix_spawnattr_init(&attributes)
+        defer { posix_spawnattr_destroy(&attributes) }
+        var none = sigset_t()
+        sigemptyset(&none)
+        posix_spawnattr_setsigmask(&attributes, &none)
+        posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGMASK))
 
         var pointers = arguments.map { strdup($0) } + [nil]
         defer { for pointer in pointers { free(pointer) } }
         var pid: pid_t = 0
-        let failure = posix_spawn(&pid, arguments[0], &actions, nil, &pointers, environ)
+        let failure = posix_spawn(&pid, arguments[0], &actions, &attributes, &pointers, environ)
         guard failure == 0 else { throw Failure(description: "\(arguments[0]) does not start: error \(failure)") }
         return pid
     }

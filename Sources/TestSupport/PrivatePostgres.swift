@@ -138,9 +138,7 @@ package final class PrivatePostgres: Sendable {
 
     private static func blocking<Value: Sendable>(_ work: @escaping @Sendable () throws -> Value) async throws -> Value
     {
-        try await withCheckedThrowingContinuation { continuation in
-            queue.async { continuation.resume(with: Result { try work() }) }
-        }
+        try await queue.run(work)
     }
 }
 
