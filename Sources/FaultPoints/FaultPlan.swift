@@ -83,8 +83,8 @@
             switch text {
             case "kill": return .kill
             case "stop": return .stop
-            // Whoever is told of a commit has no more use for the connection.
-            case "drop": return point == .commitAfter ? nil : .drop
+            // Whoever is told of a commit has no more use for the connection, and a transfer's step has none.
+            case "drop": return point == .commitAfter || FaultPoint.transfer.contains(point) ? nil : .drop
             // What took place can't have been refused.
             case "error": return [.storeBefore, .statementBefore, .commitBefore].contains(point) ? .error : nil
             default:

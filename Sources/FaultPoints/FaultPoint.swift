@@ -14,6 +14,28 @@ package enum FaultPoint: Sendable, CaseIterable {
     case commitLostAnswer
     /// A transaction took place, and its caller is about to be told.
     case commitAfter
+    /// A transfer was taken up, and nothing was asked.
+    case transferTaken
+    /// What a transfer may be allowed on is on record.
+    case transferEvidence
+    /// RevenueCat has a customer for the claimant.
+    case transferTarget
+    /// A transfer is allowed, its call is on record, and nothing was sent.
+    case transferAllowed
+    /// RevenueCat's transfer call has its answer, and nobody has noted it.
+    case transferCalled
+    /// Where the purchases are was read, and nobody has noted it.
+    case transferRead
+    /// Where the purchases are is on record, and our ledger says what it said.
+    case transferRecorded
+    /// The ledger follows a transfer, both users are to be read again, and nobody has.
+    case transferSettled
+
+    /// The steps of a transfer, in their order.
+    package static let transfer: [FaultPoint] = [
+        .transferTaken, .transferEvidence, .transferTarget, .transferAllowed, .transferCalled, .transferRead,
+        .transferRecorded, .transferSettled,
+    ]
 }
 
 #if FAULT_POINTS
@@ -28,6 +50,14 @@ package enum FaultPoint: Sendable, CaseIterable {
             case .commitBefore: "commit.before"
             case .commitLostAnswer: "commit.lost_answer"
             case .commitAfter: "commit.after"
+            case .transferTaken: "transfer.taken"
+            case .transferEvidence: "transfer.evidence"
+            case .transferTarget: "transfer.target"
+            case .transferAllowed: "transfer.allowed"
+            case .transferCalled: "transfer.called"
+            case .transferRead: "transfer.read"
+            case .transferRecorded: "transfer.recorded"
+            case .transferSettled: "transfer.settled"
             }
         }
     }

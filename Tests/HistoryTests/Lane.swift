@@ -13,9 +13,12 @@ struct Lane: Sendable {
     let host: PostgresPool
 
     /// Opens a database of its own and closes it at the end.
-    static func with<Value: Sendable>(_ body: @Sendable (Lane) async throws -> Value) async throws -> Value {
+    static func with<Value: Sendable>(
+        _ template: DatabaseTemplate = .histories,
+        _ body: @Sendable (Lane) async throws -> Value
+    ) async throws -> Value {
         let server = try await PrivatePostgres.shared
-        let database = try await server.database(.histories)
+        let database = try await server.database(template)
         let lane = Lane(
             database: database,
             pools: [.a: pool(database, worker: true), .b: pool(database, worker: true)],
@@ -72,7 +75,12 @@ struct Lane: Sendable {
 
 extension DatabaseTemplate {
     /// The sample host, every migration, and witnesses that record who changed what in which transaction.
-    static let histories = DatabaseTemplate(name: "histories") { url in
+    static let histories = DatabaseTemplate(name: "histories") { url in try await Lane.fill(url) }
+}
+
+extension Lane {
+    /// Fills an empty database with the sample host, every migration, the witnesses, and further ones.
+    static func fill(_ url: String, _ witnesses: String...) async throws {
         let tests = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
         let sql = tests.deletingLastPathComponent().deletingLastPathComponent().appendingPathComponent("sql").path
         let pool = PostgresPool(
@@ -88,7 +96,9 @@ extension DatabaseTemplate {
                 adapterPath: sql + "/host/adapter.sql",
                 dryRun: false
             )
-            try await pool.withConnection { try await $0.execute(script: Witness.schema) }
+            for witness in [Witness.schema] + witnesses {
+                try await pool.withConnection { try await $0.execute(script: witness) }
+            }
             result = .success(())
         } catch {
             result = .failure(error)

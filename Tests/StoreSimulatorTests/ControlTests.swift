@@ -106,6 +106,21 @@ struct ControlTests {
         }
     }
 
+    @Test("Requests are kept in their order where that is asked for")
+    func order() async throws {
+        try await Probe.run(Self.scenario) { probe in
+            _ = try await probe.get("customers/v")
+            #expect(try await probe.control(.get, "/requests?log=true").json["log"] == .array([]))
+            _ = try await probe.control(.delete, "/requests?log=true")
+            _ = try await probe.get("customers/v/subscriptions?limit=5")
+            _ = try await probe.get("customers/u")
+            let log = try #require(try await probe.control(.get, "/requests?log=true").json["log"])
+            #expect(log[0]?.text == "GET /v2/projects/p1/customers/v/subscriptions")
+            #expect(log[1]?.text == "GET /v2/projects/p1/customers/u")
+            #expect(log[2] == nil)
+        }
+    }
+
     @Test("The clock can be shifted, set, stopped and let go")
     func clock() async throws {
         try await Probe.run(Self.scenario) { probe in

@@ -7,7 +7,8 @@ internal import NIOCore
 /// - `GET`, `DELETE /control/customers/{id}`
 /// - `POST /control/faults`: adds a rule, or a list of rules. `GET` lists them with their use, `DELETE` removes all.
 /// - `GET /control/requests`: counts by path and status, and the most requests at once; `?customer=ID` adds that
-///   customer's count, `?customers=true` all counts. `DELETE` starts counting afresh.
+///   customer's count, `?customers=true` all counts. `DELETE` starts counting afresh; with `?log=true` requests are kept
+///   in the order of their arrival from then on, and `GET` with it tells them.
 /// - `POST /control/clock`: `{"shift":"+13d"}`, `{"set":1790000000000}`, `{"frozen":true}`, in any combination.
 ///   `GET` tells the simulated time.
 /// - `GET /control/events`: the store events that the real service would have sent as webhooks.
@@ -69,7 +70,8 @@ struct ControlEndpoint {
             return reply
         case (_, "/control/faults"): return try faults(request)
         case ("GET", "/control/requests"): return requests(query)
-        case ("DELETE", "/control/requests"): simulation.resetTally()
+        case ("DELETE", "/control/requests"):
+            simulation.resetTally(keepsLog: PercentCoding.value(of: "log", in: query) == "true")
         case (_, "/control/clock"): return try clock(request)
         case ("GET", "/control/events"): return events()
         case ("POST", "/control/reset"): try simulation.load(simulation.withState { $0.scenario })
@@ -190,6 +192,12 @@ struct ControlEndpoint {
                 json.counts(report.byCustomer)
                 json.key("uncounted_customers")
                 json.value(report.uncountedCustomers)
+            }
+            if PercentCoding.value(of: "log", in: query) == "true" {
+                json.key("log")
+                json.beginArray()
+                for request in report.log { json.value(request) }
+                json.endArray()
             }
         }
     }

@@ -61,7 +61,8 @@ extension StoreSimulator {
         CONTROL
           PUT    /control/customers/ID     {"state":"expired"}: store a customer; GET shows it, DELETE removes it
           POST   /control/faults           one rule or a list; GET lists them, DELETE removes all
-          GET    /control/requests         counts; ?customer=ID or ?customers=true; DELETE counts afresh
+          GET    /control/requests         counts; ?customer=ID or ?customers=true; DELETE counts afresh,
+                                           with ?log=true it keeps their order, which GET ?log=true tells
           POST   /control/clock            {"shift":"+13d"} {"set":1790000000000} {"frozen":true}; GET tells the time
           GET    /control/events           what the store would have sent as webhooks
           POST   /control/reset            the scenario as loaded, relative times counted from now

@@ -14,6 +14,8 @@ package struct RequestReport: Sendable {
     package var byCustomer: [String: Int]
     /// Requests whose customer was not counted because of that bound.
     package var uncountedCustomers: Int
+    /// Requests as `METHOD /path` in the order of their arrival, the first 10,000; empty where nobody asked for that.
+    package var log: [String]
 }
 
 extension Simulation {
@@ -47,7 +49,8 @@ extension Simulation {
             byPath: tally.paths,
             byStatus: tally.byStatus,
             byCustomer: tally.byCustomer,
-            uncountedCustomers: tally.uncountedCustomers
+            uncountedCustomers: tally.uncountedCustomers,
+            log: tally.log ?? []
         )
     }
 }

@@ -11,6 +11,20 @@ struct RequestTally: Sendable {
     /// Requests whose customer was not counted, because there were too many different ones.
     private(set) var uncountedCustomers = 0
 
+    /// Requests as `METHOD /path`, in the order of their arrival, where somebody asked for that.
+    private(set) var log: [String]?
+
+    /// How many requests are kept in their order.
+    private static let logLimit = 10_000
+
+    init(keepsLog: Bool = false) { log = keepsLog ? [] : nil }
+
+    /// Notes a request in its order.
+    mutating func note(_ request: StoreRequest) {
+        guard let count = log?.count, count < Self.logLimit else { return }
+        log?.append("\(request.method) \(request.target.prefix { $0 != "?" })")
+    }
+
     /// How many customers are counted one by one; a bench with millions must not fill the memory.
     private static let customerLimit = 10_000
 

@@ -96,9 +96,9 @@ final class Simulation: Sendable {
         (inFlight.load(ordering: .relaxed), peakInFlight.load(ordering: .relaxed))
     }
 
-    /// Forgets the counts.
-    func resetTally() {
-        state.withLock { $0.tally = RequestTally() }
+    /// Forgets the counts; from now on requests are kept in their order where that is asked for.
+    func resetTally(keepsLog: Bool) {
+        state.withLock { $0.tally = RequestTally(keepsLog: keepsLog) }
         peakInFlight.store(inFlight.load(ordering: .relaxed), ordering: .relaxed)
     }
 }

@@ -1,4 +1,5 @@
 import Entitlements
+import FaultPoints
 package import Logging
 package import Storage
 package import StoreClients
@@ -58,6 +59,7 @@ package struct TransferRunner: Sendable {
     /// - Returns: why the rest has to wait; `nil`: it has come to its end.
     private func advance(_ taken: Transfers.Due) async throws -> Wait? {
         var due = taken
+        await reach(.transferTaken)
         // Also one that was seen to have done nothing may have done its work since.
         if due.calls > 0, due.step == .calling || due.step == .begun {
             guard let next = try await settleCall(due) else { return Wait(for: .seconds(300), error: "unclear") }
@@ -70,6 +72,7 @@ package struct TransferRunner: Sendable {
         guard due.step == .confirmed else { return nil }
         switch try await transfers.settle(due) {
         case .done(let count):
+            await reach(.transferSettled)
             logger.notice("a transfer is done", metadata: ["transfer.id": "\(due.id)", "purchases": "\(count)"])
             return nil
         case .tooLate: return Wait(for: .seconds(1), error: "too_late")
@@ -84,12 +87,14 @@ package struct TransferRunner: Sendable {
         guard let collected = try await collector.collect(due.ticketID) else {
             return Wait(for: .seconds(5), error: "evidence")
         }
+        await reach(.transferEvidence)
         let calls = collected.source != nil && !collected.moves.isEmpty
         if calls, let target = collected.target, let revenueCat {
             do throws(ReadFailure) { try await revenueCat.create(target) } catch {
                 if error.code == .unauthorized { try await raiseKey() }
                 throw error
             }
+            await reach(.transferTarget)
         }
         switch try await transfers.goOn(due, on: collected.id, moving: calls ? collected.moves : []) {
         case .stopped(let reason):
@@ -99,10 +104,12 @@ package struct TransferRunner: Sendable {
         case .later(let reason): return Wait(for: .seconds(5), error: reason)
         case .given: due.step = .confirmed
         }
+        await reach(.transferAllowed)
         guard calls, let source = collected.source, let target = collected.target, let revenueCat else { return nil }
         due.calls += 1
         due.moves = collected.moves
         let said = await revenueCat.move(from: source, to: target)
+        await reach(.transferCalled)
         logger.notice(
             "RevenueCat was called for a transfer",
             metadata: ["transfer.id": "\(due.id)", "answer": "\(said.word)"]
@@ -125,7 +132,14 @@ package struct TransferRunner: Sendable {
             try await raise("nobody can tell whether a transfer's purchases have moved")
             return nil
         }
-        return try await transfers.settleCall(due, hasMoved: place == .target, isRefused: said?.hasDoneNothing ?? false)
+        await reach(.transferRead)
+        let step = try await transfers.settleCall(
+            due,
+            hasMoved: place == .target,
+            isRefused: said?.hasDoneNothing ?? false
+        )
+        await reach(.transferRecorded)
+        return step
     }
 
     private func raise(_ detail: String) async throws {

@@ -12,7 +12,7 @@ struct FaultTraceTests {
     @Test("Fault points are in builds for tests, and no trace of them in builds for use")
     func trace() throws {
         let program = try Data(contentsOf: URL(fileURLWithPath: Paths.program), options: .alwaysMapped)
-        for text in ["ENTITLEMENT_SYNC_FAULTS", "commit.lost_answer"] {
+        for text in ["ENTITLEMENT_SYNC_FAULTS", "commit.lost_answer", "transfer.called"] {
             #expect((program.range(of: Data(text.utf8)) != nil) == Self.isExpected, "\(text)")
         }
     }

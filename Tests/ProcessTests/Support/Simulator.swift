@@ -41,7 +41,7 @@ final class Simulator: Sendable {
 /// Asks a server on loopback.
 ///
 /// - Returns: the body of a good answer.
-func fetch(_ method: String, _ path: String, from port: Int) async throws -> Data {
+func fetch(_ method: String, _ path: String, body: String? = nil, from port: Int) async throws -> Data {
     let transport = HTTPTransport(configuration: HTTPTransportConfiguration(), logger: .silent)
     let request = HTTPRequest(
         method: try #require(HTTPRequest.Method(method)),
@@ -51,7 +51,7 @@ func fetch(_ method: String, _ path: String, from port: Int) async throws -> Dat
     )
     let answer: HTTPExchange
     do {
-        answer = try await transport.send(request, timeout: .seconds(5))
+        answer = try await transport.send(request, body: body.map { Array($0.utf8) }, timeout: .seconds(5))
     } catch {
         await transport.shutdown()
         throw error

@@ -60,7 +60,7 @@ import Testing
             if end != .beforeAll {
                 // As a worker goes, up to the step after which it ends.
                 let due = try #require(try await transfers.take(upTo: 1).first)
-                let evidence = try await Self.evidenceAnew(world, ticket)
+                let evidence = try await scene.evidenceAnew(ticket)
                 let moves = try await world.texts(
                     """
                     SELECT i.value FROM entitlement_sync.purchase_identifier AS i WHERE i.kind = 'revenuecat_id'
@@ -229,18 +229,6 @@ import Testing
             #expect(step == "not_moved", "\(steps)")
         }
         #expect(steps.filter { $0 == "done" }.count == 1, "\(steps)")
-    }
-
-    /// Evidence as fresh as a worker's own.
-    private static func evidenceAnew(_ world: World, _ ticket: Int64) async throws -> Int64 {
-        try await world.number(
-            """
-            SELECT entitlement_sync.keep_evidence(e.ticket_id, clock_timestamp(), e.hash, e.facts, e.hindrance, e.suggested,
-                       e.reason, e.approvals, e.also_moves, 0, 86400, e.document::text, t.owner_key)
-              FROM entitlement_sync.ticket AS t JOIN entitlement_sync.ticket_evidence AS e ON e.id = t.evidence_id
-             WHERE t.id = \(ticket)
-            """
-        )
     }
 
     /// Does what the call does.
