@@ -74,7 +74,8 @@ extension Config {
         }
         return Database(
             url: reader.parsed(.databaseURL, fix: fix, connectionString),
-            directURL: reader.parsed(.databaseDirectURL, fix: fix, connectionString)
+            directURL: reader.parsed(.databaseDirectURL, fix: fix, connectionString),
+            consoleURL: reader.parsed(.consoleDatabaseURL, fix: fix, connectionString)
         )
     }
 

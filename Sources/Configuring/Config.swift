@@ -42,6 +42,8 @@ package struct Config: Sendable {
         package var url: Secret?
         /// A way past the transaction pooler that `url` leads through; `nil`: there is no pooler.
         package var directURL: Secret?
+        /// The way in for the support desk's pages; `nil`: they take `url`.
+        package var consoleURL: Secret?
 
         /// For LISTEN and migrations, which need a session of their own.
         package var sessionURL: Secret? { directURL ?? url }

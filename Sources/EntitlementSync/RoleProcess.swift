@@ -6,6 +6,7 @@ import Migrations
 import Postgres
 import ServiceLifecycle
 import StoreClients
+import SupportConsole
 import SyncWorker
 import Telemetry
 import Transport
@@ -33,7 +34,7 @@ struct RoleProcess {
         let stores = roles.contains(.work) ? try StoreSettings(runtime.config) : nil
         let doors = roles.contains(.serve) ? try DoorSettings(runtime.config) : nil
         // One a role: neither waits for the other's connections, and what a session has planned it needs again.
-        let pools = roles.map { _ in Self.pool(runtime) }
+        var pools = roles.map { _ in Self.pool(runtime) }
         guard let pool = pools.first, let doorsPool = pools.last else { return }
         let transport = HTTPTransport(configuration: Self.http(runtime.config), logger: runtime.logger)
         do {
@@ -62,7 +63,9 @@ struct RoleProcess {
                     worker: work?.worker
                 )
             }
-            try await group(runtime, registry, work, api, pool).run()
+            let desk = try doors.map { try ConsoleComposition(runtime, proxies: $0.proxies) }
+            if let desk { pools.append(desk.pool) }
+            try await group(runtime, registry, work, api, desk?.console, pool).run()
             await transport.shutdown()
             for pool in pools { await pool.close() }
         } catch {
@@ -85,12 +88,14 @@ struct RoleProcess {
         _ registry: Registry,
         _ work: WorkerComposition?,
         _ api: APIComposition?,
+        _ console: SupportConsole?,
         _ pool: PostgresPool
     ) -> ServiceGroup {
         typealias Part = ServiceGroupConfiguration.ServiceConfiguration
-        let admin = admin(runtime, registry, work, pool).map {
+        let admin = admin(runtime, registry, work, console, pool).map {
             Part(service: $0, successTerminationBehavior: .ignore)
         }
+        let pages = console.map { Part(service: $0, successTerminationBehavior: .ignore) }
         let watch = api.map {
             Part(service: $0.watch, successTerminationBehavior: .ignore)
         }
@@ -111,7 +116,7 @@ struct RoleProcess {
             Part(service: $0.server, failureTerminationBehavior: .gracefullyShutdownGroup)
         }
         var configuration = ServiceGroupConfiguration(
-            services: [admin, watch, intake, restores, worker, server].compactMap(\.self),
+            services: [admin, pages, watch, intake, restores, worker, server].compactMap(\.self),
             gracefulShutdownSignals: [.sigterm, .sigint],
             logger: runtime.logger
         )
@@ -126,6 +131,7 @@ struct RoleProcess {
         _ runtime: Runtime,
         _ registry: Registry,
         _ work: WorkerComposition?,
+        _ console: SupportConsole?,
         _ pool: PostgresPool
     ) -> AdminServer? {
         let config = runtime.config
@@ -139,7 +145,8 @@ struct RoleProcess {
             isReady: {
                 guard work?.worker.isLeased != false else { return false }
                 return (try? await pool.query("SELECT 1")) != nil
-            }
+            },
+            more: console?.routes
         )
         return AdminServer(
             address: .init(host: config.admin.address.host, port: config.admin.address.port),

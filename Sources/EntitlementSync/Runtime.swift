@@ -29,9 +29,10 @@ struct Runtime {
     func postgres(
         connections: Int = 4,
         direct: Bool = false,
+        url other: Secret? = nil,
         settings: [String: String] = SessionSettings.ordinary
     ) -> PostgresConfiguration {
-        let url = direct ? config.database.sessionURL : config.database.url
+        let url = other ?? (direct ? config.database.sessionURL : config.database.url)
         return PostgresConfiguration(
             connectionString: url?.reveal(),
             applicationName: "entitlement-sync",

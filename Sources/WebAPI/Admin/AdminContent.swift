@@ -1,4 +1,4 @@
-import Hummingbird
+package import Hummingbird
 
 /// What the admin address serves.
 package struct AdminContent: Sendable {
@@ -7,6 +7,7 @@ package struct AdminContent: Sendable {
     private let metricsType: String
     /// Whether the process can do its work now.
     private let isReady: @Sendable () async -> Bool
+    private let more: (@Sendable (Router<AdminContext>) -> Void)?
 
     /// Describes the content.
     ///
@@ -14,18 +15,21 @@ package struct AdminContent: Sendable {
     ///   - metrics: the metrics in the Prometheus text format; asked for at every request.
     ///   - metricsType: the media type of `metrics`.
     ///   - isReady: whether the process can do its work now; asked for at every request.
+    ///   - more: adds routes of others.
     package init(
         metrics: @escaping @Sendable () async -> String,
         metricsType: String,
-        isReady: @escaping @Sendable () async -> Bool
+        isReady: @escaping @Sendable () async -> Bool,
+        more: (@Sendable (Router<AdminContext>) -> Void)? = nil
     ) {
         self.metrics = metrics
         self.metricsType = metricsType
         self.isReady = isReady
+        self.more = more
     }
 
-    func router() -> Router<BasicRequestContext> {
-        let router = Router()
+    func router() -> Router<AdminContext> {
+        let router = Router(context: AdminContext.self)
         router.get("/metrics") { _, _ in
             Response(
                 status: .ok,
@@ -35,6 +39,7 @@ package struct AdminContent: Sendable {
         }
         router.get("/health/live") { _, _ in HealthAnswer.live }
         router.get("/health/ready") { _, _ in await isReady() ? HealthAnswer.ready : HealthAnswer.notReady }
+        more?(router)
         return router
     }
 }

@@ -1,0 +1,244 @@
+package import FoundationEssentials
+package import Postgres
+
+/// What the console shows beside single tickets; each question asks for a session.
+package struct DeskConsole: Sendable {
+    private let pool: PostgresPool
+    private let operators: Operators
+    private let session: [UInt8]
+
+    /// - Parameters:
+    ///   - pool: the database.
+    ///   - session: the hash of what the operator shows.
+    package init(pool: PostgresPool, session: [UInt8]) {
+        self.pool = pool
+        self.session = session
+        operators = Operators(pool: pool)
+    }
+
+    private var shown: PostgresBytes { PostgresBytes(session) }
+
+    // MARK: Who looks
+
+    /// Whose session it is.
+    package struct Me: Sendable, Hashable {
+        package var id: Int64
+        package var name: String
+        package var role: String
+        /// What the role may.
+        package var duties: Set<String>
+        /// The account decides nothing yet.
+        package var isHeld: Bool
+        package var endsAt: Date
+        /// Until when nothing asks for the password again.
+        package var freshUntil: Date
+    }
+
+    /// - Throws: `PostgresError`, SQLSTATE `ES006` where nobody is signed in.
+    package func me() async throws -> Me {
+        let rows = try await pool.query(
+            """
+            SELECT m.id, m.name, m.role, m.duties, m.is_held, m.ends_at, m.fresh_until
+              FROM entitlement_sync.desk_me(\(shown)) AS m
+            """
+        )
+        guard let row = rows.first else { throw PostgresError(.protocolViolation, message: "no row") }
+        let (id, name, role, duties, isHeld, endsAt, freshUntil) = try row.decode(
+            Int64.self,
+            String.self,
+            String.self,
+            [String].self,
+            Bool.self,
+            PostgresTimestamp.self,
+            PostgresTimestamp.self
+        )
+        return Me(
+            id: id,
+            name: name,
+            role: role,
+            duties: Set(duties),
+            isHeld: isHeld,
+            endsAt: endsAt.date,
+            freshUntil: freshUntil.date
+        )
+    }
+
+    /// Whether the session still holds; looking does not make it last longer.
+    package func isAlive() async throws -> Bool {
+        try await pool.query("SELECT entitlement_sync.desk_alive(\(shown))").first?.decode(Bool.self, at: 0) ?? false
+    }
+
+    // MARK: The queue
+
+    /// How many tickets wait for whom.
+    package struct Count: Sendable, Hashable {
+        package var lane: String
+        /// Up to 1000.
+        package var tickets: Int
+        /// Of these, those whose time is over.
+        package var late: Int
+    }
+
+    /// Counts the open tickets by who has to act.
+    package func counts() async throws -> [Count] {
+        try await operators.recorded(session, "view") {
+            try await pool.query(
+                "SELECT c.lane, c.tickets, c.late FROM entitlement_sync.desk_counts(\(shown)) AS c"
+            ).map { row in
+                let (lane, tickets, late) = try row.decode(String.self, Int32.self, Int32.self)
+                return Count(lane: lane, tickets: Int(tickets), late: Int(late))
+            }
+        }
+    }
+
+    /// A row of the queue; accounts are masked.
+    package struct QueueRow: Sendable, Hashable {
+        package var id: Int64
+        package var reference: String
+        package var kind: String
+        package var state: String
+        package var store: String?
+        package var originalID: String?
+        package var claimant: String?
+        package var owner: String?
+        package var holder: String?
+        package var touches: Int
+        package var createdAt: Date
+        /// `nil`: it is not the desk's turn.
+        package var dueAt: Date?
+        package var sortedBy: PostgresTimestamp
+        package var isUrgent: Bool
+        package var verdict: String?
+        package var suggested: String?
+        package var reason: String?
+    }
+
+    /// Where a page of the queue begins: after a row of the page before.
+    package struct Place: Sendable, Hashable {
+        package var sortedBy: PostgresTimestamp
+        package var id: Int64
+
+        package init(sortedBy: PostgresTimestamp, id: Int64) {
+            self.sortedBy = sortedBy
+            self.id = id
+        }
+    }
+
+    /// A page of tickets.
+    ///
+    /// - Parameters:
+    ///   - lane: of the table `desk_lane`; `nil`: all that are open.
+    ///   - kind: of ticket; `nil`: every one.
+    ///   - after: the last row of the page before.
+    ///   - limit: 1 to 200.
+    /// - Returns: what is due first before the rest; closed ones the latest first.
+    /// - Throws: `PostgresError`, SQLSTATE `22023` for a lane that there is not.
+    package func queue(lane: String?, kind: String?, after: Place?, limit: Int) async throws -> [QueueRow] {
+        try await operators.recorded(session, "view") {
+            try await pool.query(
+                """
+                SELECT q.id, q.reference, q.kind, q.state, q.store, q.original_id, q.claimant, q.owner, q.holder, q.touches,
+                       q.created_at, q.due_at, q.sorted_by, q.is_urgent, q.verdict, q.suggested, q.reason
+                  FROM entitlement_sync.desk_queue(\(shown), \(lane), \(kind), \(after?.sortedBy), \(after?.id),
+                                                   \(Int32(clamping: limit))) AS q
+                """
+            ).map { row in
+                let (
+                    id, reference, kind, state, store, original, claimant, owner, holder, touches, created, due, sorted,
+                    urgent,
+                    verdict, suggested, reason
+                ) = try row.decode(
+                    Int64.self,
+                    String.self,
+                    String.self,
+                    String.self,
+                    String?.self,
+                    String?.self,
+                    String?.self,
+                    String?.self,
+                    String?.self,
+                    Int32.self,
+                    PostgresTimestamp.self,
+                    PostgresTimestamp?.self,
+                    PostgresTimestamp.self,
+                    Bool.self,
+                    String?.self,
+                    String?.self,
+                    String?.self
+                )
+                return QueueRow(
+                    id: id,
+                    reference: reference,
+                    kind: kind,
+                    state: state,
+                    store: store,
+                    originalID: original,
+                    claimant: claimant,
+                    owner: owner,
+                    holder: holder,
+                    touches: Int(touches),
+                    createdAt: created.date,
+                    dueAt: due?.date,
+                    sortedBy: sorted,
+                    isUrgent: urgent,
+                    verdict: verdict,
+                    suggested: suggested,
+                    reason: reason
+                )
+            }
+        }
+    }
+
+    // MARK: Search
+
+    /// What a word names.
+    package struct Hit: Sendable, Hashable {
+        package enum What: String, Sendable { case ticket, user }
+
+        package var what: What
+        /// The ticket's number, or the user's key.
+        package var id: Int64
+        package var reference: String?
+        package var kind: String?
+        package var state: String?
+        package var label: String?
+        package var createdAt: Date?
+    }
+
+    /// Finds tickets and users.
+    ///
+    /// - Parameter word: a reference, a user's id, an order, a transaction or a ticket's number; 1 to 255 characters.
+    /// - Returns: at most 50.
+    /// - Throws: `PostgresError`, SQLSTATE `22023` for a word that is none.
+    package func search(_ word: String) async throws -> [Hit] {
+        try await operators.recorded(session, "view") {
+            try await pool.query(
+                """
+                SELECT h.what, h.id, h.reference, h.kind, h.state, h.label, h.created_at
+                  FROM entitlement_sync.desk_search(\(shown), \(word)) AS h
+                """
+            ).compactMap { row in
+                let (what, id, reference, kind, state, label, created) = try row.decode(
+                    String.self,
+                    Int64.self,
+                    String?.self,
+                    String?.self,
+                    String?.self,
+                    String?.self,
+                    PostgresTimestamp?.self
+                )
+                return Hit.What(rawValue: what).map {
+                    Hit(
+                        what: $0,
+                        id: id,
+                        reference: reference,
+                        kind: kind,
+                        state: state,
+                        label: label,
+                        createdAt: created?.date
+                    )
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,93 @@
+import Entitlements
+import Foundation
+import Storage
+import SupportDesk
+
+/// What the operator may do with a case now, and what it will do, in one sentence before it is done.
+///
+/// The database decides: what is shown here only spares people buttons that would be refused.
+struct DecisionPanel {
+    let values: [String: Any]
+
+    init(_ ticket: DeskTicket, _ visit: Visit) {
+        guard let state = TicketState(rawValue: ticket.state) else {
+            values = [:]
+            return
+        }
+        let isMine = ticket.holder == visit.me.name
+        let isHeldByOther = ticket.holder != nil && !isMine
+        let mayWork = visit.may("work")
+        let isPastFirst = [.needsSecond, .waitingOwner, .approved].contains(state)
+        let isHandled = (state == .claimed && isMine) || (isPastFirst && !isHeldByOther) || state == .waitingClaimant
+        let mayApprove = visit.may("approve") && !visit.me.isHeld
+        let outlook = Self.outlook(ticket)
+        var values: [String: Any] = [
+            "base": "/console/tickets/\(ticket.id)", "key": visit.formKey,
+            "claim": mayWork
+                && (state == .new || state == .waitingClaimant || (state == .claimed && !isHeldByOther && !isMine)),
+            "release": mayWork && state == .claimed && isMine,
+            "refresh": mayWork && !isHeldByOther && Self.isLive(state),
+            "lend": visit.may("lend") && isHandled && ticket.facts?.contains("proof_verified") == true,
+            "decide": visit.may("refuse") && isHandled && (!isPastFirst || mayApprove),
+            "may-grant": mayApprove,
+            "ask": visit.may("refuse") && state == .claimed && isMine,
+            "resolve": visit.may("transfer") && state == .executing,
+        ]
+        values["questions"] = DeskQuestion.allCases.map {
+            ["code": $0.rawValue, "label": TicketWords.plain($0.rawValue)]
+        }
+        if isHeldByOther, let holder = ticket.holder { values["held-by"] = holder }
+        if visit.me.isHeld { values["account-held"] = true }
+        let hasApproved = ticket.approvedBy.contains(visit.me.name)
+        let isApprovable = (state == .claimed && isMine) || (state == .needsSecond && !isHeldByOther)
+        if mayApprove, isApprovable, !hasApproved, let hash = ticket.evidenceHash {
+            values["approve"] = [
+                "hash": hash, "sentence": outlook.approving,
+                "others": zip(ticket.alsoMoves ?? [], ticket.evidence?.alsoMoves ?? []).enumerated().map {
+                    place,
+                    pair in
+                    ["place": place, "value": pair.0, "label": Self.label(pair.1)] as [String: Any]
+                },
+            ]
+        }
+        if hasApproved, isPastFirst { values["withdraw"] = true }
+        if state == .approved, mayApprove { values["begin"] = ["sentence": outlook.transferring] }
+        if !ticket.approvedBy.isEmpty {
+            values["approved-by"] = ticket.approvedBy.joined(separator: ", ")
+            values["approvals"] = "\(ticket.approvedBy.count) of \(ticket.approvalsNeeded ?? 0)"
+        }
+        if state == .new, mayWork {
+            values["hint"] = "Claim the ticket to work on it; the evidence is collected meanwhile."
+        }
+        if state == .waitingOwner {
+            values["hint"] = "The owner may still object. When their time is over, the transfer can be started."
+        }
+        if state == .executing { values["hint"] = "A worker is carrying the transfer out." }
+        if !Self.isLive(state), state != .executing { values["hint"] = "The case is closed." }
+        self.values = values
+    }
+
+    private static func isLive(_ state: TicketState) -> Bool {
+        switch state {
+        case .new, .claimed, .waitingClaimant, .waitingOwner, .needsSecond, .approved: true
+        case .executing, .transferred, .refused, .expired, .autoResolved, .duplicate: false
+        }
+    }
+
+    private static func outlook(_ ticket: DeskTicket) -> Outlook {
+        let product = ticket.evidence?.words.first?.product
+        let store = ticket.store.map(TicketWords.store)
+        let purchase = [store, product].compactMap(\.self).joined(separator: " ")
+        return Outlook(
+            purchase: purchase.isEmpty ? "the purchase" : "this purchase (\(purchase))",
+            others: ticket.evidence?.alsoMoves.count ?? 0,
+            approvalsLeft: max(0, (ticket.approvalsNeeded ?? 1) - ticket.approvedBy.count - 1),
+            ownerUntil: ticket.ownerUntil.flatMap { Moments.shown($0)?["text"] as? String }
+        )
+    }
+
+    private static func label(_ item: DeskTicket.Item) -> String {
+        [TicketWords.store(item.store), item.product, item.id, TicketWords.plain(item.status).lowercased()]
+            .compactMap(\.self).joined(separator: ", ")
+    }
+}

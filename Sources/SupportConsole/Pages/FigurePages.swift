@@ -1,0 +1,75 @@
+import Entitlements
+import Foundation
+import Hummingbird
+import Storage
+import SupportDesk
+import WebAPI
+
+/// Causes of wrong records, with what to do about them, and charts.
+struct FigurePages: Sendable {
+    private static let spans = [1, 7, 30, 90]
+
+    let desk: Desk
+
+    func add(to routes: RouterGroup<AdminContext>) {
+        desk.get("causes", on: routes) { visit, request, _ in
+            let days =
+                try Form(queryOf: request)["days"].flatMap { Int($0) }.flatMap { Self.spans.contains($0) ? $0 : nil }
+                ?? 7
+            let causes = try await visit.users.causes(days: days)
+            return desk.pages.page(
+                "causes",
+                "Causes",
+                [
+                    "days": days,
+                    "spans": Self.spans.map {
+                        [
+                            "href": "/console/causes?days=\($0)", "label": $0 == 1 ? "1 day" : "\($0) days",
+                            "here": $0 == days,
+                        ]
+                            as [String: Any]
+                    },
+                    "rows": causes.map(Self.cause), "empty": causes.isEmpty,
+                ],
+                visit
+            )
+        }
+        desk.get("figures", on: routes) { visit, _, _ in
+            let figures = try await visit.users.figures()
+            return desk.pages.page("figures", "Figures", ["charts": Self.charts(figures)], visit)
+        }
+    }
+
+    private static func cause(_ cause: DeskUsers.Cause) -> [String: Any] {
+        var words: CauseWords?
+        var code = cause.cause
+        if cause.what == "ticket" {
+            words = CauseWords.ticket(cause.cause)
+        } else {
+            let parts = cause.cause.split(separator: ":")
+            code = parts.first.map(String.init) ?? code
+            words = Rule(rawValue: code).flatMap { CauseWords.decision($0, promoted: parts.last == "promoted") }
+        }
+        var values: [String: Any] = [
+            "title": words?.title ?? TicketWords.plain(code), "code": code,
+            "what": cause.what == "ticket" ? "Ticket" : "Record",
+            "found": cause.found, "users": cause.users, "last": Moments.shown(cause.lastAt),
+        ]
+        if let fix = words?.fix { values["fix"] = fix }
+        return values
+    }
+
+    private static func charts(_ figures: [DeskUsers.Figure]) -> [[String: Any]] {
+        [
+            ("age", "Open tickets by age", "How long ago each was opened; late: its time is over."),
+            ("verdict", "Decided tickets by day", "The last 14 days, in UTC."),
+            ("outcome", "Decisions by outcome", "What the worker decided in the last 24 hours."),
+            ("queue", "Queue depth", "Users with a job, now."),
+        ].map { series, title, words in
+            let chart = BarChart(figures.filter { $0.series == series })
+            return [
+                "id": "chart-\(series)", "title": title, "words": words, "chart": chart.values, "empty": chart.isEmpty,
+            ] as [String: Any]
+        }
+    }
+}

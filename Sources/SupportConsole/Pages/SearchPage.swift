@@ -1,0 +1,43 @@
+import Foundation
+import Hummingbird
+import Storage
+import SupportDesk
+import WebAPI
+
+/// Search by what people read out or write: references, ids, orders, transactions.
+struct SearchPage: Sendable {
+    let desk: Desk
+
+    func add(to routes: RouterGroup<AdminContext>) {
+        desk.get("search", on: routes) { visit, request, _ in
+            let word = try Form(queryOf: request)["q"]?.trimmingCharacters(in: .whitespacesAndNewlines) ?? ""
+            var values: [String: Any] = ["word": word, "asked": !word.isEmpty]
+            if !word.isEmpty {
+                let hits = try await visit.console.search(word)
+                // One ticket is what was looked for.
+                if hits.count(where: { $0.what == .ticket }) == 1, let hit = hits.first(where: { $0.what == .ticket }),
+                    hit.reference?.caseInsensitiveCompare(word) == .orderedSame
+                {
+                    return .redirect(to: "/console/tickets/\(hit.id)", type: .normal)
+                }
+                values["tickets"] = hits.filter { $0.what == .ticket }.map(Self.ticket)
+                values["users"] = hits.filter { $0.what == .user }.map {
+                    ["href": "/console/users/\($0.id)", "label": $0.label ?? "–"]
+                }
+                values["some-tickets"] = hits.contains { $0.what == .ticket }
+                values["some-users"] = hits.contains { $0.what == .user }
+                values["none"] = hits.isEmpty
+            }
+            return desk.pages.page("search", "Search", values, visit)
+        }
+    }
+
+    private static func ticket(_ hit: DeskConsole.Hit) -> [String: Any] {
+        [
+            "href": "/console/tickets/\(hit.id)", "reference": hit.reference ?? "\(hit.id)",
+            "kind": TicketWords.kind(hit.kind ?? ""), "state": TicketWords.state(hit.state ?? ""),
+            "code": hit.state ?? "", "label": hit.label ?? "",
+            "opened": hit.createdAt.map { Moments.shown($0) } as Any,
+        ]
+    }
+}

@@ -1,0 +1,187 @@
+import HTTPTypes
+import Hummingbird
+import Logging
+import Storage
+import SupportDesk
+import WebAPI
+
+/// Signing in and out, and showing again that it is still the same person.
+struct SignInPages: Sendable {
+    private static let forwardedFor = HTTPField.Name("X-Forwarded-For")
+
+    let desk: Desk
+    private let gate = SignInGate()
+
+    init(desk: Desk) { self.desk = desk }
+
+    func add(to routes: RouterGroup<AdminContext>) {
+        routes.get("sign-in") { request, _ -> Response in
+            // Whoever is signed in has no business here.
+            if (try? await Visit(request, desk: desk)) != nil { return .redirect(to: "/console", type: .normal) }
+            let query = try Form(queryOf: request)
+            return form(
+                next: query["next"],
+                words: query["lost"] == nil
+                    ? nil
+                    : "Your browser did not keep the session: it takes it over https, or from this machine alone. Open the console"
+                        + " under such an address."
+            )
+        }
+        routes.post("sign-in") { request, context in try await signIn(request, context) }
+        desk.get("confirm", on: routes) { visit, request, _ in
+            confirmation(visit, next: try Form(queryOf: request)["next"], words: nil)
+        }
+        desk.post("confirm", on: routes) { visit, form, context in try await confirm(visit, form, context) }
+        desk.post("sign-out", on: routes) { visit, _, _ in
+            try await desk.operators.signOut(visit.digest)
+            return Self.leaving(to: "/console/sign-in", SessionCookie.ending)
+        }
+    }
+
+    private func form(
+        next: String?,
+        name: String = "",
+        words: String?,
+        status: HTTPResponse.Status = .ok
+    ) -> Response {
+        var values: [String: Any] = ["next": LocalPath(next).text, "name": name]
+        if let words { values["words"] = words }
+        return desk.pages.page("signin", "Sign in", values, nil, status: status)
+    }
+
+    private func confirmation(
+        _ visit: Visit,
+        next: String?,
+        words: String?,
+        status: HTTPResponse.Status = .ok
+    ) -> Response {
+        var values: [String: Any] = ["next": LocalPath(next).text]
+        if let words { values["words"] = words }
+        return desk.pages.page("confirm", "Is it still you?", values, visit, status: status)
+    }
+
+    // MARK: Signing in
+
+    private func signIn(_ request: Request, _ context: AdminContext) async throws -> Response {
+        let form = try await Form(request)
+        let name = form["name"]?.filter { $0 != " " } ?? ""
+        var shown = SignIn.Credentials(name: name, password: form["password"] ?? "", code: form["code"])
+        shown.newPassword = form["new-password"]
+        if let device = form["device"] {
+            shown.newDevice = SecondFactor(spelled: device)
+            guard shown.newDevice != nil else {
+                throw ConsoleFault.refused(.badRequest, "The device's secret is none.")
+            }
+        }
+        if let new = shown.newPassword, new != form["new-password-again"] {
+            return enrolment(form, needs: [.password], "The two new passwords are not the same.")
+        }
+        switch try await attempt(shown, request, context) {
+        case .way(.in(let token)):
+            // Whatever session the browser had is not kept beside the new one.
+            if let old = SessionCookie.token(in: request) { try await desk.operators.signOut(old.digest) }
+            let next = LocalPath(form["next"]).text
+            return Self.leaving(
+                to: next + (next.contains("?") ? "&" : "?") + "signed-in=1",
+                SessionCookie.setting(token)
+            )
+        case .way(.needs(let needs)) where needs == [.code]:
+            return self.form(
+                next: form["next"],
+                name: name,
+                words: "Give the code of your second factor as well.",
+                status: .unauthorized
+            )
+        case .way(.needs(let needs)): return enrolment(form, needs: needs, nil)
+        case .words(let words):
+            return shown.newPassword == nil && shown.newDevice == nil
+                ? self.form(next: form["next"], name: name, words: words, status: .unauthorized)
+                : enrolment(form, needs: [.password], words)
+        }
+    }
+
+    private enum Attempt {
+        enum Way {
+            case `in`(SessionToken)
+            case needs(Set<Operators.Need>)
+        }
+        case way(Way)
+        /// What to say.
+        case words(String)
+    }
+
+    private func attempt(
+        _ shown: SignIn.Credentials,
+        _ request: Request,
+        _ context: AdminContext
+    ) async throws -> Attempt {
+        let address = desk.proxies.client(
+            context.peer,
+            forwarded: Self.forwardedFor.flatMap { request.headers[$0] }
+        )
+        do {
+            let result = try await gate.pass {
+                try await SignIn(operators: desk.operators, kind: .console).attempt(shown, from: address)
+            }
+            guard let result else {
+                throw ConsoleFault.refused(
+                    .serviceUnavailable,
+                    "Many sign in at this moment; try again in a few seconds."
+                )
+            }
+            switch result {
+            case .signedIn(let token): return .way(.in(token))
+            case .not(.needs(let needs)): return .way(.needs(needs))
+            case .not(.wait(let wait)):
+                desk.logger.warning("security: a sign-in was put off", metadata: ["security.door": "console"])
+                return .words("Too many sign-ins have failed; try again in \(wait.components.seconds + 1) s.")
+            case .not(.samePassword): return .words(Self.sentence(.same))
+            case .not(.refused), .not(.signedIn):
+                desk.logger.warning("security: a sign-in was refused", metadata: ["security.door": "console"])
+                return .words("The name, the password or the code is wrong.")
+            }
+        } catch let fault as PasswordKey.Fault { return .words(Self.sentence(fault)) }
+    }
+
+    private static func sentence(_ fault: PasswordKey.Fault) -> String {
+        fault.rawValue.prefix(1).uppercased() + fault.rawValue.dropFirst() + "; choose another one."
+    }
+
+    /// What a first sign-in asks for besides; the device's secret is kept by the form until it is confirmed.
+    private func enrolment(_ form: Form, needs: Set<Operators.Need>, _ words: String?) -> Response {
+        let device =
+            needs.contains(.device) || form["device"] != nil
+            ? form["device"].flatMap { SecondFactor(spelled: $0) } ?? SecondFactor() : nil
+        let name = form["name"] ?? ""
+        var values: [String: Any] = ["next": LocalPath(form["next"]).text, "name": name]
+        values["asks-password"] = needs.contains(.password) || form["new-password"] != nil
+        if let device { values["device"] = ["spelled": device.spelled, "address": device.address(account: name)] }
+        values["asks-code"] = device == nil && needs.contains(.code)
+        if let words { values["words"] = words }
+        return desk.pages.page("enrol", "Your first sign-in", values, nil, status: .unauthorized)
+    }
+
+    // MARK: Once more
+
+    private func confirm(_ visit: Visit, _ form: Form, _ context: AdminContext) async throws -> Response {
+        let shown = SignIn.Credentials(name: visit.me.name, password: form["password"] ?? "", code: form["code"])
+        let next = LocalPath(form["next"])
+        switch try await attempt(shown, visit.request, context) {
+        case .way(.in(let token)):
+            try await desk.operators.signOut(visit.digest)
+            return Self.leaving(
+                to: next.text + (next.text.contains("?") ? "&" : "?") + "done=confirm",
+                SessionCookie.setting(token)
+            )
+        case .way(.needs):
+            return confirmation(visit, next: next.text, words: "Give the code as well.", status: .unauthorized)
+        case .words(let words): return confirmation(visit, next: next.text, words: words, status: .unauthorized)
+        }
+    }
+
+    private static func leaving(to path: String, _ cookie: String) -> Response {
+        var response = Response.redirect(to: path, type: .normal)
+        response.headers[.setCookie] = cookie
+        return response
+    }
+}

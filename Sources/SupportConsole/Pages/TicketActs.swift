@@ -1,0 +1,74 @@
+import Foundation
+import HTTPTypes
+import Hummingbird
+import Logging
+import Storage
+import SupportDesk
+import WebAPI
+
+/// What is done to a ticket: a form for each, answered with the ticket as it is then.
+struct TicketActs: Sendable {
+    let desk: Desk
+
+    func add(to routes: RouterGroup<AdminContext>) {
+        for name in [
+            "claim", "release", "refresh", "lend", "approve", "withdraw", "transfer", "resolve", "refuse", "note",
+            "ask",
+        ] {
+            desk.post("tickets/:id/\(name)", on: routes) { visit, form, context in
+                let id = try context.number("id")
+                let path = "/console/tickets/\(id)"
+                if let refusal = try await visit.tickets.act(try Self.act(name, form), on: id) {
+                    desk.logger.notice(
+                        "console: an act was refused",
+                        metadata: ["act": "\(name)", "reason": "\(refusal)"]
+                    )
+                    return .redirect(to: "\(path)?not=\(refusal)", type: .normal)
+                }
+                return .redirect(to: "\(path)?done=\(name)", type: .normal)
+            }
+        }
+    }
+
+    private static func act(_ name: String, _ form: Form) throws -> DeskTickets.Act {
+        switch name {
+        case "claim": return .claim
+        case "release": return .release
+        case "refresh": return .refresh
+        case "lend": return .lend
+        case "withdraw": return .withdraw
+        case "transfer": return .transfer
+        case "resolve":
+            guard let how = form["how"], ["moved", "not_moved"].contains(how) else {
+                throw ConsoleFault.refused(.badRequest, "Choose what you found at RevenueCat.")
+            }
+            return .resolve(hasMoved: how == "moved")
+        case "ask": return .ask(question: form["question"] ?? "", words: nil)
+        case "refuse": return .refuse(how: form["how"] ?? "", words: form["text"])
+        case "note":
+            guard let words = form["text"] else { throw ConsoleFault.refused(.badRequest, "Write the remark first.") }
+            return .note(words)
+        default:
+            guard let hash = bytes(form["hash"] ?? "") else {
+                throw ConsoleFault.refused(.badRequest, "The form does not say which evidence was looked at.")
+            }
+            return .approve(hash: hash, confirmed: form.all("confirm"))
+        }
+    }
+
+    private static func bytes(_ digits: String) -> [UInt8]? {
+        let signs = Array(digits)
+        guard signs.count == 64 else { return nil }
+        let bytes = stride(from: 0, to: signs.count, by: 2).compactMap { UInt8(String(signs[$0...$0 + 1]), radix: 16) }
+        return bytes.count == 32 ? bytes : nil
+    }
+}
+
+extension Said {
+    /// Why something was not done.
+    static func refusal(_ word: String) -> String {
+        let plain = word.utf8.allSatisfy { (0x61...0x7A).contains($0) || $0 == 0x5F }
+        let sentence = DeskRefusal(plain && word.utf8.count <= 40 ? word : "unknown").sentence(state: nil)
+        return "Not done: " + sentence + "."
+    }
+}

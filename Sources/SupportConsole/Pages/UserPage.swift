@@ -1,0 +1,121 @@
+import Entitlements
+import Foundation
+import Hummingbird
+import Storage
+import SupportDesk
+import WebAPI
+
+/// A user: what they have, what happened, and what to write to them.
+struct UserPage: Sendable {
+    let desk: Desk
+
+    func add(to routes: RouterGroup<AdminContext>) {
+        desk.get("users/:key", on: routes) { visit, request, context in
+            try await page(visit, try context.number("key"), Form(queryOf: request), reveal: false)
+        }
+        desk.post("users/:key/reveal", on: routes) { visit, form, context in
+            try await page(visit, try context.number("key"), form, reveal: true)
+        }
+        desk.post("users/:key/restore", on: routes) { visit, _, context in
+            let key = try context.number("key")
+            if let refusal = try await visit.users.restore(key) {
+                return .redirect(to: "/console/users/\(key)?not=\(refusal)", type: .normal)
+            }
+            return .redirect(to: "/console/users/\(key)?done=restore", type: .normal)
+        }
+    }
+
+    private func page(_ visit: Visit, _ key: Int64, _ query: Form, reveal: Bool) async throws -> Response {
+        guard let json = try await visit.users.show(key, reveal: reveal) else { throw ConsoleFault.notFound }
+        let user = try DeskUser(json: json)
+        let events = try await visit.users.timeline(of: key)
+        var values: [String: Any] = [
+            "id": user.userID ?? "erased", "user": key, "erased": user.isErased, "type": user.type ?? "unknown",
+            "status": user.status.map(TicketWords.plain) ?? "–", "waiting": user.waiting,
+            "may-reveal": visit.may("reveal") && !reveal && !user.isErased,
+            "may-restore": visit.may("restore") && !user.isErased,
+            "purchases": user.purchases.map(Self.purchase), "no-purchases": user.purchases.isEmpty,
+            "grants": user.grants.map(Self.grant), "no-grants": user.grants.isEmpty,
+            "jobs": user.jobs.map(Self.job), "no-jobs": user.jobs.isEmpty,
+            "tickets": user.tickets.map(Self.ticket), "no-tickets": user.tickets.isEmpty,
+            "events": events.map {
+                ["at": Moments.shown($0.at), "kind": TicketWords.plain($0.kind), "words": $0.words]
+            },
+            "no-events": events.isEmpty, "subscriber": user.type == "subscriber",
+        ]
+        if let created = Moments.shown(user.createdAt) { values["since"] = created }
+        if let read = Moments.shown(user.fullReadAt) { values["read"] = read }
+        if let look = Moments.shown(user.nextLook) { values["look"] = look }
+        if let frozen = user.frozenAssets { values["frozen"] = "\(frozen)" }
+        values["reply"] = Self.reply(user, language: query["language"])
+        return desk.pages.page("user", "User \(key)", values, visit)
+    }
+
+    /// What may be written to the user, by how they stand now.
+    private static func reply(_ user: DeskUser, language: String?) -> [String: Any] {
+        let language = language.flatMap { Replies.languages.contains($0) ? $0 : nil } ?? Replies.fallback
+        let ends = user.purchases.filter { $0.givesAccess == true }.compactMap(\.endsAt).max()
+        var values: [String: String] = [:]
+        values["reference"] = user.jobs.first?.reference
+        values["until"] = (ends ?? user.grants.first { $0.revokedAt == nil }?.until).map { String($0.prefix(10)) }
+        let state = user.tickets.first { $0.side == "claimant" }
+        let reason: Replies.Reason =
+            if user.type == "subscriber" {
+                values["until"] == nil ? .active : .activeUntil
+            } else if let state, let known = TicketState(rawValue: state.state) {
+                Replies.Reason(state: known, verdict: state.verdict.flatMap { CaseVerdict(rawValue: $0) })
+            } else if user.waiting {
+                .stillChecking
+            } else if let status = user.status, !["active", "onboarding"].contains(status) { .notEligible } else {
+                .nothingFound
+            }
+        let text =
+            Replies.text(reason: reason, language: language, values: values)
+            ?? Replies.text(reason: .stillChecking, language: language, values: values) ?? ""
+        return [
+            "text": text, "lang": language,
+            "languages": Replies.languages.map {
+                ["code": $0, "name": Self.languages[$0] ?? $0, "chosen": $0 == language] as [String: Any]
+            },
+        ]
+    }
+
+    private static let languages = [
+        "de": "Deutsch", "en": "English", "es": "Español", "fr": "Français", "it": "Italiano", "pt": "Português",
+    ]
+
+    private static func purchase(_ item: DeskUser.Purchase) -> [String: Any] {
+        var values: [String: Any] = [
+            "store": TicketWords.store(item.store), "product": item.product ?? "–",
+            "status": TicketWords.plain(item.status),
+            "access": item.givesAccess.map { $0 ? "Gives access" : "No access" } ?? "–",
+            "rule": TicketWords.plain(item.rule), "since": Moments.shown(item.ownerSince) as Any,
+        ]
+        if let ends = Moments.shown(item.endsAt) { values["ends"] = ends }
+        if item.environment != "production" { values["environment"] = TicketWords.plain(item.environment) }
+        return values
+    }
+
+    private static func grant(_ grant: DeskUser.Grant) -> [String: Any] {
+        var values: [String: Any] = ["until": Moments.shown(grant.until) as Any, "reason": grant.reason]
+        if let revoked = Moments.shown(grant.revokedAt) { values["revoked"] = revoked }
+        return values
+    }
+
+    private static func job(_ job: DeskUser.Job) -> [String: Any] {
+        [
+            "reference": job.reference, "kind": TicketWords.plain(job.kind), "state": TicketWords.plain(job.state),
+            "outcome": (job.outcome ?? job.error).map(TicketWords.plain) ?? "–",
+            "at": Moments.shown(job.finishedAt) as Any,
+        ]
+    }
+
+    private static func ticket(_ ticket: DeskUser.Ticket) -> [String: Any] {
+        [
+            "href": "/console/tickets/\(ticket.id)", "reference": ticket.reference,
+            "kind": TicketWords.kind(ticket.kind),
+            "state": TicketWords.state(ticket.state), "code": ticket.state, "side": TicketWords.plain(ticket.side),
+            "opened": Moments.shown(ticket.createdAt) as Any,
+        ]
+    }
+}

@@ -1,0 +1,43 @@
+import Crypto
+import Foundation
+import HTTPTypes
+import Hummingbird
+import WebAPI
+
+/// What pages load beside themselves: under a name that changes with what it holds, so that browsers may keep it.
+struct Assets: Sendable {
+    static let style = Asset("console.css", "text/css; charset=utf-8", PackageResources.console_css)
+    static let script = Asset("console.js", "text/javascript; charset=utf-8", PackageResources.console_js)
+
+    struct Asset: Sendable {
+        let name: String
+        let type: String
+        let bytes: [UInt8]
+        /// The first digits of its hash.
+        let version: String
+
+        init(_ name: String, _ type: String, _ bytes: [UInt8]) {
+            self.name = name
+            self.type = type
+            self.bytes = bytes
+            version = SHA256.hash(data: bytes).prefix(6).map { String($0, radix: 16) }.joined()
+        }
+
+        var path: String { "/console/assets/\(version)/\(name)" }
+    }
+}
+
+/// Serves them to everybody: they hold nothing.
+struct AssetRoutes {
+    func add(to routes: RouterGroup<AdminContext>) {
+        for asset in [Assets.style, Assets.script] {
+            routes.get("assets/:version/\(asset.name)") { _, _ in
+                Response(
+                    status: .ok,
+                    headers: [.contentType: asset.type, .cacheControl: "public, max-age=31536000, immutable"],
+                    body: .init(byteBuffer: .init(bytes: asset.bytes))
+                )
+            }
+        }
+    }
+}

@@ -1,0 +1,109 @@
+import Crypto
+import Foundation
+import HTTPTypes
+import Hummingbird
+import Mustache
+import Storage
+
+/// The console's templates, read once.
+struct Pages: Sendable {
+    private let library: MustacheLibrary
+
+    /// Where the navigation leads; the duty that a role has to have for it.
+    private static let places = [
+        ("/console", "Queue", "view"), ("/console/dead", "Dead jobs", "view"), ("/console/causes", "Causes", "view"),
+        ("/console/figures", "Figures", "view"), ("/console/log", "Log", "audit"), ("/console/help", "Help", "view"),
+    ]
+
+    /// - Throws: the library's error for a template that does not read.
+    init() throws {
+        MustacheContentTypes.register(PageEscape(), named: PageEscape.name)
+        var library = MustacheLibrary()
+        for (name, bytes) in Self.sources {
+            // Without the first line, text would be escaped by the library's own rules.
+            let text = "{{% CONTENT_TYPE: \(PageEscape.name)}}" + String(decoding: bytes, as: UTF8.self)
+            library.register(try MustacheTemplate(string: text), named: name)
+        }
+        self.library = library
+    }
+
+    static let sources: [String: [UInt8]] = [
+        "causes": PackageResources.causes_mustache, "confirm": PackageResources.confirm_mustache,
+        "dead": PackageResources.dead_mustache, "enrol": PackageResources.enrol_mustache,
+        "figures": PackageResources.figures_mustache, "help": PackageResources.help_mustache,
+        "layout": PackageResources.layout_mustache, "log": PackageResources.log_mustache,
+        "message": PackageResources.message_mustache, "queue": PackageResources.queue_mustache,
+        "search": PackageResources.search_mustache, "signin": PackageResources.signin_mustache,
+        "ticket": PackageResources.ticket_mustache, "user": PackageResources.user_mustache,
+    ]
+
+    /// A page.
+    ///
+    /// - Parameters:
+    ///   - template: which.
+    ///   - title: for the browser's window, and as the page's heading.
+    ///   - values: what the template shows.
+    ///   - visit: who looks; `nil`: nobody is signed in.
+    ///   - status: of the answer.
+    /// - Returns: the answer.
+    func page(
+        _ template: String,
+        _ title: String,
+        _ values: [String: Any],
+        _ visit: Visit?,
+        status: HTTPResponse.Status = .ok
+    ) -> Response {
+        var all = values
+        all["title"] = title
+        all["css"] = Assets.style.path
+        all["js"] = Assets.script.path
+        if let visit {
+            all["me"] = ["name": visit.me.name, "role": visit.me.role, "held": visit.me.isHeld] as [String: Any]
+            all["key"] = visit.formKey
+            let here = visit.path.split(separator: "?").first.map(String.init)
+            all["places"] = Self.places.filter { visit.may($0.2) }.map {
+                ["href": $0.0, "label": $0.1, "here": $0.0 == here] as [String: Any]
+            }
+            if all["said"] == nil, let said = Said(visit.path) { all["said"] = said.value }
+        }
+        return Response(
+            status: status,
+            headers: [.contentType: "text/html; charset=utf-8"],
+            body: .init(byteBuffer: .init(string: library.render(all, withTemplate: template) ?? ""))
+        )
+    }
+}
+
+/// What the page before has done, as a word in the query; only words that are known are said.
+struct Said {
+    let value: [String: Any]
+
+    init?(_ path: String) {
+        guard let query = path.split(separator: "?", maxSplits: 1).dropFirst().first else { return nil }
+        for pair in query.split(separator: "&") {
+            let sides = pair.split(separator: "=", maxSplits: 1)
+            guard sides.count == 2 else { continue }
+            let word = String(sides[1])
+            if sides[0] == "done", let words = Self.done[word] {
+                value = ["words": words, "good": true]
+                return
+            }
+            if sides[0] == "not" {
+                value = ["words": Self.refusal(word), "good": false]
+                return
+            }
+        }
+        return nil
+    }
+
+    private static let done = [
+        "claim": "The ticket is yours for 30 minutes.", "release": "The ticket is anyone's again.",
+        "refresh": "The evidence is being collected anew.", "note": "The remark is on record.",
+        "lend": "The claimant has access for 72 hours, or until the case is decided.",
+        "approve": "Your approval is on record.", "withdraw": "Your approval is taken back.",
+        "transfer": "The transfer has begun; a worker carries it out.", "resolve": "The transfer was settled by hand.",
+        "refuse": "The case is decided.", "ask": "The claimant has been asked.", "open": "The ticket is open.",
+        "restore": "A worker reads the stores for this user now.", "retry": "The job is queued again.",
+        "confirm": "It is you. You can decide now.",
+    ]
+}

@@ -1,0 +1,90 @@
+import Crypto
+import Foundation
+import HTTPTypes
+import Hummingbird
+import Postgres
+import Storage
+import SupportDesk
+import WebAPI
+
+/// A request of somebody who is signed in.
+struct Visit: Sendable {
+    let desk: Desk
+    let token: SessionToken
+    let me: DeskConsole.Me
+    /// The path and query that were asked for.
+    let path: String
+    let request: Request
+
+    var digest: [UInt8] { token.digest }
+    var console: DeskConsole { DeskConsole(pool: desk.pool, session: digest) }
+    var tickets: DeskTickets { DeskTickets(pool: desk.pool, session: digest) }
+    var users: DeskUsers { DeskUsers(pool: desk.pool, session: digest) }
+    /// What forms of this session carry.
+    var formKey: String { FormKey(token).text }
+
+    func may(_ duty: String) -> Bool { me.duties.contains(duty) }
+
+    /// Finds out who asks.
+    ///
+    /// - Throws: `ConsoleFault.signedOut`; `PostgresError`.
+    init(_ request: Request, desk: Desk) async throws {
+        self.desk = desk
+        self.request = request
+        path = request.uri.path + (request.uri.query.map { "?\($0)" } ?? "")
+        guard let token = SessionCookie.token(in: request) else { throw ConsoleFault.signedOut }
+        self.token = token
+        do { me = try await DeskConsole(pool: desk.pool, session: token.digest).me() } catch let error as PostgresError
+            where error.sqlState == "ES006"
+        { throw ConsoleFault.signedOut }
+    }
+}
+
+/// What shows that a form is one of ours, made for this session.
+///
+/// Whoever does not know the session can't make it: it is an HMAC with the session as its key.
+struct FormKey {
+    /// 64 hexadecimal digits.
+    let text: String
+
+    init(_ token: SessionToken) {
+        let code = HMAC<SHA256>.authenticationCode(
+            for: Data("form".utf8),
+            using: SymmetricKey(data: Data(token.text.utf8))
+        )
+        text = code.map { byte in
+            let digits = String(byte, radix: 16)
+            return byte < 16 ? "0" + digits : digits
+        }.joined()
+    }
+
+    /// Compares in a time that tells nothing.
+    func matches(_ given: String) -> Bool {
+        let (left, right) = (Array(text.utf8), Array(given.utf8))
+        guard left.count == right.count else { return false }
+        return zip(left, right).reduce(UInt8(0)) { $0 | ($1.0 ^ $1.1) } == 0
+    }
+}
+
+/// Where a browser keeps the session.
+///
+/// `__Host-` has browsers take it only over TLS (or from this machine), for this host alone.
+enum SessionCookie {
+    private static let name = "__Host-desk"
+
+    static func token(in request: Request) -> SessionToken? {
+        for header in request.headers[values: .cookie] {
+            for pair in header.split(separator: ";") {
+                let sides = pair.split(separator: "=", maxSplits: 1)
+                if sides.count == 2, sides[0].filter({ $0 != " " }) == name { return SessionToken(String(sides[1])) }
+            }
+        }
+        return nil
+    }
+
+    static func setting(_ token: SessionToken) -> String {
+        "\(name)=\(token.text); Path=/; Secure; HttpOnly; SameSite=Strict"
+    }
+
+    static var ending: String { "\(name)=; Path=/; Secure; HttpOnly; SameSite=Strict; Max-Age=0" }
+}

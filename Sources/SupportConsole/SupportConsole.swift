@@ -1,0 +1,96 @@
+package import Hummingbird
+package import Logging
+import NIOCore
+package import Postgres
+import ServiceLifecycle
+import Storage
+import SupportDesk
+package import WebAPI
+
+/// The support desk's pages: rendered here, decided in the database.
+///
+/// Every page asks the database with the operator's own session; nothing is cached, and no page writes but by a form that
+/// carries what only a page of ours can know.
+package struct SupportConsole: Sendable {
+    let desk: Desk
+    let hub: ChangeHub
+    private let listener: PostgresListener?
+    private let logger: Logger
+
+    /// Makes a console.
+    ///
+    /// - Parameters:
+    ///   - pool: the database, as the role `entitlement_sync_support` or a stronger one.
+    ///   - listener: hears of changes; without one, open pages are not told.
+    ///   - proxies: whose word for a visitor's address is taken.
+    ///   - logger: hears of refusals and of failures; of no names and no secrets.
+    /// - Throws: where a template does not read, which tests rule out.
+    package init(
+        pool: PostgresPool,
+        listener: PostgresListener?,
+        proxies: TrustedProxies = TrustedProxies(),
+        logger: Logger
+    ) throws {
+        hub = ChangeHub()
+        desk = Desk(pool: pool, pages: try Pages(), proxies: proxies, hub: hub, logger: logger)
+        self.listener = listener
+        self.logger = logger
+    }
+
+    /// Adds the pages below `/console` to what an address serves.
+    package var routes: @Sendable (Router<AdminContext>) -> Void { { add(to: $0) } }
+
+    private func add(to router: Router<AdminContext>) {
+        let routes = router.group("/console").add(middleware: ConsoleFrame(desk: desk))
+        AssetRoutes().add(to: routes)
+        SignInPages(desk: desk).add(to: routes)
+        QueuePage(desk: desk).add(to: routes)
+        TicketPage(desk: desk).add(to: routes)
+        TicketActs(desk: desk).add(to: routes)
+        UserPage(desk: desk).add(to: routes)
+        SearchPage(desk: desk).add(to: routes)
+        DeadPage(desk: desk).add(to: routes)
+        FigurePages(desk: desk).add(to: routes)
+        LogPage(desk: desk).add(to: routes)
+        LiveStream(desk: desk).add(to: routes)
+    }
+}
+
+extension SupportConsole: Service {
+    /// Passes on what the database says of changes, until a graceful shutdown; then ends open streams.
+    package func run() async throws {
+        await withTaskGroup(of: Void.self) { group in
+            group.addTask { await listen() }
+            group.addTask { await hub.tick() }
+            try? await gracefulShutdown()
+            group.cancelAll()
+        }
+        hub.close()
+    }
+
+    private func listen() async {
+        guard let listener else { return }
+        do {
+            try await listener.run(
+                channels: ["entitlement_sync_desk"],
+                onNotification: { _ in hub.changed() },
+                onConnected: { hub.changed() }
+            )
+        } catch is CancellationError {
+            return
+        } catch {
+            logger.warning("changes of tickets are not heard; open pages show them when they are loaded again")
+        }
+    }
+}
+
+/// What every page needs.
+struct Desk: Sendable {
+    let pool: PostgresPool
+    let pages: Pages
+    let proxies: TrustedProxies
+    let hub: ChangeHub
+    let logger: Logger
+
+    var operators: Operators { Operators(pool: pool) }
+}

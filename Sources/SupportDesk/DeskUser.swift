@@ -1,0 +1,95 @@
+import Foundation
+
+/// A user as the database shows them to an operator.
+package struct DeskUser: Decodable, Sendable {
+    package struct Purchase: Decodable, Sendable {
+        package var store: String
+        package var environment: String
+        package var product: String?
+        package var status: String
+        package var givesAccess: Bool?
+        package var endsAt: String?
+        package var ownerSince: String
+        package var rule: String
+
+        enum CodingKeys: String, CodingKey {
+            case store, environment, product, status, rule
+            case givesAccess = "gives_access"
+            case endsAt = "ends_at"
+            case ownerSince = "owner_since"
+        }
+    }
+
+    package struct Grant: Decodable, Sendable {
+        package var until: String
+        package var revokedAt: String?
+        package var reason: String
+
+        enum CodingKeys: String, CodingKey {
+            case until, reason
+            case revokedAt = "revoked_at"
+        }
+    }
+
+    package struct Job: Decodable, Sendable {
+        package var reference: String
+        package var kind: String
+        package var state: String
+        package var outcome: String?
+        package var finishedAt: String
+        package var error: String?
+
+        enum CodingKeys: String, CodingKey {
+            case reference, kind, state, outcome, error
+            case finishedAt = "finished_at"
+        }
+    }
+
+    package struct Ticket: Decodable, Sendable {
+        package var id: Int64
+        package var reference: String
+        package var kind: String
+        package var state: String
+        package var verdict: String?
+        package var createdAt: String
+        /// `claimant` or `owner`.
+        package var side: String
+
+        enum CodingKeys: String, CodingKey {
+            case id, reference, kind, state, verdict, side
+            case createdAt = "created_at"
+        }
+    }
+
+    package var userID: String?
+    package var isErased: Bool
+    package var type: String?
+    package var status: String?
+    package var createdAt: String?
+    package var fullReadAt: String?
+    package var nextLook: String?
+    /// Assets that a lapse froze.
+    package var frozenAssets: Int64?
+    /// A job of theirs is queued or running.
+    package var waiting: Bool
+    package var purchases: [Purchase]
+    package var grants: [Grant]
+    package var jobs: [Job]
+    package var tickets: [Ticket]
+
+    enum CodingKeys: String, CodingKey {
+        case type, status, waiting, purchases, grants, jobs, tickets
+        case userID = "user_id"
+        case isErased = "is_erased"
+        case createdAt = "created_at"
+        case fullReadAt = "full_read_at"
+        case nextLook = "next_look"
+        case frozenAssets = "frozen_assets"
+    }
+
+    /// Reads what the desk's records give.
+    ///
+    /// - Parameter json: one JSON object.
+    /// - Throws: `DecodingError`, where they give something else.
+    package init(json: String) throws { self = try JSONDecoder().decode(DeskUser.self, from: Data(json.utf8)) }
+}

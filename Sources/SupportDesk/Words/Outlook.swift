@@ -1,0 +1,43 @@
+/// What a decision will do, in one sentence, before it is made.
+package struct Outlook: Sendable, Hashable {
+    /// What is sold, such as `App Store, premium_monthly`.
+    package var purchase: String
+    /// How many other purchases the transfer moves.
+    package var others: Int
+    /// How many more people have to approve after this one.
+    package var approvalsLeft: Int
+    /// Until when the owner may object, in words; `nil`: nobody is waited for.
+    package var ownerUntil: String?
+
+    package init(purchase: String, others: Int, approvalsLeft: Int, ownerUntil: String?) {
+        self.purchase = purchase
+        self.others = others
+        self.approvalsLeft = approvalsLeft
+        self.ownerUntil = ownerUntil
+    }
+
+    private var moved: String {
+        switch others {
+        case 0: purchase
+        case 1: "\(purchase) and 1 other purchase"
+        default: "\(purchase) and \(others) other purchases"
+        }
+    }
+
+    /// What approving does.
+    package var approving: String {
+        var then: [String] = []
+        if approvalsLeft == 1 { then.append("1 more person has agreed") }
+        if approvalsLeft > 1 { then.append("\(approvalsLeft) more people have agreed") }
+        if let ownerUntil { then.append("the owner has not objected by \(ownerUntil)") }
+        let start = "If you approve, \(moved) may move from the owner to the claimant"
+        return then.isEmpty
+            ? "\(start) as soon as somebody starts the transfer."
+            : "\(start) once \(then.joined(separator: " and ")), and somebody starts the transfer."
+    }
+
+    /// What starting the transfer does.
+    package var transferring: String {
+        "The transfer moves \(moved) now: the claimant becomes a subscriber, and the owner becomes what is left to them."
+    }
+}

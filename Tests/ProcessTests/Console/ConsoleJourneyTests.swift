@@ -1,0 +1,148 @@
+import Foundation
+import Postgres
+import TestSupport
+import Testing
+
+/// The desk in a real browser, from the sign-in to the transfer.
+@Suite(.serialized, .timeLimit(.minutes(10)))
+struct ConsoleJourneyTests {
+    @Test func `Two operators find a ticket, read the evidence, approve, and the purchase moves`() async throws {
+        try await ConsoleSite.with { console in
+            try await console.makeCase()
+            try await Browser.with { bea in
+                // Whoever is not signed in is asked first, and led on.
+                try await console.signIn(console.bea, in: bea, at: "/console/tickets/1")
+                try await bea.wait(forText: "Ticket T-")
+                try await bea.click(".brand")
+                try await bea.wait(for: "[data-row]")
+                #expect(try await bea.text(of: "#queue").contains("Purchase belongs to another account"))
+                #expect(!(try await bea.text().contains("claimant\n")), "ids are masked")
+                try await bea.follow("[data-row]")
+                try await bea.wait(for: "#evidence .known")
+                let evidence = try await bea.text(of: "#evidence")
+                for words in ["Suggestion: ", "RevenueCat has it for the owner.", "Gives access", "2 approvals needed"]
+                {
+                    #expect(evidence.contains(words), "\(evidence)")
+                }
+                try await bea.submit("#panel form[action$=claim]")
+                try await bea.wait(forText: "The ticket is yours")
+                #expect(try await bea.text(of: "#approve-words").contains("once 1 more person has agreed"))
+                try await bea.submit("#panel form[action$=approve]")
+                try await bea.wait(forText: "Needs a second approval")
+                #expect(try await bea.exists("#panel form[action$=approve]") == false, "nobody approves twice")
+                try await Browser.with { cid in
+                    try await console.signIn(console.cid, in: cid)
+                    try await cid.wait(for: "[data-row]")
+                    try await cid.follow("[data-row]")
+                    try await cid.submit("#panel form[action$=approve]")
+                    try await cid.wait(forText: "Your approval is on record")
+                    try await cid.submit("#panel form[action$=transfer]")
+                    try await cid.wait(forText: "The transfer has begun")
+                    try await console.awaitTransfer()
+                    // The page is told; nobody loads it again.
+                    try await cid.wait(forText: "Transferred")
+                    #expect(try await cid.consoleErrors() == [])
+                }
+                try await bea.wait(forText: "Transferred")
+                for (side, words) in [
+                    ("claimant", "A purchase was moved to this user by support"),
+                    ("owner", "A purchase of this user was moved to another account by support"),
+                ] {
+                    let key = try await console.site.number(
+                        "SELECT u.user_key FROM entitlement_sync.user_sync AS u WHERE u.user_id = \(side)"
+                    )
+                    try await bea.open(console.url("/console/users/\(key)"))
+                    #expect(try await bea.text(of: "#events").contains(words), "\(side)")
+                }
+                #expect(try await bea.consoleErrors() == [])
+            }
+        }
+    }
+
+    @Test func `A case by keyboard alone, found by its reference`() async throws {
+        try await ConsoleSite.with { console in
+            try await console.makeCase()
+            let reference = try #require(
+                try await console.site.texts("SELECT s.reference FROM entitlement_sync.ticket_status AS s").first
+            )
+            func signIn(_ person: Operator, _ browser: Browser) async throws {
+                try await browser.open(console.url("/console"))
+                // The name's field has the focus.
+                try await browser.keys(.init(stringLiteral: person.name), .tab)
+                try await browser.keys(.init(stringLiteral: Operator.password), .tab)
+                try await browser.leaving {
+                    try await browser.keys(.init(stringLiteral: person.code(later: 1)), .enter)
+                }
+                try await browser.wait(for: "[data-row]")
+            }
+            try await Browser.with { browser in
+                try await signIn(console.bea, browser)
+                try await browser.keys("/")
+                try await browser.leaving {
+                    try await browser.keys(.init(stringLiteral: reference.lowercased()), .enter)
+                }
+                try await browser.wait(forText: "Ticket \(reference)")
+                try await browser.leaving { try await browser.keys("c") }
+                try await browser.wait(forText: "The ticket is yours")
+                try await browser.keys("a")
+                #expect(try await browser.focused()?.name == "Approve")
+                try await browser.leaving { try await browser.keys(.enter) }
+                try await browser.wait(forText: "Your approval is on record")
+                #expect(try await browser.consoleErrors() == [])
+            }
+            try await Browser.with { browser in
+                try await signIn(console.cid, browser)
+                try await browser.keys("j")
+                #expect(try await browser.focused()?.name.contains(reference) == true)
+                try await browser.leaving { try await browser.keys(.enter) }
+                try await browser.wait(forText: "Ticket \(reference)")
+                try await browser.keys("a")
+                try await browser.leaving { try await browser.keys(.enter) }
+                try await browser.wait(forText: "Your approval is on record")
+                try await browser.keys("a")
+                #expect(try await browser.focused()?.name == "Start the transfer")
+                try await browser.leaving { try await browser.keys(.enter) }
+                try await console.awaitTransfer()
+                try await browser.keys("?")
+                try await browser.wait(for: "dialog[open]")
+                try await browser.keys(.escape)
+                try await browser.wait(forNo: "dialog[open]")
+                #expect(try await browser.consoleErrors() == [])
+            }
+        }
+    }
+
+    @Test func `The first sign-in takes a password of one's own and a device`() async throws {
+        try await ConsoleSite.with { console in
+            let added = try await console.root.run("operator", "add", "dora", "--role", "agent", "--output", "json")
+            let given = try Operator.password(added.out)
+            try await Browser.with { browser in
+                try await browser.open(console.url("/console"))
+                try await browser.type("#name", "dora")
+                try await browser.type("#password", given)
+                try await browser.submit("main form")
+                try await browser.wait(forText: "Your first sign-in")
+                let device = try await browser.value(of: "input[name=device]")
+                let dora = try Operator("dora", device: device, at: console.site)
+                try await browser.type("#password", given)
+                try await browser.type("#new-password", Operator.password)
+                try await browser.type("#new-password-again", Operator.password + "x")
+                try await browser.type("#code", dora.code())
+                try await browser.submit("main form")
+                try await browser.wait(forText: "are not the same")
+                #expect(try await browser.value(of: "input[name=device]") == device, "the device's secret stays")
+                try await browser.type("#password", given)
+                try await browser.type("#new-password", Operator.password)
+                try await browser.type("#new-password-again", Operator.password)
+                try await browser.type("#code", dora.code())
+                try await browser.submit("main form")
+                try await browser.wait(for: ".who")
+                #expect(try await browser.text(of: ".who").contains("dora"))
+                #expect(try await browser.text().contains("once another admin has confirmed it"))
+                try await browser.submit(".who")
+                try await browser.wait(forText: "Sign in")
+                #expect(try await browser.consoleErrors(expecting: 401) == [])
+            }
+        }
+    }
+}

@@ -1,0 +1,140 @@
+import Foundation
+import Postgres
+import TestSupport
+import Testing
+
+/// A site whose console is served, with a case on the desk, two admins and two who may approve.
+struct ConsoleSite: Sendable {
+    private static let scenario = """
+        api_keys: [sk_move, {key: sk_process_tests, write: false}]
+        customers:
+          - {id: owner, subscriptions: [{state: active, store_subscription_identifier: "200000070000001"}]}
+          - {id: claimant, state: none}
+        """
+    private static let proof = "transaction_id=200000070000001"
+
+    let site: Site
+    let program: Program
+    /// Of the address with the console.
+    let port: Int
+    let root: Operator
+    let bea: Operator
+    let cid: Operator
+
+    /// Makes all of it, lets the test act, and takes it down; the program has to stop in good order.
+    static func with(_ body: @Sendable (ConsoleSite) async throws -> Void) async throws {
+        let simulator = try await Simulator(scenario: scenario)
+        try await Site.with(
+            store: simulator.url,
+            settings: [
+                "REVENUECAT_TRANSFER_API_KEY": "sk_move", "TRANSFER_OWNER_HOURS": "0", "HTTP_PORT": "0",
+                "ADMIN_PORT": "0",
+                "REVENUECAT_WEBHOOK_SECRET": "0123456789abcdef0123456789abcdef",
+            ]
+        ) { site in
+            let folder = NSTemporaryDirectory() + "console-\(UUID().uuidString)"
+            defer { Self.clear(folder) }
+            try await site.execute(
+                """
+                INSERT INTO users (id) VALUES ('owner'), ('claimant');
+                INSERT INTO assets (user_id, frozen_reasons) VALUES ('owner', '{}'), ('claimant', '{subscription_lapsed}')
+                """
+            )
+            let root = try await admin("root", folder, at: site)
+            let second = try await admin("second", folder, at: site)
+            let bea = try await root.add("bea", "approver")
+            let cid = try await root.add("cid", "senior")
+            for name in ["bea", "cid"] {
+                let confirmed = try await second.run("operator", "confirm", name)
+                #expect(confirmed.code == 0, "\(confirmed)")
+            }
+            let program = try await site.start("run")
+            let console = ConsoleSite(
+                site: site,
+                program: program,
+                port: try await Self.port(of: program),
+                root: root,
+                bea: bea,
+                cid: cid
+            )
+            try await body(console)
+            program.signal(SIGTERM)
+            let ending = try await program.ending()
+            #expect(ending.code == 0, "\(ending)")
+            for secret in ["200000070000001", Operator.password, "esop_"] {
+                #expect(!ending.err.contains(secret), "\(secret) in the log")
+            }
+        }
+    }
+
+    private static func clear(_ folder: String) {
+        for path in (try? FileManager.default.contentsOfDirectory(atPath: NSTemporaryDirectory())) ?? []
+        where (NSTemporaryDirectory() + path).hasPrefix(folder) {
+            try? FileManager.default.removeItem(atPath: NSTemporaryDirectory() + path)
+        }
+    }
+
+    private static func admin(_ name: String, _ folder: String, at site: Site) async throws -> Operator {
+        let added = try await site.run("operator", "add", name, "--role", "admin", "--output", "json")
+        try #require(added.code == 0, "\(added)")
+        return try await Operator(
+            name,
+            initial: try Operator.password(added.out),
+            folder: "\(folder)-\(name)",
+            at: site
+        )
+    }
+
+    private static func port(of program: Program) async throws -> Int {
+        let deadline = ContinuousClock.now + .seconds(60)
+        while true {
+            if let line = program.err.split(separator: "\n").first(where: { $0.contains("serving metrics") }),
+                let text = line.split(separator: "=").last, let port = Int(text)
+            {
+                return port
+            }
+            try #require(
+                program.isRunning && ContinuousClock.now < deadline,
+                "no console: \(program.err.suffix(3_000))"
+            )
+            try await Task.sleep(for: .milliseconds(20))
+        }
+    }
+
+    /// An address of a page.
+    func url(_ path: String) -> String { "http://127.0.0.1:\(port)\(path)" }
+
+    /// Has the claimant show a proof of the owner's purchase, and waits until the evidence is there.
+    func makeCase() async throws {
+        _ = try await site.run("reconcile", "owner", "--wait", "20")
+        _ = try await site.run("restore", "claimant", "--proof", Self.proof, "--client-error", "7", "--wait", "20")
+        try await site.execute("UPDATE entitlement_sync.ticket SET evidence_due = now()")
+        try await site.until(
+            """
+            SELECT count(*) FROM entitlement_sync.ticket AS t
+             WHERE t.evidence_id IS NOT NULL AND t.purchase_id IS NOT NULL AND t.evidence_due IS NULL
+            """,
+            comment: "no evidence was collected"
+        )
+    }
+
+    /// Signs an operator in with the code of the next half minute: that of the last sign-in has been used.
+    func signIn(_ person: Operator, in browser: Browser, at path: String = "/console") async throws {
+        try await browser.open(url(path))
+        try await browser.type("#name", person.name)
+        try await browser.type("#password", Operator.password)
+        try await browser.type("#code", person.code(later: 1))
+        try await browser.submit("main form")
+    }
+
+    /// Waits until the transfer is done for both.
+    func awaitTransfer() async throws {
+        try await site.until("SELECT count(*) FROM users WHERE id = 'claimant' AND type = 'subscriber'")
+        try await site.until("SELECT count(*) FROM users WHERE id = 'owner' AND type = 'free'")
+        try await site.until("SELECT count(*) FROM assets WHERE user_id = 'claimant' AND frozen_reasons = '{}'")
+        try await site.until(
+            "SELECT count(*) FROM assets WHERE user_id = 'owner' AND frozen_reasons @> '{subscription_lapsed}'"
+        )
+        try await site.until("SELECT count(*) FROM entitlement_sync.ticket AS t WHERE t.state = 'transferred'")
+    }
+}
