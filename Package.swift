@@ -36,6 +36,7 @@ let nioPosix = Target.Dependency.product(name: "NIOPosix", package: "swift-nio")
 let nioSSL = Target.Dependency.product(name: "NIOSSL", package: "swift-nio-ssl")
 let nioHTTPTypes = Target.Dependency.product(name: "NIOHTTPTypes", package: "swift-nio-extras")
 let metricsTestKit = Target.Dependency.product(name: "MetricsTestKit", package: "swift-metrics")
+let mustache = Target.Dependency.product(name: "Mustache", package: "swift-mustache")
 let nioCore = Target.Dependency.product(name: "NIOCore", package: "swift-nio")
 
 func target(_ name: String, _ dependencies: [Target.Dependency] = [], resources: [Resource] = []) -> Target {
@@ -57,6 +58,12 @@ func tests(
     )
 }
 
+/// The console's pages.
+let templates = [
+    "causes", "confirm", "dead", "enrol", "figures", "help", "layout", "log", "message", "queue", "search", "signin",
+    "ticket", "user",
+]
+
 let package = Package(
     name: "entitlement-sync",
     platforms: [.macOS(.v15)],
@@ -75,6 +82,7 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-nio-extras", exact: "1.35.2"),
         .package(url: "https://github.com/apple/swift-nio-ssl", exact: "2.37.6"),
         .package(url: "https://github.com/hummingbird-project/hummingbird", exact: "2.28.1"),
+        .package(url: "https://github.com/hummingbird-project/swift-mustache", exact: "2.1.1"),
         .package(url: "https://github.com/jpsim/Yams", exact: "6.2.2"),
         .package(url: "https://github.com/swift-server/swift-service-lifecycle", exact: "2.13.0"),
     ],
@@ -91,11 +99,29 @@ let package = Package(
         target("Storage", ["Entitlements", "Jobs", "Postgres", logging]),
         target(
             "SyncWorker",
-            ["Entitlements", "Jobs", "Storage", "StoreClients", "Postgres", logging, metrics, lifecycle, crypto]
+            [
+                "Entitlements", "FaultPoints", "Jobs", "Storage", "StoreClients", "Postgres", logging, metrics,
+                lifecycle,
+                crypto,
+            ]
         ),
         target("Configuring", ["Entitlements", "Telemetry", configuration, logging]),
         target("Telemetry", [logging, metrics]),
-        target("SupportDesk", ["Postgres", "Storage", crypto, cryptoExtras]),
+        target(
+            "SupportDesk",
+            ["Entitlements", "Postgres", "Storage", crypto, cryptoExtras],
+            resources: [.embedInCode("Replies/replies.json")]
+        ),
+        target(
+            "SupportConsole",
+            [
+                "Entitlements", "Postgres", "Storage", "SupportDesk", "WebAPI", hummingbird, httpTypes, lifecycle,
+                logging, mustache, nioCore, crypto,
+            ],
+            resources: [
+                .embedInCode("Assets/console.css"), .embedInCode("Assets/console.js"),
+            ] + templates.map { .embedInCode("Templates/\($0).mustache") }
+        ),
         target("Migrations", ["Postgres", logging, crypto]),
         target(
             "StoreSimulator",
@@ -124,7 +150,8 @@ let package = Package(
             name: "EntitlementSync",
             dependencies: [
                 "Entitlements", "Postgres", "Transport", "StoreClients", "Jobs", "Storage", "SyncWorker", "Telemetry",
-                "Bench", "Configuring", "FaultPoints", "Migrations", "StoreSimulator", "SupportDesk", "WebAPI",
+                "Bench", "Configuring", "FaultPoints", "Migrations", "StoreSimulator", "SupportConsole", "SupportDesk",
+                "WebAPI",
                 arguments,
                 crypto,
                 httpTypes, nioCore,
@@ -133,7 +160,7 @@ let package = Package(
             ],
             swiftSettings: settings
         ),
-        target("TestSupport", ["Postgres"]),
+        target("TestSupport", ["Postgres", "Transport", httpTypes, logging]),
         tests("EntitlementsTests", ["Entitlements", "TestSupport"]),
         tests("PostgresTests", ["Postgres", "TestSupport", logging]),
         tests("TransportTests", ["CLibCurl", "TestSupport", "Transport", httpTypes, logging, metrics, metricsTestKit]),
@@ -177,7 +204,7 @@ let package = Package(
             ],
             exclude: ["Fixtures"]
         ),
-        tests("SupportDeskTests", ["SupportDesk"]),
+        tests("SupportDeskTests", ["Entitlements", "SupportDesk"]),
         tests("TelemetryTests", ["Telemetry", logging, metrics]),
         tests("ConfiguringTests", ["Configuring", "Entitlements", "Telemetry", logging]),
     ]

@@ -1,4 +1,5 @@
 import ArgumentParser
+import Entitlements
 import Foundation
 import Logging
 import Postgres
@@ -99,15 +100,17 @@ struct TicketCommand: AsyncParsableCommand {
             refuse       end it without one: --how refuse, guide_to_login, store_refund or
                          grant_until_end
             note         add a remark: --text
+            ask          ask the claimant something, in their own language: --question proof_of_purchase,
+                         order_number, which_store, other_account or sign_in_there
             """
     )
 
     enum Action: String, ExpressibleByArgument, CaseIterable {
-        case show, claim, release, refresh, approve, withdraw, refuse, lend, transfer, resolve, note
+        case show, claim, release, refresh, approve, withdraw, refuse, lend, transfer, resolve, note, ask
     }
 
     @Argument(help: "The ticket's id, or its reference, such as T-7K3Q-92.") var ticket: String
-    @Argument(help: "show, claim, release, refresh, approve, withdraw, refuse, lend, transfer, resolve or note.")
+    @Argument(help: "show, claim, release, refresh, approve, withdraw, refuse, lend, transfer, resolve, note or ask.")
     var action =
         Action
         .show
@@ -116,7 +119,8 @@ struct TicketCommand: AsyncParsableCommand {
     @Option(help: "approve: something else that the transfer moves, as show prints it; once for each.")
     var confirm: [String] = []
     @Option(help: "refuse, resolve: how the case, or the transfer, ends.") var how: String?
-    @Option(help: "note, refuse: a remark of at most 4000 characters.") var text: String?
+    @Option(help: "note, refuse, ask: a remark of at most 4000 characters, for the desk alone.") var text: String?
+    @Option(help: "ask: what; the claimant's app shows it.") var question: String?
     @Flag(help: "show: with the users' ids, which is put on record.") var reveal = false
     @OptionGroup var session: SessionOptions
     @OptionGroup var options: OutputOptions
@@ -133,6 +137,11 @@ struct TicketCommand: AsyncParsableCommand {
         }
         guard action != .note || text?.isEmpty == false else {
             throw ValidationError("--text: give the remark")
+        }
+        guard action != .ask || question != nil else {
+            throw ValidationError(
+                "--question: give \(DeskQuestion.allCases.map(\.rawValue).joined(separator: ", ")) or one of your own"
+            )
         }
     }
 
@@ -177,6 +186,7 @@ struct TicketCommand: AsyncParsableCommand {
         case .lend: return .lend
         case .transfer: return .transfer
         case .note: return .note(text ?? "")
+        case .ask: return .ask(question: question ?? "", words: text)
         case .refuse: return .refuse(how: how ?? "", words: text)
         case .resolve: return .resolve(hasMoved: how == "moved")
         case .approve:
@@ -206,6 +216,7 @@ extension TicketCommand.Action {
         switch self {
         case .transfer: "the transfer has begun; a worker carries it out"
         case .refresh: "the evidence will be collected anew"
+        case .ask: "the claimant is asked"
         default: "\(rawValue) done"
         }
     }

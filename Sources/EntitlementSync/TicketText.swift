@@ -1,12 +1,14 @@
+import Entitlements
 import Foundation
+import SupportDesk
 
 /// A ticket as people read it at a terminal: everything that a decision needs.
 struct TicketText {
-    private let ticket: Ticket
+    private let ticket: DeskTicket
 
     /// - Parameter json: what the desk's records give.
     /// - Throws: `DecodingError`, where they give something else.
-    init(_ json: String) throws { ticket = try JSONDecoder().decode(Ticket.self, from: Data(json.utf8)) }
+    init(_ json: String) throws { ticket = try DeskTicket(json: json) }
 
     /// Where the ticket stands.
     var state: String { ticket.state }
@@ -32,12 +34,21 @@ struct TicketText {
         if let step = ticket.transferStep {
             lines.append("  transfer   \(step)\(ticket.transferError.map { " (\($0))" } ?? "")")
         }
+        lines += ticket.linked.map { "  linked     \($0.reference) (\($0.id))  \($0.state)" }
         lines += evidence
+        if !ticket.replies.isEmpty { lines.append("replies") }
+        lines += ticket.replies.map { reply in
+            let words = [reply.decision.map { "(\($0))" }, reply.words].compactMap(\.self).joined(separator: " ")
+            return "  \(Self.moment(reply.at))  \(reply.side)  \(Self.harmless(words))"
+        }
         lines.append("events")
         lines += ticket.events.map { event in
             let by = event.by.map { " by \($0)" } ?? ""
-            let why = [event.detail?.reason ?? event.detail?.verdict ?? event.detail?.how, event.text]
-                .compactMap(\.self).map(Self.harmless).joined(separator: ": ")
+            let why = [
+                event.detail?.reason ?? event.detail?.verdict ?? event.detail?.how
+                    ?? event.detail?.question, event.text,
+            ]
+            .compactMap(\.self).map(Self.harmless).joined(separator: ": ")
             return "  \(Self.moment(event.at))  \(event.kind)\(by)\(why.isEmpty ? "" : "  \(why)")"
         }
         return lines.joined(separator: "\n")
@@ -76,107 +87,20 @@ struct TicketText {
     /// To the second, in UTC as the database gives it.
     private static func moment(_ text: String) -> String { text.prefix(19) + "Z" }
 
-    private static func account(_ id: String?, _ account: Ticket.Evidence.Account?) -> String {
-        "\(id ?? "-")\(account.map { " (\($0.standing))" } ?? "")"
+    private static func account(_ id: String?, _ account: CaseEvidence.Account?) -> String {
+        "\(id ?? "-")\(account.map { " (\($0.standing.rawValue))" } ?? "")"
     }
 }
 
-private struct Ticket: Decodable {
-    struct Event: Decodable {
-        struct Detail: Decodable {
-            var reason: String?
-            var verdict: String?
-            var how: String?
+extension DeskTicket.Item {
+    fileprivate var text: String {
+        var parts = [id ?? "-", store, product ?? "-", status]
+        if environment != "production" { parts.append(environment) }
+        if let givesAccess { parts.append(givesAccess ? "gives access" : "no access") }
+        if let endsAt {
+            let date = Date(timeIntervalSince1970: Double(endsAt) / 1_000_000)
+            parts.append("period ends \(date.formatted(.iso8601))")
         }
-        var at: String
-        var kind: String
-        var by: String?
-        var detail: Detail?
-        var text: String?
-    }
-
-    struct Evidence: Decodable {
-        struct Account: Decodable { var standing: String }
-
-        struct Item: Decodable {
-            var id: String?
-            var source: String
-            var store: String
-            var environment: String
-            var product: String?
-            var status: String
-            var asked: String?
-            var givesAccess: Bool?
-            var endsAt: Int64?
-
-            enum CodingKeys: String, CodingKey {
-                case id, source, store, environment, product, status, asked
-                case givesAccess = "gives_access"
-                case endsAt = "ends_at"
-            }
-
-            var text: String {
-                var parts = [id ?? "-", store, product ?? "-", status]
-                if environment != "production" { parts.append(environment) }
-                if let givesAccess { parts.append(givesAccess ? "gives access" : "no access") }
-                if let endsAt {
-                    let date = Date(timeIntervalSince1970: Double(endsAt) / 1_000_000)
-                    parts.append("period ends \(date.formatted(.iso8601))")
-                }
-                return parts.joined(separator: ", ")
-            }
-        }
-
-        var claimant: Account
-        var owner: Account?
-        var holder: String
-        var words: [Item]
-        var alsoMoves: [Item]
-
-        enum CodingKeys: String, CodingKey {
-            case claimant, owner, holder, words
-            case alsoMoves = "also_moves"
-        }
-    }
-
-    var id: Int64
-    var reference: String
-    var kind: String
-    var state: String
-    var store: String?
-    var originalID: String?
-    var claimant: String?
-    var owner: String?
-    var holder: String?
-    var holderUntil: String?
-    var ownerUntil: String?
-    var verdict: String?
-    var evidenceAt: String?
-    var evidenceHash: String?
-    var evidenceError: String?
-    var facts: [String]?
-    var hindrance: String?
-    var suggested: String?
-    var reason: String?
-    var approvalsNeeded: Int?
-    var evidence: Evidence?
-    var approvedBy: [String]
-    var transferStep: String?
-    var transferError: String?
-    var events: [Event]
-
-    enum CodingKeys: String, CodingKey {
-        case id, reference, kind, state, store, claimant, owner, holder, verdict, facts, hindrance, suggested, reason
-        case evidence, events
-        case originalID = "original_id"
-        case holderUntil = "holder_until"
-        case ownerUntil = "owner_until"
-        case evidenceAt = "evidence_at"
-        case evidenceHash = "evidence_hash"
-        case evidenceError = "evidence_error"
-        case approvalsNeeded = "approvals_needed"
-        case approvedBy = "approved_by"
-        case transferStep = "transfer_step"
-        case transferError = "transfer_error"
+        return parts.joined(separator: ", ")
     }
 }

@@ -77,7 +77,7 @@ package struct RestoreWish: Sendable {
 
 /// The requests of users' apps.
 package struct AppRequests: Sendable {
-    private let pool: PostgresPool
+    let pool: PostgresPool
     private let asker: String
 
     /// `asker`: goes into the notification of restores that are asked for together, for whoever need not hear it.

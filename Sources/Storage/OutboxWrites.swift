@@ -20,6 +20,7 @@ package enum OutboxTopic: String, Sendable, CaseIterable {
     case ticketOpened = "ticket.opened"
     case ticketDecided = "ticket.decided"
     case ticketOwnerAsked = "ticket.owner_asked"
+    case ticketQuestion = "ticket.question"
 }
 
 /// Writes what others must hear, in the transaction of what it tells of.

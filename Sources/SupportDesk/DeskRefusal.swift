@@ -19,6 +19,8 @@ package struct DeskRefusal: Hashable, Sendable {
         "held": "somebody else works on this ticket; wait until their hold ends, or ask them to release it",
         "not_claimed": "claim the ticket first",
         "state": "the ticket's state does not allow it; look at it again",
+        "not_visible": "the claimant knows nothing of this case, and can be asked nothing",
+        "claimant_gone": "the claimant's account is gone; nobody can be asked",
         "no_evidence": "the evidence has not been collected yet; a worker does it within seconds",
         "evidence_changed": "the evidence has changed since; look at it again",
         "evidence_old": "the evidence is too old; refresh it, and look at it again",

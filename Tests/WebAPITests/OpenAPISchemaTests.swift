@@ -11,14 +11,18 @@ import Testing
 
     private let document: OpenAPIDocument
     private let contract: String
+    /// What is said to cases.
+    private let answers: String
 
     init() throws {
         document = try OpenAPIDocument()
         let package = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
             .deletingLastPathComponent()
-        contract = try ["0002_contract", "0006_api"].map {
-            try String(contentsOf: package.appendingPathComponent("sql/migrations/\($0).sql"), encoding: .utf8)
-        }.joined()
+        func migration(_ name: String) throws -> String {
+            try String(contentsOf: package.appendingPathComponent("sql/migrations/\(name).sql"), encoding: .utf8)
+        }
+        contract = try migration("0002_contract") + migration("0006_api")
+        answers = try migration("0016_answers")
     }
 
     /// What follows a text in the contract, up to an end.
@@ -67,6 +71,7 @@ import Testing
             let limit =
                 switch operation.path {
                 case "/v1/restores": RestoreBody.maximumBytes
+                case "/v1/tickets/{id}/replies", "/v1/releases": SmallBody.maximumBytes
                 case "/v1/webhooks/app-store": WebhookRoutes.maximumUnknownBytes
                 default: WebhookRoutes.maximumBytes
                 }
@@ -166,8 +171,37 @@ import Testing
         try check("RestoredProduct", RestoredProduct(store: "", productID: nil, entitlements: [], endsAt: nil))
         try check("Ticket", VisibleTicket(reference: "", state: "", createdAt: ""))
         try check("StoreState", EntitlementRoute.StoreView(store: "", state: "", message: nil))
+        let shown = UserCase(id: UUID(), role: .owner, reference: nil, state: .open, createdAt: "")
+        try check("Case", CaseView(shown, Messages(), "en"))
+        try check("Cases", CaseList(tickets: []))
+        try check("Noted", NotedView(messageKey: "", message: ""))
         let entitlement = EntitlementAnswer(type: "", until: nil, suggestsRestore: false, tickets: [], stores: [])
         try check("Entitlement", EntitlementRoute.View(entitlement, Messages(), "en"))
+    }
+
+    @Test func `Words of cases are the code's, and limits of replies those of the contract`() throws {
+        #expect(property("role", of: "Case")["enum"]?.texts == UserCase.Role.allCases.map(\.rawValue))
+        #expect(property("state", of: "Case")["enum"]?.texts == UserCase.State.allCases.map(\.rawValue))
+        let questions = property("question", of: "Case")["description"]?.text ?? ""
+        for question in DeskQuestion.allCases { #expect(questions.contains("`\(question.rawValue)`")) }
+        let text = property("text", of: "Reply")
+        #expect(text["minLength"]?.integer == 1)
+        let most = try #require(
+            answers.firstMatch(of: /length\(words\) > (\d+) THEN\s+RAISE EXCEPTION USING ERRCODE = 'ES005'/)
+        )
+        #expect(text["maxLength"]?.integer == Int(most.output.1))
+        let decisions = property("decision", of: "Reply")["enum"]?.items.compactMap(\.text) ?? []
+        let known = try #require(answers.firstMatch(of: /wish NOT IN \(([^)]*)\)/))
+        #expect(Set(decisions) == words(known.output.1))
+        for name in ["Case", "Cases"] {
+            for example in document.schema(name).members["examples"]?.items ?? [] {
+                for item in example.members["tickets"]?.items ?? [example] {
+                    #expect(item.keys == document.schema("Case").members["properties"]?.keys)
+                    let key = try "question." + #require(item.members["question"]?.text)
+                    #expect(try item.members["message"]?.text == Messages().text(for: key, reference: ""))
+                }
+            }
+        }
     }
 
     private func check(_ name: String, _ value: some Encodable) throws {

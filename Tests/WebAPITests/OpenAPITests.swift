@@ -114,6 +114,21 @@ import Testing
         ("readRestore", common.union(late).union([.invalidField, .unauthenticated, .notFound])),
         ("followRestore", common.union(late).union([.unauthenticated, .notFound])),
         ("readEntitlement", common.union(late).union([.unauthenticated, .unknownUser, .notFound])),
+        ("readTickets", common.union(late).union([.unauthenticated, .unknownUser, .notFound])),
+        (
+            "replyToTicket",
+            common.union(late).union([
+                .malformedBody, .invalidField, .unauthenticated, .notFound, .caseDecided, .bodyTooLarge,
+                .unsupportedMediaType, .keyReused,
+            ])
+        ),
+        (
+            "releasePurchase",
+            common.union(late).union([
+                .malformedBody, .invalidField, .unauthenticated, .unknownUser, .notFound, .bodyTooLarge,
+                .unsupportedMediaType,
+            ])
+        ),
         ("receiveRevenueCatWebhook", common.union(late).union(ofEvents)),
         ("receiveAppStoreNotification", common.union(late).union(ofEvents)),
         ("receiveGooglePlayNotification", common.union(late).union(ofEvents)),

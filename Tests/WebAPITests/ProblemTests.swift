@@ -12,7 +12,8 @@ import Testing
 @Suite struct ProblemTests {
     static let statuses: [(Problem.Kind, Int)] = [
         (.malformedBody, 400), (.invalidField, 400), (.unauthenticated, 401), (.unknownUser, 404),
-        (.notFound, 404), (.methodNotAllowed, 405), (.bodyTooLarge, 413), (.unsupportedMediaType, 415),
+        (.notFound, 404), (.methodNotAllowed, 405), (.caseDecided, 409), (.bodyTooLarge, 413),
+        (.unsupportedMediaType, 415),
         (.keyReused, 422), (.tooManyRequests, 429), (.failed, 500), (.unavailable, 503),
     ]
 
@@ -143,6 +144,17 @@ import Testing
         )
         #expect(reused == Problem(.keyReused, field: "Idempotency-Key", fix: "Use a new one."))
         #expect(silent.isEmpty && quiet.isEmpty)
+    }
+
+    @Test func `Who said enough for a day is told to come later`() {
+        let (problem, lines) = heard(refusal("ES008", "text: enough was said today", hint: "Tomorrow."))
+        let expected = Problem(
+            .tooManyRequests,
+            "text: enough was said today",
+            fix: "Tomorrow.",
+            retryAfterSeconds: 3600
+        )
+        #expect(problem == expected && lines.isEmpty)
     }
 
     @Test(arguments: ["22P05", "22021", "22001", "22000"])

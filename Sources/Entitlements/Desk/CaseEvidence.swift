@@ -108,6 +108,14 @@ package struct CaseEvidence: Hashable, Sendable, Codable {
         approvals = settings.approvals.needed(known)
     }
 
+    /// How long the owner has to object before a transfer on this evidence.
+    ///
+    /// - Parameter settings: the desk's.
+    /// - Returns: none at all for an owner who has released the purchase, and has not objected as well.
+    package func ownerWindow(_ settings: DeskSettings) -> Duration {
+        facts.contains(.ownerReleased) && !facts.contains(.ownerObjected) ? .zero : settings.ownerWindow
+    }
+
     /// Each once, in an order that does not depend on that of the stores' lists.
     private static func inOrder(_ items: [Item]) -> [Item] {
         Set(items).sorted { $0.sortKey.lexicographicallyPrecedes($1.sortKey) }

@@ -21,6 +21,7 @@ package struct CaseRecords: Sendable {
         package var isProven: Bool
         package var isDisproven: Bool
         package var ownerObjected: Bool
+        package var ownerReleased: Bool
         /// The database's time, and ours when it was asked.
         package var readAt: Instant
         package var readTick: ContinuousClock.Instant
@@ -51,12 +52,14 @@ package struct CaseRecords: Sendable {
         let tick = ContinuousClock.now
         let rows = try await pool.query(
             """
-            SELECT t.state = 'executing' OR coalesce(t.holder_until > now(), false), t.claimant_key, c.user_id, o.user_key, o.user_id, p.id, t.owner_no_at IS NOT NULL,
+            SELECT t.state = 'executing' OR coalesce(t.holder_until > now(), false), t.claimant_key, c.user_id, o.user_key, o.user_id, p.id,
+                   -- A former owner's word says nothing of the purchase any more.
+                   t.owner_no_at IS NOT NULL AND (p.id IS NULL OR t.owner_key IS NOT DISTINCT FROM p.owner_key),
                    EXISTS (SELECT 1 FROM entitlement_sync.observation AS x
                             WHERE x.user_key = t.claimant_key
                               AND entitlement_sync.living(x.purchase_id) = p.id
                               AND x.attribution = 'foreign'),
-                   clock_timestamp()
+                   entitlement_sync.is_released(t.id), clock_timestamp()
               FROM entitlement_sync.ticket AS t
               JOIN entitlement_sync.user_sync AS c ON c.user_key = t.claimant_key
               LEFT JOIN entitlement_sync.purchase AS p ON p.id = entitlement_sync.living(coalesce(t.purchase_id, t.subject_id))
@@ -67,7 +70,7 @@ package struct CaseRecords: Sendable {
         )
         guard let row = rows.first else { return nil }
         let (
-            awaited, claimantKey, claimantID, ownerKey, ownerID, purchaseID, objected, proven, now
+            awaited, claimantKey, claimantID, ownerKey, ownerID, purchaseID, objected, proven, released, now
         ) =
             try row.decode(
                 Bool.self,
@@ -76,6 +79,7 @@ package struct CaseRecords: Sendable {
                 Int64?.self,
                 String?.self,
                 Int64?.self,
+                Bool.self,
                 Bool.self,
                 Bool.self,
                 PostgresTimestamp.self
@@ -101,6 +105,7 @@ package struct CaseRecords: Sendable {
             isProven: proven,
             isDisproven: false,
             ownerObjected: objected,
+            ownerReleased: released,
             readAt: Instant(now),
             readTick: tick
         )
@@ -208,7 +213,7 @@ package struct CaseRecords: Sendable {
                        \(ticketID), \(found.askedAt.timestamp), \(PostgresBytes(found.hash)), \(evidence.facts.map(\.rawValue)),
                        \(evidence.hindrance.rawValue), \(evidence.verdict?.rawValue), \(evidence.reason.rawValue),
                        \(Int16(clamping: evidence.approvals)), \(evidence.alsoMoves.map { $0.id ?? "?" }),
-                       \(Int64(found.settings.ownerWindow.components.seconds)),
+                       \(Int64(evidence.ownerWindow(found.settings).components.seconds)),
                        \(Int64(found.settings.holds.components.seconds)), \(found.document), \(evidence.owner?.key))
             """
         )
@@ -255,12 +260,15 @@ package struct CaseRecords: Sendable {
         }
     }
 
-    /// Puts back what nobody holds any more, lets windows end, takes back what people agreed to too long ago.
+    /// Puts back what nobody holds any more, lets windows end, takes back what people agreed to too long ago, closes
+    /// what no claimant answered.
     ///
     /// - Returns: how many tickets.
     package func tend() async throws -> Int {
         try await pool.retrying { connection in
-            let rows = try await connection.query("SELECT entitlement_sync.tend_tickets()")
+            let rows = try await connection.query(
+                "SELECT entitlement_sync.tend_tickets() + entitlement_sync.expire_questions()"
+            )
             return Int(try rows.first?.decode(Int32.self, at: 0) ?? 0)
         }
     }

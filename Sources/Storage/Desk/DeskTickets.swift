@@ -102,8 +102,12 @@ package struct DeskTickets: Sendable {
             return try await pool.query(
                 """
                 SELECT (to_jsonb(t) - 'document' - 'evidence_hash'
-                        || jsonb_build_object('evidence_hash', encode(t.evidence_hash, 'hex'),
-                                              'evidence', t.document::jsonb))::text
+                        || jsonb_build_object(
+                               'evidence_hash', encode(t.evidence_hash, 'hex'), 'evidence', t.document::jsonb,
+                               'replies', (SELECT coalesce(jsonb_agg(to_jsonb(r) ORDER BY r.at), '[]')
+                                             FROM entitlement_sync.ticket_replies(\(PostgresBytes(session)), \(id)) AS r),
+                               'linked', (SELECT coalesce(jsonb_agg(to_jsonb(l) ORDER BY l.id), '[]')
+                                            FROM entitlement_sync.linked_tickets(\(PostgresBytes(session)), \(id)) AS l)))::text
                   FROM entitlement_sync.show_ticket(\(PostgresBytes(session)), \(id), \(reveal)) AS t
                 """
             ).first?.decode(String.self, at: 0)
@@ -151,6 +155,8 @@ package struct DeskTickets: Sendable {
         /// What people found out about a transfer that nobody else can end.
         case resolve(hasMoved: Bool)
         case note(String)
+        /// A row of `desk_question`, and a remark for the desk alone.
+        case ask(question: String, words: String?)
         /// How it ends without a transfer, and a remark.
         case refuse(how: String, words: String?)
         /// The hash of the evidence that was looked at, and what else is moved, as it was confirmed.
@@ -158,7 +164,7 @@ package struct DeskTickets: Sendable {
 
         var duty: String {
             switch self {
-            case .claim, .release, .refresh, .note: "work"
+            case .claim, .release, .refresh, .note, .ask: "work"
             case .refuse: "refuse"
             case .lend: "lend"
             case .approve, .withdraw: "approve"
@@ -185,6 +191,8 @@ package struct DeskTickets: Sendable {
                 "SELECT entitlement_sync.resolve_transfer(\(session), \(id), \(hasMoved ? "moved" : "not_moved"))"
             case .transfer: "SELECT entitlement_sync.begin_transfer(\(session), \(id))"
             case .note(let words): "SELECT entitlement_sync.note_ticket(\(session), \(id), \(words))"
+            case .ask(let question, let words):
+                "SELECT entitlement_sync.ask_claimant(\(session), \(id), \(question), \(words))"
             case .refuse(let how, let words):
                 "SELECT entitlement_sync.refuse_ticket(\(session), \(id), \(how), \(words))"
             case .approve(let hash, let confirmed):

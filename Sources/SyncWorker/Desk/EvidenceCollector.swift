@@ -121,6 +121,7 @@ package struct EvidenceCollector: Sendable {
             isProven: file.isProven,
             isDisproven: file.isDisproven,
             ownerObjected: file.ownerObjected,
+            ownerReleased: file.ownerReleased,
             hasTransferKey: hasTransferKey,
             now: file.readAt
         )

@@ -1,4 +1,4 @@
-import NIOCore
+package import NIOCore
 
 /// Proxies before the API whose word for the client's address is taken.
 ///
@@ -54,7 +54,7 @@ package struct TrustedProxies: Sendable {
     ///   - peer: the other end of the connection.
     ///   - forwarded: the value of `X-Forwarded-For`.
     /// - Returns: the last hop that is no proxy of ours.
-    func client(_ peer: SocketAddress?, forwarded: String?) -> String {
+    package func client(_ peer: SocketAddress?, forwarded: String?) -> String {
         guard let peer, let address = peer.ipAddress, var client = Self.bytes(address) else { return "unknown" }
         if let forwarded, !networks.isEmpty {
             for hop in forwarded.split(separator: ",").suffix(Self.mostHops).reversed() {

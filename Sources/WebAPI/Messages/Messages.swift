@@ -12,6 +12,13 @@ package struct Messages: Sendable {
     private static let withSupport = "+support"
     /// Texts about a store's health; `{store}` is filled in.
     private static let storeKeys = ["store.slow", "store.down"]
+    /// Texts about cases at support.
+    static let caseKeys = [
+        "case.open", "case.question", "case.decided", "transfer.question", "transfer.open", "transfer.decided",
+        "reply.noted", "release.noted",
+    ]
+    /// What begins the key of a question's text; teams may have questions of their own.
+    static let question = "question."
     /// The languages and keys that one file may add, and a text's length in bytes.
     private static let mostLanguages = 200
     private static let mostBytes = 2_000
@@ -128,13 +135,13 @@ package struct Messages: Sendable {
 
     private static func check(_ added: [String: [String: String]]) throws(Fault) {
         guard added.count <= mostLanguages else { throw Fault(problem: "has more than \(mostLanguages) languages") }
-        let keys = Set(MessageKey.allCases.flatMap { [$0.rawValue, $0.rawValue + withSupport] } + storeKeys)
+        let keys = Set(MessageKey.allCases.flatMap { [$0.rawValue, $0.rawValue + withSupport] } + storeKeys + caseKeys)
         for (language, entries) in added {
             guard (2...35).contains(language.utf8.count), language.utf8.allSatisfy({ isTagByte($0) }) else {
                 throw Fault(problem: "has a language that is no tag such as de or pt-BR")
             }
             for (key, text) in entries {
-                guard keys.contains(key) else {
+                guard keys.contains(key) || isQuestion(key) else {
                     throw Fault(problem: "has the key \(key.prefix(40)), which there is not")
                 }
                 guard text.utf8.count <= mostBytes else {
@@ -147,6 +154,10 @@ package struct Messages: Sendable {
                 }
             }
         }
+    }
+
+    private static func isQuestion(_ key: String) -> Bool {
+        key.wholeMatch(of: /question\.[a-z][a-z_]{0,39}/) != nil
     }
 
     private static func isTagByte(_ byte: UInt8) -> Bool {

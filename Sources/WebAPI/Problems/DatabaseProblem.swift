@@ -19,6 +19,9 @@ enum DatabaseProblem {
             return Problem(.invalidField, error.message, field: "Idempotency-Key", fix: error.hint)
         case "ES004":
             return Problem(.keyReused, field: "Idempotency-Key", fix: error.hint)
+        case "ES008":
+            // A day's limit: in an hour some of it may be over.
+            return Problem(.tooManyRequests, error.message, fix: error.hint, retryAfterSeconds: 3600)
         // A value out of its range, or text that PostgreSQL does not hold.
         case let state? where state.hasPrefix("22"):
             return state == "22023"

@@ -12,6 +12,7 @@ struct Problem: Error, Hashable, Sendable {
         case unknownUser = "unknown-user"
         case notFound = "not-found"
         case methodNotAllowed = "method-not-allowed"
+        case caseDecided = "case-decided"
         case bodyTooLarge = "body-too-large"
         case unsupportedMediaType = "unsupported-media-type"
         case keyReused = "key-reused"
@@ -25,6 +26,7 @@ struct Problem: Error, Hashable, Sendable {
             case .unauthenticated: .unauthorized
             case .unknownUser, .notFound: .notFound
             case .methodNotAllowed: .methodNotAllowed
+            case .caseDecided: .conflict
             case .bodyTooLarge: .contentTooLarge
             case .unsupportedMediaType: .unsupportedMediaType
             case .keyReused: .unprocessableContent
@@ -42,6 +44,7 @@ struct Problem: Error, Hashable, Sendable {
             case .unknownUser: "The token's user has no account here yet"
             case .notFound: "There is nothing here"
             case .methodNotAllowed: "This route knows other methods"
+            case .caseDecided: "Support is through with this case"
             case .bodyTooLarge: "The body is too large"
             case .unsupportedMediaType: "The body's media type is not taken"
             case .keyReused: "The idempotency key was used before with other content"

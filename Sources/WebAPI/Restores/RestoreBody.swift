@@ -10,7 +10,6 @@ struct RestoreBody: Decodable, Sendable {
     static let maximumBytes = 4 << 20
     /// What is read within a moment, in bytes.
     private static let momentBytes = 32 << 10
-    private static let longestKey = 255
 
     /// Proofs as they are; what the kinds hold is checked where they are kept.
     struct Proof: Codable, Sendable {
@@ -38,8 +37,8 @@ struct RestoreBody: Decodable, Sendable {
     /// - Returns: what is asked for.
     /// - Throws: `Problem` that names the field; whatever keeps the body from being read.
     static func wish(in request: Request, of userID: String) async throws -> RestoreWish {
-        try checkType(request)
-        let key = try idempotencyKey(request)
+        try AppHeaders.checkType(request)
+        let key = try AppHeaders.idempotencyKey(request)
         if let length = request.headers[.contentLength].flatMap({ Int($0) }), length > maximumBytes {
             throw Problem(.bodyTooLarge, "at most \(maximumBytes) bytes are taken")
         }
@@ -62,27 +61,6 @@ struct RestoreBody: Decodable, Sendable {
     }
 
     private init() {}
-
-    private static func checkType(_ request: Request) throws(Problem) {
-        guard let type = request.headers[.contentType] else { return }
-        let essence = type.prefix { $0 != ";" }.trimmingCharacters(in: .whitespaces).lowercased()
-        guard essence == "application/json" else {
-            throw Problem(.unsupportedMediaType, field: "Content-Type", fix: "Send application/json.")
-        }
-    }
-
-    private static func idempotencyKey(_ request: Request) throws(Problem) -> String? {
-        guard let name = HTTPField.Name("Idempotency-Key"), let key = request.headers[name] else { return nil }
-        guard (1...longestKey).contains(key.utf8.count), key.utf8.allSatisfy({ (0x20...0x7E).contains($0) }) else {
-            throw Problem(
-                .invalidField,
-                "Idempotency-Key: must have 1 to \(longestKey) printable ASCII characters",
-                field: "Idempotency-Key",
-                fix: "Use a random id, such as a UUID."
-            )
-        }
-        return key
-    }
 
     private static func read(_ data: Data) throws(Problem) -> RestoreBody {
         let body: RestoreBody

@@ -78,12 +78,16 @@ package struct APIDoors: Sendable {
             messages: messages,
             security: security
         )
+        let cases = CaseRoutes(callers: callers, requests: requests, messages: messages)
         let entitlement = EntitlementRoute(callers: callers, requests: requests, messages: messages)
         return [
             .init(method: .post, path: "/v1/restores", answer: restores.accept),
             .init(method: .get, path: "/v1/restores/{id}", answer: restores.status),
             .init(method: .get, path: "/v1/restores/{id}/events", answer: restores.events),
             .init(method: .get, path: "/v1/entitlement", answer: entitlement.show),
+            .init(method: .get, path: "/v1/tickets", answer: cases.list),
+            .init(method: .post, path: "/v1/tickets/{id}/replies", answer: cases.reply),
+            .init(method: .post, path: "/v1/releases", answer: cases.release),
         ]
     }
 

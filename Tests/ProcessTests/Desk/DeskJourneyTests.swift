@@ -114,6 +114,35 @@ import Testing
         }
     }
 
+    @Test func `A question is asked at the terminal, and the answer is read there`() async throws {
+        try await Self.with { site, bea, _ in
+            let worker = try await site.start("worker")
+            _ = try await site.run("reconcile", "owner", "--wait", "20")
+            _ = try await site.run("restore", "claimant", "--proof", Self.proof, "--client-error", "7", "--wait", "20")
+            worker.signal(SIGTERM)
+            #expect(try await worker.ending().code == 0)
+            #expect(try await bea.run("ticket", "1", "claim").code == 0)
+            let missing = try await bea.run("ticket", "1", "ask")
+            #expect(missing.code == 64 && missing.err.contains("which_store"), "\(missing)")
+            let unknown = try await bea.run("ticket", "1", "ask", "--question", "shoe_size")
+            #expect(unknown.code == 65 && unknown.err.contains("order_number"), "\(unknown)")
+            let asked = try await bea.run("ticket", "1", "ask", "--question", "which_store", "--text", "no receipt")
+            #expect(asked.code == 0 && asked.out == "ticket 1: the claimant is asked\n", "\(asked)")
+            try await site.execute(
+                """
+                SELECT entitlement_sync.reply_to_ticket('claimant', (c.t ->> 'id')::uuid, E'on a tablet\\n\\x1b[2J', NULL, NULL)
+                  FROM jsonb_array_elements(entitlement_sync.ticket_answers('claimant')) AS c(t)
+                """
+            )
+            let shown = try await bea.run("ticket", "1")
+            #expect(shown.code == 0, "\(shown)")
+            #expect(shown.out.contains("claimant_asked by bea  which_store"), "\(shown)")
+            #expect(shown.out.contains("Z  claimant  on a tablet  [2J"), "words steer no terminal: \(shown)")
+            let explained = try await site.run("explain", "claimant")
+            #expect(explained.out.contains("was answered by the claimant"), "\(explained)")
+        }
+    }
+
     @Test func `What is wrong is said with the field and the fix`() async throws {
         try await Self.with { site, bea, _ in
             for (words, code, text) in [

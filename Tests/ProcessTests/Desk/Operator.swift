@@ -45,6 +45,14 @@ struct Operator: Sendable {
         try #require(ending.code == 0, "\(ending)")
     }
 
+    /// Somebody who signs in elsewhere, with a device's secret in base32.
+    init(_ name: String, device: String, at site: Site) throws {
+        self.site = site
+        self.name = name
+        folder = ""
+        secret = try #require(Self.bytes(base32: device))
+    }
+
     /// Signs in again, with the code of the half minute after the last one.
     func signIn(_ code: String) async throws -> Program.Ending {
         try await run("operator", "login", name, "--password-file", path("password"), "--code", code)
@@ -83,6 +91,14 @@ struct Operator: Sendable {
 
     private func write(_ text: String, _ file: String) throws {
         try Data(text.utf8).write(to: URL(fileURLWithPath: path(file)))
+    }
+
+    private static func bytes(base32 text: String) -> [UInt8]? {
+        let alphabet = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZ234567")
+        let values = text.filter { $0 != " " }.compactMap { alphabet.firstIndex(of: $0) }
+        let bits = values.flatMap { value in (0..<5).map { value >> (4 - $0) & 1 } }
+        return bits.count == 160
+            ? stride(from: 0, to: 160, by: 8).map { bits[$0..<$0 + 8].reduce(0) { $0 << 1 | UInt8($1) } } : nil
     }
 
     private static func base32(_ bytes: [UInt8]) -> String {

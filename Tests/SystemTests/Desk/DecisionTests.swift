@@ -334,9 +334,11 @@ import Testing
                 try await scene.untilEnded(ticket)
             }
             #expect(try await scene.state(ticket) == "transferred")
-            #expect(try await CaseRecords(pool: scene.world.pool).tell() == 1)
-            let told = try await Self.told(scene.world).last
-            #expect(told?.hasPrefix("claimant ticket.decided") == true && told?.contains("transferred") == true)
+            #expect(try await CaseRecords(pool: scene.world.pool).tell() == 2)
+            let told = try await Self.told(scene.world).suffix(2)
+            #expect(told.first?.hasPrefix("claimant ticket.decided") == true)
+            #expect(told.last?.hasPrefix("owner ticket.decided") == true && told.last?.contains("claimant") == false)
+            #expect(told.allSatisfy { $0.contains("transferred") })
         }
     }
 

@@ -1,0 +1,131 @@
+package import FoundationEssentials
+import Postgres
+
+/// A case as its claimant, or the owner who is asked, sees it; names nobody.
+package struct UserCase: Sendable, Hashable, Codable {
+    package enum Role: String, Sendable, Codable, CaseIterable { case claimant, owner }
+
+    package enum State: String, Sendable, Codable, CaseIterable {
+        /// People look at it.
+        case open
+        /// An answer is awaited.
+        case question
+        case decided
+    }
+
+    package var id: UUID
+    package var role: Role
+    /// By which support finds a claimant's case; owners have none.
+    package var reference: String?
+    package var state: State
+    /// RFC 3339.
+    package var createdAt: String
+    /// What is asked: a row of `desk_question`, or `transfer` for an owner.
+    package var question: String?
+    /// RFC 3339.
+    package var askedAt: String?
+    /// RFC 3339.
+    package var answerBy: String?
+    /// The store of an owner's own purchase, as our records name it.
+    package var store: String?
+    package var productID: String?
+
+    package init(
+        id: UUID,
+        role: Role,
+        reference: String?,
+        state: State,
+        createdAt: String,
+        question: String? = nil,
+        askedAt: String? = nil,
+        answerBy: String? = nil,
+        store: String? = nil,
+        productID: String? = nil
+    ) {
+        self.id = id
+        self.role = role
+        self.reference = reference
+        self.state = state
+        self.createdAt = createdAt
+        self.question = question
+        self.askedAt = askedAt
+        self.answerBy = answerBy
+        self.store = store
+        self.productID = productID
+    }
+
+    enum CodingKeys: String, CodingKey {
+        case id, role, reference, state, question, store
+        case createdAt = "created_at"
+        case askedAt = "asked_at"
+        case answerBy = "answer_by"
+        case productID = "product_id"
+    }
+}
+
+/// What a user says to a case.
+package struct CaseReply: Sendable {
+    /// 1 to 2000 characters; may be absent beside a decision.
+    package var text: String?
+    /// `object` or `agree`, from an owner who was asked.
+    package var decision: String?
+    package var idempotencyKey: String?
+
+    package init(text: String?, decision: String? = nil, idempotencyKey: String? = nil) {
+        self.text = text
+        self.decision = decision
+        self.idempotencyKey = idempotencyKey
+    }
+}
+
+/// What became of a reply.
+package enum ReplyFate: Sendable, Hashable {
+    /// It is kept, since now or before.
+    case taken
+    /// No such case is the user's.
+    case notFound
+    /// Support is through with the case.
+    case decided
+    /// The user was not asked to decide.
+    case notAsked
+}
+
+extension AppRequests {
+    /// A user's cases; `nil` where there is no such user.
+    package func cases(of userID: String) async throws -> [UserCase]? {
+        let rows = try await pool.query("SELECT entitlement_sync.ticket_answers(\(userID))")
+        return try rows.first?.decode(PostgresJSON?.self, at: 0).map(JSONList.read)
+    }
+
+    /// Takes what a user says to a case of theirs.
+    ///
+    /// - Parameters:
+    ///   - reply: what is said; sent again it is taken once.
+    ///   - id: the case, as ``cases(of:)`` names it.
+    ///   - userID: whose it has to be.
+    /// - Returns: what became of it.
+    /// - Throws: `PostgresError`, SQLSTATE `ES003`, `ES004`, `ES005` or `22023` where it can't be taken, `ES008` where enough
+    ///   was said for a day.
+    package func reply(_ reply: CaseReply, to id: UUID, by userID: String) async throws -> ReplyFate {
+        let rows = try await pool.query(
+            """
+            SELECT entitlement_sync.reply_to_ticket(\(userID), \(id), \(reply.text), \(reply.decision), \(reply.idempotencyKey))
+            """
+        )
+        switch try rows.first?.decode(String?.self, at: 0) {
+        case nil: return .taken
+        case "not_found": return .notFound
+        case "decided": return .decided
+        case "not_asked": return .notAsked
+        case let word?: throw PostgresError(.decoding, message: "a reply's fate is not known: \(word)")
+        }
+    }
+
+    /// Takes an owner's word that a purchase of theirs may go to the account whose app shows a reference.
+    ///
+    /// - Throws: `PostgresError`, SQLSTATE `ES001` for an unknown user, `22023` for what is no reference, `ES008` where enough
+    ///   were given for a day.
+    package func release(to reference: String, by userID: String) async throws {
+        try await pool.query("SELECT entitlement_sync.release_purchase(\(userID), \(reference))")
+    }
+}

@@ -1,0 +1,127 @@
+package import Entitlements
+import Foundation
+
+/// A ticket as the database shows it to an operator: everything that a decision needs.
+package struct DeskTicket: Decodable, Sendable {
+    package struct Event: Decodable, Sendable {
+        package struct Detail: Decodable, Sendable {
+            package var reason: String?
+            package var verdict: String?
+            package var how: String?
+            package var question: String?
+        }
+        package var at: String
+        package var kind: String
+        package var by: String?
+        package var detail: Detail?
+        package var text: String?
+    }
+
+    /// What claimant or owner said.
+    package struct Reply: Decodable, Sendable {
+        package var at: String
+        package var side: String
+        package var decision: String?
+        package var words: String?
+    }
+
+    /// Another ticket about the same purchase.
+    package struct Link: Decodable, Sendable {
+        package var id: Int64
+        package var reference: String
+        package var state: String
+    }
+
+    package struct Evidence: Decodable, Sendable {
+        package var claimant: CaseEvidence.Account
+        package var owner: CaseEvidence.Account?
+        package var holder: String
+        package var words: [Item]
+        package var alsoMoves: [Item]
+
+        enum CodingKeys: String, CodingKey {
+            case claimant, owner, holder, words
+            case alsoMoves = "also_moves"
+        }
+    }
+
+    /// One store's word on one purchase.
+    package struct Item: Decodable, Sendable {
+        package var id: String?
+        package var source: String
+        package var store: String
+        package var environment: String
+        package var product: String?
+        package var status: String
+        package var renewal: String?
+        package var ownership: String?
+        package var asked: String?
+        package var givesAccess: Bool?
+        /// Microseconds since 1970.
+        package var endsAt: Int64?
+
+        enum CodingKeys: String, CodingKey {
+            case id, source, store, environment, product, status, renewal, ownership, asked
+            case givesAccess = "gives_access"
+            case endsAt = "ends_at"
+        }
+    }
+
+    package var id: Int64
+    package var reference: String
+    package var kind: String
+    package var state: String
+    package var store: String?
+    package var originalID: String?
+    package var touches: Int
+    package var createdAt: String
+    package var deadline: String?
+    package var claimant: String?
+    package var owner: String?
+    package var holder: String?
+    package var holderUntil: String?
+    package var ownerUntil: String?
+    package var verdict: String?
+    package var evidenceAt: String?
+    package var evidenceDue: String?
+    package var evidenceHash: String?
+    package var evidenceError: String?
+    package var facts: [String]?
+    package var hindrance: String?
+    package var suggested: String?
+    package var reason: String?
+    package var approvalsNeeded: Int?
+    /// What else a transfer moves, as an approval has to confirm it.
+    package var alsoMoves: [String]?
+    package var evidence: Evidence?
+    package var approvedBy: [String]
+    package var transferStep: String?
+    package var transferError: String?
+    package var events: [Event]
+    package var replies: [Reply]
+    package var linked: [Link]
+
+    enum CodingKeys: String, CodingKey {
+        case id, reference, kind, state, store, touches, deadline, claimant, owner, holder, verdict, facts, hindrance
+        case suggested, reason, evidence, events, replies, linked
+        case originalID = "original_id"
+        case createdAt = "created_at"
+        case holderUntil = "holder_until"
+        case ownerUntil = "owner_until"
+        case evidenceAt = "evidence_at"
+        case evidenceDue = "evidence_due"
+        case evidenceHash = "evidence_hash"
+        case evidenceError = "evidence_error"
+        case approvalsNeeded = "approvals_needed"
+        case alsoMoves = "also_moves"
+        case approvedBy = "approved_by"
+        case transferStep = "transfer_step"
+        case transferError = "transfer_error"
+    }
+
+    /// Reads what the desk's records give.
+    ///
+    /// - Parameter json: one JSON object.
+    /// - Throws: `DecodingError`, where they give something else.
+    package init(json: String) throws { self = try JSONDecoder().decode(DeskTicket.self, from: Data(json.utf8)) }
+}

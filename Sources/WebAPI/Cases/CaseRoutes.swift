@@ -1,0 +1,83 @@
+import Foundation
+import HTTPTypes
+import Hummingbird
+import Postgres
+import Storage
+
+/// What users read of their cases at support, and say to them.
+struct CaseRoutes: Sendable {
+    let callers: Callers
+    let requests: AppRequests
+    let messages: Messages
+
+    /// `GET /v1/tickets`: the caller's cases, and transfers of their purchases that they were asked about.
+    func list(_ request: Request, _ context: APIContext) async throws -> Response {
+        let userID = try await callers.user(of: request, context)
+        guard let cases = try await requests.cases(of: userID) else { throw Problem(.unknownUser) }
+        let language = messages.language(accepted: request.headers[.acceptLanguage])
+        let view = CaseList(tickets: cases.map { CaseView($0, messages, language) })
+        return JSONText.response(.ok, view, headers: [.contentLanguage: language, .vary: "Accept-Language"])
+    }
+
+    /// `POST /v1/tickets/{id}/replies`: what the caller says to a case of theirs.
+    func reply(_ request: Request, _ context: APIContext) async throws -> Response {
+        let userID = try await callers.user(of: request, context)
+        let key = try AppHeaders.idempotencyKey(request)
+        let body: ReplyBody = try await SmallBody.read(request, fix: "Send a JSON object with text.")
+        try SmallBody.check(["text": body.text, "decision": body.decision])
+        // An id that is none is that of nothing; what is wrong with the rest is said for any id, or nobody could tell which.
+        let id = context.parameters.get("id").flatMap { UUID(uuidString: $0) }
+        let reply = CaseReply(text: body.text, decision: body.decision, idempotencyKey: key)
+        switch try await requests.reply(reply, to: id ?? Self.nobodys, by: userID) {
+        case .taken: return noted("reply.noted", request)
+        case .notFound: throw Problem(.notFound)
+        case .decided: throw Problem(.caseDecided, fix: "Ask for a restore if something is still missing.")
+        case .notAsked:
+            throw Problem(
+                .invalidField,
+                "decision: only an owner who is asked about a transfer decides",
+                field: "decision",
+                fix: "Leave decision out where role is claimant."
+            )
+        }
+    }
+
+    /// `POST /v1/releases`: an owner gives a purchase to their other account; what is behind the reference is not told.
+    func release(_ request: Request, _ context: APIContext) async throws -> Response {
+        let userID = try await callers.user(of: request, context)
+        let body: ReleaseBody = try await SmallBody.read(request, fix: "Send a JSON object with reference.")
+        try SmallBody.check(["reference": body.reference])
+        try await requests.release(to: body.reference, by: userID)
+        return noted("release.noted", request)
+    }
+
+    private static let nobodys = UUID(uuid: (0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0))
+
+    private func noted(_ key: String, _ request: Request) -> Response {
+        let language = messages.language(accepted: request.headers[.acceptLanguage])
+        let view = NotedView(messageKey: key, message: messages.text(for: key, in: language, reference: "") ?? "")
+        return JSONText.response(.accepted, view, headers: [.contentLanguage: language, .vary: "Accept-Language"])
+    }
+}
+
+/// What a user says to a case.
+struct ReplyBody: Decodable, Sendable {
+    var text: String?
+    var decision: String?
+}
+
+/// To which account a purchase is released.
+struct ReleaseBody: Decodable, Sendable {
+    var reference: String
+}
+
+/// That something was taken, and no more.
+struct NotedView: Encodable {
+    var messageKey: String
+    var message: String
+
+    private enum CodingKeys: String, CodingKey {
+        case message
+        case messageKey = "message_key"
+    }
+}

@@ -1,0 +1,37 @@
+import Foundation
+import HTTPTypes
+import Hummingbird
+import NIOCore
+
+/// A JSON body of a few fields.
+enum SmallBody {
+    /// The longest body that is taken, in bytes: 2000 characters, each escaped.
+    static let maximumBytes = 32 << 10
+
+    /// Reads a body.
+    ///
+    /// - Parameters:
+    ///   - request: of which.
+    ///   - fix: what to send instead of what is no such body.
+    /// - Returns: what was sent.
+    /// - Throws: `Problem` that names the field; whatever keeps the body from being read.
+    static func read<Body: Decodable>(_ request: Request, fix: String) async throws -> Body {
+        try AppHeaders.checkType(request)
+        if let length = request.headers[.contentLength].flatMap({ Int($0) }), length > maximumBytes {
+            throw Problem(.bodyTooLarge, "at most \(maximumBytes) bytes are taken")
+        }
+        let buffer = try await request.body.collect(upTo: maximumBytes)
+        do { return try JSONDecoder().decode(Body.self, from: Data(buffer.readableBytesView)) } catch {
+            var problem = BodyFault.problem(error)
+            if problem.kind == .malformedBody { problem.fix = fix }
+            throw problem
+        }
+    }
+
+    /// Checks texts by their fields' names: PostgreSQL does not hold every character that JSON does.
+    static func check(_ texts: KeyValuePairs<String, String?>) throws(Problem) {
+        for (field, text) in texts where text?.utf8.contains(0) == true {
+            throw Problem(.invalidField, "\(field): holds the character U+0000", field: field)
+        }
+    }
+}
