@@ -22,6 +22,8 @@ package struct UserCase: Sendable, Hashable, Codable {
     package var createdAt: String
     /// What is asked: a row of `desk_question`, or `transfer` for an owner.
     package var question: String?
+    /// What an owner is asked now: consent names it, as consent to another question is none.
+    package var questionID: UUID?
     /// RFC 3339.
     package var askedAt: String?
     /// RFC 3339.
@@ -37,6 +39,7 @@ package struct UserCase: Sendable, Hashable, Codable {
         state: State,
         createdAt: String,
         question: String? = nil,
+        questionID: UUID? = nil,
         askedAt: String? = nil,
         answerBy: String? = nil,
         store: String? = nil,
@@ -48,6 +51,7 @@ package struct UserCase: Sendable, Hashable, Codable {
         self.state = state
         self.createdAt = createdAt
         self.question = question
+        self.questionID = questionID
         self.askedAt = askedAt
         self.answerBy = answerBy
         self.store = store
@@ -57,6 +61,7 @@ package struct UserCase: Sendable, Hashable, Codable {
     enum CodingKeys: String, CodingKey {
         case id, role, reference, state, question, store
         case createdAt = "created_at"
+        case questionID = "question_id"
         case askedAt = "asked_at"
         case answerBy = "answer_by"
         case productID = "product_id"
@@ -69,11 +74,14 @@ package struct CaseReply: Sendable {
     package var text: String?
     /// `object` or `agree`, from an owner who was asked.
     package var decision: String?
+    /// The ``UserCase/questionID`` that `agree` answers.
+    package var questionID: UUID?
     package var idempotencyKey: String?
 
-    package init(text: String?, decision: String? = nil, idempotencyKey: String? = nil) {
+    package init(text: String?, decision: String? = nil, questionID: UUID? = nil, idempotencyKey: String? = nil) {
         self.text = text
         self.decision = decision
+        self.questionID = questionID
         self.idempotencyKey = idempotencyKey
     }
 }
@@ -88,6 +96,8 @@ package enum ReplyFate: Sendable, Hashable {
     case decided
     /// The user was not asked to decide.
     case notAsked
+    /// What the user agreed to is not asked now.
+    case questionChanged
 }
 
 extension AppRequests {
@@ -107,16 +117,21 @@ extension AppRequests {
     /// - Throws: `PostgresError`, SQLSTATE `ES003`, `ES004`, `ES005` or `22023` where it can't be taken, `ES008` where enough
     ///   was said for a day.
     package func reply(_ reply: CaseReply, to id: UUID, by userID: String) async throws -> ReplyFate {
-        let rows = try await pool.query(
-            """
-            SELECT entitlement_sync.reply_to_ticket(\(userID), \(id), \(reply.text), \(reply.decision), \(reply.idempotencyKey))
-            """
-        )
-        switch try rows.first?.decode(String?.self, at: 0) {
+        // Two users' words about one purchase may meet: one of the two is said again.
+        let fate = try await pool.retrying(2) { connection in
+            try await connection.query(
+                """
+                SELECT entitlement_sync.reply_to_ticket(
+                           \(userID), \(id), \(reply.text), \(reply.decision), \(reply.idempotencyKey), \(reply.questionID))
+                """
+            ).first?.decode(String?.self, at: 0)
+        }
+        switch fate {
         case nil: return .taken
         case "not_found": return .notFound
         case "decided": return .decided
         case "not_asked": return .notAsked
+        case "question_changed": return .questionChanged
         case let word?: throw PostgresError(.decoding, message: "a reply's fate is not known: \(word)")
         }
     }
@@ -126,6 +141,8 @@ extension AppRequests {
     /// - Throws: `PostgresError`, SQLSTATE `ES001` for an unknown user, `22023` for what is no reference, `ES008` where enough
     ///   were given for a day.
     package func release(to reference: String, by userID: String) async throws {
-        try await pool.query("SELECT entitlement_sync.release_purchase(\(userID), \(reference))")
+        try await pool.retrying(2) { connection in
+            _ = try await connection.query("SELECT entitlement_sync.release_purchase(\(userID), \(reference))")
+        }
     }
 }

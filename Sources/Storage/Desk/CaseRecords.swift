@@ -28,17 +28,19 @@ package struct CaseRecords: Sendable {
     }
 
     /// Takes tickets whose evidence is to be collected, for two minutes, longer than a collection takes: whoever dies
-    /// meanwhile has its share taken by others.
+    /// meanwhile has its share taken by others. What is asked for from now on is collected once more.
     package func take(upTo limit: Int) async throws -> [Int64] {
         try await pool.query(
             """
             WITH due AS MATERIALIZED (
                 SELECT t.id FROM entitlement_sync.ticket AS t
                  WHERE t.evidence_due <= now()
+                   AND coalesce(t.evidence_taken_at < now() - interval '2 minutes', true)
                  ORDER BY coalesce(t.holder_until > now(), false) DESC, t.evidence_due LIMIT \(Int64(limit)) FOR NO KEY UPDATE SKIP LOCKED
             )
             UPDATE entitlement_sync.ticket AS t
-               SET evidence_due = now() + interval '2 minutes', evidence_tries = least(t.evidence_tries, 1000) + 1
+               SET evidence_taken_at = clock_timestamp(), evidence_seen = t.evidence_asks,
+                   evidence_tries = least(t.evidence_tries, 1000) + 1
               FROM due AS d WHERE t.id = d.id
             RETURNING t.id
             """
@@ -225,7 +227,7 @@ package struct CaseRecords: Sendable {
         try await pool.query(
             """
             UPDATE entitlement_sync.ticket AS t
-               SET evidence_due = now(), evidence_tries = greatest(t.evidence_tries - 1, 0)
+               SET evidence_due = now(), evidence_taken_at = NULL, evidence_tries = greatest(t.evidence_tries - 1, 0)
              WHERE t.id = \(ticketID) AND t.evidence_due IS NOT NULL
             """
         )
@@ -244,7 +246,7 @@ package struct CaseRecords: Sendable {
             UPDATE entitlement_sync.ticket AS t
                SET evidence_due = now() + least(\(Double(wait.microseconds) / 1_000_000) * 2 ^ least(t.evidence_tries - 1, 10),
                                                 3600) * interval '1 second',
-                   evidence_error = \(error)
+                   evidence_taken_at = NULL, evidence_error = \(error)
              WHERE t.id = \(ticketID) AND t.evidence_due IS NOT NULL
             """
         )

@@ -25,13 +25,17 @@ struct CaseRoutes: Sendable {
         let key = try AppHeaders.idempotencyKey(request)
         let body: ReplyBody = try await SmallBody.read(request, fix: "Send a JSON object with text.")
         try SmallBody.check(["text": body.text, "decision": body.decision])
+        // What is no id can't be what is asked.
+        let question = body.questionID.map { UUID(uuidString: $0) ?? Self.nobodys }
         // An id that is none is that of nothing; what is wrong with the rest is said for any id, or nobody could tell which.
         let id = context.parameters.get("id").flatMap { UUID(uuidString: $0) }
-        let reply = CaseReply(text: body.text, decision: body.decision, idempotencyKey: key)
+        let reply = CaseReply(text: body.text, decision: body.decision, questionID: question, idempotencyKey: key)
         switch try await requests.reply(reply, to: id ?? Self.nobodys, by: userID) {
         case .taken: return noted("reply.noted", request)
         case .notFound: throw Problem(.notFound)
         case .decided: throw Problem(.caseDecided, fix: "Ask for a restore if something is still missing.")
+        case .questionChanged:
+            throw Problem(.questionChanged, fix: "Show the case anew, and let the person decide again.")
         case .notAsked:
             throw Problem(
                 .invalidField,
@@ -64,6 +68,12 @@ struct CaseRoutes: Sendable {
 struct ReplyBody: Decodable, Sendable {
     var text: String?
     var decision: String?
+    var questionID: String?
+
+    private enum CodingKeys: String, CodingKey {
+        case text, decision
+        case questionID = "question_id"
+    }
 }
 
 /// To which account a purchase is released.

@@ -42,6 +42,7 @@ struct CaseView: Encodable {
     private enum CodingKeys: String, CodingKey {
         case id, role, reference, state, question, store, message
         case createdAt = "created_at"
+        case questionID = "question_id"
         case askedAt = "asked_at"
         case answerBy = "answer_by"
         case productID = "product_id"
@@ -56,6 +57,7 @@ struct CaseView: Encodable {
         try container.encode(shown.state, forKey: .state)
         try container.encode(shown.createdAt, forKey: .createdAt)
         try container.encode(shown.question, forKey: .question)
+        try container.encode(shown.questionID?.uuidString.lowercased(), forKey: .questionID)
         try container.encode(shown.askedAt, forKey: .askedAt)
         try container.encode(shown.answerBy, forKey: .answerBy)
         try container.encode(shown.store, forKey: .store)

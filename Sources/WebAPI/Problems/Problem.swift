@@ -13,6 +13,7 @@ struct Problem: Error, Hashable, Sendable {
         case notFound = "not-found"
         case methodNotAllowed = "method-not-allowed"
         case caseDecided = "case-decided"
+        case questionChanged = "question-changed"
         case bodyTooLarge = "body-too-large"
         case unsupportedMediaType = "unsupported-media-type"
         case keyReused = "key-reused"
@@ -26,7 +27,7 @@ struct Problem: Error, Hashable, Sendable {
             case .unauthenticated: .unauthorized
             case .unknownUser, .notFound: .notFound
             case .methodNotAllowed: .methodNotAllowed
-            case .caseDecided: .conflict
+            case .caseDecided, .questionChanged: .conflict
             case .bodyTooLarge: .contentTooLarge
             case .unsupportedMediaType: .unsupportedMediaType
             case .keyReused: .unprocessableContent
@@ -45,6 +46,7 @@ struct Problem: Error, Hashable, Sendable {
             case .notFound: "There is nothing here"
             case .methodNotAllowed: "This route knows other methods"
             case .caseDecided: "Support is through with this case"
+            case .questionChanged: "What was agreed to is not asked now"
             case .bodyTooLarge: "The body is too large"
             case .unsupportedMediaType: "The body's media type is not taken"
             case .keyReused: "The idempotency key was used before with other content"

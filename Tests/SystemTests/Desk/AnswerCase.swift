@@ -24,9 +24,15 @@ extension DeskCase {
 
     /// Says something to a user's only case.
     func reply(_ user: String, _ text: String?, decision: String? = nil, key: String? = nil) async throws -> ReplyFate {
-        try await world.app.reply(
-            CaseReply(text: text, decision: decision, idempotencyKey: key),
-            to: only(user).id,
+        let shown = try await only(user)
+        return try await world.app.reply(
+            CaseReply(
+                text: text,
+                decision: decision,
+                questionID: decision == "agree" ? shown.questionID : nil,
+                idempotencyKey: key
+            ),
+            to: shown.id,
             by: user
         )
     }

@@ -223,30 +223,4 @@ import Testing
             #expect(Set(keys) == Set(DeskQuestion.allCases.map(\.rawValue)))
         }
     }
-
-    @Test func `Evidence that is asked for while it is collected is collected once more`() async throws {
-        try await DeskCase.with { scene, ticket in
-            let world = scene.world
-            func keep(askedBefore seconds: Int64) async throws {
-                try await world.pool.query(
-                    """
-                    SELECT entitlement_sync.keep_evidence(
-                               \(ticket), clock_timestamp() - \(seconds) * interval '1 second', sha256('x'), '{}', 'none',
-                               NULL, 'no_proof', 2::smallint, '{}', 0, 60, '{}', t.owner_key)
-                      FROM entitlement_sync.ticket AS t WHERE t.id = \(ticket)
-                    """
-                )
-            }
-            let due: PostgresQuery =
-                "SELECT count(*) FROM entitlement_sync.ticket WHERE evidence_due <= clock_timestamp()"
-            try await world.pool.query("UPDATE entitlement_sync.ticket SET evidence_due = now() + interval '2 minutes'")
-            try await keep(askedBefore: 10)
-            #expect(
-                try await world.number("SELECT count(*) FROM entitlement_sync.ticket WHERE evidence_due IS NULL") == 1
-            )
-            #expect(try await scene.reply("claimant", "look again") == .taken)
-            try await keep(askedBefore: 3)
-            #expect(try await world.number(due) == 1, "the reply came after the question")
-        }
-    }
 }

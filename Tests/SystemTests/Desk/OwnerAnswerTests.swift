@@ -25,7 +25,7 @@ import Testing
 
                 for user in ["claimant", "nobody"] {
                     let foreign = try await scene.world.app.reply(
-                        CaseReply(text: nil, decision: "agree"),
+                        CaseReply(text: nil, decision: "agree", questionID: asked.questionID),
                         to: asked.id,
                         by: user
                     )
@@ -141,9 +141,13 @@ import Testing
             #expect(try await scene.only("owner").state == .question, "how many asked is not the owner's to know")
             #expect(try await scene.reply("claimant", "please hurry") == .taken)
             #expect(try await scene.state(ticket) == "waiting_owner")
-            // With two who want it, consent is to neither.
+            // With two who want it, consent is to neither; the owner sees what they would see with one.
+            let running: PostgresQuery =
+                "SELECT count(*) FROM entitlement_sync.ticket WHERE owner_until > clock_timestamp() + interval '71 hours'"
             #expect(try await scene.reply("owner", nil, decision: "agree") == .taken)
-            #expect(try await scene.only("owner").state == .question)
+            #expect(try await scene.only("owner").state == .open)
+            #expect(try await scene.world.number(running) == 2)
+            for id in [ticket, second] { #expect(try await scene.state(id) == "waiting_owner") }
             #expect(try await scene.reply("owner", nil, decision: "object") == .taken)
             for id in [ticket, second] { #expect(try await scene.state(id) == "new") }
         }

@@ -143,4 +143,68 @@ import Testing
             await expectRefusal("ES001") { try await world.app.release(to: "R-0000-00", by: "nobody") }
         }
     }
+
+    @Test func `An objection takes a release back, where nobody was asked too; it may be given again the next day`()
+        async throws
+    {
+        try await DeskCase.with { scene, ticket in
+            let world = scene.world
+            let reference = try #require(try await scene.only("claimant").reference)
+            let released: PostgresQuery = "SELECT entitlement_sync.is_released(\(ticket))::int::bigint"
+            // A desk without a time for owners to object: the case is theirs to see all the same.
+            try await world.working(scene.setup) { try await scene.collect(ticket) }
+            #expect(try await scene.cases("owner").isEmpty)
+            try await world.app.release(to: reference, by: "owner")
+            #expect(try await world.number(released) == 1)
+            #expect(try await scene.only("owner").state == .open)
+            #expect(try await scene.reply("owner", "no, wait", decision: "object") == .taken)
+            #expect(try await world.number(released) == 0)
+            try await world.working(scene.setup) { try await scene.collect(ticket) }
+            #expect(try await scene.facts(ticket).isSuperset(of: ["owner_objected"]))
+            #expect(try await !scene.facts(ticket).contains("owner_released"))
+            await expectRefusal("ES008") { try await world.app.release(to: reference, by: "owner") }
+            #expect(try await world.number(released) == 0)
+            try await world.pool.query(
+                "UPDATE entitlement_sync.purchase_release SET ended_at = ended_at - interval '1 day'"
+            )
+            try await world.app.release(to: reference, by: "owner")
+            #expect(try await world.number(released) == 1)
+            // They objected before: the release alone is taken back again.
+            #expect(try await scene.reply("owner", "no, wait", decision: "object") == .taken)
+            #expect(try await world.number(released) == 0)
+        }
+    }
+
+    @Test func `A release that is found out later shows the owner the case`() async throws {
+        try await DeskCase.with { scene, ticket in
+            let world = scene.world
+            let reference = try #require(try await scene.only("claimant").reference)
+            let purchase = try await world.number(
+                "SELECT purchase_id FROM entitlement_sync.ticket WHERE id = \(ticket)"
+            )
+            try await world.pool.query("UPDATE entitlement_sync.ticket SET purchase_id = NULL, owner_key = NULL")
+            try await world.app.release(to: reference, by: "owner")
+            #expect(try await scene.cases("owner").isEmpty)
+            try await world.pool.query("UPDATE entitlement_sync.ticket SET subject_id = \(purchase)")
+            try await world.working(scene.setup) {
+                try await scene.collect(ticket)
+                try await scene.collect(ticket)
+            }
+            #expect(try await scene.only("owner").state == .open)
+        }
+    }
+
+    @Test func `A release that is given again says nothing new`() async throws {
+        try await DeskCase.with { scene, ticket in
+            let world = scene.world
+            let reference = try #require(try await scene.only("claimant").reference)
+            for _ in 0..<3 { try await world.app.release(to: reference, by: "owner") }
+            #expect(try await scene.events(ticket).filter { $0 == "owner_released" }.count == 1)
+            #expect(try await world.number("SELECT evidence_asks FROM entitlement_sync.ticket") == 1)
+            // Of a purchase that they came to own since it says something.
+            try await world.pool.query("UPDATE entitlement_sync.purchase SET owner_since = clock_timestamp()")
+            try await world.app.release(to: reference, by: "owner")
+            #expect(try await scene.events(ticket).filter { $0 == "owner_released" }.count == 2)
+        }
+    }
 }
