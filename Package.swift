@@ -199,7 +199,8 @@ let package = Package(
         tests(
             "ProcessTests",
             [
-                "EntitlementSync", "FaultPoints", "Postgres", "Storage", "StoreSimulator", "Telemetry", "TestSupport",
+                "EntitlementSync", "FaultPoints", "Postgres", "Storage", "StoreSimulator", "SupportDesk", "Telemetry",
+                "TestSupport",
                 "Transport", x509, asn1, httpTypes, logging, crypto, cryptoExtras,
             ],
             exclude: ["Fixtures"]

@@ -23,6 +23,14 @@ struct Simulate: AsyncParsableCommand {
     )
     var files: String?
 
+    @Option(
+        help: """
+            A folder that keeps the simulator's keys: one that is started later signs with the same, and starts sooner. \
+            Nobody but simulators and tests may trust them.
+            """
+    )
+    var keys: String?
+
     @Option(help: "The address to listen on.")
     var host = "127.0.0.1"
 
@@ -39,6 +47,11 @@ struct Simulate: AsyncParsableCommand {
                 loaded = try Scenario.load(fileAt: scenario)
             } catch {
                 throw CommandFailure(.data, "\(error)")
+            }
+            do {
+                if let keys { try KeyRing.keep(in: keys) }
+            } catch {
+                throw CommandFailure(.data, "--keys: \(keys ?? "") can't be made; name a folder")
             }
             let service = Simulation(
                 simulator: try StoreSimulator(

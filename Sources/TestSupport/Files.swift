@@ -16,12 +16,27 @@ package enum Files {
     ///
     /// Not where `TMPDIR` points: that may be long, and closed to the user that servers run as.
     ///
+    /// - Parameter parent: where it is made.
+    /// - Returns: its path.
     /// - Throws: `ChildProcess.Failure`.
-    package static func makeTemporaryDirectory() throws -> String {
-        var template = Array("/tmp/pgtest-XXXXXX".utf8CString)
+    package static func makeTemporaryDirectory(in parent: String = "/tmp") throws -> String {
+        var template = Array("\(parent)/pgtest-XXXXXX".utf8CString)
         guard let path = mkdtemp(&template) else { throw ChildProcess.Failure(description: "mkdtemp failed: \(errno)") }
         return String(cString: path)
     }
+
+    /// A folder in memory, where there is one with room to spare: hundreds of databases of hundreds of files each cost a
+    /// disk's file system more than the server.
+    static let memory: String? = {
+        let (folder, least) = ("/dev/shm", UInt64(4) << 30)
+        var room = statvfs()
+        guard statvfs(folder, &room) == 0, UInt64(room.f_bavail) * UInt64(room.f_frsize) >= least,
+            access(folder, W_OK) == 0,
+            let memory = try? read("/proc/meminfo").firstMatch(of: /MemAvailable: +(\d+) kB/),
+            let available = UInt64(memory.1), available << 10 >= least
+        else { return nil }
+        return folder
+    }()
 
     static func remove(_ path: String) { try? FileManager.default.removeItem(atPath: path) }
 

@@ -4,12 +4,14 @@ import Glibc
 ///
 /// A value without state of its own: the data directory is the state.
 struct PostgresCluster: Sendable {
-    /// Holds data, socket and logs; removed at the end.
+    /// Holds socket and logs, and what is not elsewhere; removed at the end.
     let directory: String
     /// The loopback port; also in the socket's name.
     let port: UInt16
     private let binaries: String
-    private var data: String { "\(directory)/data" }
+    /// Where the data is, in memory if possible; removed at the end.
+    private let home: String
+    private var data: String { "\(home)/data" }
     private var log: String { "\(directory)/server.log" }
     private var toolLog: String { "\(directory)/tools.log" }
 
@@ -26,12 +28,16 @@ struct PostgresCluster: Sendable {
         // What the PATH has may be a link, with only some of its siblings beside it.
         binaries = String(Self.resolved(initdb).dropLast("/initdb".count))
         directory = try Files.makeTemporaryDirectory()
+        home = try Files.memory.map { try Files.makeTemporaryDirectory(in: $0) } ?? directory
         port = freeLoopbackPort()
         try handOver(directory)
+        try handOver(home)
         try runAsServerUser(
             [
                 initdb, "--pgdata=\(data)", "--username=postgres", "--auth=trust", "--encoding=UTF8",
                 "--locale=C.UTF-8", "--no-sync",
+                // It may grow to gigabytes.
+                "--waldir=\(directory)/wal",
             ] + options
         )
         var all = [
@@ -56,6 +62,7 @@ struct PostgresCluster: Sendable {
     init(standbyOf primary: PostgresCluster) throws {
         binaries = primary.binaries
         directory = try Files.makeTemporaryDirectory()
+        home = directory
         port = freeLoopbackPort()
         try handOver(directory)
         try runAsServerUser([
@@ -107,7 +114,7 @@ struct PostgresCluster: Sendable {
             read -r _
             pid=$(head -n 1 '\(data)/postmaster.pid' 2>/dev/null) && kill -QUIT "$pid" 2>/dev/null
             for _ in 1 2 3 4 5 6 7 8 9 10; do kill -0 "$pid" 2>/dev/null || break; sleep 0.1; done
-            rm -rf '\(directory)'
+            rm -rf '\(directory)' '\(home)'
             """
         // In a session of its own, so that what kills the tests' process group spares it.
         let session = ChildProcess.find("setsid").map { [$0] } ?? []

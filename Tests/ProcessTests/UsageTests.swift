@@ -130,6 +130,10 @@ struct UsageTests {
             (["queue", "retry", "soon"], "ID: a job's id is a UUID"), (["queue", "retry", Command.job], "no dead job"),
             (["queue", "cancel", Command.job], "no queued or running job"),
             (["simulate", "--scenario", "/nonexistent"], "/nonexistent cannot be read"),
+            (
+                ["simulate", "--scenario", Command.scenario, "--keys", "/dev/null/keys"],
+                "--keys: /dev/null/keys can't be made"
+            ),
             (["simulate", "--scenario", scenario], "customers[0].colour is no known key"),
         ]
         try await Site.with { site in

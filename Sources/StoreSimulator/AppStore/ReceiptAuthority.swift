@@ -34,7 +34,13 @@ package struct ReceiptAuthority: Sendable {
             leaf = try _RSA.Signing.PrivateKey(keySize: .bits2048)
         }
 
-        private static let made = Result { try Keys() }
+        private init(_ key: (String) throws -> _RSA.Signing.PrivateKey) rethrows {
+            root = try key("receipt-root")
+            intermediate = try key("receipt-intermediate")
+            leaf = try key("receipt-leaf")
+        }
+
+        private static let made = Result { try Keys(KeyRing.key) }
 
         /// The same ones for the whole life of the process.
         ///

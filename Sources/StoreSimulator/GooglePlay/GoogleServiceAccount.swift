@@ -17,7 +17,7 @@ struct GoogleServiceAccount: Sendable {
     private let publicKey: _RSA.Signing.PublicKey
 
     private init() {
-        guard let key = try? _RSA.Signing.PrivateKey(keySize: .bits2048),
+        guard let key = try? KeyRing.key("google-service-account"),
             let file = try? JSONSerialization.data(
                 withJSONObject: [
                     "type": "service_account",

@@ -12,14 +12,6 @@ struct IdentityKeys: Sendable {
         case oauth
     }
 
-    // Two of each for the whole process, for making one takes a while; they take turns under ever new names.
-    private static let firebase = Result {
-        try (0..<2).map { _ in try _RSA.Signing.PrivateKey(keySize: .bits2048) }
-    }
-    private static let oauth = Result {
-        try (0..<2).map { _ in try _RSA.Signing.PrivateKey(keySize: .bits2048) }
-    }
-
     /// The number of the keys that sign now.
     private var current = 1
     /// The numbers of the keys that the sets show; never three, or one key would stand there twice.
@@ -54,11 +46,9 @@ struct IdentityKeys: Sendable {
         )
     }
 
+    /// Two of each family take turns under ever new names.
     private static func key(_ number: Int, _ family: Family) throws -> _RSA.Signing.PrivateKey {
-        switch family {
-        case .firebase: try firebase.get()[number % 2]
-        case .oauth: try oauth.get()[number % 2]
-        }
+        try KeyRing.key("\(family.rawValue)-\(number % 2)")
     }
 
     private static func name(_ number: Int, _ family: Family) -> String { "\(family.rawValue)-key-\(number)" }

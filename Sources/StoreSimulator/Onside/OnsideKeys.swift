@@ -2,11 +2,6 @@ internal import CryptoExtras
 
 /// Onside's keys, in its place: nobody but the simulator and tests trusts them.
 struct OnsideKeys: Sendable {
-    /// Two for the whole process, for making one takes a while; they take turns under ever new names.
-    private static let pair = Result { () throws -> [_RSA.Signing.PrivateKey] in
-        [try _RSA.Signing.PrivateKey(keySize: .bits2048), try _RSA.Signing.PrivateKey(keySize: .bits2048)]
-    }
-
     /// The number of the key that signs now.
     private var current = 1
     /// The number of the oldest key in the set.
@@ -24,7 +19,10 @@ struct OnsideKeys: Sendable {
     /// The name of the key that signs now.
     var currentName: String { Self.name(current) }
 
-    private static func key(_ number: Int) throws -> _RSA.Signing.PrivateKey { try pair.get()[number % 2] }
+    /// Two take turns under ever new names.
+    private static func key(_ number: Int) throws -> _RSA.Signing.PrivateKey {
+        try KeyRing.key("onside-\(number % 2)")
+    }
 
     /// The set as `/.well-known/jwks.json` shows it.
     func set() throws -> [UInt8] {

@@ -27,8 +27,10 @@ extension Browser {
     package func walkFocus(upTo limit: Int = 200) async throws -> FocusWalk {
         // From the end the focus leaves the page, and comes back at its very beginning.
         let end = try await script(FocusScripts.goToEnd)
+        try await takeFocus()
         try await keys(.tab)
         try await script("arguments[0].remove(); window.scrollTo(0, 0)", end)
+        try await takeFocus()
         var stops: [FocusStop] = []
         var last: Look?
         var parts = 0
@@ -63,6 +65,12 @@ extension Browser {
         let missed = try await script(FocusScripts.missed).decode(as: [String].self)
         return FocusWalk(stops: stops, end: outcome, missed: missed)
     }
+
+    /// Takes the focus from the browser's own controls, to the page as a whole.
+    ///
+    /// Each time that the focus leaves the page it goes on from the control where it was left the last time, though keys
+    /// are struck in the page alone: behind the last control it would come back at once, as if it had never left.
+    private func takeFocus() async throws { try await tell("Page.bringToFront") }
 
     /// Looks at what has the focus, and back at what had it before.
     private func look() async throws -> (seen: Look, stop: FocusStop?) {

@@ -102,6 +102,19 @@ struct BrowserTests {
         }
     }
 
+    @Test func `The focus leaves a page, however many were walked before`() async throws {
+        let pages = try await Pages()
+        try await Browser.with { browser in
+            for turn in 1...4 {
+                try await browser.open(pages.url("/other"))
+                #expect(try await browser.walkFocus().end == .left, "walk \(turn)")
+                try await browser.open(pages.url("/good"))
+                let walk = try await browser.walkFocus()
+                #expect(walk.end == .left && walk.stops.count == 10, "walk \(turn): \(walk)")
+            }
+        }
+    }
+
     @Test func `What is wrong with a bad page is found`() async throws {
         let pages = try await Pages()
         try await Browser.with { browser in

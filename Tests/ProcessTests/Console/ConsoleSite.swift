@@ -25,6 +25,7 @@ struct ConsoleSite: Sendable {
     static func with(_ body: @Sendable (ConsoleSite) async throws -> Void) async throws {
         let simulator = try await Simulator(scenario: scenario)
         try await Site.with(
+            .staffed,
             store: simulator.url,
             settings: [
                 "REVENUECAT_TRANSFER_API_KEY": "sk_move", "TRANSFER_OWNER_HOURS": "0", "HTTP_PORT": "0",
@@ -32,30 +33,22 @@ struct ConsoleSite: Sendable {
                 "REVENUECAT_WEBHOOK_SECRET": "0123456789abcdef0123456789abcdef",
             ]
         ) { site in
-            let folder = NSTemporaryDirectory() + "console-\(UUID().uuidString)"
-            defer { Self.clear(folder) }
             try await site.execute(
                 """
                 INSERT INTO users (id) VALUES ('owner'), ('claimant');
                 INSERT INTO assets (user_id, frozen_reasons) VALUES ('owner', '{}'), ('claimant', '{subscription_lapsed}')
                 """
             )
-            let root = try await admin("root", folder, at: site)
-            let second = try await admin("second", folder, at: site)
-            let bea = try await root.add("bea", "approver")
-            let cid = try await root.add("cid", "senior")
-            for name in ["bea", "cid"] {
-                let confirmed = try await second.run("operator", "confirm", name)
-                #expect(confirmed.code == 0, "\(confirmed)")
-            }
+            let staff = try await Staff(at: site)
+            defer { staff.leave() }
             let program = try await site.start("run")
             let console = ConsoleSite(
                 site: site,
                 program: program,
                 port: try await Self.port(of: program),
-                root: root,
-                bea: bea,
-                cid: cid
+                root: staff.root,
+                bea: staff.bea,
+                cid: staff.cid
             )
             try await body(console)
             program.signal(SIGTERM)
@@ -65,24 +58,6 @@ struct ConsoleSite: Sendable {
                 #expect(!ending.err.contains(secret), "\(secret) in the log")
             }
         }
-    }
-
-    private static func clear(_ folder: String) {
-        for path in (try? FileManager.default.contentsOfDirectory(atPath: NSTemporaryDirectory())) ?? []
-        where (NSTemporaryDirectory() + path).hasPrefix(folder) {
-            try? FileManager.default.removeItem(atPath: NSTemporaryDirectory() + path)
-        }
-    }
-
-    private static func admin(_ name: String, _ folder: String, at site: Site) async throws -> Operator {
-        let added = try await site.run("operator", "add", name, "--role", "admin", "--output", "json")
-        try #require(added.code == 0, "\(added)")
-        return try await Operator(
-            name,
-            initial: try Operator.password(added.out),
-            folder: "\(folder)-\(name)",
-            at: site
-        )
     }
 
     private static func port(of program: Program) async throws -> Int {

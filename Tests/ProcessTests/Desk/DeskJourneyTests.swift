@@ -20,36 +20,14 @@ import Testing
     ) async throws {
         let simulator = try await Simulator(scenario: scenario)
         try await Site.with(
+            .staffed,
             store: simulator.url,
             settings: ["REVENUECAT_TRANSFER_API_KEY": "sk_move", "TRANSFER_OWNER_HOURS": "0"]
         ) { site in
-            let folder = NSTemporaryDirectory() + "desk-\(UUID().uuidString)"
-            defer {
-                for path in (try? FileManager.default.contentsOfDirectory(atPath: NSTemporaryDirectory())) ?? []
-                where (NSTemporaryDirectory() + path).hasPrefix(folder) {
-                    try? FileManager.default.removeItem(atPath: NSTemporaryDirectory() + path)
-                }
-            }
             try await site.execute("INSERT INTO users (id) VALUES ('owner'), ('claimant')")
-            func admin(_ name: String) async throws -> Operator {
-                let added = try await site.run("operator", "add", name, "--role", "admin", "--output", "json")
-                try #require(added.code == 0, "\(added)")
-                return try await Operator(
-                    name,
-                    initial: try Operator.password(added.out),
-                    folder: folder + "-" + name,
-                    at: site
-                )
-            }
-            let root = try await admin("root")
-            let second = try await admin("second")
-            let bea = try await root.add("bea", "approver")
-            let cid = try await root.add("cid", "senior")
-            for name in ["bea", "cid"] {
-                let confirmed = try await second.run("operator", "confirm", name)
-                #expect(confirmed.code == 0, "\(confirmed)")
-            }
-            try await body(site, bea, cid)
+            let staff = try await Staff(at: site)
+            defer { staff.leave() }
+            try await body(site, staff.bea, staff.cid)
         }
     }
 

@@ -6,11 +6,19 @@ import Testing
 struct Operator: Sendable {
     static let password = "a horse of another colour"
 
-    let site: Site
+    /// The program's environment.
+    let settings: [String: String]
     let name: String
     /// The folder of their session and secrets.
     let folder: String
     private let secret: [UInt8]
+
+    /// All that an operator has, and could take to another place.
+    struct Belongings: Sendable {
+        fileprivate var name: String
+        fileprivate var secret: [UInt8]
+        fileprivate var files: [String: Data]
+    }
 
     /// Signs in for the first time, with the password that an admin was given for them.
     ///
@@ -18,10 +26,10 @@ struct Operator: Sendable {
     ///   - name: the operator's.
     ///   - initial: the password of the first sign-in.
     ///   - folder: an empty one.
-    ///   - site: where.
+    ///   - settings: of the site.
     /// - Throws: when the sign-in is refused.
-    init(_ name: String, initial: String, folder: String, at site: Site) async throws {
-        self.site = site
+    init(_ name: String, initial: String, folder: String, settings: [String: String]) async throws {
+        self.settings = settings
         self.name = name
         self.folder = folder
         secret = (0..<20).map { _ in UInt8.random(in: .min ... .max) }
@@ -47,10 +55,41 @@ struct Operator: Sendable {
 
     /// Somebody who signs in elsewhere, with a device's secret in base32.
     init(_ name: String, device: String, at site: Site) throws {
-        self.site = site
+        settings = site.settings
         self.name = name
         folder = ""
         secret = try #require(Self.bytes(base32: device))
+    }
+
+    /// Somebody who comes with what they have.
+    ///
+    /// - Parameters:
+    ///   - belongings: what they have.
+    ///   - folder: where it is put; made here.
+    ///   - site: where they come.
+    /// - Throws: what the file system does.
+    init(_ belongings: Belongings, folder: String, at site: Site) throws {
+        settings = site.settings
+        name = belongings.name
+        self.folder = folder
+        secret = belongings.secret
+        try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+        for (file, content) in belongings.files {
+            // A session that others may read is refused.
+            let isWritten = FileManager.default.createFile(
+                atPath: path(file),
+                contents: content,
+                attributes: [.posixPermissions: 0o600]
+            )
+            try #require(isWritten, "\(path(file))")
+        }
+    }
+
+    /// What they have now.
+    func belongings() throws -> Belongings {
+        let names = try FileManager.default.contentsOfDirectory(atPath: folder)
+        let files = try names.map { ($0, try Data(contentsOf: URL(fileURLWithPath: path($0)))) }
+        return Belongings(name: name, secret: secret, files: Dictionary(files) { $1 })
     }
 
     /// Signs in again, with the code of the half minute after the last one.
@@ -60,14 +99,19 @@ struct Operator: Sendable {
 
     /// Runs the program in the operator's name.
     func run(_ words: String...) async throws -> Program.Ending {
-        try await Site.run(words + ["--session", path("session")], settings: site.settings)
+        try await Site.run(words + ["--session", path("session")], settings: settings)
     }
 
     /// Adds an operator, who signs in; a second admin has to confirm the account.
     func add(_ name: String, _ role: String) async throws -> Operator {
         let added = try await run("operator", "add", name, "--role", role, "--output", "json")
         try #require(added.code == 0, "\(added)")
-        return try await Operator(name, initial: try Self.password(added.out), folder: folder + "-" + name, at: site)
+        return try await Operator(
+            name,
+            initial: try Self.password(added.out),
+            folder: folder + "-" + name,
+            settings: settings
+        )
     }
 
     /// The initial password that `operator add` prints.

@@ -13,10 +13,6 @@ struct DescriptionTests {
         try await DoorSite.with(scenario: Self.scenario, users: ["ann"]) { doors in
             let door = try await doors.open()
             let token = try await doors.token(#"{"sub": "ann"}"#)
-            let folder = FileManager.default.temporaryDirectory.appendingPathComponent(
-                "description-\(UUID().uuidString)"
-            )
-            defer { try? FileManager.default.removeItem(at: folder) }
             // The tools come from where this machine gets its packages.
             let kept = ProcessInfo.processInfo.environment.filter { name, _ in
                 name.hasPrefix("PIP_") || ["HOME", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"].contains(name)
@@ -24,7 +20,7 @@ struct DescriptionTests {
             let checks = try await Program(
                 [
                     "/usr/bin/env", "bash", Paths.fixtures + "/schemathesis.sh", "http://127.0.0.1:\(door.port)", token,
-                    folder.path, isFull ? "100" : "15",
+                    Paths.package + "/.build/schemathesis", isFull ? "100" : "15",
                 ],
                 environment: Site.environment(kept)
             )

@@ -13,6 +13,9 @@ enum Paths {
     static let program = URL(fileURLWithPath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent()
         .appendingPathComponent("entitlement-sync").path
 
+    /// Keeps simulators' keys, beside what the package builds: in a debug build, making one takes seconds.
+    static let keys = package + "/.build/simulator-keys"
+
     static func text(_ path: String) throws -> String { try String(contentsOfFile: path, encoding: .utf8) }
 
     /// Writes a file that lives as long as the system keeps temporary files; named by its content's purpose.

@@ -16,12 +16,14 @@ final class Simulator: Sendable {
     /// - Parameters:
     ///   - scenario: what the stores hold.
     ///   - files: a folder that is given what operators and devices would have.
+    ///   - keys: the folder that keeps its keys; that of all tests by default.
     /// - Throws: when it does not start.
-    init(scenario: String, files: String? = nil) async throws {
+    init(scenario: String, files: String? = nil, keys: String = Paths.keys) async throws {
         let file = try Paths.temporary("project: proj0a1b2c3d\nrate_limit_per_minute: 0\n" + scenario, suffix: ".yaml")
         defer { try? FileManager.default.removeItem(atPath: file) }
         program = try await Program(
-            [Paths.program, "simulate", "--port", "0", "--scenario", file] + (files.map { ["--files", $0] } ?? []),
+            [Paths.program, "simulate", "--port", "0", "--scenario", file, "--keys", keys]
+                + (files.map { ["--files", $0] } ?? []),
             environment: Site.environment([:])
         )
         port = try await listeningPort(of: program)
@@ -42,6 +44,21 @@ final class Simulator: Sendable {
 ///
 /// - Returns: the body of a good answer.
 func fetch(_ method: String, _ path: String, body: String? = nil, from port: Int) async throws -> Data {
+    let answer = try await ask(method, path, body: body, of: port, within: .seconds(5))
+    try #require(answer.response.status.code == 200, "\(String(decoding: answer.body, as: UTF8.self))")
+    return Data(answer.body)
+}
+
+/// Asks a server on loopback.
+///
+/// - Returns: the answer, whatever it is.
+func ask(
+    _ method: String,
+    _ path: String,
+    body: String? = nil,
+    of port: Int,
+    within limit: Duration
+) async throws -> HTTPExchange {
     let transport = HTTPTransport(configuration: HTTPTransportConfiguration(), logger: .silent)
     let request = HTTPRequest(
         method: try #require(HTTPRequest.Method(method)),
@@ -51,14 +68,13 @@ func fetch(_ method: String, _ path: String, body: String? = nil, from port: Int
     )
     let answer: HTTPExchange
     do {
-        answer = try await transport.send(request, body: body.map { Array($0.utf8) }, timeout: .seconds(5))
+        answer = try await transport.send(request, body: body.map { Array($0.utf8) }, timeout: limit)
     } catch {
         await transport.shutdown()
         throw error
     }
     await transport.shutdown()
-    try #require(answer.response.status.code == 200, "\(String(decoding: answer.body, as: UTF8.self))")
-    return Data(answer.body)
+    return answer
 }
 
 /// Waits for a line of a server's output that ends with its port.

@@ -1,0 +1,64 @@
+internal import CryptoExtras
+internal import Foundation
+internal import Glibc
+internal import Synchronization
+
+/// The simulator's RSA keys, in their stores' places: nobody but the simulator and tests trusts them.
+///
+/// Making one takes a while: each is made on its first use, stays for the whole process, and where a folder keeps the keys,
+/// for those that come later.
+package enum KeyRing {
+    private struct State {
+        var folder: String?
+        var keys: [String: _RSA.Signing.PrivateKey] = [:]
+    }
+
+    private static let state = Mutex(State())
+
+    /// Keeps keys in a folder from now on, and takes those that it holds.
+    ///
+    /// - Parameter folder: is made where it is missing; its files are readable by their owner alone.
+    /// - Throws: what the file system does.
+    package static func keep(in folder: String) throws {
+        try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+        state.withLock { $0.folder = folder }
+    }
+
+    /// The key with a name.
+    ///
+    /// - Parameter name: may be part of a file's name.
+    /// - Returns: the same key whenever it is asked for.
+    /// - Throws: what the file system or the cryptography library does.
+    static func key(_ name: String) throws -> _RSA.Signing.PrivateKey {
+        try state.withLock { state in
+            if let key = state.keys[name] { return key }
+            let key = try state.folder.map { try kept("\($0)/\(name).pem") } ?? make()
+            state.keys[name] = key
+            return key
+        }
+    }
+
+    private static func make() throws -> _RSA.Signing.PrivateKey { try _RSA.Signing.PrivateKey(keySize: .bits2048) }
+
+    /// The key in a file; made where there is none, by one process at a time.
+    private static func kept(_ path: String) throws -> _RSA.Signing.PrivateKey {
+        let lock = open(path + ".lock", O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
+        guard lock >= 0 else { throw CocoaError(.fileWriteUnknown, userInfo: [NSFilePathErrorKey: path]) }
+        defer { close(lock) }
+        while flock(lock, LOCK_EX) < 0, errno == EINTR {}
+        if let pem = try? String(contentsOfFile: path, encoding: .utf8) {
+            return try _RSA.Signing.PrivateKey(pemRepresentation: pem)
+        }
+        let key = try make()
+        // Whole or not at all, whenever the process dies.
+        let draft = path + ".new"
+        guard
+            FileManager.default.createFile(
+                atPath: draft,
+                contents: Data(key.pemRepresentation.utf8),
+                attributes: [.posixPermissions: 0o600]
+            ), rename(draft, path) == 0
+        else { throw CocoaError(.fileWriteUnknown, userInfo: [NSFilePathErrorKey: path]) }
+        return key
+    }
+}
