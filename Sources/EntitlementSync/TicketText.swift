@@ -31,6 +31,9 @@ struct TicketText {
         if ticket.state == "waiting_owner", let until = ticket.ownerUntil {
             lines.append("  owner may object until \(Self.moment(until))")
         }
+        if let waiver = ticket.ownerWaiver {
+            lines.append("  owner's time was skipped by \(waiver.by) at \(Self.moment(waiver.at))")
+        }
         if let step = ticket.transferStep {
             lines.append("  transfer   \(step)\(ticket.transferError.map { " (\($0))" } ?? "")")
         }

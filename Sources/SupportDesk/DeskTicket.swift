@@ -25,6 +25,17 @@ package struct DeskTicket: Decodable, Sendable {
         package var words: String?
     }
 
+    /// Who skipped the rest of the owner's time.
+    package struct Waiver: Decodable, Sendable {
+        package var at: String
+        package var by: String
+
+        enum CodingKeys: String, CodingKey {
+            case at
+            case by = "operator"
+        }
+    }
+
     /// Another ticket about the same purchase.
     package struct Link: Decodable, Sendable {
         package var id: Int64
@@ -81,6 +92,7 @@ package struct DeskTicket: Decodable, Sendable {
     package var holder: String?
     package var holderUntil: String?
     package var ownerUntil: String?
+    package var ownerWaiver: Waiver?
     package var verdict: String?
     package var evidenceAt: String?
     package var evidenceDue: String?
@@ -108,6 +120,7 @@ package struct DeskTicket: Decodable, Sendable {
         case createdAt = "created_at"
         case holderUntil = "holder_until"
         case ownerUntil = "owner_until"
+        case ownerWaiver = "owner_waiver"
         case evidenceAt = "evidence_at"
         case evidenceDue = "evidence_due"
         case evidenceHash = "evidence_hash"

@@ -50,6 +50,10 @@ struct DecisionPanel {
                 },
             ]
         }
+        if visit.may("override"), !visit.me.isHeld, isPastFirst, Moments.isAhead(ticket.ownerUntil) {
+            let missing = (ticket.approvalsNeeded ?? 1) - ticket.approvedBy.count
+            values["waive"] = ["sentence": outlook.waiving(approvalsMissing: missing)]
+        }
         if hasApproved, isPastFirst { values["withdraw"] = true }
         if state == .approved, mayApprove { values["begin"] = ["sentence": outlook.transferring] }
         if !ticket.approvedBy.isEmpty {
@@ -82,7 +86,8 @@ struct DecisionPanel {
             purchase: purchase.isEmpty ? "the purchase" : "this purchase (\(purchase))",
             others: ticket.evidence?.alsoMoves.count ?? 0,
             approvalsLeft: max(0, (ticket.approvalsNeeded ?? 1) - ticket.approvedBy.count - 1),
-            ownerUntil: ticket.ownerUntil.flatMap { Moments.shown($0)?["text"] as? String }
+            ownerUntil: ticket.ownerWaiver == nil
+                ? ticket.ownerUntil.flatMap { Moments.shown($0)?["text"] as? String } : nil
         )
     }
 

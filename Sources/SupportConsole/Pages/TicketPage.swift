@@ -35,6 +35,7 @@ struct TicketPage: Sendable {
         // What a decision was made on: where it differs, the page is an old one.
         values["stamp"] =
             "\(ticket.state) \(ticket.evidenceHash ?? "") \(ticket.approvedBy.count) \(ticket.holder ?? "")"
+            + " \(ticket.ownerWaiver?.at ?? "")"
         values["has-replies"] = !ticket.replies.isEmpty
         values["replies"] = ticket.replies.map(Self.reply)
         values["has-links"] = !ticket.linked.isEmpty
@@ -60,6 +61,9 @@ struct TicketPage: Sendable {
         if let verdict = ticket.verdict { values["verdict"] = TicketWords.verdict(verdict) }
         if ticket.state == TicketState.waitingOwner.rawValue, let until = Moments.shown(ticket.ownerUntil) {
             values["owner-until"] = until
+        }
+        if let waiver = ticket.ownerWaiver {
+            values["owner-waived"] = ["by": waiver.by, "at": Moments.shown(waiver.at) as Any]
         }
         if let step = ticket.transferStep {
             var saga = ["step": TicketWords.plain(step)]
