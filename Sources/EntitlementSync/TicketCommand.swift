@@ -96,6 +96,7 @@ struct TicketCommand: AsyncParsableCommand {
             waive        skip the rest of the time that the owner has to object: --reason; for seniors
             withdraw     take back what you have approved: the case begins anew, others' approvals are void as well
             transfer     have an approved transfer carried out
+            token        tell the App Store again whose the transferred purchases are, where that came to nothing
             resolve      say what became of a transfer that can't end by itself: --how moved or not_moved
             lend         give access for three days while it is open, where a store has verified a proof
             refuse       end it without one: --how refuse, guide_to_login, store_refund or
@@ -107,12 +108,14 @@ struct TicketCommand: AsyncParsableCommand {
     )
 
     enum Action: String, ExpressibleByArgument, CaseIterable {
-        case show, claim, release, refresh, approve, waive, withdraw, refuse, lend, transfer, resolve, note, ask
+        case show, claim, release, refresh, approve, waive, withdraw, refuse, lend, transfer, token, resolve, note, ask
     }
 
     @Argument(help: "The ticket's id, or its reference, such as T-7K3Q-92.") var ticket: String
     @Argument(
-        help: "show, claim, release, refresh, approve, waive, withdraw, refuse, lend, transfer, resolve, note or ask."
+        help: """
+            show, claim, release, refresh, approve, waive, withdraw, refuse, lend, transfer, token, resolve, note or ask.
+            """
     )
     var action =
         Action
@@ -193,6 +196,7 @@ struct TicketCommand: AsyncParsableCommand {
         case .withdraw: return .withdraw
         case .lend: return .lend
         case .transfer: return .transfer
+        case .token: return .token
         case .note: return .note(text ?? "")
         case .ask: return .ask(question: question ?? "", words: text)
         case .refuse: return .refuse(how: how ?? "", words: text)
@@ -223,6 +227,7 @@ extension TicketCommand.Action {
     fileprivate var done: String {
         switch self {
         case .transfer: "the transfer has begun; a worker carries it out"
+        case .token: "the App Store will be told again"
         case .refresh: "the evidence will be collected anew"
         case .ask: "the claimant is asked"
         case .waive: "the owner is waited for no longer, and may object until the transfer begins"

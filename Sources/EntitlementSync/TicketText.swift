@@ -37,6 +37,9 @@ struct TicketText {
         if let step = ticket.transferStep {
             lines.append("  transfer   \(step)\(ticket.transferError.map { " (\($0))" } ?? "")")
         }
+        lines += ticket.tokens.map { token in
+            "  token      \(token.product.map { "\(Self.harmless($0)): " } ?? "")\(TokenWords.sentence(token))"
+        }
         lines += ticket.linked.map { "  linked     \($0.reference) (\($0.id))  \($0.state)" }
         lines += evidence
         if !ticket.replies.isEmpty { lines.append("replies") }

@@ -36,6 +36,21 @@ package struct DeskTicket: Decodable, Sendable {
         }
     }
 
+    /// What became of telling the App Store whose a transferred purchase is.
+    package struct Token: Decodable, Sendable {
+        package var product: String?
+        package var state: String
+        package var reason: String?
+        package var tries: Int
+        package var endedAt: String?
+
+        enum CodingKeys: String, CodingKey {
+            case state, reason, tries
+            case product = "product_id"
+            case endedAt = "ended_at"
+        }
+    }
+
     /// Another ticket about the same purchase.
     package struct Link: Decodable, Sendable {
         package var id: Int64
@@ -109,13 +124,14 @@ package struct DeskTicket: Decodable, Sendable {
     package var approvedBy: [String]
     package var transferStep: String?
     package var transferError: String?
+    package var tokens: [Token]
     package var events: [Event]
     package var replies: [Reply]
     package var linked: [Link]
 
     enum CodingKeys: String, CodingKey {
         case id, reference, kind, state, store, touches, deadline, claimant, owner, holder, verdict, facts, hindrance
-        case suggested, reason, evidence, events, replies, linked
+        case suggested, reason, evidence, events, replies, linked, tokens
         case originalID = "original_id"
         case createdAt = "created_at"
         case holderUntil = "holder_until"

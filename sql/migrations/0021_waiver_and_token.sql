@@ -1,4 +1,7 @@
--- A senior who skips the rest of the time that an owner has to object.
+-- A senior who skips the rest of the time that an owner has to object; and the account tokens that the App Store keeps with what was
+-- moved.
+
+-- ---- The owner's time -----------------------------------------------------------------------------------------------
 
 ALTER TABLE ticket
     ADD COLUMN owner_waived_at   timestamptz,
@@ -168,6 +171,96 @@ BEGIN
 END
 $$;
 
+-- ---- Account tokens -------------------------------------------------------------------------------------------------
+
+-- The App Store goes on naming whoever it was told of, until it is told of somebody else: once for each purchase that was moved.
+-- States: `due`; `set`; `skipped`, where there is nothing to tell it; `refused`, by the App Store; `given_up`, without an answer.
+-- The transfer is done whatever becomes of it.
+CREATE TABLE transfer_token (
+    id          bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    transfer_id bigint      NOT NULL REFERENCES transfer ON DELETE CASCADE,
+    purchase_id bigint      NOT NULL,
+    state       text        NOT NULL DEFAULT 'due' CHECK (state IN ('due', 'set', 'skipped', 'refused', 'given_up')),
+    reason      text,
+    due         timestamptz NOT NULL DEFAULT clock_timestamp(),
+    tries       smallint    NOT NULL DEFAULT 0,
+    ended_at    timestamptz,
+    UNIQUE (transfer_id, purchase_id),
+    CHECK ((state = 'due') = (ended_at IS NULL))
+);
+CREATE INDEX transfer_token_due ON transfer_token (due) WHERE state = 'due';
+CREATE INDEX transfer_token_purchase ON transfer_token (purchase_id, id) WHERE state = 'due';
+COMMENT ON COLUMN transfer_token.reason IS 'a code: why it is not set, or why the last try failed';
+COMMENT ON COLUMN transfer_token.tries IS 'how often it was taken up';
+
+-- Owed from the moment in which our records give the purchases to the claimant, in the same transaction.
+CREATE FUNCTION owe_tokens() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    items bigint[] := ARRAY(SELECT living(n.id) FROM (
+                                SELECT NEW.purchase_id AS id
+                                 UNION ALL
+                                SELECT i.purchase_id FROM purchase_identifier AS i
+                                 WHERE i.value = ANY (NEW.moves) AND i.kind = 'revenuecat_id') AS n);
+BEGIN
+    -- What an earlier transfer still owes has come to nothing: it is looked at before, and one at a time.
+    UPDATE transfer_token AS k SET due = clock_timestamp()
+     WHERE k.purchase_id = ANY (items) AND k.state = 'due' AND k.due > clock_timestamp() + interval '2 minutes';
+    INSERT INTO transfer_token (transfer_id, purchase_id)
+    SELECT NEW.id, p.id FROM purchase AS p
+     WHERE p.id = ANY (items) AND p.store = 'app_store' AND p.owner_key = NEW.to_key AND p.owner_rule = 'transferred'
+     ORDER BY p.id
+    ON CONFLICT DO NOTHING;
+    RETURN NULL;
+END
+$$;
+CREATE TRIGGER owe_tokens AFTER UPDATE OF step ON transfer FOR EACH ROW
+    WHEN (NEW.step = 'done' AND OLD.step <> 'done') EXECUTE FUNCTION owe_tokens();
+CREATE TRIGGER tell_desk AFTER INSERT OR UPDATE OF state ON transfer_token FOR EACH ROW EXECUTE FUNCTION tell_desk();
+
+-- What became of the account tokens of a ticket's transfer, for whoever may look at the ticket.
+CREATE FUNCTION ticket_tokens(session bytea, which bigint)
+RETURNS TABLE (product_id text, state text, reason text, tries smallint, ended_at timestamptz)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    who operator := acting(session, 'view');
+BEGIN
+    RETURN QUERY
+    SELECT p.product_id, k.state, k.reason, k.tries, k.ended_at
+      FROM ticket AS t
+      JOIN transfer AS x ON x.ticket_id = t.id
+      JOIN transfer_token AS k ON k.transfer_id = x.id
+      LEFT JOIN purchase AS p ON p.id = k.purchase_id
+     WHERE t.id = which AND NOT is_own_case(who.id, t)
+     ORDER BY k.id;
+END
+$$;
+
+-- Has the App Store told again where that came to nothing.
+CREATE FUNCTION retry_tokens(session bytea, which bigint) RETURNS text
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    who operator := acting(session, 'transfer');
+    got record;
+BEGIN
+    SELECT f.* INTO got FROM ticket_for(who, which, 'token', false) AS f;
+    IF got.refusal IS NOT NULL THEN
+        RETURN got.refusal;
+    END IF;
+    UPDATE transfer_token AS k SET state = 'due', reason = NULL, due = clock_timestamp(), tries = 0, ended_at = NULL
+      FROM transfer AS x
+     WHERE x.ticket_id = which AND k.transfer_id = x.id AND k.state IN ('skipped', 'refused', 'given_up');
+    IF NOT FOUND THEN
+        RETURN refuse_act(who, which, 'token', 'no_token');
+    END IF;
+    PERFORM note_event(who, which, 'token_asked');
+    RETURN NULL;
+END
+$$;
+
+-- ---- What happened to a user ------------------------------------------------------------------------------------------
+
 -- What happened to a user, in plain sentences; in the words of `explain`. Names nobody else.
 CREATE OR REPLACE FUNCTION user_events(which bigint) RETURNS TABLE (at timestamptz, place bigint, kind text, words text)
 LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp SET timezone = 'UTC' AS $$
@@ -236,6 +329,7 @@ LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp SET timezone = '
                           WHEN 'owner_read' THEN 'had its owner read again'
                           WHEN 'owner_window_waived' THEN 'waits for the owner no longer'
                           WHEN 'revealed' THEN 'was shown with the users'' ids'
+                          WHEN 'token_asked' THEN 'has the App Store told of the new owner again'
                           WHEN 'transfer_begun' THEN 'is being carried out'
                           WHEN 'transfer_resolved' THEN 'had its transfer ended by hand'
                           WHEN 'transfer_stopped' THEN 'was not carried out'
@@ -268,5 +362,11 @@ LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp SET timezone = '
     SELECT e.at, e.place, e.kind, e.words FROM events AS e
 $$;
 
-REVOKE ALL ON FUNCTION waiver_counts, others_agree, waive_owner_window, ticket_waiver FROM PUBLIC;
-SELECT grant_to('entitlement_sync_support', ARRAY['GRANT EXECUTE ON FUNCTION waive_owner_window, ticket_waiver TO %I']);
+REVOKE ALL ON FUNCTION waiver_counts, others_agree, waive_owner_window, ticket_waiver, owe_tokens, ticket_tokens, retry_tokens
+    FROM PUBLIC;
+SELECT grant_to('entitlement_sync_support', ARRAY[
+    'GRANT EXECUTE ON FUNCTION waive_owner_window, ticket_waiver, ticket_tokens, retry_tokens TO %I']);
+SELECT grant_to('entitlement_sync_worker', ARRAY[
+    'GRANT SELECT ON transfer_token TO %I',
+    'GRANT UPDATE (state, reason, due, tries, ended_at) ON transfer_token TO %I']);
+SELECT grant_to('entitlement_sync_auditor', ARRAY['GRANT SELECT ON transfer_token TO %I']);

@@ -32,6 +32,7 @@ struct DecisionPanel {
             "may-grant": mayApprove,
             "ask": visit.may("refuse") && state == .claimed && isMine,
             "resolve": visit.may("transfer") && state == .executing,
+            "token": visit.may("transfer") && !visit.me.isHeld && ticket.tokens.contains(where: TokenWords.mayTryAgain),
         ]
         values["questions"] = DeskQuestion.allCases.map {
             ["code": $0.rawValue, "label": TicketWords.plain($0.rawValue)]

@@ -13,7 +13,7 @@ struct TicketActs: Sendable {
     func add(to routes: RouterGroup<AdminContext>) {
         for name in [
             "claim", "release", "refresh", "lend", "approve", "waive", "withdraw", "transfer", "resolve", "refuse",
-            "note", "ask",
+            "note", "ask", "token",
         ] {
             desk.post("tickets/:id/\(name)", on: routes) { visit, form, context in
                 let id = try context.number("id")
@@ -38,6 +38,7 @@ struct TicketActs: Sendable {
         case "lend": return .lend
         case "withdraw": return .withdraw
         case "transfer": return .transfer
+        case "token": return .token
         case "waive":
             guard let reason = form["reason"] else {
                 throw ConsoleFault.refused(.badRequest, "Say first why the owner is not waited for.")

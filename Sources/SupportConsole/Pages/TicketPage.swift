@@ -70,6 +70,8 @@ struct TicketPage: Sendable {
             saga["trouble"] = ticket.transferError.map(TicketWords.plain)
             values["saga"] = saga
         }
+        values["has-tokens"] = !ticket.tokens.isEmpty
+        values["tokens"] = ticket.tokens.map { ["product": $0.product ?? "", "words": TokenWords.sentence($0)] }
         return values
     }
 
