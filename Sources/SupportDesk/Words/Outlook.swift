@@ -38,14 +38,14 @@ package struct Outlook: Sendable, Hashable {
 
     /// What skipping the rest of the owner's time does, where so many people have to agree yet.
     package func waiving(approvalsMissing: Int) -> String {
-        let time = ownerUntil.map { " until \($0)" } ?? ""
+        let until = ownerUntil.map { " and not at \($0)" } ?? ""
         let agreed =
             switch approvalsMissing {
             case ...0: "as soon as"
             case 1: "once 1 more person has agreed and"
             default: "once \(approvalsMissing) more people have agreed and"
             }
-        return "If you skip it, the owner is not waited for\(time): \(moved) may move to the claimant \(agreed) "
+        return "If you skip it, the owner's time ends now\(until): \(moved) may move to the claimant \(agreed) "
             + "somebody starts the transfer. This is no approval, and the owner may still object until then."
     }
 

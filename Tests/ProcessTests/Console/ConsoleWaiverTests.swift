@@ -46,7 +46,7 @@ struct ConsoleWaiverTests {
 
         let before = try await text(cid)
         let stamp = try stamp(before)
-        #expect(before.contains("the owner is not waited for until 2"), "\(before)")
+        #expect(before.contains("the owner's time ends now and not at 2"), "\(before)")
         #expect(before.contains("may move to the claimant as soon as somebody starts the transfer"), "\(before)")
         #expect(before.contains("This is no approval, and the owner may still object until then."), "\(before)")
         let silent = try await cid.post(path + "/waive", [("key", cid.key()), ("reason", "")])
@@ -62,6 +62,23 @@ struct ConsoleWaiverTests {
         let again = try await cid.post(path + "/waive", [("key", cid.key()), ("reason", "gave it away")])
         #expect(again["Location"] == path + "?not=no_window", "\(again)")
         #expect(try await text(cid, "?not=no_window").contains("no time of the owner's is running"))
+        try await expectToken(console, cid)
+    }
+
+    /// The site has no key for the App Store: the page says so, and has it tried again.
+    private static func expectToken(_ console: ConsoleSite, _ cid: ConsoleVisitor) async throws {
+        #expect(try await !text(cid).contains("At the App Store"))
+        _ = try await cid.post(path + "/transfer", [("key", cid.key())])
+        try await console.awaitTransfer()
+        let ended: PostgresQuery = "SELECT count(*) FROM entitlement_sync.transfer_token AS k WHERE k.state = 'skipped'"
+        try await console.site.until(ended)
+        let page = try await text(cid)
+        #expect(page.contains("At the App Store") && page.contains("there is no key for it"), "\(page)")
+        #expect(page.contains("Tell the App Store again"), "\(page)")
+        let answer = try await cid.post(path + "/token", [("key", cid.key())])
+        #expect(answer["Location"] == path + "?done=token", "\(answer)")
+        #expect(try await text(cid, "?done=token").contains("A worker tells the App Store again."))
+        try await console.site.until(ended)
     }
 
     private static func text(_ visitor: ConsoleVisitor, _ query: String = "") async throws -> String {

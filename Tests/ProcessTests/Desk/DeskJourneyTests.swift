@@ -180,6 +180,14 @@ import Testing
             try await site.until("SELECT count(*) FROM users WHERE id = 'claimant' AND type = 'subscriber'")
             let explained = try await site.run("explain", "claimant")
             #expect(explained.out.contains("waits for the owner no longer"), "\(explained)")
+            let told: PostgresQuery =
+                "SELECT count(*) FROM entitlement_sync.transfer_token AS k WHERE k.state = 'skipped'"
+            try await site.until(told)
+            let after = try await bea.run("ticket", "1")
+            #expect(after.out.contains("The App Store was not told whose it is: there is no key for it"), "\(after)")
+            let again = try await bea.run("ticket", "1", "token")
+            #expect(again.out == "ticket 1: the App Store will be told again\n", "\(again)")
+            try await site.until(told)
             worker.signal(SIGTERM)
             #expect(try await worker.ending().code == 0)
         }
