@@ -32,6 +32,7 @@ import Transport
         try await DeskCase.with(scenario: scenario) { scene, ticket in
             try await scene.world.addProducts()
             var setup = scene.setup
+            setup.role = "entitlement_sync_worker"
             setup.variables.merge(try scene.world.appStore) { $1 }
             if let namespace { setup.variables["ACCOUNT_ID_NAMESPACE"] = namespace }
             try await scene.world.working(setup) { [setup] in

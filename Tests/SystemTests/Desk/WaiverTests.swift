@@ -211,6 +211,42 @@ import Testing
         }
     }
 
+    @Test func `A desk's database user skips it by the function alone, and a worker's not at all`() async throws {
+        try await Self.with { scene, ticket in
+            try await scene.askOwner(ticket)
+            let session = PostgresBytes(scene.cid.token.digest)
+            func act(_ role: String, _ query: PostgresQuery) async throws -> [PostgresRow] {
+                try await scene.world.pool.withTransaction { connection in
+                    try await connection.query("SET LOCAL ROLE \(rawSQL: role)")
+                    return Array(try await connection.query(query))
+                }
+            }
+            let waive: PostgresQuery =
+                "SELECT entitlement_sync.waive_owner_window(\(session), \(ticket), 'gave it away')"
+            await expectRefusal(SQLState.insufficientPrivilege) { _ = try await act("entitlement_sync_worker", waive) }
+            for role in ["entitlement_sync_support", "entitlement_sync_worker", "entitlement_sync_auditor"] {
+                await expectRefusal(SQLState.insufficientPrivilege) {
+                    _ = try await act(role, "UPDATE entitlement_sync.ticket SET owner_waived_at = now()")
+                }
+            }
+            let said = try await act("entitlement_sync_support", waive)
+            #expect(try said.first?.decode(String?.self, at: 0) == nil)
+            #expect(try await scene.state(ticket) == "approved")
+            for query: PostgresQuery in [
+                "SELECT w.operator FROM entitlement_sync.ticket_waiver(\(session), \(ticket)) AS w",
+                "SELECT entitlement_sync.retry_tokens(\(session), \(ticket))",
+            ] {
+                #expect(try await act("entitlement_sync_support", query).count == 1)
+            }
+            #expect(
+                try await act(
+                    "entitlement_sync_support",
+                    "SELECT k.state FROM entitlement_sync.ticket_tokens(\(session), \(ticket)) AS k"
+                ).isEmpty
+            )
+        }
+    }
+
     // MARK: What undoes it
 
     @Test func `138: on other evidence nothing is skipped: the owner has the whole time again`() async throws {
