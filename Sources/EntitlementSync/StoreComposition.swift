@@ -20,6 +20,8 @@ struct StoreComposition {
     private(set) var gates: StoreGates
     /// One limit for all of RevenueCat's keys: what counts there is the project.
     private var revenueCatGate: RequestGate?
+    /// Asks the App Store, where it is on.
+    private var appStoreClient: AppStoreClient?
     /// Tells Google Play of granted sales, where it is on and that is wanted.
     private(set) var acknowledger: Acknowledger?
     /// What workers do for the desk, once the reader is made.
@@ -45,12 +47,12 @@ struct StoreComposition {
         )
         let accounts = AccountIDs(keys: config.accounts.keys.map { $0.reveal() }, namespace: config.accounts.namespace)
         let stores = StoresReader(sources: sources, accounts: accounts, lookups: lookups)
-        desk = deskWork(stores)
+        desk = deskWork(stores, accounts)
         return stores.reader
     }
 
     /// In observe mode nothing is written, tickets included, so that there is nothing to do.
-    private func deskWork(_ stores: StoresReader) -> DeskWork? {
+    private func deskWork(_ stores: StoresReader, _ accounts: AccountIDs) -> DeskWork? {
         guard config.decision.mode != .observe else { return nil }
         let transfers = settings.revenueCatTransfers.map { configuration in
             RevenueCatTransfers(
@@ -73,6 +75,12 @@ struct StoreComposition {
                 transfers: Transfers(pool: pool),
                 collector: collector,
                 revenueCat: transfers,
+                logger: logger
+            ),
+            tokens: TokenWriter(
+                tokens: TransferTokens(pool: pool),
+                appStore: appStoreClient,
+                accounts: accounts,
                 logger: logger
             )
         )
@@ -108,7 +116,6 @@ struct StoreComposition {
         guard let bundleID = config.appStore.bundleID else { return nil }
         let transactions = AppStoreProofs(roots: settings.transactionRoots, expected: .init(bundleID: bundleID))
         let receipts = AppReceiptProofs(roots: settings.receiptRoots, expected: .init(bundleID: bundleID))
-        var client: AppStoreClient?
         if let configuration = settings.appStore, let access = config.appStore.access {
             let breaker = Breaker()
             var gates: [AppStoreEnvironment: [AppStoreBudget: RequestGate]] = [:]
@@ -120,7 +127,7 @@ struct StoreComposition {
                     gates[environment, default: [:]][budget] = gate(.appStore, name, share, breaker)
                 }
             }
-            client = AppStoreClient(
+            appStoreClient = AppStoreClient(
                 configuration: configuration,
                 proofs: transactions,
                 http: http(.appStore),
@@ -131,7 +138,7 @@ struct StoreComposition {
         return AppStoreSource(
             transactions: transactions,
             receipts: receipts,
-            client: client,
+            client: appStoreClient,
             lookups: lookups,
             logger: logger
         )

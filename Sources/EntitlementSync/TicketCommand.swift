@@ -93,8 +93,10 @@ struct TicketCommand: AsyncParsableCommand {
             release      put it back
             refresh      have the evidence collected anew
             approve      agree to a transfer, on the evidence named by --evidence
+            waive        skip the rest of the time that the owner has to object: --reason; for seniors
             withdraw     take back what you have approved: the case begins anew, others' approvals are void as well
             transfer     have an approved transfer carried out
+            token        tell the App Store again whose the transferred purchases are, where that came to nothing
             resolve      say what became of a transfer that can't end by itself: --how moved or not_moved
             lend         give access for three days while it is open, where a store has verified a proof
             refuse       end it without one: --how refuse, guide_to_login, store_refund or
@@ -106,11 +108,15 @@ struct TicketCommand: AsyncParsableCommand {
     )
 
     enum Action: String, ExpressibleByArgument, CaseIterable {
-        case show, claim, release, refresh, approve, withdraw, refuse, lend, transfer, resolve, note, ask
+        case show, claim, release, refresh, approve, waive, withdraw, refuse, lend, transfer, token, resolve, note, ask
     }
 
     @Argument(help: "The ticket's id, or its reference, such as T-7K3Q-92.") var ticket: String
-    @Argument(help: "show, claim, release, refresh, approve, withdraw, refuse, lend, transfer, resolve, note or ask.")
+    @Argument(
+        help: """
+            show, claim, release, refresh, approve, waive, withdraw, refuse, lend, transfer, token, resolve, note or ask.
+            """
+    )
     var action =
         Action
         .show
@@ -120,6 +126,7 @@ struct TicketCommand: AsyncParsableCommand {
     var confirm: [String] = []
     @Option(help: "refuse, resolve: how the case, or the transfer, ends.") var how: String?
     @Option(help: "note, refuse, ask: a remark of at most 4000 characters, for the desk alone.") var text: String?
+    @Option(help: "waive: why the owner is not waited for, at most 4000 characters.") var reason: String?
     @Option(help: "ask: what; the claimant's app shows it.") var question: String?
     @Flag(help: "show: with the users' ids, which is put on record.") var reveal = false
     @OptionGroup var session: SessionOptions
@@ -137,6 +144,9 @@ struct TicketCommand: AsyncParsableCommand {
         }
         guard action != .note || text?.isEmpty == false else {
             throw ValidationError("--text: give the remark")
+        }
+        guard action != .waive || reason?.isEmpty == false else {
+            throw ValidationError("--reason: say why the owner is not waited for")
         }
         guard action != .ask || question != nil else {
             throw ValidationError(
@@ -182,9 +192,11 @@ struct TicketCommand: AsyncParsableCommand {
         case .claim: return .claim
         case .release: return .release
         case .refresh: return .refresh
+        case .waive: return .waive(reason: reason ?? "")
         case .withdraw: return .withdraw
         case .lend: return .lend
         case .transfer: return .transfer
+        case .token: return .token
         case .note: return .note(text ?? "")
         case .ask: return .ask(question: question ?? "", words: text)
         case .refuse: return .refuse(how: how ?? "", words: text)
@@ -215,8 +227,10 @@ extension TicketCommand.Action {
     fileprivate var done: String {
         switch self {
         case .transfer: "the transfer has begun; a worker carries it out"
+        case .token: "the App Store will be told again"
         case .refresh: "the evidence will be collected anew"
         case .ask: "the claimant is asked"
+        case .waive: "the owner is waited for no longer, and may object until the transfer begins"
         default: "\(rawValue) done"
         }
     }

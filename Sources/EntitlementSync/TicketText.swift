@@ -31,8 +31,14 @@ struct TicketText {
         if ticket.state == "waiting_owner", let until = ticket.ownerUntil {
             lines.append("  owner may object until \(Self.moment(until))")
         }
+        if let waiver = ticket.ownerWaiver {
+            lines.append("  owner's time was skipped by \(waiver.by) at \(Self.moment(waiver.at))")
+        }
         if let step = ticket.transferStep {
             lines.append("  transfer   \(step)\(ticket.transferError.map { " (\($0))" } ?? "")")
+        }
+        lines += ticket.tokens.map { token in
+            "  token      \(token.product.map { "\(Self.harmless($0)): " } ?? "")\(TokenWords.sentence(token))"
         }
         lines += ticket.linked.map { "  linked     \($0.reference) (\($0.id))  \($0.state)" }
         lines += evidence

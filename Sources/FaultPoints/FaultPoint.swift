@@ -30,11 +30,13 @@ package enum FaultPoint: Sendable, CaseIterable {
     case transferRecorded
     /// The ledger follows a transfer, both users are to be read again, and nobody has.
     case transferSettled
+    /// What the App Store has to say to a transferred purchase's account token is known, and nobody has noted it.
+    case transferToken
 
     /// The steps of a transfer, in their order.
     package static let transfer: [FaultPoint] = [
         .transferTaken, .transferEvidence, .transferTarget, .transferAllowed, .transferCalled, .transferRead,
-        .transferRecorded, .transferSettled,
+        .transferRecorded, .transferSettled, .transferToken,
     ]
 }
 
@@ -58,6 +60,7 @@ package enum FaultPoint: Sendable, CaseIterable {
             case .transferRead: "transfer.read"
             case .transferRecorded: "transfer.recorded"
             case .transferSettled: "transfer.settled"
+            case .transferToken: "transfer.token"
             }
         }
     }

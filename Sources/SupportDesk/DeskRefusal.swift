@@ -41,6 +41,9 @@ package struct DeskRefusal: Hashable, Sendable {
         "role_lost": "an approver may not approve any more; it has to be approved again",
         "owner_objected": "the owner has objected; it has to be looked at again",
         "waiting_owner": "the owner may still object; see until when in the ticket",
+        "no_window": "no time of the owner's is running that could be skipped; see the ticket",
+        "only_approver": "nobody but you has approved it; somebody else has to approve it, or skip the owner's time",
+        "no_token": "there is no account token that came to nothing; see the ticket",
         "paused": "transfers are paused; see entitlement-sync resume transfers",
         "busy": "another transfer of this purchase or from this owner is on its way; try again when it is done",
     ]

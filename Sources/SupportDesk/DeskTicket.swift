@@ -25,6 +25,32 @@ package struct DeskTicket: Decodable, Sendable {
         package var words: String?
     }
 
+    /// Who skipped the rest of the owner's time.
+    package struct Waiver: Decodable, Sendable {
+        package var at: String
+        package var by: String
+
+        enum CodingKeys: String, CodingKey {
+            case at
+            case by = "operator"
+        }
+    }
+
+    /// What became of telling the App Store whose a transferred purchase is.
+    package struct Token: Decodable, Sendable {
+        package var product: String?
+        package var state: String
+        package var reason: String?
+        package var tries: Int
+        package var endedAt: String?
+
+        enum CodingKeys: String, CodingKey {
+            case state, reason, tries
+            case product = "product_id"
+            case endedAt = "ended_at"
+        }
+    }
+
     /// Another ticket about the same purchase.
     package struct Link: Decodable, Sendable {
         package var id: Int64
@@ -81,6 +107,7 @@ package struct DeskTicket: Decodable, Sendable {
     package var holder: String?
     package var holderUntil: String?
     package var ownerUntil: String?
+    package var ownerWaiver: Waiver?
     package var verdict: String?
     package var evidenceAt: String?
     package var evidenceDue: String?
@@ -97,17 +124,19 @@ package struct DeskTicket: Decodable, Sendable {
     package var approvedBy: [String]
     package var transferStep: String?
     package var transferError: String?
+    package var tokens: [Token]
     package var events: [Event]
     package var replies: [Reply]
     package var linked: [Link]
 
     enum CodingKeys: String, CodingKey {
         case id, reference, kind, state, store, touches, deadline, claimant, owner, holder, verdict, facts, hindrance
-        case suggested, reason, evidence, events, replies, linked
+        case suggested, reason, evidence, events, replies, linked, tokens
         case originalID = "original_id"
         case createdAt = "created_at"
         case holderUntil = "holder_until"
         case ownerUntil = "owner_until"
+        case ownerWaiver = "owner_waiver"
         case evidenceAt = "evidence_at"
         case evidenceDue = "evidence_due"
         case evidenceHash = "evidence_hash"

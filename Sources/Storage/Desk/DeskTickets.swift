@@ -106,6 +106,10 @@ package struct DeskTickets: Sendable {
                                'evidence_hash', encode(t.evidence_hash, 'hex'), 'evidence', t.document::jsonb,
                                'replies', (SELECT coalesce(jsonb_agg(to_jsonb(r) ORDER BY r.at), '[]')
                                              FROM entitlement_sync.ticket_replies(\(PostgresBytes(session)), \(id)) AS r),
+                               'owner_waiver', (SELECT to_jsonb(w)
+                                                  FROM entitlement_sync.ticket_waiver(\(PostgresBytes(session)), \(id)) AS w),
+                               'tokens', (SELECT coalesce(jsonb_agg(to_jsonb(k)), '[]')
+                                            FROM entitlement_sync.ticket_tokens(\(PostgresBytes(session)), \(id)) AS k),
                                'linked', (SELECT coalesce(jsonb_agg(to_jsonb(l) ORDER BY l.id), '[]')
                                             FROM entitlement_sync.linked_tickets(\(PostgresBytes(session)), \(id)) AS l)))::text
                   FROM entitlement_sync.show_ticket(\(PostgresBytes(session)), \(id), \(reveal)) AS t
@@ -152,6 +156,10 @@ package struct DeskTickets: Sendable {
         case claim, release, refresh, withdraw, transfer
         /// Access for three days, while the case is open.
         case lend
+        /// The rest of the time that the owner has to object is skipped: why, 1 to 4000 characters.
+        case waive(reason: String)
+        /// The App Store is told again whose the transferred purchases are, where that came to nothing.
+        case token
         /// What people found out about a transfer that nobody else can end.
         case resolve(hasMoved: Bool)
         case note(String)
@@ -168,7 +176,8 @@ package struct DeskTickets: Sendable {
             case .refuse: "refuse"
             case .lend: "lend"
             case .approve, .withdraw: "approve"
-            case .transfer, .resolve: "transfer"
+            case .transfer, .resolve, .token: "transfer"
+            case .waive: "override"
             }
         }
     }
@@ -189,6 +198,8 @@ package struct DeskTickets: Sendable {
             case .withdraw: "SELECT entitlement_sync.withdraw_approval(\(session), \(id))"
             case .resolve(let hasMoved):
                 "SELECT entitlement_sync.resolve_transfer(\(session), \(id), \(hasMoved ? "moved" : "not_moved"))"
+            case .waive(let reason): "SELECT entitlement_sync.waive_owner_window(\(session), \(id), \(reason))"
+            case .token: "SELECT entitlement_sync.retry_tokens(\(session), \(id))"
             case .transfer: "SELECT entitlement_sync.begin_transfer(\(session), \(id))"
             case .note(let words): "SELECT entitlement_sync.note_ticket(\(session), \(id), \(words))"
             case .ask(let question, let words):

@@ -28,6 +28,16 @@ package struct AccountIDs: Sendable {
         return ways(userID).reduce(false) { found, way in SHA256.hash(data: Self.folded(way)) == given || found }
     }
 
+    /// The UUID that an app gives the App Store for a user of ours; `nil`: nobody can tell which one it would be.
+    ///
+    /// A user id that is a UUID stands for itself, and the namespace makes one of any other. Of a digest or an HMAC apps make
+    /// UUIDs of several versions.
+    package func token(for userID: String) -> UUID? {
+        if userID.utf8.count == 36, let own = UUID(uuidString: userID) { return own }
+        guard let namespace else { return nil }
+        return UUID(uuidString: Self.uuid(Array(Insecure.SHA1.hash(data: namespace + Array(userID.utf8))), version: 5))
+    }
+
     private func ways(_ userID: String) -> [String] {
         let id = Array(userID.utf8)
         var ways = [userID]

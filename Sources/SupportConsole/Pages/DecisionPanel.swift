@@ -32,6 +32,7 @@ struct DecisionPanel {
             "may-grant": mayApprove,
             "ask": visit.may("refuse") && state == .claimed && isMine,
             "resolve": visit.may("transfer") && state == .executing,
+            "token": visit.may("transfer") && !visit.me.isHeld && ticket.tokens.contains(where: TokenWords.mayTryAgain),
         ]
         values["questions"] = DeskQuestion.allCases.map {
             ["code": $0.rawValue, "label": TicketWords.plain($0.rawValue)]
@@ -49,6 +50,10 @@ struct DecisionPanel {
                     ["place": place, "value": pair.0, "label": Self.label(pair.1)] as [String: Any]
                 },
             ]
+        }
+        if visit.may("override"), !visit.me.isHeld, isPastFirst, Moments.isAhead(ticket.ownerUntil) {
+            let missing = (ticket.approvalsNeeded ?? 1) - ticket.approvedBy.count
+            values["waive"] = ["sentence": outlook.waiving(approvalsMissing: missing)]
         }
         if hasApproved, isPastFirst { values["withdraw"] = true }
         if state == .approved, mayApprove { values["begin"] = ["sentence": outlook.transferring] }
@@ -82,7 +87,8 @@ struct DecisionPanel {
             purchase: purchase.isEmpty ? "the purchase" : "this purchase (\(purchase))",
             others: ticket.evidence?.alsoMoves.count ?? 0,
             approvalsLeft: max(0, (ticket.approvalsNeeded ?? 1) - ticket.approvedBy.count - 1),
-            ownerUntil: ticket.ownerUntil.flatMap { Moments.shown($0)?["text"] as? String }
+            ownerUntil: ticket.ownerWaiver == nil
+                ? ticket.ownerUntil.flatMap { Moments.shown($0)?["text"] as? String } : nil
         )
     }
 

@@ -12,8 +12,8 @@ struct TicketActs: Sendable {
 
     func add(to routes: RouterGroup<AdminContext>) {
         for name in [
-            "claim", "release", "refresh", "lend", "approve", "withdraw", "transfer", "resolve", "refuse", "note",
-            "ask",
+            "claim", "release", "refresh", "lend", "approve", "waive", "withdraw", "transfer", "resolve", "refuse",
+            "note", "ask", "token",
         ] {
             desk.post("tickets/:id/\(name)", on: routes) { visit, form, context in
                 let id = try context.number("id")
@@ -38,6 +38,12 @@ struct TicketActs: Sendable {
         case "lend": return .lend
         case "withdraw": return .withdraw
         case "transfer": return .transfer
+        case "token": return .token
+        case "waive":
+            guard let reason = form["reason"] else {
+                throw ConsoleFault.refused(.badRequest, "Say first why the owner is not waited for.")
+            }
+            return .waive(reason: reason)
         case "resolve":
             guard let how = form["how"], ["moved", "not_moved"].contains(how) else {
                 throw ConsoleFault.refused(.badRequest, "Choose what you found at RevenueCat.")

@@ -35,6 +35,7 @@ struct TicketPage: Sendable {
         // What a decision was made on: where it differs, the page is an old one.
         values["stamp"] =
             "\(ticket.state) \(ticket.evidenceHash ?? "") \(ticket.approvedBy.count) \(ticket.holder ?? "")"
+            + " \(ticket.ownerWaiver?.at ?? "")"
         values["has-replies"] = !ticket.replies.isEmpty
         values["replies"] = ticket.replies.map(Self.reply)
         values["has-links"] = !ticket.linked.isEmpty
@@ -61,11 +62,16 @@ struct TicketPage: Sendable {
         if ticket.state == TicketState.waitingOwner.rawValue, let until = Moments.shown(ticket.ownerUntil) {
             values["owner-until"] = until
         }
+        if let waiver = ticket.ownerWaiver {
+            values["owner-waived"] = ["by": waiver.by, "at": Moments.shown(waiver.at) as Any]
+        }
         if let step = ticket.transferStep {
             var saga = ["step": TicketWords.plain(step)]
             saga["trouble"] = ticket.transferError.map(TicketWords.plain)
             values["saga"] = saga
         }
+        values["has-tokens"] = !ticket.tokens.isEmpty
+        values["tokens"] = ticket.tokens.map { ["product": $0.product ?? "", "words": TokenWords.sentence($0)] }
         return values
     }
 

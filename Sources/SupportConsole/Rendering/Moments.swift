@@ -15,6 +15,12 @@ enum Moments {
         return ["machine": String(text.prefix(19)) + "Z", "text": minutes + " UTC"]
     }
 
+    /// Whether what the database wrote is still to come, to the second.
+    static func isAhead(_ text: String?, of now: Date = Date()) -> Bool {
+        guard let text, text.count >= 19 else { return false }
+        return text.prefix(19) > now.formatted(.iso8601).prefix(19)
+    }
+
     /// `2 h`, `3 d`: the largest unit that says enough.
     static func span(_ seconds: TimeInterval) -> String {
         let seconds = abs(seconds)

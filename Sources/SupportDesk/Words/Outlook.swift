@@ -36,6 +36,19 @@ package struct Outlook: Sendable, Hashable {
             : "\(start) once \(then.joined(separator: " and ")), and somebody starts the transfer."
     }
 
+    /// What skipping the rest of the owner's time does, where so many people have to agree yet.
+    package func waiving(approvalsMissing: Int) -> String {
+        let until = ownerUntil.map { " and not at \($0)" } ?? ""
+        let agreed =
+            switch approvalsMissing {
+            case ...0: "as soon as"
+            case 1: "once 1 more person has agreed and"
+            default: "once \(approvalsMissing) more people have agreed and"
+            }
+        return "If you skip it, the owner's time ends now\(until): \(moved) may move to the claimant \(agreed) "
+            + "somebody starts the transfer. This is no approval, and the owner may still object until then."
+    }
+
     /// What starting the transfer does.
     package var transferring: String {
         "The transfer moves \(moved) now: the claimant becomes a subscriber, and the owner becomes what is left to them."

@@ -7,10 +7,12 @@ package struct DeskWork: Sendable {
     package var tells = false
     let collector: EvidenceCollector
     let runner: TransferRunner
+    let tokens: TokenWriter
 
-    package init(collector: EvidenceCollector, runner: TransferRunner) {
+    package init(collector: EvidenceCollector, runner: TransferRunner, tokens: TokenWriter) {
         self.collector = collector
         self.runner = runner
+        self.tokens = tokens
     }
 }
 
@@ -28,6 +30,12 @@ extension Worker {
     func transferDuty() async {
         guard let desk else { return }
         await repeatedly("transfers could not be carried on; trying again") { try await desk.runner.step() }
+    }
+
+    /// Tells the App Store whose purchases are that were moved; a duty of its own, so that no transfer waits for it.
+    func tokenDuty() async {
+        guard let desk else { return }
+        await repeatedly("account tokens could not be written; trying again") { try await desk.tokens.step() }
     }
 
     private func repeatedly(_ complaint: Logger.Message, _ step: () async throws -> Int) async {

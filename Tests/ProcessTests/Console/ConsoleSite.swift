@@ -22,7 +22,10 @@ struct ConsoleSite: Sendable {
     let cid: Operator
 
     /// Makes all of it, lets the test act, and takes it down; the program has to stop in good order.
-    static func with(_ body: @Sendable (ConsoleSite) async throws -> Void) async throws {
+    static func with(
+        settings: [String: String] = [:],
+        _ body: @Sendable (ConsoleSite) async throws -> Void
+    ) async throws {
         let simulator = try await Simulator(scenario: scenario)
         try await Site.with(
             .staffed,
@@ -31,7 +34,7 @@ struct ConsoleSite: Sendable {
                 "REVENUECAT_TRANSFER_API_KEY": "sk_move", "TRANSFER_OWNER_HOURS": "0", "HTTP_PORT": "0",
                 "ADMIN_PORT": "0",
                 "REVENUECAT_WEBHOOK_SECRET": "0123456789abcdef0123456789abcdef",
-            ]
+            ].merging(settings) { $1 }
         ) { site in
             try await site.execute(
                 """

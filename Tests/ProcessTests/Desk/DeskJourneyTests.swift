@@ -16,13 +16,14 @@ import Testing
 
     /// A site with a case, an admin and two who may approve.
     private static func with(
+        ownerHours: String = "0",
         _ body: @Sendable (Site, _ bea: Operator, _ cid: Operator) async throws -> Void
     ) async throws {
         let simulator = try await Simulator(scenario: scenario)
         try await Site.with(
             .staffed,
             store: simulator.url,
-            settings: ["REVENUECAT_TRANSFER_API_KEY": "sk_move", "TRANSFER_OWNER_HOURS": "0"]
+            settings: ["REVENUECAT_TRANSFER_API_KEY": "sk_move", "TRANSFER_OWNER_HOURS": ownerHours]
         ) { site in
             try await site.execute("INSERT INTO users (id) VALUES ('owner'), ('claimant')")
             let staff = try await Staff(at: site)
@@ -118,6 +119,55 @@ import Testing
             #expect(shown.out.contains("Z  claimant  on a tablet  [2J"), "words steer no terminal: \(shown)")
             let explained = try await site.run("explain", "claimant")
             #expect(explained.out.contains("was answered by the claimant"), "\(explained)")
+        }
+    }
+
+    @Test func `A senior skips the rest of the owner's time at the terminal, and says why`() async throws {
+        try await Self.with(ownerHours: "72") { site, bea, cid in
+            let worker = try await site.start("worker")
+            _ = try await site.run("reconcile", "owner", "--wait", "20")
+            _ = try await site.run("restore", "claimant", "--proof", Self.proof, "--client-error", "7", "--wait", "20")
+            try await site.execute("UPDATE entitlement_sync.ticket SET evidence_due = now()")
+            let hash = try await Self.evidence(site)
+            #expect(try await bea.run("ticket", "1", "claim").code == 0)
+            for person in [bea, cid] {
+                #expect(try await person.run("ticket", "1", "approve", "--evidence", hash).code == 0)
+            }
+            let early = try await cid.run("ticket", "1", "transfer")
+            #expect(early.code == 77 && early.err.contains("the owner may still object"), "\(early)")
+            let silent = try await cid.run("ticket", "1", "waive")
+            #expect(silent.code == 64 && silent.err.contains("--reason: say why"), "\(silent)")
+            let blank = try await cid.run("ticket", "1", "waive", "--reason", " ")
+            #expect(blank.code == 65 && blank.err.contains("reason: has to have 1 to 4000 characters"), "\(blank)")
+            let junior = try await bea.run("ticket", "1", "waive", "--reason", "gave it away")
+            #expect(junior.code == 77 && junior.err.contains("the role approver may not do this"), "\(junior)")
+            let waived = try await cid.run("ticket", "1", "waive", "--reason", "gave it away")
+            #expect(
+                waived.out
+                    == "ticket 1: the owner is waited for no longer, and may object until the transfer begins\n",
+                "\(waived)"
+            )
+            let twice = try await cid.run("ticket", "1", "waive", "--reason", "gave it away")
+            #expect(twice.code == 77 && twice.err.contains("no time of the owner's is running"), "\(twice)")
+            let shown = try await bea.run("ticket", "1")
+            #expect(shown.out.contains("  approved\n"), "\(shown)")
+            #expect(shown.out.contains("owner's time was skipped by cid at 2"), "\(shown)")
+            #expect(shown.out.contains("owner_window_waived by cid"), "\(shown)")
+            #expect(shown.out.contains("note by cid  gave it away"), "\(shown)")
+            #expect(try await cid.run("ticket", "1", "transfer").code == 0)
+            try await site.until("SELECT count(*) FROM users WHERE id = 'claimant' AND type = 'subscriber'")
+            let explained = try await site.run("explain", "claimant")
+            #expect(explained.out.contains("waits for the owner no longer"), "\(explained)")
+            let told: PostgresQuery =
+                "SELECT count(*) FROM entitlement_sync.transfer_token AS k WHERE k.state = 'skipped'"
+            try await site.until(told)
+            let after = try await bea.run("ticket", "1")
+            #expect(after.out.contains("The App Store was not told whose it is: there is no key for it"), "\(after)")
+            let again = try await bea.run("ticket", "1", "token")
+            #expect(again.out == "ticket 1: the App Store will be told again\n", "\(again)")
+            try await site.until(told)
+            worker.signal(SIGTERM)
+            #expect(try await worker.ending().code == 0)
         }
     }
 

@@ -26,6 +26,8 @@
         var isMoved = true
         /// How often RevenueCat is called.
         var calls = 1
+        /// Whether the App Store is on as well, and is told whose the purchase is.
+        var tellsAppStore = false
 
         var testDescription: String {
             let words = events.map { event in
@@ -36,7 +38,7 @@
                 case .roleIsLost: "role lost"
                 }
             }
-            return (words + [trouble].compactMap(\.self)).joined(separator: ", ")
+            return (words + [trouble, tellsAppStore ? "App Store" : nil].compactMap(\.self)).joined(separator: ", ")
         }
 
         static let all: [SagaStory] =
@@ -75,6 +77,17 @@
                 SagaStory(events: [.dies(.transferTarget), .roleIsLost], isMoved: false, calls: 0),
                 SagaStory(events: [.dies(.transferAllowed), .roleIsLost, .tenMinutes], isMoved: false, calls: 0),
                 SagaStory(events: [.dies(.transferCalled), .roleIsLost]),
+                // The App Store was told, and nobody knows; what was moved is told of until somebody knows.
+                SagaStory(events: [.dies(.transferToken)], tellsAppStore: true),
+                SagaStory(
+                    events: [.dies(.transferSettled), .dies(.transferToken), .dies(.transferToken)],
+                    tellsAppStore: true
+                ),
+                SagaStory(
+                    events: [.dies(.transferToken)],
+                    trouble: #"{"endpoint":"app_store.token","connection":"reset_after","times":1}"#,
+                    tellsAppStore: true
+                ),
             ]
     }
 
@@ -98,11 +111,19 @@
         }
 
         private static func run(_ story: SagaStory) async throws {
-            let simulator = try await Simulator(scenario: scenario)
-            let settings = FaultRuns.settings.merging([
+            let folder = FileManager.default.temporaryDirectory.path + "/saga-\(UUID().uuidString)"
+            try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+            defer { try? FileManager.default.removeItem(atPath: folder) }
+            let simulator = try await Simulator(
+                scenario: scenario + (story.tellsAppStore ? SagaAppStore.scenario : ""),
+                files: folder
+            )
+            var settings = FaultRuns.settings.merging([
                 "REVENUECAT_TRANSFER_API_KEY": "sk_move", "TRANSFER_OWNER_HOURS": "0",
             ]) { $1 }
+            if story.tellsAppStore { settings.merge(try SagaAppStore.settings(folder)) { $1 } }
             try await Site.with(store: simulator.url, settings: settings) { site in
+                if story.tellsAppStore { try await site.execute(SagaAppStore.products) }
                 try await approve(site)
                 try await simulator.keepLog()
                 if let trouble = story.trouble { try await simulator.inject(trouble) }
@@ -200,6 +221,7 @@
             try await site.execute(
                 "UPDATE entitlement_sync.transfer SET due = now() WHERE step NOT IN ('done', 'stopped')"
             )
+            try await site.execute("UPDATE entitlement_sync.transfer_token SET due = now() WHERE state = 'due'")
         }
 
         /// Our records never tell of half a transfer.
@@ -239,8 +261,14 @@
                 try await site.until("SELECT count(*) FROM users WHERE id = 'owner' AND type = 'free'")
             }
             try await site.until("SELECT (count(*) = 0)::int::bigint FROM entitlement_sync.queue")
+            try await site.until(
+                "SELECT (count(*) = 0)::int::bigint FROM entitlement_sync.transfer_token AS k WHERE k.state = 'due'",
+                comment: "the App Store was not told"
+            )
             worker.signal(SIGTERM)
-            #expect(try await worker.ending().code == 0)
+            let ending = try await worker.ending()
+            #expect(ending.code == 0)
+            #expect(!ending.err.contains(SagaAppStore.token), "tokens stand in no log")
         }
 
         // MARK: At the end
@@ -276,6 +304,7 @@
             #expect(try await simulator.transfers() == (story.isMoved ? 1 : 0), "RevenueCat moved it once or never")
             let log = try await simulator.log()
             expectReadings(log, calls: story.calls)
+            try await SagaAppStore.expectTold(of: story, site, simulator, log)
             let watch = LawWatch(pool: site.pool)
             try await site.execute("DELETE FROM entitlement_sync.law_check")
             try await watch.run()
@@ -305,7 +334,7 @@
         }
 
         /// Requests in their order, as `METHOD /path`.
-        fileprivate func log() async throws -> [String] {
+        func log() async throws -> [String] {
             struct Report: Decodable { var log: [String] }
             let body = try await fetch("GET", "/control/requests?log=true", from: port)
             return try JSONDecoder().decode(Report.self, from: body).log

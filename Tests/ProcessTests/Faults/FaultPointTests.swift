@@ -26,7 +26,7 @@ import TestSupport
             case .statementBefore, .statementAfter: 80
             case .commitBefore, .commitLostAnswer, .commitAfter: 5
             case .transferTaken, .transferEvidence, .transferTarget, .transferAllowed, .transferCalled, .transferRead,
-                .transferRecorded, .transferSettled:
+                .transferRecorded, .transferSettled, .transferToken:
                 1
             }
         }

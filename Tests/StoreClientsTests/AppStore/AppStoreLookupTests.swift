@@ -142,6 +142,48 @@ struct AppStoreLookupTests {
         #expect(store.reports.map(\.failure) == [nil])
     }
 
+    @Test(arguments: [
+        (4_000_000, AppStoreTokenAnswer.rejected), (4_000_006, .rejected), (4_000_008, .rejected),
+        (4_000_047, .rejected), (4_000_048, .rejected), (4_000_183, .rejected), (4_000_185, .familyShared),
+        (4_000_187, .notOriginal), (4_040_001, .unknown), (4_040_005, .unknown), (4_040_010, .unknown),
+    ])
+    func `each refusal of a token is told apart from a failure`(code: Int, expected: AppStoreTokenAnswer) async throws {
+        let store = try SimulatedAppStore(transactions: Self.transactions)
+        try store.control(
+            "POST",
+            "/faults",
+            #"{"endpoint":"app_store.token","status":\#(code / 10_000),"error_type":"\#(code)"}"#
+        )
+        let answer = try await store.client().setAppAccountToken(
+            UUID(),
+            on: "2000000100000001",
+            in: .production,
+            lane: .support
+        )
+        #expect(answer == expected)
+        #expect(store.reports.map(\.failure) == [nil], "the store is well")
+    }
+
+    @Test(arguments: [
+        (4_000_002, ReadFailure.Code.unauthorized), (4_040_002, .unavailable), (4_040_003, .unauthorized),
+        (4_040_004, .unavailable), (4_040_006, .unavailable), (4_290_000, .throttled), (5_000_000, .unavailable),
+        (5_000_001, .unavailable),
+    ])
+    func `what the App Store calls passing is no refusal of a token`(code: Int, expected: ReadFailure.Code) async throws
+    {
+        let store = try SimulatedAppStore(transactions: Self.transactions)
+        try store.control(
+            "POST",
+            "/faults",
+            #"{"endpoint":"app_store.token","status":\#(code / 10_000),"error_type":"\#(code)"}"#
+        )
+        let client = try store.client()
+        let failed = await failure { () throws(ReadFailure) in
+            try await client.setAppAccountToken(UUID(), on: "2000000100000001", in: .production, lane: .support)
+        }
+        #expect(failed?.code == expected)
+    }
+
     @Test func `a store in trouble has not answered`() async throws {
         let store = try SimulatedAppStore(transactions: Self.transactions)
         let client = try store.client()

@@ -31,6 +31,25 @@ import Testing
         for id in Self.keyed + [Self.named] { #expect(!others.matches(id, userID: Self.user), "\(id)") }
     }
 
+    @Test func `The App Store is told of a user by a UUID that is theirs in a way that is configured, or of none`() {
+        let named = AccountIDs(keys: ["key-1"], namespace: Self.namespace)
+        #expect(named.token(for: Self.user)?.uuidString.lowercased() == Self.named)
+        #expect(named.token(for: "python.org")?.uuidString == "886313E1-3B8A-5372-9B90-0C9AEE199E5D")
+        for id in ["3f2504e0-4f89-41d3-9a0c-0305e82c3301", "3F2504E0-4F89-41D3-9A0C-0305E82C3301"] {
+            for ids in [named, AccountIDs()] {
+                let token = ids.token(for: id)
+                #expect(token == UUID(uuidString: id), "a UUID stands for itself")
+                #expect(token.map { ids.matches($0.uuidString, userID: id) } == true)
+            }
+        }
+        // A digest may be written as UUIDs of several versions, and so may what a key makes.
+        let unnamed = AccountIDs(keys: ["key-1"])
+        for id in [Self.user, "", "3f2504e0-4f89-41d3-9a0c-0305e82c330", "3f2504e0-4f89-41d3-9a0c-0305e82c330g"] {
+            #expect(unnamed.token(for: id) == nil, "\(id)")
+        }
+        #expect(named.token(for: Self.user).map { named.matches($0.uuidString, userID: Self.user) } == true)
+    }
+
     @Test func `20: an id of somebody else's, or one that is nearly right, proves nothing`() {
         let all = AccountIDs(keys: ["key-1"], namespace: Self.namespace)
         for id in Self.plain + Self.keyed + [Self.named] {

@@ -26,13 +26,15 @@ struct DeskCase: Sendable {
     ///
     /// - Parameters:
     ///   - customers: RevenueCat's; `owner` has the purchase.
+    ///   - scenario: what other stores hold, as YAML.
     ///   - body: gets the case and the ticket's id.
     /// - Throws: what the body throws.
     static func with(
         customers: [String] = [owner, "{id: claimant, state: none}"],
+        scenario: String = "",
         _ body: @Sendable (DeskCase, Int64) async throws -> Void
     ) async throws {
-        try await World.with(customers: customers, scenario: scenario) { world in
+        try await World.with(customers: customers, scenario: Self.scenario + "\n" + scenario) { world in
             for user in ["owner", "claimant"] { try await world.add(user) }
             try await world.addAssets(3, of: "claimant", frozenFor: ["subscription_lapsed"])
             #expect(try await world.reconciled("owner").outcome == "promoted")
