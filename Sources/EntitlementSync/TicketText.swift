@@ -69,6 +69,9 @@ struct TicketText {
             lines.append("  \(word.source), asked about the \(word.asked ?? "-"): \(word.text)")
         }
         for other in ticket.evidence?.alsoMoves ?? [] { lines.append("  would also move \(other.text)") }
+        for lookup in ticket.evidence?.lookups ?? [] {
+            lines.append("  looked up  \(Self.harmless(lookup.id)): \(LookupWords.said(lookup).words)")
+        }
         return lines
     }
 

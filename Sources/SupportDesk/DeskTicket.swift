@@ -38,9 +38,11 @@ package struct DeskTicket: Decodable, Sendable {
         package var holder: String
         package var words: [Item]
         package var alsoMoves: [Item]
+        /// Absent in evidence from before ids were looked up.
+        package var lookups: [CaseLookup]?
 
         enum CodingKeys: String, CodingKey {
-            case claimant, owner, holder, words
+            case claimant, owner, holder, words, lookups
             case alsoMoves = "also_moves"
         }
     }

@@ -25,6 +25,8 @@ struct EvidenceView {
             "no-words": ticket.evidence?.words.isEmpty != false,
             "others": (ticket.evidence?.alsoMoves ?? []).map(Self.item),
             "moves-others": ticket.evidence?.alsoMoves.isEmpty == false,
+            "lookups": (ticket.evidence?.lookups ?? []).map(Self.lookup),
+            "has-lookups": ticket.evidence?.lookups?.isEmpty == false,
         ]
         if let hindrance = ticket.hindrance.flatMap({ TransferHindrance(rawValue: $0) }),
             let words = EvidenceWords.hindrance(hindrance)
@@ -49,6 +51,11 @@ struct EvidenceView {
         case "nobody", nil: "nobody we know"
         case .some(let other): TicketWords.plain(other).lowercased()
         }
+    }
+
+    private static func lookup(_ lookup: CaseLookup) -> [String: String] {
+        let (words, weight) = LookupWords.said(lookup)
+        return ["id": lookup.id, "words": words, "weight": weight.rawValue, "sign": sign(weight)]
     }
 
     static func item(_ item: DeskTicket.Item) -> [String: Any] {
