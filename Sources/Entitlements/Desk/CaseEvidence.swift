@@ -74,6 +74,9 @@ package struct CaseEvidence: Hashable, Sendable, Codable {
     package var alsoMoves: [Item]
     /// What the ids led to that were named for the case.
     package var lookups: [CaseLookup]
+    /// What people decided and moved before, about either side or the purchase.
+    package var history: [CasePast]
+    package var times: CaseTimes
     package var facts: [TransferFact]
     package var hindrance: TransferHindrance
     package var verdict: CaseVerdict?
@@ -82,7 +85,8 @@ package struct CaseEvidence: Hashable, Sendable, Codable {
     package var approvals: Int
 
     enum CodingKeys: String, CodingKey {
-        case claimant, owner, purchase, holder, source, words, lookups, facts, hindrance, verdict, reason, approvals
+        case claimant, owner, purchase, holder, source, words, lookups, history, times, facts, hindrance, verdict,
+            reason, approvals
         case alsoMoves = "also_moves"
     }
 
@@ -104,6 +108,8 @@ package struct CaseEvidence: Hashable, Sendable, Codable {
                 }
             ) : []
         lookups = Set(inputs.lookups).sorted { $0.sortKey.lexicographicallyPrecedes($1.sortKey) }
+        history = inputs.background.history
+        times = CaseTimes(inputs)
         facts = known.sorted { $0.rawValue < $1.rawValue }
         hindrance = Entitlements.hindrance(known)
         verdict = suggestion.verdict

@@ -81,6 +81,7 @@ package struct CaseInputs: Sendable {
     package var isDisproven: Bool
     /// What the ids led to that were named for the case.
     package var lookups: [CaseLookup]
+    package var background: CaseBackground
     package var ownerObjected: Bool
     package var ownerReleased: Bool
     /// There is a key that RevenueCat takes for transfers.
@@ -99,6 +100,7 @@ package struct CaseInputs: Sendable {
         isProven: Bool = false,
         isDisproven: Bool = false,
         lookups: [CaseLookup] = [],
+        background: CaseBackground = CaseBackground(),
         ownerObjected: Bool = false,
         ownerReleased: Bool = false,
         hasTransferKey: Bool = true,
@@ -115,6 +117,7 @@ package struct CaseInputs: Sendable {
         self.isProven = isProven
         self.isDisproven = isDisproven
         self.lookups = lookups
+        self.background = background
         self.ownerObjected = ownerObjected
         self.ownerReleased = ownerReleased
         self.hasTransferKey = hasTransferKey

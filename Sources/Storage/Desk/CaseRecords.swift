@@ -194,7 +194,7 @@ package struct CaseRecords: Sendable {
         package var evidence: CaseEvidence
         /// JSON, keys in order.
         package var document: String
-        /// SHA-256 of the document.
+        /// SHA-256 of the evidence, which is the document less what only has to be known.
         package var hash: [UInt8]
         /// When the first request for it began, by the database's clock.
         package var askedAt: Instant

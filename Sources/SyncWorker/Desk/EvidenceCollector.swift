@@ -99,12 +99,12 @@ package struct EvidenceCollector: Sendable {
         var (inputs, source) = try await look(into: file)
         inputs.lookups = named.evidence(about: file.purchase?.id)
         inputs.isDisproven = inputs.isDisproven || named.isDisproven
+        inputs.background = try await records.background(of: file)
         let evidence = CaseEvidence(inputs, settings)
-        let document = try Self.document(evidence)
         let found = CaseRecords.Found(
             evidence: evidence,
-            document: document,
-            hash: Array(SHA256.hash(data: Data(document.utf8))),
+            document: try Self.json(CaseDocument(evidence, inputs.background)),
+            hash: Array(SHA256.hash(data: Data(try Self.json(evidence).utf8))),
             askedAt: file.readAt,
             settings: settings
         )
@@ -232,10 +232,10 @@ package struct EvidenceCollector: Sendable {
 
     // MARK: Forms
 
-    private static func document(_ evidence: CaseEvidence) throws -> String {
+    private static func json(_ value: some Encodable) throws -> String {
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
-        return String(decoding: try encoder.encode(evidence), as: UTF8.self)
+        return String(decoding: try encoder.encode(value), as: UTF8.self)
     }
 
     /// Enough to tell one customer from another, and not who it is.
