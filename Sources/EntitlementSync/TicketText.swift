@@ -75,6 +75,13 @@ struct TicketText {
             lines.append("  \(word.source), asked about the \(word.asked ?? "-"): \(word.text)")
         }
         for other in ticket.evidence?.alsoMoves ?? [] { lines.append("  would also move \(other.text)") }
+        for lookup in ticket.evidence?.lookups ?? [] {
+            lines.append("  looked up  \(Self.harmless(lookup.id)): \(LookupWords.said(lookup).words)")
+        }
+        for (words, tickets) in ticket.evidence?.background ?? [] {
+            let which = tickets.map { "\($0)" }.joined(separator: ", ")
+            lines.append("  on record  \(words)\(which.isEmpty ? "" : " Tickets: \(which).")")
+        }
         return lines
     }
 
@@ -102,6 +109,7 @@ extension DeskTicket.Item {
     fileprivate var text: String {
         var parts = [id ?? "-", store, product ?? "-", status]
         if environment != "production" { parts.append(environment) }
+        if ownership == "family_shared" { parts.append("shared within a family") }
         if let givesAccess { parts.append(givesAccess ? "gives access" : "no access") }
         if let endsAt {
             let date = Date(timeIntervalSince1970: Double(endsAt) / 1_000_000)

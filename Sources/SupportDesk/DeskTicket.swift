@@ -64,10 +64,28 @@ package struct DeskTicket: Decodable, Sendable {
         package var holder: String
         package var words: [Item]
         package var alsoMoves: [Item]
+        /// Absent in evidence from before ids were looked up.
+        package var lookups: [CaseLookup]?
+        /// What people decided before, and what ended by itself; absent in older evidence, as the rest of these.
+        package var history: [CasePast]?
+        package var passed: [CasePast]?
+        package var times: CaseTimes?
+        package var frozen: FrozenAssets?
 
         enum CodingKeys: String, CodingKey {
-            case claimant, owner, holder, words
+            case claimant, owner, holder, words, lookups, history, passed, times, frozen
             case alsoMoves = "also_moves"
+        }
+
+        /// What is on record around the case, a sentence each, with the tickets that it tells of.
+        package var background: [(words: String, tickets: [Int64])] {
+            var lines: [(words: String, tickets: [Int64])] = []
+            if let times {
+                lines += PastWords.said(times, claimant: claimant.createdAt, owner: owner?.createdAt).map { ($0, []) }
+            }
+            lines += ((history ?? []) + (passed ?? [])).map { (PastWords.said($0), $0.tickets) }
+            if let words = frozen.flatMap({ PastWords.said($0) }) { lines.append((words, [])) }
+            return lines
         }
     }
 

@@ -72,6 +72,11 @@ package struct CaseEvidence: Hashable, Sendable, Codable {
     package var words: [Item]
     /// What else a transfer would move.
     package var alsoMoves: [Item]
+    /// What the ids led to that were named for the case.
+    package var lookups: [CaseLookup]
+    /// What people decided and moved before, about either side or the purchase.
+    package var history: [CasePast]
+    package var times: CaseTimes
     package var facts: [TransferFact]
     package var hindrance: TransferHindrance
     package var verdict: CaseVerdict?
@@ -80,7 +85,8 @@ package struct CaseEvidence: Hashable, Sendable, Codable {
     package var approvals: Int
 
     enum CodingKeys: String, CodingKey {
-        case claimant, owner, purchase, holder, source, words, facts, hindrance, verdict, reason, approvals
+        case claimant, owner, purchase, holder, source, words, lookups, history, times, facts, hindrance, verdict,
+            reason, approvals
         case alsoMoves = "also_moves"
     }
 
@@ -101,6 +107,9 @@ package struct CaseEvidence: Hashable, Sendable, Codable {
                     Item($0.observation, owner: $0.ownerKey)
                 }
             ) : []
+        lookups = Set(inputs.lookups).sorted { $0.sortKey.lexicographicallyPrecedes($1.sortKey) }
+        history = inputs.background.history
+        times = CaseTimes(inputs)
         facts = known.sorted { $0.rawValue < $1.rawValue }
         hindrance = Entitlements.hindrance(known)
         verdict = suggestion.verdict
@@ -128,6 +137,12 @@ extension CaseEvidence.Item {
             source, store, id ?? "", asked?.rawValue ?? "", kind, environment, product ?? "", status, ownership,
             renewal ?? "", givesAccess.map { "\($0)" } ?? "", endsAt.map { "\($0)" } ?? "", owner.map { "\($0)" } ?? "",
         ]
+    }
+}
+
+extension CaseLookup {
+    fileprivate var sortKey: [String] {
+        [id, store ?? "", result.rawValue, obstacle?.rawValue ?? "", "\(isSubject)"] + purchases.map { "\($0)" }
     }
 }
 

@@ -77,8 +77,11 @@ package struct CaseInputs: Sendable {
     package var identifiers: Set<PurchaseIdentifierKey>
     /// The claimant has shown something that a store verified.
     package var isProven: Bool
-    /// The claimant has shown something that did not verify.
+    /// The claimant has offered something that was found false.
     package var isDisproven: Bool
+    /// What the ids led to that were named for the case.
+    package var lookups: [CaseLookup]
+    package var background: CaseBackground
     package var ownerObjected: Bool
     package var ownerReleased: Bool
     /// There is a key that RevenueCat takes for transfers.
@@ -96,6 +99,8 @@ package struct CaseInputs: Sendable {
         identifiers: Set<PurchaseIdentifierKey> = [],
         isProven: Bool = false,
         isDisproven: Bool = false,
+        lookups: [CaseLookup] = [],
+        background: CaseBackground = CaseBackground(),
         ownerObjected: Bool = false,
         ownerReleased: Bool = false,
         hasTransferKey: Bool = true,
@@ -111,6 +116,8 @@ package struct CaseInputs: Sendable {
         self.identifiers = identifiers
         self.isProven = isProven
         self.isDisproven = isDisproven
+        self.lookups = lookups
+        self.background = background
         self.ownerObjected = ownerObjected
         self.ownerReleased = ownerReleased
         self.hasTransferKey = hasTransferKey
@@ -152,10 +159,10 @@ package struct DeskSettings: Hashable, Sendable {
 /// What is known of a case that a transfer is judged by.
 package func facts(_ inputs: CaseInputs, _ settings: DeskSettings) -> Set<TransferFact> {
     var facts = peopleFacts(inputs)
+    if inputs.isDisproven { facts.insert(.proofFailed) }
     guard let purchase = inputs.purchase else { return facts.union([.purchaseUnknown]) }
     facts.formUnion(purchaseFacts(purchase, inputs))
     if inputs.isProven { facts.insert(.proofVerified) }
-    if inputs.isDisproven { facts.insert(.proofFailed) }
     if purchase.ownerKey == inputs.claimant.key { facts.insert(.ownedByClaimant) }
     if let moved = purchase.transferredAt, inputs.now < moved + settings.cooling { facts.insert(.movedLately) }
     switch inputs.holder {

@@ -5,7 +5,7 @@ package import Postgres
 
 /// Our records of cases, for the workers: what is known of each, and what was found out.
 package struct CaseRecords: Sendable {
-    private let pool: PostgresPool
+    let pool: PostgresPool
 
     package init(pool: PostgresPool) { self.pool = pool }
 
@@ -20,6 +20,12 @@ package struct CaseRecords: Sendable {
         package var identifiers: [PurchaseIdentifier]
         package var isProven: Bool
         package var isDisproven: Bool
+        /// The ids that were named for it, the newest before the rest.
+        package var claims: [CaseClaim]
+        /// The claimant, or the purchase, has to do with the sandbox.
+        package var mayBeSandbox: Bool
+        /// People have agreed to what the evidence said.
+        package var isAgreed: Bool
         package var ownerObjected: Bool
         package var ownerReleased: Bool
         /// The database's time, and ours when it was asked.
@@ -61,7 +67,12 @@ package struct CaseRecords: Sendable {
                             WHERE x.user_key = t.claimant_key
                               AND entitlement_sync.living(x.purchase_id) = p.id
                               AND x.attribution = 'foreign'),
-                   entitlement_sync.is_released(t.id), clock_timestamp()
+                   entitlement_sync.is_released(t.id), clock_timestamp(),
+                   coalesce(p.environment <> 'production', false)
+                   OR EXISTS (SELECT 1 FROM entitlement_sync.sandbox_user AS s WHERE s.user_id = c.user_id)
+                   OR EXISTS (SELECT 1 FROM entitlement_sync.purchase AS s
+                               WHERE s.owner_key = t.claimant_key AND s.environment <> 'production'),
+                   t.state IN ('needs_second', 'waiting_owner', 'approved', 'executing')
               FROM entitlement_sync.ticket AS t
               JOIN entitlement_sync.user_sync AS c ON c.user_key = t.claimant_key
               LEFT JOIN entitlement_sync.purchase AS p ON p.id = entitlement_sync.living(coalesce(t.purchase_id, t.subject_id))
@@ -72,7 +83,8 @@ package struct CaseRecords: Sendable {
         )
         guard let row = rows.first else { return nil }
         let (
-            awaited, claimantKey, claimantID, ownerKey, ownerID, purchaseID, objected, proven, released, now
+            awaited, claimantKey, claimantID, ownerKey, ownerID, purchaseID, objected, proven, released, now,
+            sandbox, agreed
         ) =
             try row.decode(
                 Bool.self,
@@ -84,7 +96,9 @@ package struct CaseRecords: Sendable {
                 Bool.self,
                 Bool.self,
                 Bool.self,
-                PostgresTimestamp.self
+                PostgresTimestamp.self,
+                Bool.self,
+                Bool.self
             )
         let people = try await people([claimantID, ownerID].compactMap(\.self))
         var purchase: Purchase?
@@ -106,6 +120,9 @@ package struct CaseRecords: Sendable {
             identifiers: identifiers,
             isProven: proven,
             isDisproven: false,
+            claims: claimantID == nil ? [] : try await claims(of: ticketID),
+            mayBeSandbox: sandbox,
+            isAgreed: agreed,
             ownerObjected: objected,
             ownerReleased: released,
             readAt: Instant(now),
@@ -179,7 +196,7 @@ package struct CaseRecords: Sendable {
         package var evidence: CaseEvidence
         /// JSON, keys in order.
         package var document: String
-        /// SHA-256 of the document.
+        /// SHA-256 of the evidence, which is the document less what only has to be known.
         package var hash: [UInt8]
         /// When the first request for it began, by the database's clock.
         package var askedAt: Instant

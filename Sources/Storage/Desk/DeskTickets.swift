@@ -146,7 +146,10 @@ package struct DeskTickets: Sendable {
     package func open(claimant: String, orderID: String?, reason: String) async throws -> Int64? {
         try await operators.recorded(session, "open") {
             try await pool.query(
-                "SELECT entitlement_sync.open_ticket(\(PostgresBytes(session)), \(claimant), \(orderID), \(reason))"
+                """
+                SELECT t.id, entitlement_sync.note_order(\(PostgresBytes(session)), t.id, \(orderID))
+                  FROM entitlement_sync.open_ticket(\(PostgresBytes(session)), \(claimant), \(orderID), \(reason)) AS t(id)
+                """
             ).first?.decode(Int64?.self, at: 0)
         }
     }

@@ -85,18 +85,33 @@ package struct AppStoreClient: Sendable {
     /// - Returns: the order's transactions; none where the number is not valid for this app.
     /// - Throws: why there is no usable answer.
     package func order(_ id: String, lane: Lane) async throws(ReadFailure) -> [SignedTransaction] {
-        guard let id = AppStoreOrderID(id) else { return [] }
+        guard case .found(let transactions) = try await lookUp(order: id, lane: lane) else { return [] }
+        return transactions
+    }
+
+    /// Looks the number of an order up, and tells one that is not valid from one that the App Store does not look up.
+    ///
+    /// - Parameters:
+    ///   - id: as it stands in the mail that the customer got.
+    ///   - lane: on whose behalf.
+    /// - Returns: what the App Store said; an invalid number comes with status 200.
+    /// - Throws: why there is no usable answer.
+    package func lookUp(order id: String, lane: Lane) async throws(ReadFailure) -> AppStoreOrder {
+        guard let id = AppStoreOrderID(id) else { return .refused }
         var requests = 0
-        let found = try await requester.ask(
+        let texts = try await requester.send(
             .lookup(id),
             in: .production,
             lane: lane,
             purpose: .lookup,
-            requests: &requests,
-            decode: AppStoreWire.order
-        )
-        guard case .value(let texts) = found else { return [] }
-        return try await verified(texts, in: .production)
+            requests: &requests
+        ) { answer throws(ReadFailure) -> [String]? in
+            guard case .content(let body) = answer else { return nil }
+            do throws(JSONFault) { return try AppStoreWire.order(body) } catch { throw ReadFailure(.malformed) }
+        }
+        guard let texts else { return .refused }
+        let transactions = try await verified(texts, in: .production)
+        return transactions.isEmpty ? .invalid : .found(transactions)
     }
 
     /// Lists every refund of a customer.

@@ -86,3 +86,12 @@ package enum AppStoreTokenAnswer: String, Hashable, Sendable, CaseIterable {
     /// Refused for another reason.
     case rejected
 }
+
+/// What the number of an order led to.
+package enum AppStoreOrder: Sendable {
+    case found([SignedTransaction])
+    /// No order of this app's has it.
+    case invalid
+    /// The App Store does not look it up, as it does with none of the sandbox.
+    case refused
+}

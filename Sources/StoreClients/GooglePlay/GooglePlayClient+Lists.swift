@@ -16,6 +16,13 @@ package struct GooglePlayOrder: Hashable, Sendable {
         self.state = state
         self.productIDs = productIDs
     }
+
+    /// Every name by which our records may know what was ordered; an order does not say whether it is a test.
+    package var identifiers: [PurchaseIdentifier] {
+        ["production", "sandbox"].flatMap {
+            googlePlayIdentifiers(tokens: [purchaseToken], orders: [id], environment: $0)
+        }
+    }
 }
 
 /// A purchase, or one period of a subscription, whose money went back.

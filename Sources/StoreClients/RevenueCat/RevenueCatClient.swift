@@ -179,6 +179,19 @@ package struct RevenueCatClient: Sendable {
         return customers.first
     }
 
+    /// Looks up what a store's id leads to, whoever has it.
+    ///
+    /// - Parameters:
+    ///   - id: any transaction's of the App Store, or any order's of Google Play.
+    ///   - lane: on whose behalf.
+    /// - Returns: every name of what was found; empty: RevenueCat has never met it.
+    /// - Throws: why that can't be told.
+    package func names(behind id: String, lane: Lane) async throws(ReadFailure) -> [PurchaseIdentifier] {
+        let found = await lookUp([TypedID(store: nil, kind: "transaction_id", value: id)], lane)
+        if let failure = found.failure { throw failure }
+        return found.items.flatMap { Observation($0, entitlements: [], owner: .nobody).identifiers }
+    }
+
     /// Every id of a customer.
     ///
     /// - Throws: why the list is not whole.

@@ -25,6 +25,10 @@ struct EvidenceView {
             "no-words": ticket.evidence?.words.isEmpty != false,
             "others": (ticket.evidence?.alsoMoves ?? []).map(Self.item),
             "moves-others": ticket.evidence?.alsoMoves.isEmpty == false,
+            "lookups": (ticket.evidence?.lookups ?? []).map(Self.lookup),
+            "background": (ticket.evidence?.background ?? []).map(Self.past),
+            "has-background": ticket.evidence?.background.isEmpty == false,
+            "has-lookups": ticket.evidence?.lookups?.isEmpty == false,
         ]
         if let hindrance = ticket.hindrance.flatMap({ TransferHindrance(rawValue: $0) }),
             let words = EvidenceWords.hindrance(hindrance)
@@ -51,6 +55,18 @@ struct EvidenceView {
         }
     }
 
+    private static func lookup(_ lookup: CaseLookup) -> [String: String] {
+        let (words, weight) = LookupWords.said(lookup)
+        return ["id": lookup.id, "words": words, "weight": weight.rawValue, "sign": sign(weight)]
+    }
+
+    private static func past(_ line: (words: String, tickets: [Int64])) -> [String: Any] {
+        [
+            "words": line.words,
+            "tickets": line.tickets.map { ["href": "/console/tickets/\($0)", "number": "\($0)"] },
+        ]
+    }
+
     static func item(_ item: DeskTicket.Item) -> [String: Any] {
         var access = "–"
         if let gives = item.givesAccess { access = gives ? "Gives access" : "No access" }
@@ -60,6 +76,7 @@ struct EvidenceView {
             "asked": item.asked.map(TicketWords.plain) ?? "–", "id": item.id ?? "–",
         ]
         if item.environment != "production" { values["environment"] = TicketWords.plain(item.environment) }
+        if item.ownership == "family_shared" { values["family"] = true }
         if let renewal = item.renewal { values["renewal"] = TicketWords.plain(renewal) }
         if let ends = item.endsAt {
             values["ends"] = Moments.shown(Date(timeIntervalSince1970: Double(ends) / 1_000_000))

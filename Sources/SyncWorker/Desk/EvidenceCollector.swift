@@ -90,18 +90,26 @@ package struct EvidenceCollector: Sendable {
         guard try await records.namePurchase(of: ticketID) else {
             throw ReadFailure(.incomplete, retryAfter: .seconds(3))
         }
-        guard let file = try await records.file(of: ticketID) else { return nil }
-        let (inputs, source) = try await look(into: file)
+        guard var file = try await records.file(of: ticketID) else { return nil }
+        let named = try await lookUp(file)
+        if file.purchase == nil, let purchase = named.purchase, try await records.name(ticketID, as: purchase) {
+            guard let about = try await records.file(of: ticketID) else { return nil }
+            file = about
+        }
+        var (inputs, source) = try await look(into: file)
+        inputs.lookups = named.evidence(about: file.purchase?.id)
+        inputs.isDisproven = inputs.isDisproven || named.isDisproven
+        inputs.background = try await records.background(of: file)
         let evidence = CaseEvidence(inputs, settings)
-        let document = try Self.document(evidence)
         let found = CaseRecords.Found(
             evidence: evidence,
-            document: document,
-            hash: Array(SHA256.hash(data: Data(document.utf8))),
+            document: try Self.json(CaseDocument(evidence, inputs.background)),
+            hash: Array(SHA256.hash(data: Data(try Self.json(evidence).utf8))),
             askedAt: file.readAt,
             settings: settings
         )
         guard let id = try await records.keep(found, for: ticketID) else { return nil }
+        if named.failure != nil { try await records.lookAgain(ticketID, in: Self.patience) }
         return Collected(
             id: id,
             source: inputs.needsCall ? source : nil,
@@ -109,6 +117,9 @@ package struct EvidenceCollector: Sendable {
             moves: inputs.needsCall ? inputs.held.flatMap(\.observation.revenueCatIDs) : []
         )
     }
+
+    /// How long a store that did not say what an id leads to is left alone.
+    private static let patience = Duration.seconds(3600)
 
     // MARK: Looking into a case
 
@@ -221,10 +232,10 @@ package struct EvidenceCollector: Sendable {
 
     // MARK: Forms
 
-    private static func document(_ evidence: CaseEvidence) throws -> String {
+    private static func json(_ value: some Encodable) throws -> String {
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
-        return String(decoding: try encoder.encode(evidence), as: UTF8.self)
+        return String(decoding: try encoder.encode(value), as: UTF8.self)
     }
 
     /// Enough to tell one customer from another, and not who it is.
@@ -237,7 +248,7 @@ package struct EvidenceCollector: Sendable {
 
 extension CaseRecords.File {
     /// What nobody waits for leaves the stores' budgets to those who wait.
-    fileprivate var lane: Lane { isAwaited ? .support : .sweep }
+    var lane: Lane { isAwaited ? .support : .sweep }
 }
 
 extension Observation {

@@ -8,7 +8,7 @@ package import StoreClients
 package struct AppStoreSource: Sendable {
     private let transactions: AppStoreProofs
     private let receipts: AppReceiptProofs
-    private let client: AppStoreClient?
+    let client: AppStoreClient?
     private let lookups: UserLookups
     private let refusals: ProofRefusals
 

@@ -5,7 +5,7 @@ package import StoreClients
 
 /// Onside as a witness; it can be asked about orders that we know of and about nothing else.
 package struct OnsideSource: Sendable {
-    private let client: OnsideClient
+    let client: OnsideClient
     private let refusals: ProofRefusals
 
     package init(client: OnsideClient, logger: Logger) {

@@ -54,6 +54,11 @@ package struct RevenueCatSource: Sendable {
         try await client.customer(holding: id, lane: lane)
     }
 
+    /// Looks up what a store's id leads to.
+    func names(behind id: String, lane: Lane) async throws(ReadFailure) -> [PurchaseIdentifier] {
+        try await client.names(behind: id, lane: lane)
+    }
+
     /// Every id of a customer.
     func aliases(of customer: String, lane: Lane) async throws(ReadFailure) -> [String] {
         try await client.aliases(of: customer, lane: lane)

@@ -128,6 +128,26 @@ import Testing
         #expect(one != evidence([first, second, third], .banned))
     }
 
+    @Test func `150: what was found false is known of a case also before anybody knows what it is about`() {
+        let facts = Self.known {
+            $0.purchase = nil
+            $0.isDisproven = true
+        }
+        #expect(facts == [.purchaseUnknown, .proofFailed])
+    }
+
+    @Test func `What looking ids up found is evidence, in whatever order the stores answered`() {
+        let claim = CaseClaim(kind: "order_id", value: "GPA.1234-5678-9012-34567")
+        let found = CaseLookup(claim, StoreLookup(.googlePlay, .found([])), purchases: [7], subject: 7)
+        let unknown = CaseLookup(claim, StoreLookup(.revenueCat, .unknown))
+        func evidence(_ lookups: [CaseLookup]) -> CaseEvidence {
+            CaseEvidence(Self.inputs { $0.lookups = lookups }, DeskSettings())
+        }
+        #expect(evidence([found, unknown]) == evidence([unknown, found, unknown]))
+        #expect(evidence([found]) != evidence([found, unknown]))
+        #expect(evidence([found]).facts.isEmpty, "an id that was found proves nothing about who named it")
+    }
+
     @Test func `The owner's renewal makes other evidence`() {
         let before = CaseEvidence(Self.inputs(), DeskSettings())
         let after = CaseEvidence(

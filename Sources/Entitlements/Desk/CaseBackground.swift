@@ -1,0 +1,135 @@
+/// What is on record around a case: earlier cases and transfers of its people and its purchase, and what is frozen.
+package struct CaseBackground: Hashable, Sendable {
+    /// What people decided, and what was moved.
+    package var history: [CasePast]
+    /// Cases that ended without anybody deciding them, and transfers that were stopped.
+    package var passed: [CasePast]
+    /// When a store last said that the purchase was refunded, as far as we asked.
+    package var refundSeenAt: Instant?
+    package var frozen: FrozenAssets
+
+    package init(
+        history: [CasePast] = [],
+        passed: [CasePast] = [],
+        refundSeenAt: Instant? = nil,
+        frozen: FrozenAssets = FrozenAssets()
+    ) {
+        self.history = history
+        self.passed = passed
+        self.refundSeenAt = refundSeenAt
+        self.frozen = frozen
+    }
+}
+
+/// How often something happened to one side of a case, or to its purchase, and when last.
+///
+/// Names tickets by their numbers, and no users.
+package struct CasePast: Hashable, Sendable, Codable {
+    package enum Subject: String, Sendable, CaseIterable, Codable { case claimant, owner, purchase }
+
+    package enum What: String, Sendable, CaseIterable, Codable {
+        /// Tickets in which somebody claimed a purchase; of a purchase, those about it.
+        case claimed
+        /// Tickets in which somebody owned what was claimed.
+        case owned
+        /// Transfers to somebody.
+        case received
+        /// Transfers from somebody.
+        case given
+        /// Transfers of the purchase.
+        case moved
+    }
+
+    package var about: Subject
+    package var what: What
+    /// Of tickets the verdict, or the state in which they were closed; of transfers `done` or `stopped`.
+    package var outcome: String
+    package var count: Int
+    /// Microseconds since 1970.
+    package var lastAt: Int64
+    /// The newest of them.
+    package var tickets: [Int64]
+
+    enum CodingKeys: String, CodingKey {
+        case about, what, outcome, count, tickets
+        case lastAt = "last_at"
+    }
+
+    package init(about: Subject, what: What, outcome: String, count: Int, lastAt: Instant, tickets: [Int64]) {
+        self.about = about
+        self.what = what
+        self.outcome = outcome
+        self.count = count
+        self.lastAt = lastAt.microseconds
+        self.tickets = tickets
+    }
+
+    /// Whether people decided it, or something was moved.
+    package var isDecision: Bool {
+        switch what {
+        case .claimed, .owned: outcome == "transferred" || CaseVerdict(rawValue: outcome) != nil
+        case .received, .given, .moved: outcome == "done"
+        }
+    }
+}
+
+/// How many assets of each side are frozen for a lapse now.
+package struct FrozenAssets: Hashable, Sendable, Codable {
+    package var claimant: Int64?
+    package var owner: Int64?
+
+    package init(claimant: Int64? = nil, owner: Int64? = nil) {
+        self.claimant = claimant
+        self.owner = owner
+    }
+}
+
+/// When a purchase came about, to be held against the times at which both accounts were made.
+package struct CaseTimes: Hashable, Sendable, Codable {
+    /// Microseconds since 1970, as all of these: the first purchase, by the stores' word.
+    package var boughtAt: Int64?
+    /// When our records met it.
+    package var firstSeenAt: Int64?
+    package var ownerSince: Int64?
+    /// When people moved it last.
+    package var movedAt: Int64?
+    package var refundSeenAt: Int64?
+
+    enum CodingKeys: String, CodingKey {
+        case boughtAt = "bought_at"
+        case firstSeenAt = "first_seen_at"
+        case ownerSince = "owner_since"
+        case movedAt = "moved_at"
+        case refundSeenAt = "refund_seen_at"
+    }
+
+    init(_ inputs: CaseInputs) {
+        boughtAt = inputs.words.compactMap(\.observation.boughtAt).min()?.microseconds
+        firstSeenAt = inputs.purchase?.firstSeenAt.microseconds
+        ownerSince = inputs.purchase?.ownerSince.microseconds
+        movedAt = inputs.purchase?.transferredAt?.microseconds
+        refundSeenAt = inputs.background.refundSeenAt?.microseconds
+    }
+}
+
+/// Evidence as it is kept and shown: what a decision rests on, and beside it what only has to be known.
+package struct CaseDocument: Sendable, Encodable {
+    package var evidence: CaseEvidence
+    package var background: CaseBackground
+
+    package init(_ evidence: CaseEvidence, _ background: CaseBackground) {
+        self.evidence = evidence
+        self.background = background
+    }
+
+    private enum CodingKeys: String, CodingKey { case frozen, passed }
+
+    // No hash covers these: assets freeze and thaw, and cases run out, by themselves, and what people have agreed to would
+    // end for nothing each time.
+    package func encode(to encoder: any Encoder) throws {
+        try evidence.encode(to: encoder)
+        var container = encoder.container(keyedBy: CodingKeys.self)
+        try container.encode(background.frozen, forKey: .frozen)
+        try container.encode(background.passed, forKey: .passed)
+    }
+}

@@ -1,0 +1,84 @@
+/// What looking an id up found with one store.
+package struct StoreLookup: Hashable, Sendable {
+    package enum Answer: Hashable, Sendable {
+        /// Every name of what the id leads to.
+        case found([PurchaseIdentifier])
+        case unknown
+        case impossible(CaseLookup.Obstacle)
+        /// The store did not say.
+        case failed(ReadFailure)
+    }
+
+    package var store: Store
+    package var answer: Answer
+
+    package init(_ store: Store, _ answer: Answer) {
+        self.store = store
+        self.answer = answer
+    }
+}
+
+/// What looking an id up found with one store, as it stands in the evidence.
+package struct CaseLookup: Hashable, Sendable, Codable {
+    package enum Result: String, Sendable, CaseIterable, Codable {
+        case found, unknown
+        case cannotBeLookedUp = "cannot_be_looked_up"
+        case unavailable
+    }
+
+    /// Why an id can't be looked up.
+    package enum Obstacle: String, Sendable, CaseIterable, Codable {
+        /// The App Store looks up no order of the sandbox, and this one may be of it.
+        case sandbox
+        /// There are no credentials for the store.
+        case storeOff = "store_off"
+        /// It is no id that the store takes.
+        case form
+    }
+
+    /// Who was asked; `nil`: there is nobody to ask about such an id.
+    package var store: String?
+    /// What was looked for, masked.
+    package var id: String
+    package var result: Result
+    package var obstacle: Obstacle?
+    /// Our numbers of the purchases to which it leads; empty where our records know none of them.
+    package var purchases: [Int64]
+    /// Whether one of them is the purchase in question.
+    package var isSubject: Bool
+
+    enum CodingKeys: String, CodingKey {
+        case store, id, result, obstacle, purchases
+        case isSubject = "is_subject"
+    }
+
+    /// Lays out what one store said.
+    ///
+    /// - Parameters:
+    ///   - claim: what was looked for.
+    ///   - lookup: the store's word; `nil`: nobody could be asked.
+    ///   - purchases: to which of our purchases it leads.
+    ///   - subject: the purchase in question.
+    package init(_ claim: CaseClaim, _ lookup: StoreLookup?, purchases: Set<Int64> = [], subject: Int64? = nil) {
+        store = lookup?.store.rawValue
+        id = claim.masked
+        self.purchases = purchases.sorted()
+        isSubject = subject.map(purchases.contains) ?? false
+        switch lookup?.answer ?? .impossible(.form) {
+        case .found: result = .found
+        case .unknown: result = .unknown
+        case .impossible(let why): (result, obstacle) = (.cannotBeLookedUp, why)
+        case .failed: result = .unavailable
+        }
+    }
+}
+
+/// Whether an id that somebody named is one that no store knows: all that can be asked say so.
+///
+/// - Parameter lookups: what each store said of the one id.
+/// - Returns: `false` where a store has not answered, and where the id may be of a kind that can't be looked up: neither is
+///   a word against whoever named it.
+package func isDisproven(_ lookups: [StoreLookup]) -> Bool {
+    lookups.contains { $0.answer == .unknown }
+        && lookups.allSatisfy { $0.answer == .unknown || $0.answer == .impossible(.storeOff) }
+}

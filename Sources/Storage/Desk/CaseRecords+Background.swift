@@ -1,0 +1,114 @@
+package import Entitlements
+import Jobs
+import Postgres
+
+extension CaseRecords {
+    /// Reads what is on record around a case.
+    ///
+    /// - Parameter file: the case, whose own ticket is left out.
+    /// - Returns: earlier cases and transfers by what came of them, and what is frozen now.
+    /// - Throws: `PostgresError`.
+    package func background(of file: File) async throws -> CaseBackground {
+        let past = try await past(of: file)
+        return CaseBackground(
+            history: past.filter(\.isDecision),
+            passed: past.filter { !$0.isDecision },
+            refundSeenAt: try await refundSeen(of: file),
+            frozen: try await frozen(of: file)
+        )
+    }
+
+    /// What ended before, by side, kind and outcome; each with its newest tickets.
+    private func past(of file: File) async throws -> [CasePast] {
+        try await pool.query(
+            """
+            WITH RECURSIVE item AS (
+                SELECT \(file.purchase?.id)::bigint AS id
+                 UNION
+                SELECT p.id FROM entitlement_sync.purchase AS p JOIN item AS i ON p.merged_into = i.id
+            ), side AS MATERIALIZED (
+                SELECT s.about, s.user_key FROM (VALUES ('claimant', \(file.claimant.key)::bigint), ('owner', \(file.owner?.key)::bigint))
+                                           AS s(about, user_key) WHERE s.user_key IS NOT NULL
+            ), found AS (
+                SELECT s.about, 'claimed' AS what, t.id FROM side AS s JOIN entitlement_sync.ticket AS t ON t.claimant_key = s.user_key
+                 UNION
+                SELECT s.about, 'owned', t.id FROM side AS s JOIN entitlement_sync.ticket AS t ON t.owner_key = s.user_key
+                 UNION
+                SELECT 'purchase', 'claimed', t.id FROM item AS i JOIN entitlement_sync.ticket AS t ON t.purchase_id = i.id
+                 UNION
+                SELECT 'purchase', 'claimed', t.id FROM item AS i JOIN entitlement_sync.ticket AS t ON t.subject_id = i.id
+                 WHERE t.purchase_id IS NULL
+            ), moved AS (
+                SELECT s.about, 'received' AS what, x.id FROM side AS s JOIN entitlement_sync.transfer AS x ON x.to_key = s.user_key
+                 UNION
+                SELECT s.about, 'given', x.id FROM side AS s JOIN entitlement_sync.transfer AS x ON x.from_key = s.user_key
+                 UNION
+                SELECT 'purchase', 'moved', x.id FROM item AS i JOIN entitlement_sync.transfer AS x ON x.purchase_id = i.id
+            ), ended AS (
+                SELECT f.about, f.what, t.id, t.closed_at AS at,
+                       CASE t.state WHEN 'refused' THEN coalesce(t.verdict, 'refuse') ELSE t.state END AS outcome
+                  FROM found AS f JOIN entitlement_sync.ticket AS t ON t.id = f.id
+                 WHERE t.closed_at IS NOT NULL
+                 UNION ALL
+                SELECT m.about, m.what, x.ticket_id, x.ended_at, x.step
+                  FROM moved AS m JOIN entitlement_sync.transfer AS x ON x.id = m.id
+                 WHERE x.ended_at IS NOT NULL AND x.step IN ('done', 'stopped')
+            )
+            SELECT e.about, e.what, e.outcome, count(*), max(e.at),
+                   array_to_string((array_agg(e.id ORDER BY e.at DESC, e.id DESC))[:20], ' ')
+              FROM ended AS e WHERE e.id <> \(file.ticketID)
+             GROUP BY e.about, e.what, e.outcome ORDER BY e.about, e.what, e.outcome
+            """
+        ).compactMap { row in
+            let (about, what, outcome, count, last, tickets) = try row.decode(
+                String.self,
+                String.self,
+                String.self,
+                Int64.self,
+                PostgresTimestamp.self,
+                String.self
+            )
+            guard let about = CasePast.Subject(rawValue: about), let what = CasePast.What(rawValue: what) else {
+                return nil
+            }
+            return CasePast(
+                about: about,
+                what: what,
+                outcome: outcome,
+                count: Int(count),
+                lastAt: Instant(last),
+                tickets: tickets.split(separator: " ").compactMap { Int64($0) }
+            )
+        }
+    }
+
+    /// When a store last told us of a refund of the purchase, asked about either side.
+    private func refundSeen(of file: File) async throws -> Instant? {
+        guard let purchase = file.purchase else { return nil }
+        let keys = [file.claimant.key, file.owner?.key].compactMap(\.self)
+        return try await pool.query(
+            """
+            SELECT max(x.asked_at) FROM entitlement_sync.observation AS x
+             WHERE x.user_key = ANY (\(keys)) AND x.status = 'refunded'
+               AND entitlement_sync.living(x.purchase_id) = \(purchase.id)
+            """
+        ).first?.decode(PostgresTimestamp?.self, at: 0).map { Instant($0) }
+    }
+
+    /// What the host has frozen for a lapse; users without assets have none.
+    private func frozen(of file: File) async throws -> FrozenAssets {
+        let ids = [file.claimant.id, file.owner?.id].compactMap(\.self)
+        guard !ids.isEmpty else { return FrozenAssets() }
+        var lapsed: [String: Int64] = [:]
+        for row in try await pool.query(
+            "SELECT a.user_id, a.lapsed FROM entitlement_sync_host.count_assets(\(ids)) AS a"
+        ) {
+            let (id, count) = try row.decode(String.self, Int64.self)
+            lapsed[id] = count
+        }
+        return FrozenAssets(
+            claimant: file.claimant.id.map { lapsed[$0] ?? 0 },
+            owner: file.owner?.id.map { lapsed[$0] ?? 0 }
+        )
+    }
+}

@@ -1,0 +1,81 @@
+package import Entitlements
+import Postgres
+
+extension CaseRecords {
+    /// More than one looks up for one case.
+    private static let mostClaims = 10
+
+    /// The ids that a claimant or an agent named for a ticket, the newest before the rest; of very many the newest alone.
+    ///
+    /// - Parameter ticketID: whose.
+    /// - Returns: each once.
+    /// - Throws: `PostgresError`.
+    func claims(of ticketID: Int64) async throws -> [CaseClaim] {
+        try await pool.query(
+            """
+            SELECT n.kind, n.value, n.store
+              FROM (SELECT c.kind, c.value, c.store, c.at FROM entitlement_sync.ticket_claim AS c WHERE c.ticket_id = \(ticketID)
+                     UNION ALL
+                    -- What an agent gave with the ticket itself.
+                    SELECT 'order_id', t.original_id, NULL, t.created_at FROM entitlement_sync.ticket AS t
+                     WHERE t.id = \(ticketID) AND t.original_id IS NOT NULL
+                       AND EXISTS (SELECT 1 FROM entitlement_sync.ticket_event AS e
+                                    WHERE e.ticket_id = t.id AND e.kind = 'opened' AND e.operator_id IS NOT NULL)
+                       AND NOT EXISTS (SELECT 1 FROM entitlement_sync.ticket_claim AS c
+                                        WHERE c.ticket_id = t.id AND c.value = t.original_id)) AS n
+             ORDER BY n.at DESC, n.value, n.kind LIMIT \(Int64(Self.mostClaims))
+            """
+        ).map { row in
+            let (kind, value, store) = try row.decode(String.self, String.self, String?.self)
+            return CaseClaim(kind: kind, value: value, store: store)
+        }
+    }
+
+    /// Which purchases our records have under these names.
+    ///
+    /// - Parameter names: of stores.
+    /// - Returns: our numbers by name; what is not known is left out.
+    /// - Throws: `PostgresError`.
+    package func purchases(named names: [PurchaseIdentifier]) async throws -> [PurchaseIdentifierKey: Int64] {
+        guard !names.isEmpty else { return [:] }
+        var purchases: [PurchaseIdentifierKey: Int64] = [:]
+        for row in try await pool.query(
+            """
+            SELECT i.value, i.store, i.environment, entitlement_sync.living(i.purchase_id)
+              FROM unnest(\(names.map(\.value)), \(names.map(\.store)), \(names.map(\.environment)))
+                   AS n(value, store, environment)
+              JOIN entitlement_sync.purchase_identifier AS i USING (value, store, environment)
+            """
+        ) {
+            let (value, store, environment, id) = try row.decode(String.self, String.self, String.self, Int64?.self)
+            purchases[PurchaseIdentifierKey(value: value, store: store, environment: environment)] = id
+        }
+        return purchases
+    }
+
+    /// Lets a ticket be about the purchase that an id has led to.
+    ///
+    /// - Parameters:
+    ///   - ticketID: a ticket of which nobody knows what it is about.
+    ///   - purchase: our number.
+    /// - Returns: whether it is about that now.
+    /// - Throws: `PostgresError`.
+    package func name(_ ticketID: Int64, as purchase: Int64) async throws -> Bool {
+        try await pool.retrying { connection in
+            let rows = try await connection.query("SELECT entitlement_sync.name_found(\(ticketID), \(purchase))")
+            return try rows.first?.decode(Bool.self, at: 0) ?? false
+        }
+    }
+
+    /// Has the evidence collected again, because a store did not say what an id leads to; where somebody asked for that
+    /// already, at their time.
+    package func lookAgain(_ ticketID: Int64, in wait: Duration) async throws {
+        try await pool.query(
+            """
+            UPDATE entitlement_sync.ticket AS t
+               SET evidence_due = least(t.evidence_due, now() + \(wait.components.seconds) * interval '1 second')
+             WHERE t.id = \(ticketID) AND entitlement_sync.is_open(t.state) AND t.state <> 'executing'
+            """
+        )
+    }
+}

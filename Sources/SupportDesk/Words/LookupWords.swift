@@ -1,0 +1,39 @@
+package import Entitlements
+
+/// What looking ids up has found, where people read it.
+package enum LookupWords {
+    /// One look-up as a sentence, and which way it points.
+    ///
+    /// - Parameter lookup: one store's word on one id.
+    /// - Returns: the sentence, without the id.
+    package static func said(_ lookup: CaseLookup) -> (words: String, weight: EvidenceWords.Weight) {
+        let store = lookup.store.map(name) ?? "The store"
+        switch (lookup.result, lookup.obstacle) {
+        case (.found, _): return (found(lookup, by: store), .known)
+        case (.unknown, _): return ("\(store) knows nothing of the kind for this app.", .against)
+        case (.unavailable, _): return ("\(store) did not answer; a worker asks again.", .known)
+        case (.cannotBeLookedUp, .sandbox):
+            return (
+                "It can't be looked up: \(store) looks orders up in production alone, and this one may be of the sandbox.",
+                .known
+            )
+        case (.cannotBeLookedUp, .storeOff):
+            return ("It can't be looked up: no credentials are set for \(store).", .known)
+        case (.cannotBeLookedUp, .form), (.cannotBeLookedUp, nil):
+            let who = lookup.store.map { "\(name($0)) does not take" } ?? "no store takes"
+            return ("It can't be looked up: \(who) it for one of its ids.", .known)
+        }
+    }
+
+    /// Whoever named an id has shown nothing by it, so that none of these speaks for a transfer.
+    private static func found(_ lookup: CaseLookup, by store: String) -> String {
+        if lookup.isSubject {
+            return "\(store) knows it, and it leads to the purchase in question; who named it proves nothing."
+        }
+        guard !lookup.purchases.isEmpty else { return "\(store) knows it; our records do not have what it leads to." }
+        let numbers = lookup.purchases.map { "\($0)" }.joined(separator: ", ")
+        return "\(store) knows it; it leads to another purchase of our records (\(numbers))."
+    }
+
+    private static func name(_ store: String) -> String { Store(rawValue: store)?.name ?? TicketWords.plain(store) }
+}
