@@ -5,6 +5,9 @@ package struct DeskRefusal: Hashable, Sendable {
 
     package init(_ word: String) { self.word = word }
 
+    /// Whether there is a sentence for it.
+    package var isKnown: Bool { Self.sentences[word] != nil }
+
     /// What to tell the operator, with what can be done.
     ///
     /// - Parameter state: the ticket's, where it is known.
@@ -41,6 +44,10 @@ package struct DeskRefusal: Hashable, Sendable {
         "role_lost": "an approver may not approve any more; it has to be approved again",
         "owner_objected": "the owner has objected; it has to be looked at again",
         "waiting_owner": "the owner may still object; see until when in the ticket",
+        "gone": "there is nothing any more that it could be done to; look at the page again",
+        "queued_already": "a job of the user is queued already",
+        "too_many_reveals":
+            "you have seen as many ids as an hour allows; go on with the masked ones, or wait (reveals_per_hour)",
         "paused": "transfers are paused; see entitlement-sync resume transfers",
         "busy": "another transfer of this purchase or from this owner is on its way; try again when it is done",
     ]

@@ -72,13 +72,15 @@ package struct DeskUser: Decodable, Sendable {
     package var frozenAssets: Int64?
     /// A job of theirs is queued or running.
     package var waiting: Bool
+    /// As far as they may know it themselves; `nil`: they were erased.
+    package var standing: UserStanding?
     package var purchases: [Purchase]
     package var grants: [Grant]
     package var jobs: [Job]
     package var tickets: [Ticket]
 
     enum CodingKeys: String, CodingKey {
-        case type, status, waiting, purchases, grants, jobs, tickets
+        case type, status, waiting, standing, purchases, grants, jobs, tickets
         case userID = "user_id"
         case isErased = "is_erased"
         case createdAt = "created_at"

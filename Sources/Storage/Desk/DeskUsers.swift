@@ -26,10 +26,10 @@ package struct DeskUsers: Sendable {
     ///   - key: our number of the user.
     ///   - reveal: with the user's id, which is put on record.
     /// - Returns: `nil`: there is no such user, or it is the operator's own account.
-    /// - Throws: `PostgresError`.
+    /// - Throws: `PostgresError`; `RevealRefused`.
     package func show(_ key: Int64, reveal: Bool = false) async throws -> String? {
         try await operators.recorded(session, reveal ? "reveal" : "view") {
-            if reveal { try await pool.query("SELECT entitlement_sync.reveal_user(\(shown), \(key))") }
+            if reveal { try await RevealRefused.check("SELECT entitlement_sync.reveal_user(\(shown), \(key))", pool) }
             return try await pool.query("SELECT entitlement_sync.desk_user(\(shown), \(key), \(reveal))")
                 .first?.decode(String?.self, at: 0)
         }

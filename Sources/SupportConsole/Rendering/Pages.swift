@@ -88,8 +88,8 @@ struct Said {
                 value = ["words": words, "good": true]
                 return
             }
-            if sides[0] == "not" {
-                value = ["words": Self.refusal(word), "good": false]
+            if sides[0] == "not", let words = Self.refusal(word) {
+                value = ["words": words, "good": false]
                 return
             }
         }

@@ -145,4 +145,40 @@ struct ConsoleJourneyTests {
             }
         }
     }
+
+    @Test func `What to write to a user is the same on the page and at a terminal, in each language`() async throws {
+        try await ConsoleSite.with { console in
+            try await console.makeCase()
+            try await Browser.with { browser in
+                try await console.signIn(console.bea, in: browser)
+                for (user, reason) in [("claimant", "case_open"), ("owner", "active_until")] {
+                    let key = try await console.site.number(
+                        "SELECT u.user_key FROM entitlement_sync.user_sync AS u WHERE u.user_id = \(user)"
+                    )
+                    for language in ["de", "en", "es", "fr", "it", "pt"] {
+                        try await browser.open(console.url("/console/users/\(key)?language=\(language)"))
+                        let page = try await browser.value(of: "#reply-text")
+                        let printed = try await console.site.run("explain", user, "--reply", language)
+                        #expect(printed.code == 0 && printed.out == page + "\n", "\(printed)")
+                        for other in ["owner", "claimant", "200000070000001"] {
+                            #expect(!page.contains(other), "\(user) in \(language): \(page)")
+                        }
+                        let json = try await console.site.run("explain", user, "--reply", language, "--output", "json")
+                        struct Printed: Decodable {
+                            struct Reply: Decodable, Hashable { var reason, language, text: String }
+                            var reply: Reply
+                        }
+                        let reply = try JSONDecoder().decode(Printed.self, from: Data(json.out.utf8)).reply
+                        #expect(reply == .init(reason: reason, language: language, text: page))
+                    }
+                }
+                let short = try await console.site.run("explain", "owner", "--reply")
+                #expect(short.out.hasPrefix("Your access is active until "), "\(short)")
+                let plain = try await console.site.run("explain", "owner", "--output", "json")
+                #expect(!plain.out.contains("\"reply\""), "\(plain)")
+                let nobody = try await console.site.run("explain", "nobody", "--reply")
+                #expect(nobody.code == 65 && nobody.out == "", "\(nobody)")
+            }
+        }
+    }
 }
