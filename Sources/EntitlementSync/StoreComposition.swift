@@ -74,7 +74,8 @@ struct StoreComposition {
                 collector: collector,
                 revenueCat: transfers,
                 logger: logger
-            )
+            ),
+            dryRuns: DryRuns(pool: pool)
         )
     }
 

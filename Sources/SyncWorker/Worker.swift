@@ -94,6 +94,7 @@ package struct Worker: Service {
             duties.addTask { await outboxDuty() }
             duties.addTask { await evidenceDuty() }
             duties.addTask { await transferDuty() }
+            duties.addTask { await dryRunDuty() }
             await pipelineWithin(drain: settings.drain)
             shared.stop()
             duties.cancelAll()

@@ -1,5 +1,5 @@
--- What the desk tells a user, in one place for the console and for `explain`; how often operators see ids; and restores that
--- are under way, found by their reference.
+-- What the desk tells a user, in one place for the console and for `explain`; how often operators see ids; restores that
+-- are under way, found by their reference; and what a reconcile would do.
 
 -- ---- What a user may be told -----------------------------------------------------------------------------------------
 
@@ -87,6 +87,9 @@ BEGIN
                                              ORDER BY g.id DESC), '[]')
                      FROM (SELECT x.* FROM "grant" AS x WHERE x.user_key = which ORDER BY x.id DESC LIMIT 20) AS g),
         'standing', user_standing(me.user_id),
+        'dry_run', (SELECT to_jsonb(r) FROM dry_run AS r
+                     WHERE r.user_key = which AND r.asked_at > clock_timestamp() - interval '1 day'
+                     ORDER BY r.asked_at DESC LIMIT 1),
         'waiting', EXISTS (SELECT 1 FROM queue AS q WHERE q.user_key = which),
         'jobs', (SELECT coalesce(jsonb_agg(jsonb_build_object('reference', reference_of('R', j.id),
                                                               'kind', CASE j.kind WHEN 0 THEN 'restore' ELSE 'reconcile' END,
@@ -246,9 +249,74 @@ BEGIN
 END
 $$;
 
-REVOKE ALL ON FUNCTION user_standing, is_past_reveals, reveal_ticket, reveal_user FROM PUBLIC;
-SELECT grant_to('entitlement_sync_support', ARRAY['GRANT EXECUTE ON FUNCTION reveal_ticket, reveal_user TO %I']);
+-- ---- Dry runs -------------------------------------------------------------------------------------------------------
+
+-- Questions what a reconcile of a user would do now, and the answers of workers. They stand beside the queue: a job there may be
+-- joined by whoever asks for a true one, and has a decision in `decision_log` for itself.
+CREATE TABLE dry_run (
+    id          uuid        PRIMARY KEY DEFAULT new_id(),
+    user_key    bigint      NOT NULL,
+    asked_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
+    due         timestamptz DEFAULT clock_timestamp(),
+    ended_at    timestamptz,
+    assets      bigint      NOT NULL DEFAULT 0,
+    tries       integer     NOT NULL DEFAULT 0,
+    is_paused   boolean     NOT NULL DEFAULT false,
+    outcome     text,
+    rule        text,
+    explanation text,
+    type_before text,
+    type_after  text,
+    error       text,
+    CHECK ((due IS NULL) = (ended_at IS NOT NULL))
+);
+COMMENT ON TABLE dry_run IS 'what reconciles would have done: nothing of it was written anywhere else; kept for 30 days';
+COMMENT ON COLUMN dry_run.due IS 'when a worker takes it up; absent: it is answered';
+CREATE UNIQUE INDEX dry_run_open ON dry_run (user_key) WHERE due IS NOT NULL;
+CREATE INDEX dry_run_due ON dry_run (due) WHERE due IS NOT NULL;
+CREATE INDEX dry_run_user ON dry_run (user_key, asked_at);
+CREATE INDEX dry_run_asked ON dry_run (asked_at);
+
+CREATE FUNCTION ask_dry_run(wanted text) RETURNS uuid
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    key   bigint := user_key_of(wanted);
+    asked uuid;
+BEGIN
+    DELETE FROM dry_run AS r WHERE r.asked_at < clock_timestamp() - interval '30 days';
+    INSERT INTO dry_run AS r (user_key) VALUES (key)
+    ON CONFLICT (user_key) WHERE due IS NOT NULL DO UPDATE SET due = least(r.due, clock_timestamp())
+    RETURNING r.id INTO asked;
+    RETURN asked;
+END
+$$;
+
+-- The same for an operator. Returns null where it was asked, and else a word for why not.
+CREATE FUNCTION desk_dry_run(session bytea, which bigint) RETURNS text
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET lock_timeout = '2s' AS $$
+DECLARE
+    who   operator := acting(session, 'restore');
+    known text := (SELECT u.user_id FROM user_sync AS u WHERE u.user_key = which);
+BEGIN
+    IF is_own_account(who.id, which) THEN
+        RETURN refuse_act(who, NULL, 'dry_run', 'own_case');
+    END IF;
+    IF NOT EXISTS (SELECT 1 FROM entitlement_sync_host.read_users(ARRAY[known]) AS h WHERE known IS NOT NULL) THEN
+        RETURN 'gone';
+    END IF;
+    INSERT INTO operator_event (operator_id, kind, detail)
+    VALUES (who.id, 'dry_run', jsonb_build_object('user', which, 'dry_run', ask_dry_run(known)));
+    RETURN NULL;
+END
+$$;
+
+CREATE TRIGGER tell_desk AFTER UPDATE OF ended_at ON dry_run FOR EACH ROW WHEN (NEW.ended_at IS NOT NULL) EXECUTE FUNCTION tell_desk();
+
+REVOKE ALL ON FUNCTION user_standing, is_past_reveals, reveal_ticket, reveal_user, ask_dry_run, desk_dry_run FROM PUBLIC;
+SELECT grant_to('entitlement_sync_support', ARRAY['GRANT EXECUTE ON FUNCTION reveal_ticket, reveal_user, desk_dry_run TO %I']);
 SELECT grant_to('entitlement_sync_worker', ARRAY[
-    'GRANT EXECUTE ON FUNCTION user_standing TO %I']);
+    'GRANT EXECUTE ON FUNCTION user_standing, ask_dry_run TO %I',
+    'GRANT SELECT, INSERT, UPDATE, DELETE ON dry_run TO %I']);
 SELECT grant_to('entitlement_sync_auditor', ARRAY[
-    'GRANT EXECUTE ON FUNCTION user_standing TO %I']);
+    'GRANT EXECUTE ON FUNCTION user_standing TO %I',
+    'GRANT SELECT ON dry_run TO %I']);

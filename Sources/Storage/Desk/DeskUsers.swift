@@ -74,6 +74,17 @@ package struct DeskUsers: Sendable {
         }
     }
 
+    /// Asks what a reconcile of a user would do now; a worker answers.
+    ///
+    /// - Returns: a word for why not; `nil`: it was asked.
+    /// - Throws: `PostgresError`.
+    package func dryRun(_ key: Int64) async throws -> String? {
+        try await operators.recorded(session, "restore") {
+            try await pool.query("SELECT entitlement_sync.desk_dry_run(\(shown), \(key))")
+                .first?.decode(String?.self, at: 0)
+        }
+    }
+
     // MARK: Dead jobs
 
     /// A job that nobody tries any more.

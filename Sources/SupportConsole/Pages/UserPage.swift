@@ -26,6 +26,13 @@ struct UserPage: Sendable {
             }
             return .redirect(to: "/console/users/\(key)?done=restore", type: .normal)
         }
+        desk.post("users/:key/dry-run", on: routes) { visit, _, context in
+            let key = try context.number("key")
+            if let refusal = try await visit.users.dryRun(key) {
+                return .redirect(to: "/console/users/\(key)?not=\(refusal)", type: .normal)
+            }
+            return .redirect(to: "/console/users/\(key)?done=dry-run", type: .normal)
+        }
     }
 
     private func page(_ visit: Visit, _ key: Int64, _ query: Form, reveal: Bool) async throws -> Response {
@@ -50,6 +57,7 @@ struct UserPage: Sendable {
         if let read = Moments.shown(user.fullReadAt) { values["read"] = read }
         if let look = Moments.shown(user.nextLook) { values["look"] = look }
         if let frozen = user.frozenAssets { values["frozen"] = "\(frozen)" }
+        values["dry-run"] = user.dryRun.map(Self.dryRun)
         // Whoever was erased is nobody to write to.
         if let standing = user.standing { values["reply"] = Self.reply(to: standing, language: query["language"]) }
         return desk.pages.page("user", "User \(key)", values, visit)
@@ -94,6 +102,17 @@ struct UserPage: Sendable {
             "outcome": (job.outcome ?? job.error).map(TicketWords.plain) ?? "–",
             "at": Moments.shown(job.finishedAt) as Any,
         ]
+    }
+
+    private static func dryRun(_ run: DeskUser.DryRun) -> [String: Any] {
+        guard let ended = Moments.shown(run.endedAt) else { return ["waits": true] }
+        var values: [String: Any] = ["at": ended, "sentence": DryRunWords.sentence(run), "paused": run.isPaused]
+        if let rule = run.rule, let outcome = run.outcome {
+            values["why"] = [
+                "rule": rule, "outcome": outcome, "words": run.explanation ?? "",
+            ]
+        }
+        return values
     }
 
     private static func event(_ event: DeskUsers.Event) -> [String: Any] {

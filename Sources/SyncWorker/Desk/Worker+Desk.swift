@@ -1,5 +1,5 @@
 import Logging
-import Storage
+package import Storage
 
 /// What a worker does for the desk.
 package struct DeskWork: Sendable {
@@ -7,10 +7,12 @@ package struct DeskWork: Sendable {
     package var tells = false
     let collector: EvidenceCollector
     let runner: TransferRunner
+    let dryRuns: DryRuns
 
-    package init(collector: EvidenceCollector, runner: TransferRunner) {
+    package init(collector: EvidenceCollector, runner: TransferRunner, dryRuns: DryRuns) {
         self.collector = collector
         self.runner = runner
+        self.dryRuns = dryRuns
     }
 }
 
@@ -30,7 +32,7 @@ extension Worker {
         await repeatedly("transfers could not be carried on; trying again") { try await desk.runner.step() }
     }
 
-    private func repeatedly(_ complaint: Logger.Message, _ step: () async throws -> Int) async {
+    func repeatedly(_ complaint: Logger.Message, _ step: () async throws -> Int) async {
         while !Task.isCancelled, !shared.isStopping {
             do {
                 if try await step() > 0 { continue }

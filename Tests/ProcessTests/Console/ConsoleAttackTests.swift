@@ -129,7 +129,9 @@ struct ConsoleAttackTests {
                 #expect(try await bea.post("/console/tickets/1/\(act)", fields).status == 403, "\(act)")
             }
             try await console.site.execute("UPDATE entitlement_sync.operator SET role = 'viewer' WHERE name = 'bea'")
-            for path in ["tickets/1/claim", "tickets/1/reveal", "users/1/restore", "users/1/reveal", "open"] {
+            for path in [
+                "tickets/1/claim", "tickets/1/reveal", "users/1/restore", "users/1/reveal", "users/1/dry-run", "open",
+            ] {
                 let fields = [("key", key), ("claimant", "claimant"), ("reason", "words")]
                 #expect(try await bea.post("/console/\(path)", fields).status == 403, "\(path)")
             }

@@ -181,4 +181,41 @@ struct ConsoleJourneyTests {
             }
         }
     }
+
+    @Test func `What a reconcile would do is asked on a user's page, and at a terminal`() async throws {
+        try await ConsoleSite.with { console in
+            try await console.makeCase()
+            let key = try await console.site.number(
+                "SELECT u.user_key FROM entitlement_sync.user_sync AS u WHERE u.user_id = 'owner'"
+            )
+            // Somebody changed the record by hand.
+            try await console.site.execute("UPDATE users SET type = 'free' WHERE id = 'owner'")
+            try await Browser.with { browser in
+                try await console.signIn(console.bea, in: browser)
+                try await browser.open(console.url("/console/users/\(key)"))
+                try await browser.submit("form[action$=dry-run]")
+                try await browser.wait(forText: "A reconcile would make this user a subscriber instead of free.")
+                #expect(try await browser.text(of: "#dry-run").contains("nothing was written"))
+                try await browser.screenshot("dry-run-desktop")
+                #expect(try await browser.consoleErrors() == [])
+            }
+            let asked = try await console.site.run("reconcile", "owner", "claimant", "--dry-run", "--output", "json")
+            let lines = asked.out.split(separator: "\n").map(String.init)
+            #expect(asked.code == 0 && lines.count == 3, "\(asked)")
+            for part in [
+                #""dry_run":true"#, #""job_id":null"#, #""outcome":"promoted""#, #""rule":"store_access""#,
+                #""type_before":"free""#, #""type_after":"subscriber""#, #""user_id":"owner""#,
+            ] {
+                #expect(lines.first?.contains(part) == true, "\(part) in \(asked)")
+            }
+            #expect(lines.last == #"{"summary":{"promoted":1,"unchanged":1}}"#, "\(asked)")
+            let text = try await console.site.run("reconcile", "owner", "--dry-run")
+            #expect(text.out.contains("free -> subscriber") && text.out.contains("nothing was changed"), "\(text)")
+            let unknown = try await console.site.run("reconcile", "owner", "nobody", "--dry-run")
+            #expect(unknown.code == 65 && unknown.out == "", "\(unknown)")
+            #expect(
+                try await console.site.number("SELECT count(*) FROM users WHERE id = 'owner' AND type = 'free'") == 1
+            )
+        }
+    }
 }
