@@ -64,6 +64,29 @@ import Testing
         }
     }
 
+    @Test func `Of two reveals at once, one waits for what the other comes to`() async throws {
+        try await DeskCase.with { scene, ticket in
+            let pool = scene.world.pool
+            try await pool.query("UPDATE entitlement_sync.desk_setting SET value = 1 WHERE name = 'reveals_per_hour'")
+            let session = PostgresBytes(scene.ann.token.digest)
+            @Sendable func reveal(on connection: PostgresConnection) async throws -> String? {
+                try await connection.query("SELECT entitlement_sync.reveal_ticket(\(session), \(ticket))")
+                    .first?.decode(String?.self, at: 0)
+            }
+            try await withThrowingTaskGroup(of: String?.self) { group in
+                try await pool.withTransaction { connection in
+                    #expect(try await reveal(on: connection) == nil)
+                    group.addTask { try await pool.withConnection { try await reveal(on: $0) } }
+                    try await scene.world.until(
+                        "SELECT count(*) FROM pg_locks AS l WHERE l.locktype = 'advisory' AND NOT l.granted",
+                        comment: "the second did not wait"
+                    )
+                }
+                #expect(try await group.next() == "too_many_reveals")
+            }
+        }
+    }
+
     @Test func `Nobody is shown the ids of a case of their own, and it is told as if there were none`() async throws {
         try await DeskCase.with { scene, ticket in
             try await scene.world.pool.query(
