@@ -14,28 +14,12 @@ struct Explain: AsyncParsableCommand {
     var at: String?
 
     @Option(
-        defaultAsFlag: .english,
-        help: "Print what may be written to the user, ready to be sent, in this language: \(Language.list)."
+        defaultAsFlag: Replies.fallback,
+        help: "Print what may be written to the user, ready to be sent, in this language: \(Self.languages)."
     )
-    var reply: Language?
+    var reply: String?
 
     @OptionGroup var options: OutputOptions
-
-    /// A language of ``Replies``.
-    struct Language: ExpressibleByArgument, Sendable {
-        static let english = Language(tag: Replies.fallback)
-        static let list = Replies.languages.joined(separator: ", ")
-        static var allValueStrings: [String] { Replies.languages }
-
-        let tag: String
-
-        private init(tag: String) { self.tag = tag }
-
-        init?(argument: String) {
-            guard Replies.languages.contains(argument) else { return nil }
-            tag = argument
-        }
-    }
 
     private struct Printed: Encodable {
         var userID: String
@@ -49,7 +33,13 @@ struct Explain: AsyncParsableCommand {
         }
     }
 
+    private static let languages = Replies.languages.joined(separator: ", ")
+
     func validate() throws {
+        // A type that took these alone would have any other told as an argument too many.
+        guard reply.map(Replies.languages.contains) != false else {
+            throw ValidationError("--reply: give one of \(Self.languages), or none for English")
+        }
         guard reply == nil || at == nil else {
             throw ValidationError("--reply says how the user stands now; leave out --at")
         }
@@ -80,7 +70,7 @@ struct Explain: AsyncParsableCommand {
     /// The same words as on the console's page of the user.
     private func reply(from pool: PostgresPool) async throws -> Reply? {
         guard let reply, let json = try await Timeline(pool: pool).standing(of: user) else { return nil }
-        return try UserStanding(json: json).reply(in: reply.tag)
+        return try UserStanding(json: json).reply(in: reply)
     }
 }
 
