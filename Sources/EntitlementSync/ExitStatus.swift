@@ -3,6 +3,7 @@ import Configuring
 import Foundation
 import Migrations
 import Postgres
+import Storage
 import SupportDesk
 import WebAPI
 
@@ -36,6 +37,8 @@ struct CommandFailure: Error {
             )
         case let fault as PasswordKey.Fault:
             self.init(.data, "\(fault.rawValue); choose another one")
+        case let refused as RevealRefused:
+            self.init(.notAllowed, DeskRefusal(refused.word).sentence(state: nil))
         case let error as PostgresError:
             self.init(Self.status(of: error), Self.text(of: error))
         default:

@@ -1,6 +1,8 @@
 import ArgumentParser
 import Logging
+import Postgres
 import Storage
+import SupportDesk
 
 struct Explain: AsyncParsableCommand {
     static let configuration = CommandConfiguration(abstract: "Says in plain sentences why a user is what they are.")
@@ -11,15 +13,35 @@ struct Explain: AsyncParsableCommand {
     @Option(help: "Leave out what came after this instant (ISO 8601).")
     var at: String?
 
+    @Option(
+        defaultAsFlag: Replies.fallback,
+        help: "Print what may be written to the user, ready to be sent, in this language: \(Self.languages)."
+    )
+    var reply: String?
+
     @OptionGroup var options: OutputOptions
 
     private struct Printed: Encodable {
         var userID: String
         var events: [Timeline.Event]
+        /// Left out where it was not asked for.
+        var reply: Reply?
 
         enum CodingKeys: String, CodingKey {
-            case events
+            case events, reply
             case userID = "user_id"
+        }
+    }
+
+    private static let languages = Replies.languages.joined(separator: ", ")
+
+    func validate() throws {
+        // A type that took these alone would have any other told as an argument too many.
+        guard reply.map(Replies.languages.contains) != false else {
+            throw ValidationError("--reply: give one of \(Self.languages), or none for English")
+        }
+        guard reply == nil || at == nil else {
+            throw ValidationError("--reply says how the user stands now; leave out --at")
         }
     }
 
@@ -31,8 +53,11 @@ struct Explain: AsyncParsableCommand {
                 guard let events = try await Timeline(pool: pool).events(of: user, until: moment) else {
                     throw CommandFailure(.data, "no such user; check the id's spelling and letter case")
                 }
+                let answer = try await reply(from: pool)
                 switch options.output {
-                case .json: try Output.json(Printed(userID: user, events: events))
+                case .json: try Output.json(Printed(userID: user, events: events, reply: answer))
+                // Alone: it is pasted as it is.
+                case .text where answer != nil: Output.line(answer?.text ?? "")
                 case .text:
                     Output.line("User \(user)")
                     for event in events { Output.line("  \(event.at)  \(event.kind.padded(to: 11))  \(event.text)") }
@@ -40,6 +65,12 @@ struct Explain: AsyncParsableCommand {
                 return .done
             }
         }
+    }
+
+    /// The same words as on the console's page of the user.
+    private func reply(from pool: PostgresPool) async throws -> Reply? {
+        guard let reply, let json = try await Timeline(pool: pool).standing(of: user) else { return nil }
+        return try UserStanding(json: json).reply(in: reply)
     }
 }
 

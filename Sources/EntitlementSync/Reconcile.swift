@@ -2,6 +2,7 @@ import ArgumentParser
 import Logging
 import Entitlements
 import Foundation
+import Postgres
 import Storage
 
 struct Reconcile: AsyncParsableCommand {
@@ -13,6 +14,9 @@ struct Reconcile: AsyncParsableCommand {
     @Option(help: "Seconds to wait for the outcomes.")
     var wait = 3600
 
+    @Flag(help: "Only say what would be decided: stores are read, and nothing is changed.")
+    var dryRun = false
+
     @OptionGroup var options: OutputOptions
 
     func validate() throws {
@@ -22,15 +26,21 @@ struct Reconcile: AsyncParsableCommand {
 
     private struct Line: Encodable {
         var userID: String
-        var jobID: String
+        /// `nil`, printed as null: a dry run is no job.
+        var jobID: String?
         var outcome: String?
         var rule: String?
         var explanation: String?
+        /// What else a dry run says; left out where it is none.
+        var foreseen: Foreseen?
 
         enum CodingKeys: String, CodingKey {
-            case outcome, rule, explanation
+            case outcome, rule, explanation, assets, error
             case userID = "user_id"
             case jobID = "job_id"
+            case dryRun = "dry_run"
+            case typeBefore = "type_before"
+            case typeAfter = "type_after"
         }
 
         func encode(to encoder: any Encoder) throws {
@@ -40,6 +50,12 @@ struct Reconcile: AsyncParsableCommand {
             try row.encode(outcome, forKey: .outcome)
             try row.encode(rule, forKey: .rule)
             try row.encode(explanation, forKey: .explanation)
+            guard let foreseen else { return }
+            try row.encode(true, forKey: .dryRun)
+            try row.encode(foreseen.typeBefore, forKey: .typeBefore)
+            try row.encode(foreseen.typeAfter, forKey: .typeAfter)
+            try row.encode(foreseen.assets, forKey: .assets)
+            try row.encodeIfPresent(foreseen.error, forKey: .error)
         }
     }
 
@@ -49,6 +65,7 @@ struct Reconcile: AsyncParsableCommand {
         try await reporting {
             let runtime = try Runtime(level: .warning)
             return try await runtime.withPool { pool in
+                guard !dryRun else { return try await foresee(pool) }
                 let requests = Requests(pool: pool)
                 let ids = try await requests.reconcile(users, reason: "manual")
                 let ended = try await Waiting(requests: requests).untilEnded(ids, within: .seconds(wait)) {
@@ -66,11 +83,38 @@ struct Reconcile: AsyncParsableCommand {
                     )
                 }
                 try print(lines)
-                guard ended else { return .elapsed }
-                let isDown = lines.contains { $0.outcome == Outcome.storeUnavailable.rawValue }
-                return isDown ? .unavailable : .done
+                return ended ? Self.status(lines) : .elapsed
             }
         }
+    }
+
+    private static func status(_ lines: [Line]) -> ExitStatus {
+        lines.contains { $0.outcome == Outcome.storeUnavailable.rawValue } ? .unavailable : .done
+    }
+
+    /// Has a worker say what it would decide.
+    private func foresee(_ pool: PostgresPool) async throws -> ExitStatus {
+        let dryRuns = DryRuns(pool: pool)
+        let ids = try await dryRuns.ask(users)
+        let deadline = ContinuousClock.now + .seconds(wait)
+        var answers = try await dryRuns.answers(ids)
+        while answers.count < Set(ids).count, ContinuousClock.now < deadline {
+            Output.progress(answers.count, of: ids.count)
+            try await Task.sleep(for: .milliseconds(250))
+            answers = try await dryRuns.answers(ids)
+        }
+        let lines = zip(users, ids).map { user, id in
+            let answer = answers[id]
+            return Line(
+                userID: user,
+                outcome: answer?.outcome ?? "queued",
+                rule: answer?.rule,
+                explanation: answer?.explanation ?? answer?.error,
+                foreseen: answer ?? Foreseen()
+            )
+        }
+        try print(lines)
+        return answers.count == Set(ids).count ? Self.status(lines) : .elapsed
     }
 
     private func print(_ lines: [Line]) throws {
@@ -81,10 +125,19 @@ struct Reconcile: AsyncParsableCommand {
             try Output.json(Summary(summary: counts))
         case .text:
             Output.table(
-                ["user", "outcome", "rule", "why"],
-                lines.map { [$0.userID, $0.outcome ?? "-", $0.rule ?? "-", $0.explanation ?? "-"] }
+                ["user", "outcome", "rule", "why"] + (dryRun ? ["type", "assets"] : []),
+                lines.map {
+                    [$0.userID, $0.outcome ?? "-", $0.rule ?? "-", $0.explanation ?? "-"]
+                        + ($0.foreseen.map { [Self.change($0), "\($0.assets)"] } ?? [])
+                }
             )
-            Output.line(counts.sorted { $0.key < $1.key }.map { "\($0.value) \($0.key)" }.joined(separator: ", "))
+            let sums = counts.sorted { $0.key < $1.key }.map { "\($0.value) \($0.key)" }.joined(separator: ", ")
+            Output.line(dryRun ? "dry run, nothing was changed: \(sums)" : sums)
         }
+    }
+
+    private static func change(_ answer: Foreseen) -> String {
+        guard let before = answer.typeBefore, let after = answer.typeAfter else { return "-" }
+        return before == after ? before : "\(before) -> \(after)"
     }
 }

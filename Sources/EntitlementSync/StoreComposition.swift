@@ -82,7 +82,8 @@ struct StoreComposition {
                 appStore: appStoreClient,
                 accounts: accounts,
                 logger: logger
-            )
+            ),
+            dryRuns: DryRuns(pool: pool)
         )
     }
 

@@ -95,6 +95,11 @@ package enum JobEnds {
     package struct Held: Sendable {
         package var id: UUID?
         package var cancel: Bool
+
+        package init(id: UUID?, cancel: Bool) {
+            self.id = id
+            self.cancel = cancel
+        }
     }
 
     private static func held(_ rows: PostgresRows) throws(PostgresError) -> [Int64: Held] {

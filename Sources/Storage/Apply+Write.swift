@@ -228,7 +228,7 @@ extension Apply {
     }
 
     /// What the assets would have changed, for decisions that are only observed.
-    private func foreseeAssets(_ effects: inout [Effect], on connection: PostgresConnection) async throws {
+    func foreseeAssets(_ effects: inout [Effect], on connection: PostgresConnection) async throws {
         let ids = effects.filter { $0.verdict.action != .none }.compactMap(\.user?.id)
         guard !ids.isEmpty else { return }
         let counts = try await countAssets(ids, on: connection)

@@ -116,6 +116,23 @@ package struct Apply: Sendable {
         on connection: PostgresConnection
     ) async throws -> ApplyReport {
         var report = ApplyReport()
+        let scene = try await scene(of: batch, epoch: epoch, on: connection)
+        guard scene.gate.isAlive else {
+            report.halted = .leaseLost
+            return report
+        }
+        // Observing writes neither users nor assets, so a pause of those writes does not concern it.
+        guard !scene.gate.isPaused || settings.decision.mode == .observe else {
+            report.halted = .paused
+            return report
+        }
+        let plan = try await plan(batch, scene, epoch: epoch, report: &report, on: connection)
+        try await write(plan, assetsApart: assetsApart, report: &report, on: connection)
+        return report
+    }
+
+    /// Loads and locks what a batch is decided by.
+    func scene(of batch: [ReadJob], epoch: Int32, on connection: PostgresConnection) async throws -> Scene {
         let ids = batch.compactMap(\.job.userID).sorted()
         let keys = batch.map(\.job.userKey).sorted()
         // In the order in which locks are taken everywhere: users, our rows of them, jobs, ledger.
@@ -129,15 +146,6 @@ package struct Apply: Sendable {
             LedgerReads.named(by: identifiers(in: batch)),
             LedgerReads.ledger(keys)
         )
-        guard gate.isAlive else {
-            report.halted = .leaseLost
-            return report
-        }
-        // Observing writes neither users nor assets, so a pause of those writes does not concern it.
-        guard !gate.isPaused || settings.decision.mode == .observe else {
-            report.halted = .paused
-            return report
-        }
         var scene = Scene(gate: gate, users: users, facts: facts, locked: locked, named: named, ledger: ledger)
         for (key, state) in grants { scene.facts[key]?.grants = state }
         if !sandboxes.isEmpty {
@@ -146,8 +154,6 @@ package struct Apply: Sendable {
                 scene.facts[item.job.userKey]?.sandbox = state
             }
         }
-        let plan = try await plan(batch, scene, epoch: epoch, report: &report, on: connection)
-        try await write(plan, assetsApart: assetsApart, report: &report, on: connection)
-        return report
+        return scene
     }
 }

@@ -45,4 +45,16 @@ package struct Timeline: Sendable {
         }
         return host.isEmpty && events.isEmpty ? nil : events
     }
+
+    /// How a user stands, as far as they may know it themselves, as one JSON object; names nobody else.
+    ///
+    /// - Parameter userID: the host's.
+    /// - Returns: `nil` for a user of whom neither the host nor we know anything.
+    /// - Throws: `PostgresError`.
+    package func standing(of userID: String) async throws -> String? {
+        try await pool.query("SELECT entitlement_sync.user_standing(\(userID))::text").first?.decode(
+            String?.self,
+            at: 0
+        )
+    }
 }

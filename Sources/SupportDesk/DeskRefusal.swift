@@ -5,6 +5,9 @@ package struct DeskRefusal: Hashable, Sendable {
 
     package init(_ word: String) { self.word = word }
 
+    /// Whether there is a sentence for it.
+    package var isKnown: Bool { Self.sentences[word] != nil }
+
     /// What to tell the operator, with what can be done.
     ///
     /// - Parameter state: the ticket's, where it is known.
@@ -44,6 +47,10 @@ package struct DeskRefusal: Hashable, Sendable {
         "no_window": "no time of the owner's is running that could be skipped; see the ticket",
         "only_approver": "nobody but you has approved it; somebody else has to approve it, or skip the owner's time",
         "no_token": "there is no account token that came to nothing; see the ticket",
+        "gone": "there is nothing any more that it could be done to; look at the page again",
+        "queued_already": "a job of the user is queued already",
+        "too_many_reveals":
+            "you have seen as many ids as an hour allows; go on with the masked ones, or wait (reveals_per_hour)",
         "paused": "transfers are paused; see entitlement-sync resume transfers",
         "busy": "another transfer of this purchase or from this owner is on its way; try again when it is done",
     ]

@@ -61,6 +61,33 @@ package struct DeskUser: Decodable, Sendable {
         }
     }
 
+    /// What a reconcile would have done when somebody asked, within the last day.
+    package struct DryRun: Decodable, Sendable {
+        package var askedAt: String
+        /// `nil`: a worker has it before itself.
+        package var endedAt: String?
+        package var outcome: String?
+        package var rule: String?
+        package var explanation: String?
+        package var typeBefore: String?
+        package var typeAfter: String?
+        /// How many would be frozen or unfrozen.
+        package var assets: Int64
+        /// Why the stores gave no answer.
+        package var error: String?
+        /// The reconcile itself would wait until a pause is over.
+        package var isPaused: Bool
+
+        enum CodingKeys: String, CodingKey {
+            case outcome, rule, explanation, assets, error
+            case askedAt = "asked_at"
+            case endedAt = "ended_at"
+            case typeBefore = "type_before"
+            case typeAfter = "type_after"
+            case isPaused = "is_paused"
+        }
+    }
+
     package var userID: String?
     package var isErased: Bool
     package var type: String?
@@ -72,19 +99,24 @@ package struct DeskUser: Decodable, Sendable {
     package var frozenAssets: Int64?
     /// A job of theirs is queued or running.
     package var waiting: Bool
+    /// As far as they may know it themselves; `nil`: they were erased.
+    package var standing: UserStanding?
+    /// The latest; `nil`: nobody has asked.
+    package var dryRun: DryRun?
     package var purchases: [Purchase]
     package var grants: [Grant]
     package var jobs: [Job]
     package var tickets: [Ticket]
 
     enum CodingKeys: String, CodingKey {
-        case type, status, waiting, purchases, grants, jobs, tickets
+        case type, status, waiting, standing, purchases, grants, jobs, tickets
         case userID = "user_id"
         case isErased = "is_erased"
         case createdAt = "created_at"
         case fullReadAt = "full_read_at"
         case nextLook = "next_look"
         case frozenAssets = "frozen_assets"
+        case dryRun = "dry_run"
     }
 
     /// Reads what the desk's records give.

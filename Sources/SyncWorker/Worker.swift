@@ -95,6 +95,7 @@ package struct Worker: Service {
             duties.addTask { await evidenceDuty() }
             duties.addTask { await transferDuty() }
             duties.addTask { await tokenDuty() }
+            duties.addTask { await dryRunDuty() }
             await pipelineWithin(drain: settings.drain)
             shared.stop()
             duties.cancelAll()

@@ -19,6 +19,8 @@ struct UsageTests {
         "A missing or malformed argument is a usage error that names it",
         arguments: [
             ("restore", "<user>"), ("reconcile", "name at least one user"), ("explain", "<user>"),
+            ("explain user-1 --reply tlh", "--reply: give one of de, en, es, fr, it, pt"),
+            ("explain user-1 --reply --at 2026-11-23", "leave out --at"),
             ("grant add", "<user>"), ("grant add user-1 --reason r", "--until"),
             ("grant add user-1 --until 2099-01-01", "--reason"), ("grant revoke", "<id>"),
             ("grant revoke first", "'first' is invalid for '<id>'"), ("adopt", "--file"), ("sandbox allow", "<user>"),

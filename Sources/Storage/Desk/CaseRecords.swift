@@ -33,8 +33,10 @@ package struct CaseRecords: Sendable {
         package var readTick: ContinuousClock.Instant
     }
 
-    /// Takes tickets whose evidence is to be collected, for two minutes, longer than a collection takes: whoever dies
-    /// meanwhile has its share taken by others. What is asked for from now on is collected once more.
+    /// Takes tickets whose evidence is to be collected, for two minutes.
+    ///
+    /// That is longer than a collection takes: whoever dies meanwhile has its share taken by others. What is asked for from
+    /// now on is collected once more.
     package func take(upTo limit: Int) async throws -> [Int64] {
         try await pool.query(
             """

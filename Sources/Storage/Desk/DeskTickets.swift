@@ -47,7 +47,7 @@ package struct DeskTickets: Sendable {
     ///   - limit: at most so many, 1 to 1000.
     ///   - reveal: with the users' ids, which is put on record.
     /// - Returns: the tickets, without those about the operator's own account.
-    /// - Throws: `PostgresError`, SQLSTATE `ES006` without a session that may.
+    /// - Throws: `PostgresError`, SQLSTATE `ES006` without a session that may; `RevealRefused`.
     package func list(states: [String]?, before: Int64? = nil, limit: Int = 200, reveal: Bool = false) async throws
         -> [Row]
     {
@@ -95,7 +95,7 @@ package struct DeskTickets: Sendable {
     ///   - id: the ticket's.
     ///   - reveal: with the users' ids, which is put on record.
     /// - Returns: `nil`: there is no such ticket, or it is about the operator's own account.
-    /// - Throws: `PostgresError`.
+    /// - Throws: `PostgresError`; `RevealRefused`.
     package func show(_ id: Int64, reveal: Bool = false) async throws -> String? {
         try await operators.recorded(session, reveal ? "reveal" : "view") {
             if reveal { try await announce(id) }
@@ -120,7 +120,10 @@ package struct DeskTickets: Sendable {
 
     /// Puts on record, in a transaction of its own, that ids are about to be seen.
     private func announce(_ id: Int64?) async throws {
-        try await pool.query("SELECT entitlement_sync.reveal_ticket(\(PostgresBytes(session)), \(id))")
+        try await RevealRefused.check(
+            "SELECT entitlement_sync.reveal_ticket(\(PostgresBytes(session)), \(id))",
+            pool
+        )
     }
 
     /// The ticket of a reference such as `T-7K3Q-92`, or of a number.

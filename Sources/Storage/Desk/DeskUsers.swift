@@ -26,10 +26,10 @@ package struct DeskUsers: Sendable {
     ///   - key: our number of the user.
     ///   - reveal: with the user's id, which is put on record.
     /// - Returns: `nil`: there is no such user, or it is the operator's own account.
-    /// - Throws: `PostgresError`.
+    /// - Throws: `PostgresError`; `RevealRefused`.
     package func show(_ key: Int64, reveal: Bool = false) async throws -> String? {
         try await operators.recorded(session, reveal ? "reveal" : "view") {
-            if reveal { try await pool.query("SELECT entitlement_sync.reveal_user(\(shown), \(key))") }
+            if reveal { try await RevealRefused.check("SELECT entitlement_sync.reveal_user(\(shown), \(key))", pool) }
             return try await pool.query("SELECT entitlement_sync.desk_user(\(shown), \(key), \(reveal))")
                 .first?.decode(String?.self, at: 0)
         }
@@ -70,6 +70,17 @@ package struct DeskUsers: Sendable {
     package func restore(_ key: Int64) async throws -> String? {
         try await operators.recorded(session, "restore") {
             try await pool.query("SELECT entitlement_sync.desk_restore(\(shown), \(key))")
+                .first?.decode(String?.self, at: 0)
+        }
+    }
+
+    /// Asks what a reconcile of a user would do now; a worker answers.
+    ///
+    /// - Returns: a word for why not; `nil`: it was asked.
+    /// - Throws: `PostgresError`.
+    package func dryRun(_ key: Int64) async throws -> String? {
+        try await operators.recorded(session, "restore") {
+            try await pool.query("SELECT entitlement_sync.desk_dry_run(\(shown), \(key))")
                 .first?.decode(String?.self, at: 0)
         }
     }

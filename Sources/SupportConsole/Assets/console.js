@@ -65,7 +65,9 @@
     if (event.target.dataset.sent) { event.preventDefault(); return; }
     event.target.dataset.sent = "yes";
   });
-  window.addEventListener("pageshow", () => {
+  window.addEventListener("pageshow", (event) => {
+    // Out of the browser's memory: whoever goes back may be signed out by now.
+    if (event.persisted && document.querySelector(".who")) location.reload();
     for (const form of document.forms) delete form.dataset.sent;
   });
 

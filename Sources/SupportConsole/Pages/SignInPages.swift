@@ -34,7 +34,10 @@ struct SignInPages: Sendable {
         desk.post("confirm", on: routes) { visit, form, context in try await confirm(visit, form, context) }
         desk.post("sign-out", on: routes) { visit, _, _ in
             try await desk.operators.signOut(visit.digest)
-            return Self.leaving(to: "/console/sign-in", SessionCookie.ending)
+            var response = Self.leaving(to: "/console/sign-in", SessionCookie.ending)
+            // Pages are never stored; those that the browser keeps in memory for its back button are given up with this.
+            if let name = HTTPField.Name("Clear-Site-Data") { response.headers[name] = "\"cache\"" }
+            return response
         }
     }
 

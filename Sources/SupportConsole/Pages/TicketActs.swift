@@ -71,10 +71,9 @@ struct TicketActs: Sendable {
 }
 
 extension Said {
-    /// Why something was not done.
-    static func refusal(_ word: String) -> String {
-        let plain = word.utf8.allSatisfy { (0x61...0x7A).contains($0) || $0 == 0x5F }
-        let sentence = DeskRefusal(plain && word.utf8.count <= 40 ? word : "unknown").sentence(state: nil)
-        return "Not done: " + sentence + "."
+    /// Why something was not done; `nil` for a word that is none of ours.
+    static func refusal(_ word: String) -> String? {
+        let refusal = DeskRefusal(word)
+        return refusal.isKnown ? "Not done: \(refusal.sentence(state: nil))." : nil
     }
 }

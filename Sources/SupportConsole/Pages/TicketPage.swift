@@ -15,7 +15,10 @@ struct TicketPage: Sendable {
         }
         // A form, for it leaves a trace; shown at once, and not again when the page is loaded anew.
         desk.post("tickets/:id/reveal", on: routes) { visit, _, context in
-            try await page(visit, try context.number("id"), reveal: true)
+            let id = try context.number("id")
+            do { return try await page(visit, id, reveal: true) } catch let refused as RevealRefused {
+                return .redirect(to: "/console/tickets/\(id)?not=\(refused.word)", type: .normal)
+            }
         }
     }
 

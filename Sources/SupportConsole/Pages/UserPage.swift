@@ -14,7 +14,10 @@ struct UserPage: Sendable {
             try await page(visit, try context.number("key"), Form(queryOf: request), reveal: false)
         }
         desk.post("users/:key/reveal", on: routes) { visit, form, context in
-            try await page(visit, try context.number("key"), form, reveal: true)
+            let key = try context.number("key")
+            do { return try await page(visit, key, form, reveal: true) } catch let refused as RevealRefused {
+                return .redirect(to: "/console/users/\(key)?not=\(refused.word)", type: .normal)
+            }
         }
         desk.post("users/:key/restore", on: routes) { visit, _, context in
             let key = try context.number("key")
@@ -22,6 +25,13 @@ struct UserPage: Sendable {
                 return .redirect(to: "/console/users/\(key)?not=\(refusal)", type: .normal)
             }
             return .redirect(to: "/console/users/\(key)?done=restore", type: .normal)
+        }
+        desk.post("users/:key/dry-run", on: routes) { visit, _, context in
+            let key = try context.number("key")
+            if let refusal = try await visit.users.dryRun(key) {
+                return .redirect(to: "/console/users/\(key)?not=\(refusal)", type: .normal)
+            }
+            return .redirect(to: "/console/users/\(key)?done=dry-run", type: .normal)
         }
     }
 
@@ -39,7 +49,7 @@ struct UserPage: Sendable {
             "jobs": user.jobs.map(Self.job), "no-jobs": user.jobs.isEmpty,
             "tickets": user.tickets.map(Self.ticket), "no-tickets": user.tickets.isEmpty,
             "events": events.map {
-                ["at": Moments.shown($0.at), "kind": TicketWords.plain($0.kind), "words": $0.words]
+                Self.event($0)
             },
             "no-events": events.isEmpty, "subscriber": user.type == "subscriber",
         ]
@@ -47,35 +57,19 @@ struct UserPage: Sendable {
         if let read = Moments.shown(user.fullReadAt) { values["read"] = read }
         if let look = Moments.shown(user.nextLook) { values["look"] = look }
         if let frozen = user.frozenAssets { values["frozen"] = "\(frozen)" }
-        values["reply"] = Self.reply(user, language: query["language"])
+        values["dry-run"] = user.dryRun.map(Self.dryRun)
+        // Whoever was erased is nobody to write to.
+        if let standing = user.standing { values["reply"] = Self.reply(to: standing, language: query["language"]) }
         return desk.pages.page("user", "User \(key)", values, visit)
     }
 
     /// What may be written to the user, by how they stand now.
-    private static func reply(_ user: DeskUser, language: String?) -> [String: Any] {
-        let language = language.flatMap { Replies.languages.contains($0) ? $0 : nil } ?? Replies.fallback
-        let ends = user.purchases.filter { $0.givesAccess == true }.compactMap(\.endsAt).max()
-        var values: [String: String] = [:]
-        values["reference"] = user.jobs.first?.reference
-        values["until"] = (ends ?? user.grants.first { $0.revokedAt == nil }?.until).map { String($0.prefix(10)) }
-        let state = user.tickets.first { $0.side == "claimant" }
-        let reason: Replies.Reason =
-            if user.type == "subscriber" {
-                values["until"] == nil ? .active : .activeUntil
-            } else if let state, let known = TicketState(rawValue: state.state) {
-                Replies.Reason(state: known, verdict: state.verdict.flatMap { CaseVerdict(rawValue: $0) })
-            } else if user.waiting {
-                .stillChecking
-            } else if let status = user.status, !["active", "onboarding"].contains(status) { .notEligible } else {
-                .nothingFound
-            }
-        let text =
-            Replies.text(reason: reason, language: language, values: values)
-            ?? Replies.text(reason: .stillChecking, language: language, values: values) ?? ""
+    private static func reply(to standing: UserStanding, language: String?) -> [String: Any] {
+        let reply = standing.reply(in: language ?? Replies.fallback)
         return [
-            "text": text, "lang": language,
+            "text": reply.text, "lang": reply.language,
             "languages": Replies.languages.map {
-                ["code": $0, "name": Self.languages[$0] ?? $0, "chosen": $0 == language] as [String: Any]
+                ["code": $0, "name": Self.languages[$0] ?? $0, "chosen": $0 == reply.language] as [String: Any]
             },
         ]
     }
@@ -108,6 +102,25 @@ struct UserPage: Sendable {
             "outcome": (job.outcome ?? job.error).map(TicketWords.plain) ?? "–",
             "at": Moments.shown(job.finishedAt) as Any,
         ]
+    }
+
+    private static func dryRun(_ run: DeskUser.DryRun) -> [String: Any] {
+        guard let ended = Moments.shown(run.endedAt) else { return ["waits": true] }
+        var values: [String: Any] = ["at": ended, "sentence": DryRunWords.sentence(run), "paused": run.isPaused]
+        if let rule = run.rule, let outcome = run.outcome {
+            values["why"] = [
+                "rule": rule, "outcome": outcome, "words": run.explanation ?? "",
+            ]
+        }
+        return values
+    }
+
+    private static func event(_ event: DeskUsers.Event) -> [String: Any] {
+        let kind = TicketWords.plain(event.kind)
+        var values: [String: Any] = ["at": Moments.shown(event.at), "words": event.words]
+        // Sentences such as `Job R-7K3Q-92 ended done.` say it themselves.
+        if !event.words.hasPrefix(kind + " ") { values["kind"] = kind }
+        return values
     }
 
     private static func ticket(_ ticket: DeskUser.Ticket) -> [String: Any] {

@@ -88,8 +88,8 @@ struct Said {
                 value = ["words": words, "good": true]
                 return
             }
-            if sides[0] == "not" {
-                value = ["words": Self.refusal(word), "good": false]
+            if sides[0] == "not", let words = Self.refusal(word) {
+                value = ["words": words, "good": false]
                 return
             }
         }
@@ -106,6 +106,7 @@ struct Said {
         "transfer": "The transfer has begun; a worker carries it out.", "resolve": "The transfer was settled by hand.",
         "refuse": "The case is decided.", "ask": "The claimant has been asked.", "open": "The ticket is open.",
         "restore": "A worker reads the stores for this user now.", "retry": "The job is queued again.",
+        "dry-run": "A worker reads the stores and says what a reconcile would do; nothing is changed by it.",
         "confirm": "It is you. You can decide now.",
     ]
 }

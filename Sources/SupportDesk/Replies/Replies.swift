@@ -15,6 +15,8 @@ package enum Replies {
         case caseOpen
         case stillChecking
         case nothingFound
+        /// Nobody has looked for purchases of theirs.
+        case notAsked
         case storeUnavailable
         case notEligible
         /// Access while the case is open.
@@ -34,8 +36,9 @@ package enum Replies {
 
         package static var allCases: [Reason] {
             [
-                .active, .activeUntil, .restored, .caseOpen, .stillChecking, .nothingFound, .storeUnavailable,
-                .notEligible, .lent, .expired, .autoResolved, .duplicate, .ownerAsked, .ownerObjected, .ownerKept,
+                .active, .activeUntil, .restored, .caseOpen, .stillChecking, .nothingFound, .notAsked,
+                .storeUnavailable, .notEligible, .lent, .expired, .autoResolved, .duplicate, .ownerAsked,
+                .ownerObjected, .ownerKept,
                 .ownerMoved,
             ] + CaseVerdict.allCases.map(Reason.decided) + DeskQuestion.allCases.map(Reason.question)
         }
@@ -49,6 +52,7 @@ package enum Replies {
             case .caseOpen: "case_open"
             case .stillChecking: "still_checking"
             case .nothingFound: "nothing_found"
+            case .notAsked: "not_asked"
             case .storeUnavailable: "store_unavailable"
             case .notEligible: "not_eligible"
             case .lent: "lent"

@@ -1,5 +1,5 @@
 import Logging
-import Storage
+package import Storage
 
 /// What a worker does for the desk.
 package struct DeskWork: Sendable {
@@ -8,11 +8,13 @@ package struct DeskWork: Sendable {
     let collector: EvidenceCollector
     let runner: TransferRunner
     let tokens: TokenWriter
+    let dryRuns: DryRuns
 
-    package init(collector: EvidenceCollector, runner: TransferRunner, tokens: TokenWriter) {
+    package init(collector: EvidenceCollector, runner: TransferRunner, tokens: TokenWriter, dryRuns: DryRuns) {
         self.collector = collector
         self.runner = runner
         self.tokens = tokens
+        self.dryRuns = dryRuns
     }
 }
 
@@ -38,7 +40,7 @@ extension Worker {
         await repeatedly("account tokens could not be written; trying again") { try await desk.tokens.step() }
     }
 
-    private func repeatedly(_ complaint: Logger.Message, _ step: () async throws -> Int) async {
+    func repeatedly(_ complaint: Logger.Message, _ step: () async throws -> Int) async {
         while !Task.isCancelled, !shared.isStopping {
             do {
                 if try await step() > 0 { continue }

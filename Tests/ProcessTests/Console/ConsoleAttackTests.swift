@@ -94,6 +94,9 @@ struct ConsoleAttackTests {
             #expect(try await attacker.get("/console/tickets/1").status == 200)
             let out = try await victim.post("/console/sign-out", [("key", victim.key())])
             #expect(out.status == 303 && out["Set-Cookie"]?.contains("Max-Age=0") == true)
+            // Nothing stays behind in the browser: no page is stored, and those in its memory are given up.
+            #expect(out["Clear-Site-Data"] == "\"cache\"" && out["Cache-Control"] == "no-store")
+            #expect(try await bea.get("/console/tickets/1")["Cache-Control"] == "no-store")
             for path in ["/console", "/console/tickets/1", "/console/live", "/console/users/1"] {
                 let answer = try await attacker.get(path)
                 #expect(answer.status == 303 && answer["Location"]?.hasPrefix("/console/sign-in") == true, "\(path)")
@@ -126,7 +129,9 @@ struct ConsoleAttackTests {
                 #expect(try await bea.post("/console/tickets/1/\(act)", fields).status == 403, "\(act)")
             }
             try await console.site.execute("UPDATE entitlement_sync.operator SET role = 'viewer' WHERE name = 'bea'")
-            for path in ["tickets/1/claim", "tickets/1/reveal", "users/1/restore", "users/1/reveal", "open"] {
+            for path in [
+                "tickets/1/claim", "tickets/1/reveal", "users/1/restore", "users/1/reveal", "users/1/dry-run", "open",
+            ] {
                 let fields = [("key", key), ("claimant", "claimant"), ("reason", "words")]
                 #expect(try await bea.post("/console/\(path)", fields).status == 403, "\(path)")
             }
@@ -152,6 +157,40 @@ struct ConsoleAttackTests {
                 try await bea.post("/console/tickets/1/claim", [("key", key)])["Location"]?.contains("not=own_case")
                     == true
             )
+        }
+    }
+
+    @Test func `Only words that are known are said of what was done, whatever the address holds`() async throws {
+        try await Self.with { _, bea, _ in
+            #expect(try await bea.get("/console?done=note").text.contains("The remark is on record."))
+            #expect(try await bea.get("/console?not=held").text.contains("Not done: somebody else works on this"))
+            for query in [
+                "done=evil", "not=evil", "not=call_us_at_once", "not=", "done=Note", "not=held%20", "said=note",
+            ] {
+                let page = try await bea.get("/console?\(query)")
+                #expect(page.status == 200 && !page.text.contains("role=\"status\">N"), "\(query)")
+                #expect(!page.text.contains("class=\"said"), "\(query)")
+            }
+        }
+    }
+
+    @Test func `Ids are shown as often as an hour allows; then the page says why not`() async throws {
+        try await Self.with { console, bea, _ in
+            try await console.site.execute(
+                "UPDATE entitlement_sync.desk_setting SET value = 1 WHERE name = 'reveals_per_hour'"
+            )
+            let fields = [("key", try await bea.key())]
+            let shown = try await bea.post("/console/tickets/1/reveal", fields)
+            #expect(shown.status == 200 && shown.text.contains("<code>claimant</code>"))
+            let key = try await console.site.number(
+                "SELECT u.user_key FROM entitlement_sync.user_sync AS u WHERE u.user_id = 'claimant'"
+            )
+            for path in ["/console/tickets/1", "/console/users/\(key)"] {
+                let answer = try await bea.post(path + "/reveal", fields)
+                #expect(answer.status == 303 && answer["Location"] == path + "?not=too_many_reveals", "\(answer)")
+                let page = try await bea.get(path + "?not=too_many_reveals").text
+                #expect(page.contains("as many ids as an hour allows") && !page.contains("<code>claimant</code>"))
+            }
         }
     }
 

@@ -145,4 +145,77 @@ struct ConsoleJourneyTests {
             }
         }
     }
+
+    @Test func `What to write to a user is the same on the page and at a terminal, in each language`() async throws {
+        try await ConsoleSite.with { console in
+            try await console.makeCase()
+            try await Browser.with { browser in
+                try await console.signIn(console.bea, in: browser)
+                for (user, reason) in [("claimant", "case_open"), ("owner", "active_until")] {
+                    let key = try await console.site.number(
+                        "SELECT u.user_key FROM entitlement_sync.user_sync AS u WHERE u.user_id = \(user)"
+                    )
+                    for language in ["de", "en", "es", "fr", "it", "pt"] {
+                        try await browser.open(console.url("/console/users/\(key)?language=\(language)"))
+                        let page = try await browser.value(of: "#reply-text")
+                        let printed = try await console.site.run("explain", user, "--reply", language)
+                        #expect(printed.code == 0 && printed.out == page + "\n", "\(printed)")
+                        for other in ["owner", "claimant", "200000070000001"] {
+                            #expect(!page.contains(other), "\(user) in \(language): \(page)")
+                        }
+                        let json = try await console.site.run("explain", user, "--reply", language, "--output", "json")
+                        struct Printed: Decodable {
+                            struct Reply: Decodable, Hashable { var reason, language, text: String }
+                            var reply: Reply
+                        }
+                        let reply = try JSONDecoder().decode(Printed.self, from: Data(json.out.utf8)).reply
+                        #expect(reply == .init(reason: reason, language: language, text: page))
+                    }
+                }
+                let short = try await console.site.run("explain", "owner", "--reply")
+                #expect(short.out.hasPrefix("Your access is active until "), "\(short)")
+                let plain = try await console.site.run("explain", "owner", "--output", "json")
+                #expect(!plain.out.contains("\"reply\""), "\(plain)")
+                let nobody = try await console.site.run("explain", "nobody", "--reply")
+                #expect(nobody.code == 65 && nobody.out == "", "\(nobody)")
+            }
+        }
+    }
+
+    @Test func `What a reconcile would do is asked on a user's page, and at a terminal`() async throws {
+        try await ConsoleSite.with { console in
+            try await console.makeCase()
+            let key = try await console.site.number(
+                "SELECT u.user_key FROM entitlement_sync.user_sync AS u WHERE u.user_id = 'owner'"
+            )
+            // Somebody changed the record by hand.
+            try await console.site.execute("UPDATE users SET type = 'free' WHERE id = 'owner'")
+            try await Browser.with { browser in
+                try await console.signIn(console.bea, in: browser)
+                try await browser.open(console.url("/console/users/\(key)"))
+                try await browser.submit("form[action$=dry-run]")
+                try await browser.wait(forText: "A reconcile would make this user a subscriber instead of free.")
+                #expect(try await browser.text(of: "#dry-run").contains("nothing was written"))
+                try await browser.screenshot("dry-run-desktop")
+                #expect(try await browser.consoleErrors() == [])
+            }
+            let asked = try await console.site.run("reconcile", "owner", "claimant", "--dry-run", "--output", "json")
+            let lines = asked.out.split(separator: "\n").map(String.init)
+            #expect(asked.code == 0 && lines.count == 3, "\(asked)")
+            for part in [
+                #""dry_run":true"#, #""job_id":null"#, #""outcome":"promoted""#, #""rule":"store_access""#,
+                #""type_before":"free""#, #""type_after":"subscriber""#, #""user_id":"owner""#,
+            ] {
+                #expect(lines.first?.contains(part) == true, "\(part) in \(asked)")
+            }
+            #expect(lines.last == #"{"summary":{"promoted":1,"unchanged":1}}"#, "\(asked)")
+            let text = try await console.site.run("reconcile", "owner", "--dry-run")
+            #expect(text.out.contains("free -> subscriber") && text.out.contains("nothing was changed"), "\(text)")
+            let unknown = try await console.site.run("reconcile", "owner", "nobody", "--dry-run")
+            #expect(unknown.code == 65 && unknown.out == "", "\(unknown)")
+            #expect(
+                try await console.site.number("SELECT count(*) FROM users WHERE id = 'owner' AND type = 'free'") == 1
+            )
+        }
+    }
 }

@@ -1,0 +1,89 @@
+import Entitlements
+
+/// What access a user has, as replies tell it apart.
+package enum ReplyAccess: Sendable, CaseIterable {
+    case none
+    /// Without a day on which it ends.
+    case open
+    case dated
+
+    package init(_ user: UserStanding) { self = !user.subscriber ? .none : user.until == nil ? .open : .dated }
+}
+
+/// What a user without access most likely writes about; the first that holds.
+package enum ReplyMatter: Sendable, CaseIterable {
+    case `case`
+    case moved
+    case waiting
+    case failed
+    /// Somebody looked, and found nothing.
+    case looked
+    /// Nobody has looked.
+    case never
+
+    package init(_ user: UserStanding) {
+        self =
+            if user.case != nil {
+                .case
+            } else if user.moved {
+                .moved
+            } else if user.waiting || user.until != nil {
+                // Our records hold access that the application's do not: that is no answer yet.
+                .waiting
+            } else if user.failed {
+                .failed
+            } else if user.reference != nil { .looked } else { .never }
+    }
+}
+
+/// A row of the table by which replies are chosen; each user fits exactly one.
+package struct ReplyRule: Sendable {
+    private let accounts: [UserStanding.Account]
+    private let accesses: [ReplyAccess]
+    private let matters: [ReplyMatter]
+    /// `nil`: what the state of the case says.
+    private let reason: Replies.Reason?
+
+    private init(
+        _ accounts: [UserStanding.Account],
+        _ accesses: [ReplyAccess],
+        _ matters: [ReplyMatter],
+        _ reason: Replies.Reason?
+    ) {
+        self.accounts = accounts
+        self.accesses = accesses
+        self.matters = matters
+        self.reason = reason
+    }
+
+    package static let rules = [
+        //        account            access                 writes about                                   reply
+        ReplyRule([.eligible], [.dated], ReplyMatter.allCases, .activeUntil),
+        ReplyRule([.eligible], [.open], ReplyMatter.allCases, .active),
+        ReplyRule([.eligible], [.none], [.case], nil),
+        ReplyRule([.eligible], [.none], [.moved], .ownerMoved),
+        ReplyRule([.eligible], [.none], [.waiting], .stillChecking),
+        ReplyRule([.eligible], [.none], [.failed], .storeUnavailable),
+        ReplyRule([.eligible], [.none], [.looked], .nothingFound),
+        ReplyRule([.eligible], [.none], [.never], .notAsked),
+        // Whatever the records say of access: none of it is theirs to use.
+        ReplyRule([.barred, .gone], ReplyAccess.allCases, ReplyMatter.allCases, .notEligible),
+    ]
+
+    /// Whether a user is meant.
+    package func fits(_ user: UserStanding) -> Bool {
+        accounts.contains(user.account) && accesses.contains(ReplyAccess(user))
+            && matters.contains(ReplyMatter(user))
+    }
+
+    /// What is to be said to them.
+    package func says(_ user: UserStanding) -> Replies.Reason? {
+        if let reason { return reason }
+        // A state that a newer version has added is one in which people look at it.
+        guard let item = user.case else { return nil }
+        var verdict = item.verdict.flatMap { CaseVerdict(rawValue: $0) }
+        // Access until a day that is over.
+        if verdict == .grantUntilEnd, user.until == nil { verdict = .refuse }
+        return Replies.Reason(state: TicketState(rawValue: item.state) ?? .new, verdict: verdict)
+    }
+}

@@ -1,0 +1,96 @@
+import Foundation
+
+/// How a user stands, as far as they may know it themselves: what a reply to them is made of.
+///
+/// The database leaves out whatever is somebody else's, and cases that their claimant does not know of.
+package struct UserStanding: Decodable, Sendable, Hashable {
+    package enum Account: String, Decodable, Sendable, CaseIterable {
+        case eligible
+        /// Banned, or being deleted.
+        case barred
+        case gone
+    }
+
+    /// A case that the user has opened and knows of: the open one, else the latest.
+    package struct Case: Decodable, Sendable, Hashable {
+        package var reference: String
+        package var state: String
+        package var verdict: String?
+
+        package init(reference: String, state: String, verdict: String? = nil) {
+            self.reference = reference
+            self.state = state
+            self.verdict = verdict
+        }
+    }
+
+    package var account: Account
+    package var subscriber: Bool
+    /// The day, such as `2026-12-01`, on which access ends; `nil`: none is known.
+    package var until: String?
+    package var `case`: Case?
+    /// A purchase of theirs was moved to another account, after they had been asked.
+    package var moved: Bool
+    /// A job of theirs is queued or running.
+    package var waiting: Bool
+    /// The last job ended without an answer of a store.
+    package var failed: Bool
+    /// Of the job that they are most likely to speak of; `nil`: there was none.
+    package var reference: String?
+
+    package init(
+        account: Account = .eligible,
+        subscriber: Bool = false,
+        until: String? = nil,
+        case: Case? = nil,
+        moved: Bool = false,
+        waiting: Bool = false,
+        failed: Bool = false,
+        reference: String? = nil
+    ) {
+        self.account = account
+        self.subscriber = subscriber
+        self.until = until
+        self.case = `case`
+        self.moved = moved
+        self.waiting = waiting
+        self.failed = failed
+        self.reference = reference
+    }
+
+    /// Reads what the records give.
+    ///
+    /// - Parameter json: one JSON object.
+    /// - Throws: `DecodingError`, where they give something else.
+    package init(json: String) throws { self = try JSONDecoder().decode(UserStanding.self, from: Data(json.utf8)) }
+}
+
+/// A text for a user, ready to be sent.
+package struct Reply: Codable, Sendable, Hashable {
+    /// The name of a ``Replies/Reason``.
+    package var reason: String
+    /// One of ``Replies/languages``.
+    package var language: String
+    package var text: String
+}
+
+extension UserStanding {
+    /// What may be written to the user now.
+    ///
+    /// - Parameter language: one of ``Replies/languages``; any other is answered in English.
+    /// - Returns: a text without holes.
+    package func reply(in language: String) -> Reply {
+        let language = Replies.languages.contains(language) ? language : Replies.fallback
+        var reason = ReplyRule.rules.first { $0.fits(self) }?.says(self) ?? .notAsked
+        var values: [String: String] = [:]
+        values["until"] = until
+        values["reference"] = ReplyMatter(self) == .case ? self.case?.reference : reference ?? self.case?.reference
+        var text = Replies.text(reason: reason, language: language, values: values)
+        if text == nil {
+            // Its job is long forgotten: nobody is sent a text with a hole.
+            reason = .notAsked
+            text = Replies.text(reason: reason, language: language)
+        }
+        return Reply(reason: reason.key, language: language, text: text ?? "")
+    }
+}
