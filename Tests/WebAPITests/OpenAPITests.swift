@@ -118,7 +118,7 @@ import Testing
         (
             "replyToTicket",
             common.union(late).union([
-                .malformedBody, .invalidField, .unauthenticated, .notFound, .caseDecided, .bodyTooLarge,
+                .malformedBody, .invalidField, .unauthenticated, .notFound, .caseDecided, .questionChanged, .bodyTooLarge,
                 .unsupportedMediaType, .keyReused,
             ])
         ),

@@ -12,8 +12,8 @@ import Testing
 @Suite struct ProblemTests {
     static let statuses: [(Problem.Kind, Int)] = [
         (.malformedBody, 400), (.invalidField, 400), (.unauthenticated, 401), (.unknownUser, 404),
-        (.notFound, 404), (.methodNotAllowed, 405), (.caseDecided, 409), (.bodyTooLarge, 413),
-        (.unsupportedMediaType, 415),
+        (.notFound, 404), (.methodNotAllowed, 405), (.caseDecided, 409),
+        (.questionChanged, 409), (.bodyTooLarge, 413), (.unsupportedMediaType, 415),
         (.keyReused, 422), (.tooManyRequests, 429), (.failed, 500), (.unavailable, 503),
     ]
 

@@ -23,13 +23,19 @@ extension DeskCase {
     }
 
     /// Says something to a user's only case.
-    func reply(_ user: String, _ text: String?, decision: String? = nil, key: String? = nil) async throws -> ReplyFate {
+    func reply(
+        _ user: String,
+        _ text: String?,
+        decision: String? = nil,
+        questionID: UUID? = nil,
+        key: String? = nil
+    ) async throws -> ReplyFate {
         let shown = try await only(user)
         return try await world.app.reply(
             CaseReply(
                 text: text,
                 decision: decision,
-                questionID: decision == "agree" ? shown.questionID : nil,
+                questionID: questionID ?? (decision == "agree" ? shown.questionID : nil),
                 idempotencyKey: key
             ),
             to: shown.id,
