@@ -35,7 +35,7 @@ struct Reconcile: AsyncParsableCommand {
         var foreseen: Foreseen?
 
         enum CodingKeys: String, CodingKey {
-            case outcome, rule, explanation, assets, error
+            case outcome, rule, explanation, assets, error, paused
             case userID = "user_id"
             case jobID = "job_id"
             case dryRun = "dry_run"
@@ -56,6 +56,7 @@ struct Reconcile: AsyncParsableCommand {
             try row.encode(foreseen.typeAfter, forKey: .typeAfter)
             try row.encode(foreseen.assets, forKey: .assets)
             try row.encodeIfPresent(foreseen.error, forKey: .error)
+            try row.encode(foreseen.isPaused, forKey: .paused)
         }
     }
 
@@ -133,6 +134,9 @@ struct Reconcile: AsyncParsableCommand {
             )
             let sums = counts.sorted { $0.key < $1.key }.map { "\($0.value) \($0.key)" }.joined(separator: ", ")
             Output.line(dryRun ? "dry run, nothing was changed: \(sums)" : sums)
+            if lines.contains(where: { $0.foreseen?.isPaused == true }) {
+                Output.line("everything is paused: a reconcile itself would wait until entitlement-sync resume")
+            }
         }
     }
 

@@ -51,7 +51,10 @@ struct Simulate: AsyncParsableCommand {
             do {
                 if let keys { try KeyRing.keep(in: keys) }
             } catch {
-                throw CommandFailure(.data, "--keys: \(keys ?? "") can't be made; name a folder")
+                throw CommandFailure(
+                    .data,
+                    "--keys: \(keys ?? "") can't hold keys; name a folder of your own, empty or with the simulator's keys"
+                )
             }
             let service = Simulation(
                 simulator: try StoreSimulator(

@@ -26,6 +26,8 @@ struct StoreComposition {
     private(set) var acknowledger: Acknowledger?
     /// What workers do for the desk, once the reader is made.
     private(set) var desk: DeskWork?
+    /// What a worker does for people who ask what it would do; in observe mode as well.
+    private(set) var foresight: DryRunWork?
 
     init(_ settings: StoreSettings, config: Config, pool: PostgresPool, transport: HTTPTransport, logger: Logger) {
         self.settings = settings
@@ -48,6 +50,7 @@ struct StoreComposition {
         let accounts = AccountIDs(keys: config.accounts.keys.map { $0.reveal() }, namespace: config.accounts.namespace)
         let stores = StoresReader(sources: sources, accounts: accounts, lookups: lookups)
         desk = deskWork(stores, accounts)
+        foresight = DryRunWork(dryRuns: DryRuns(pool: pool), reader: stores.foreseer)
         return stores.reader
     }
 
@@ -82,8 +85,7 @@ struct StoreComposition {
                 appStore: appStoreClient,
                 accounts: accounts,
                 logger: logger
-            ),
-            dryRuns: DryRuns(pool: pool)
+            )
         )
     }
 

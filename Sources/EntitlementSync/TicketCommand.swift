@@ -24,7 +24,7 @@ struct TicketsCommand: AsyncParsableCommand {
                 """
         )
         var state: [TicketState] = []
-        @Flag(help: "With the users' ids, which is put on record.") var reveal = false
+        @Flag(help: "With the users' ids, of the 20 newest alone; it is put on record.") var reveal = false
         @OptionGroup var session: SessionOptions
         @OptionGroup var options: OutputOptions
 

@@ -60,6 +60,7 @@ struct WorkerComposition {
             acknowledger: stores.acknowledger,
             messenger: receiver.map { Messenger(outbox: Outbox(pool: pool), receiver: $0, logger: runtime.logger) },
             desk: desk,
+            foresight: stores.foresight,
             listener: PostgresListener(
                 configuration: runtime.postgres(connections: 1, direct: true),
                 logger: runtime.logger

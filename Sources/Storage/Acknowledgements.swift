@@ -99,7 +99,7 @@ package struct Acknowledgements: Sendable {
 
     /// Notes for the operator that a sale was lost.
     package func alarm(_ name: String, _ detail: String) async throws(PostgresError) {
-        for request in EffectWrites.raise([name: detail]) { try await pool.query(request.query) }
+        try await EffectWrites.note(name, detail, in: pool)
     }
 
     /// Whether some have not come to an end, nor been put off.

@@ -169,6 +169,11 @@ enum EffectWrites {
         return [PostgresRequest(query)]
     }
 
+    /// Notes at once what an operator has to know.
+    static func note(_ name: String, _ detail: String, in pool: PostgresPool) async throws(PostgresError) {
+        for request in raise([name: detail]) { try await pool.query(request.query) }
+    }
+
     /// Notes what an operator has to know, once a name.
     static func raise(_ alarms: [String: String]) -> [PostgresRequest<Void>] {
         alarms.sorted(by: { $0.key < $1.key }).map { name, detail in

@@ -127,6 +127,7 @@ package struct Housekeeping: Sendable {
         )
         try await pool.query("SELECT entitlement_sync.forget_requests()")
         try await pool.query("SELECT entitlement_sync.forget_sign_ins()")
+        try await pool.query("SELECT entitlement_sync.forget_questions()")
         let inbox = Inbox(pool: pool)
         while try await inbox.forget(bodiesAfter: retention.eventDays, eventsAfter: Self.eventDays) {}
     }

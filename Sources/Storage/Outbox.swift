@@ -105,9 +105,10 @@ package struct Outbox: Sendable {
 
     /// Notes for the operator that messages were given up.
     package func alarm() async throws(PostgresError) {
-        let requests = EffectWrites.raise([
-            "outbox_dead": "Messages could not be delivered for three days and were given up: see outbox.last_error."
-        ])
-        for request in requests { try await pool.query(request.query) }
+        try await EffectWrites.note(
+            "outbox_dead",
+            "Messages could not be delivered for three days and were given up: see outbox.last_error.",
+            in: pool
+        )
     }
 }

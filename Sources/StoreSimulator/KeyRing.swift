@@ -14,6 +14,8 @@ package enum KeyRing {
     }
 
     private static let state = Mutex(State())
+    /// All that the simulated stores sign with.
+    private static let names = ["google-service-account"]
 
     /// Keeps keys in a folder from now on, and takes those that it holds.
     ///
@@ -22,6 +24,8 @@ package enum KeyRing {
     package static func keep(in folder: String) throws {
         try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
         state.withLock { $0.folder = folder }
+        // What can't be written or read is found out now, and not in the middle of a request.
+        for name in names { _ = try key(name) }
     }
 
     /// The key with a name.
@@ -46,8 +50,8 @@ package enum KeyRing {
         guard lock >= 0 else { throw CocoaError(.fileWriteUnknown, userInfo: [NSFilePathErrorKey: path]) }
         defer { close(lock) }
         while flock(lock, LOCK_EX) < 0, errno == EINTR {}
-        if let pem = try? String(contentsOfFile: path, encoding: .utf8) {
-            return try _RSA.Signing.PrivateKey(pemRepresentation: pem)
+        if FileManager.default.fileExists(atPath: path) {
+            return try _RSA.Signing.PrivateKey(pemRepresentation: String(contentsOfFile: path, encoding: .utf8))
         }
         let key = try make()
         // Whole or not at all, whenever the process dies.

@@ -20,6 +20,7 @@ package struct Worker: Service {
     let acknowledger: Acknowledger?
     let messenger: Messenger?
     let desk: DeskWork?
+    let foresight: DryRunWork?
     let listener: PostgresListener?
     let exchange: @Sendable () async -> Void
     let settings: WorkerSettings
@@ -38,6 +39,7 @@ package struct Worker: Service {
         acknowledger: Acknowledger? = nil,
         messenger: Messenger? = nil,
         desk: DeskWork? = nil,
+        foresight: DryRunWork? = nil,
         listener: PostgresListener?,
         exchange: @escaping @Sendable () async -> Void,
         settings: WorkerSettings,
@@ -52,6 +54,7 @@ package struct Worker: Service {
         self.acknowledger = acknowledger
         self.messenger = messenger
         self.desk = desk
+        self.foresight = foresight
         housekeeping = Housekeeping(pool: pool, retention: settings.retention)
         laws = LawWatch(pool: pool)
         inbox = Inbox(pool: pool)

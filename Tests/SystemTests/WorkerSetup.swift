@@ -142,6 +142,7 @@ extension World {
             assets: AssetRuns(pool: pool, mode: setup.decision.mode, logger: .quiet),
             acknowledger: stores.acknowledger,
             desk: setup.servesDesk ? stores.desk : nil,
+            foresight: setup.servesDesk ? stores.foresight : nil,
             listener: PostgresListener(configuration: configuration, logger: .quiet),
             exchange: { await gates.exchange(with: health) },
             settings: WorkerSettings(

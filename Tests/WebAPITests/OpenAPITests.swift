@@ -118,7 +118,8 @@ import Testing
         (
             "replyToTicket",
             common.union(late).union([
-                .malformedBody, .invalidField, .unauthenticated, .notFound, .caseDecided, .questionChanged, .bodyTooLarge,
+                .malformedBody, .invalidField, .unauthenticated, .notFound, .caseDecided, .questionChanged,
+                .bodyTooLarge,
                 .unsupportedMediaType, .keyReused,
             ])
         ),

@@ -170,6 +170,8 @@ BEGIN
     IF is_open(NEW.state) OR NEW.state = 'duplicate' OR NEW.owner_key IS NULL OR OLD.owner_heard_at IS NULL THEN
         RETURN NULL;
     END IF;
+    -- One after the other: of two that end at once, each would leave it to the other.
+    PERFORM pg_advisory_xact_lock(7309941, hashint8(NEW.owner_key));
     SELECT p.* INTO item FROM purchase AS p WHERE p.id = living(coalesce(NEW.purchase_id, NEW.subject_id));
     IF NEW.state <> 'transferred'
        -- Of a purchase that has gone they hear with the transfer.
@@ -374,7 +376,7 @@ BEGIN
         VALUES (t.id, CASE WHEN role = 'claimant' THEN 'claimant_replied' WHEN wish = 'object' THEN 'owner_objected'
                            WHEN wish = 'agree' AND cardinality(items) = 1 THEN 'owner_agreed' ELSE 'owner_replied' END,
                 jsonb_build_object('reply', made));
-        IF wish = 'object' AND t.owner_no_at IS NULL THEN
+        IF wish = 'object' AND (t.owner_no_at IS NULL OR cardinality(released) > 0) THEN
             -- What has begun goes on by its own rules, which ask for this as well.
             UPDATE ticket AS x SET owner_no_at = clock_timestamp() WHERE x.id = t.id;
             IF t.state <> 'executing' THEN

@@ -36,7 +36,11 @@ BEGIN
                                                                  reference_of('T', t.uid)))
                    FROM ticket AS t
                   WHERE t.claimant_key = me.user_key AND t.visible
-                    AND (is_open(t.state) OR t.closed_at > clock_timestamp() - interval '90 days')
+                    -- Who has asked for a restore since writes about that.
+                    AND (is_open(t.state)
+                         OR t.closed_at > clock_timestamp() - interval '90 days'
+                            AND NOT EXISTS (SELECT 1 FROM job_history AS j
+                                             WHERE j.user_key = me.user_key AND j.kind = 0 AND j.finished_at > t.closed_at))
                   ORDER BY is_open(t.state) DESC, t.id DESC LIMIT 1),
         'moved', EXISTS (SELECT 1 FROM owner_cases(me.user_key) AS o WHERE o.state = 'decided'),
         'waiting', EXISTS (SELECT 1 FROM queue AS q WHERE q.user_key = me.user_key),
@@ -283,7 +287,6 @@ DECLARE
     key   bigint := user_key_of(wanted);
     asked uuid;
 BEGIN
-    DELETE FROM dry_run AS r WHERE r.asked_at < clock_timestamp() - interval '30 days';
     INSERT INTO dry_run AS r (user_key) VALUES (key)
     ON CONFLICT (user_key) WHERE due IS NOT NULL DO UPDATE SET due = least(r.due, clock_timestamp())
     RETURNING r.id INTO asked;
@@ -296,8 +299,10 @@ CREATE FUNCTION desk_dry_run(session bytea, which bigint) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET lock_timeout = '2s' AS $$
 DECLARE
     who   operator := acting(session, 'restore');
-    known text := (SELECT u.user_id FROM user_sync AS u WHERE u.user_key = which);
+    known text;
 BEGIN
+    -- An erasure that has begun is waited for: nobody comes back by being asked about.
+    SELECT u.user_id INTO known FROM user_sync AS u WHERE u.user_key = which FOR KEY SHARE;
     IF is_own_account(who.id, which) THEN
         RETURN refuse_act(who, NULL, 'dry_run', 'own_case');
     END IF;

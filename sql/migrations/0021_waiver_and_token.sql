@@ -89,8 +89,12 @@ BEGIN
     IF n.changed THEN
         RETURN 'evidence_changed';
     END IF;
-    IF t.owner_no_at IS NOT NULL AND NOT 'owner_objected' = ANY (e.facts) THEN
+    -- A word that was said after the evidence was read counts as one that it leaves out.
+    IF t.owner_no_at IS NOT NULL AND (NOT 'owner_objected' = ANY (e.facts) OR t.owner_no_at > e.asked_at) THEN
         RETURN 'owner_objected';
+    END IF;
+    IF 'owner_released' = ANY (e.facts) AND NOT is_released(which) THEN
+        RETURN 'evidence_changed';
     END IF;
     IF n.good < e.approvals THEN
         RETURN CASE WHEN n.expired THEN 'expired' WHEN n.agreed > n.good THEN 'role_lost' ELSE 'approvals' END;
@@ -184,6 +188,7 @@ CREATE TABLE transfer_token (
     reason      text,
     due         timestamptz NOT NULL DEFAULT clock_timestamp(),
     tries       smallint    NOT NULL DEFAULT 0,
+    turn        bigint      NOT NULL DEFAULT 0,
     ended_at    timestamptz,
     UNIQUE (transfer_id, purchase_id),
     CHECK ((state = 'due') = (ended_at IS NULL))
@@ -191,7 +196,8 @@ CREATE TABLE transfer_token (
 CREATE INDEX transfer_token_due ON transfer_token (due) WHERE state = 'due';
 CREATE INDEX transfer_token_purchase ON transfer_token (purchase_id, id) WHERE state = 'due';
 COMMENT ON COLUMN transfer_token.reason IS 'a code: why it is not set, or why the last try failed';
-COMMENT ON COLUMN transfer_token.tries IS 'how often it was taken up';
+COMMENT ON COLUMN transfer_token.tries IS 'how often it was taken up since somebody asked for it';
+COMMENT ON COLUMN transfer_token.turn IS 'how often it was taken up at all: whoever was shut out writes nothing any more';
 
 -- Owed from the moment in which our records give the purchases to the claimant, in the same transaction.
 CREATE FUNCTION owe_tokens() RETURNS trigger
@@ -248,7 +254,7 @@ BEGIN
     IF got.refusal IS NOT NULL THEN
         RETURN got.refusal;
     END IF;
-    UPDATE transfer_token AS k SET state = 'due', reason = NULL, due = clock_timestamp(), tries = 0, ended_at = NULL
+    UPDATE transfer_token AS k SET state = 'due', reason = NULL, due = clock_timestamp(), tries = 0, turn = k.turn + 1, ended_at = NULL
       FROM transfer AS x
      WHERE x.ticket_id = which AND k.transfer_id = x.id AND k.state IN ('skipped', 'refused', 'given_up');
     IF NOT FOUND THEN
@@ -368,5 +374,5 @@ SELECT grant_to('entitlement_sync_support', ARRAY[
     'GRANT EXECUTE ON FUNCTION waive_owner_window, ticket_waiver, ticket_tokens, retry_tokens TO %I']);
 SELECT grant_to('entitlement_sync_worker', ARRAY[
     'GRANT SELECT ON transfer_token TO %I',
-    'GRANT UPDATE (state, reason, due, tries, ended_at) ON transfer_token TO %I']);
+    'GRANT UPDATE (state, reason, due, tries, turn, ended_at) ON transfer_token TO %I']);
 SELECT grant_to('entitlement_sync_auditor', ARRAY['GRANT SELECT ON transfer_token TO %I']);

@@ -1,8 +1,8 @@
 /// What is on record around a case: earlier cases and transfers of its people and its purchase, and what is frozen.
 package struct CaseBackground: Hashable, Sendable {
-    /// What people decided, and what was moved.
+    /// What was moved.
     package var history: [CasePast]
-    /// Cases that ended without anybody deciding them, and transfers that were stopped.
+    /// Cases that ended, and transfers that were stopped.
     package var passed: [CasePast]
     /// When a store last said that the purchase was refunded, as far as we asked.
     package var refundSeenAt: Instant?
@@ -64,10 +64,10 @@ package struct CasePast: Hashable, Sendable, Codable {
         self.tickets = tickets
     }
 
-    /// Whether people decided it, or something was moved.
-    package var isDecision: Bool {
+    /// Whether something was moved.
+    package var isMove: Bool {
         switch what {
-        case .claimed, .owned: outcome == "transferred" || CaseVerdict(rawValue: outcome) != nil
+        case .claimed, .owned: false
         case .received, .given, .moved: outcome == "done"
         }
     }
@@ -116,20 +116,25 @@ package struct CaseTimes: Hashable, Sendable, Codable {
 package struct CaseDocument: Sendable, Encodable {
     package var evidence: CaseEvidence
     package var background: CaseBackground
+    /// What the ids led to that were named for the case.
+    package var lookups: [CaseLookup]
 
-    package init(_ evidence: CaseEvidence, _ background: CaseBackground) {
+    package init(_ evidence: CaseEvidence, _ background: CaseBackground, lookups: [CaseLookup]) {
         self.evidence = evidence
         self.background = background
+        self.lookups = lookups
     }
 
-    private enum CodingKeys: String, CodingKey { case frozen, passed }
+    private enum CodingKeys: String, CodingKey { case frozen, passed, lookups }
 
-    // No hash covers these: assets freeze and thaw, and cases run out, by themselves, and what people have agreed to would
-    // end for nothing each time.
+    // No hash covers these. Assets freeze and thaw by themselves, other cases come to their end, stores are silent for a while, and
+    // claimants type what they like: what people have agreed to would end for nothing each time, and what they have refused
+    // would begin anew. What of it a decision rests on is a fact, and covered as that.
     package func encode(to encoder: any Encoder) throws {
         try evidence.encode(to: encoder)
         var container = encoder.container(keyedBy: CodingKeys.self)
         try container.encode(background.frozen, forKey: .frozen)
         try container.encode(background.passed, forKey: .passed)
+        try container.encode(lookups, forKey: .lookups)
     }
 }

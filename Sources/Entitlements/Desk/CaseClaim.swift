@@ -7,11 +7,14 @@ package struct CaseClaim: Hashable, Sendable {
     package var value: String
     /// Which the app named.
     package var store: String?
+    /// An agent named it: the claimant never sent it.
+    package var isByAgent: Bool
 
-    package init(kind: String, value: String, store: String? = nil) {
+    package init(kind: String, value: String, store: String? = nil, isByAgent: Bool = false) {
         self.kind = kind
         self.value = value
         self.store = store
+        self.isByAgent = isByAgent
     }
 
     /// Who may know the id, by what it looks like; empty for what no store would take for one of its ids.
@@ -20,7 +23,7 @@ package struct CaseClaim: Hashable, Sendable {
             return []
         }
         if kind == "onside_order_id" || store == Store.onside.rawValue { return isUUID ? [.onsideOrder] : [] }
-        if value.hasPrefix("GPA.") || store == Store.googlePlay.rawValue { return [.googlePlayOrder, .revenueCat] }
+        if sought.hasPrefix("GPA.") || store == Store.googlePlay.rawValue { return [.googlePlayOrder, .revenueCat] }
         if isUUID { return [.onsideOrder] }
         let isShort = value.utf8.count <= 32
         // People take the one number for the other.
@@ -32,6 +35,11 @@ package struct CaseClaim: Hashable, Sendable {
             (0x30...0x39).contains(byte) || (0x41...0x5A).contains(byte & 0xDF)
         }
         return isShort && isPlain && kind == "order_id" ? [.appStoreOrder] : []
+    }
+
+    /// As stores write it: people type the letters of Google's orders as they like.
+    package var sought: String {
+        value.prefix(4).uppercased() == "GPA." ? value.uppercased() : value
     }
 
     private var isUUID: Bool {

@@ -72,9 +72,7 @@ package struct CaseEvidence: Hashable, Sendable, Codable {
     package var words: [Item]
     /// What else a transfer would move.
     package var alsoMoves: [Item]
-    /// What the ids led to that were named for the case.
-    package var lookups: [CaseLookup]
-    /// What people decided and moved before, about either side or the purchase.
+    /// What was moved before, to or from either side, and of the purchase.
     package var history: [CasePast]
     package var times: CaseTimes
     package var facts: [TransferFact]
@@ -85,7 +83,7 @@ package struct CaseEvidence: Hashable, Sendable, Codable {
     package var approvals: Int
 
     enum CodingKeys: String, CodingKey {
-        case claimant, owner, purchase, holder, source, words, lookups, history, times, facts, hindrance, verdict,
+        case claimant, owner, purchase, holder, source, words, history, times, facts, hindrance, verdict,
             reason, approvals
         case alsoMoves = "also_moves"
     }
@@ -107,11 +105,11 @@ package struct CaseEvidence: Hashable, Sendable, Codable {
                     Item($0.observation, owner: $0.ownerKey)
                 }
             ) : []
-        lookups = Set(inputs.lookups).sorted { $0.sortKey.lexicographicallyPrecedes($1.sortKey) }
         history = inputs.background.history
         times = CaseTimes(inputs)
         facts = known.sorted { $0.rawValue < $1.rawValue }
-        hindrance = Entitlements.hindrance(known)
+        // Whoever names a number has proved nothing: it may be the wrong one, and closes nobody's case.
+        hindrance = min(Entitlements.hindrance(known), inputs.isNamedByID ? .forbids : .closes)
         verdict = suggestion.verdict
         reason = suggestion.reason
         approvals = settings.approvals.needed(known)
@@ -137,12 +135,6 @@ extension CaseEvidence.Item {
             source, store, id ?? "", asked?.rawValue ?? "", kind, environment, product ?? "", status, ownership,
             renewal ?? "", givesAccess.map { "\($0)" } ?? "", endsAt.map { "\($0)" } ?? "", owner.map { "\($0)" } ?? "",
         ]
-    }
-}
-
-extension CaseLookup {
-    fileprivate var sortKey: [String] {
-        [id, store ?? "", result.rawValue, obstacle?.rawValue ?? "", "\(isSubject)"] + purchases.map { "\($0)" }
     }
 }
 

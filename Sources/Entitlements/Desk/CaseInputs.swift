@@ -77,10 +77,10 @@ package struct CaseInputs: Sendable {
     package var identifiers: Set<PurchaseIdentifierKey>
     /// The claimant has shown something that a store verified.
     package var isProven: Bool
+    /// An id alone, which somebody named, says which purchase it is.
+    package var isNamedByID: Bool
     /// The claimant has offered something that was found false.
     package var isDisproven: Bool
-    /// What the ids led to that were named for the case.
-    package var lookups: [CaseLookup]
     package var background: CaseBackground
     package var ownerObjected: Bool
     package var ownerReleased: Bool
@@ -98,8 +98,8 @@ package struct CaseInputs: Sendable {
         source: String? = nil,
         identifiers: Set<PurchaseIdentifierKey> = [],
         isProven: Bool = false,
+        isNamedByID: Bool = false,
         isDisproven: Bool = false,
-        lookups: [CaseLookup] = [],
         background: CaseBackground = CaseBackground(),
         ownerObjected: Bool = false,
         ownerReleased: Bool = false,
@@ -115,8 +115,8 @@ package struct CaseInputs: Sendable {
         self.source = source
         self.identifiers = identifiers
         self.isProven = isProven
+        self.isNamedByID = isNamedByID
         self.isDisproven = isDisproven
-        self.lookups = lookups
         self.background = background
         self.ownerObjected = ownerObjected
         self.ownerReleased = ownerReleased

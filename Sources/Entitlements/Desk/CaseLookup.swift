@@ -76,9 +76,9 @@ package struct CaseLookup: Hashable, Sendable, Codable {
 /// Whether an id that somebody named is one that no store knows: all that can be asked say so.
 ///
 /// - Parameter lookups: what each store said of the one id.
-/// - Returns: `false` where a store has not answered, and where the id may be of a kind that can't be looked up: neither is
-///   a word against whoever named it.
+/// - Returns: `false` where a store has not answered, where the id may be of a kind that can't be looked up, and where RevenueCat
+///   alone was asked, which may hear of a purchase late: none of that is a word against whoever named it.
 package func isDisproven(_ lookups: [StoreLookup]) -> Bool {
-    lookups.contains { $0.answer == .unknown }
+    lookups.contains { $0.answer == .unknown && $0.store != .revenueCat }
         && lookups.allSatisfy { $0.answer == .unknown || $0.answer == .impossible(.storeOff) }
 }

@@ -11,8 +11,8 @@ extension CaseRecords {
     package func background(of file: File) async throws -> CaseBackground {
         let past = try await past(of: file)
         return CaseBackground(
-            history: past.filter(\.isDecision),
-            passed: past.filter { !$0.isDecision },
+            history: past.filter(\.isMove),
+            passed: past.filter { !$0.isMove },
             refundSeenAt: try await refundSeen(of: file),
             frozen: try await frozen(of: file)
         )

@@ -2,10 +2,9 @@ package import Entitlements
 import Postgres
 
 extension CaseRecords {
-    /// More than one looks up for one case.
-    private static let mostClaims = 10
-
-    /// The ids that a claimant or an agent named for a ticket, the newest before the rest; of very many the newest alone.
+    /// The ids that a claimant or an agent named for a ticket, the newest before the rest.
+    ///
+    /// Of each, ten are kept.
     ///
     /// - Parameter ticketID: whose.
     /// - Returns: each once.
@@ -13,21 +12,21 @@ extension CaseRecords {
     func claims(of ticketID: Int64) async throws -> [CaseClaim] {
         try await pool.query(
             """
-            SELECT n.kind, n.value, n.store
-              FROM (SELECT c.kind, c.value, c.store, c.at FROM entitlement_sync.ticket_claim AS c WHERE c.ticket_id = \(ticketID)
+            SELECT n.kind, n.value, n.store, n.by_agent
+              FROM (SELECT c.kind, c.value, c.store, c.by_agent, c.at FROM entitlement_sync.ticket_claim AS c WHERE c.ticket_id = \(ticketID)
                      UNION ALL
                     -- What an agent gave with the ticket itself.
-                    SELECT 'order_id', t.original_id, NULL, t.created_at FROM entitlement_sync.ticket AS t
+                    SELECT 'order_id', t.original_id, NULL, true, t.created_at FROM entitlement_sync.ticket AS t
                      WHERE t.id = \(ticketID) AND t.original_id IS NOT NULL
                        AND EXISTS (SELECT 1 FROM entitlement_sync.ticket_event AS e
                                     WHERE e.ticket_id = t.id AND e.kind = 'opened' AND e.operator_id IS NOT NULL)
                        AND NOT EXISTS (SELECT 1 FROM entitlement_sync.ticket_claim AS c
                                         WHERE c.ticket_id = t.id AND c.value = t.original_id)) AS n
-             ORDER BY n.at DESC, n.value, n.kind LIMIT \(Int64(Self.mostClaims))
+             ORDER BY n.at DESC, n.value, n.kind
             """
         ).map { row in
-            let (kind, value, store) = try row.decode(String.self, String.self, String?.self)
-            return CaseClaim(kind: kind, value: value, store: store)
+            let (kind, value, store, byAgent) = try row.decode(String.self, String.self, String?.self, Bool.self)
+            return CaseClaim(kind: kind, value: value, store: store, isByAgent: byAgent)
         }
     }
 
@@ -56,7 +55,7 @@ extension CaseRecords {
     /// Lets a ticket be about the purchase that an id has led to.
     ///
     /// - Parameters:
-    ///   - ticketID: a ticket of which nobody knows what it is about.
+    ///   - ticketID: a ticket of which nobody knows what it is about, but for what another id has led to.
     ///   - purchase: our number.
     /// - Returns: whether it is about that now.
     /// - Throws: `PostgresError`.

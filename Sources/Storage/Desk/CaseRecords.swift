@@ -18,14 +18,15 @@ package struct CaseRecords: Sendable {
         package var owner: CaseAccount?
         package var purchase: Purchase?
         package var identifiers: [PurchaseIdentifier]
+        /// An id alone, which somebody named, says which purchase it is about.
+        package var isNamedByID: Bool
         package var isProven: Bool
-        package var isDisproven: Bool
+        /// A store knew nothing of an id that the claimant named, when it was last asked.
+        package var wasDisproven: Bool
         /// The ids that were named for it, the newest before the rest.
         package var claims: [CaseClaim]
         /// The claimant, or the purchase, has to do with the sandbox.
         package var mayBeSandbox: Bool
-        /// People have agreed to what the evidence said.
-        package var isAgreed: Bool
         package var ownerObjected: Bool
         package var ownerReleased: Bool
         /// The database's time, and ours when it was asked.
@@ -74,7 +75,9 @@ package struct CaseRecords: Sendable {
                    OR EXISTS (SELECT 1 FROM entitlement_sync.sandbox_user AS s WHERE s.user_id = c.user_id)
                    OR EXISTS (SELECT 1 FROM entitlement_sync.purchase AS s
                                WHERE s.owner_key = t.claimant_key AND s.environment <> 'production'),
-                   t.state IN ('needs_second', 'waiting_owner', 'approved', 'executing')
+                   entitlement_sync.is_named_by_id(t.id),
+                   EXISTS (SELECT 1 FROM entitlement_sync.ticket_evidence AS e
+                            WHERE e.id = t.evidence_id AND 'proof_failed' = ANY (e.facts))
               FROM entitlement_sync.ticket AS t
               JOIN entitlement_sync.user_sync AS c ON c.user_key = t.claimant_key
               LEFT JOIN entitlement_sync.purchase AS p ON p.id = entitlement_sync.living(coalesce(t.purchase_id, t.subject_id))
@@ -86,7 +89,7 @@ package struct CaseRecords: Sendable {
         guard let row = rows.first else { return nil }
         let (
             awaited, claimantKey, claimantID, ownerKey, ownerID, purchaseID, objected, proven, released, now,
-            sandbox, agreed
+            sandbox, named, disproven
         ) =
             try row.decode(
                 Bool.self,
@@ -99,6 +102,7 @@ package struct CaseRecords: Sendable {
                 Bool.self,
                 Bool.self,
                 PostgresTimestamp.self,
+                Bool.self,
                 Bool.self,
                 Bool.self
             )
@@ -120,11 +124,11 @@ package struct CaseRecords: Sendable {
             owner: ownerKey.map { account($0, ownerID) },
             purchase: purchase,
             identifiers: identifiers,
+            isNamedByID: named,
             isProven: proven,
-            isDisproven: false,
+            wasDisproven: disproven,
             claims: claimantID == nil ? [] : try await claims(of: ticketID),
             mayBeSandbox: sandbox,
-            isAgreed: agreed,
             ownerObjected: objected,
             ownerReleased: released,
             readAt: Instant(now),
@@ -254,7 +258,7 @@ package struct CaseRecords: Sendable {
 
     /// Notes for the operator what keeps evidence from being collected.
     package func alarm(_ name: String, _ detail: String) async throws {
-        for request in EffectWrites.raise([name: detail]) { try await pool.query(request.query) }
+        try await EffectWrites.note(name, detail, in: pool)
     }
 
     /// Notes that evidence could not be collected, and when it is to be tried again: each time twice as late, an hour at

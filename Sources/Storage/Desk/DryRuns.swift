@@ -9,7 +9,7 @@ package import Postgres
 /// for it in `decision_log`. So each has a row of its own, which a worker takes as it takes tickets whose evidence is due.
 package struct DryRuns: Sendable {
     /// After so many tries it is said why there is no answer.
-    private static let mostTries = 4
+    private static let mostTries: Int32 = 4
 
     private let pool: PostgresPool
 
@@ -23,14 +23,15 @@ package struct DryRuns: Sendable {
     /// - Returns: the questions, in the users' order.
     /// - Throws: `PostgresError`, SQLSTATE `ES001` for an unknown user.
     package func ask(_ users: [String]) async throws -> [UUID] {
-        try await pool.withTransaction { connection in
-            var ids: [UUID] = []
-            for user in users {
+        try await pool.retrying { connection in
+            var ids: [String: UUID] = [:]
+            // In one order, so that two who ask for the same users do not wait for each other.
+            for user in Set(users).sorted() {
                 let rows = try await connection.query("SELECT entitlement_sync.ask_dry_run(\(user))")
                 guard let row = rows.first else { throw PostgresError(.protocolViolation, message: "no id") }
-                ids.append(try row.decode(UUID.self, at: 0))
+                ids[user] = try row.decode(UUID.self, at: 0)
             }
-            return ids
+            return users.compactMap { ids[$0] }
         }
     }
 
@@ -75,9 +76,11 @@ package struct DryRuns: Sendable {
     package struct Taken: Sendable {
         package var id: UUID
         package var job: ClaimedJob
+        /// How often it was taken up; whoever takes it up later shuts this turn out.
+        package var tries: Int32
     }
 
-    /// Takes questions for a minute, longer than reading a user takes: whoever dies meanwhile has its share taken by others.
+    /// Takes questions for two minutes: whoever dies meanwhile has its share taken by others.
     package func take(upTo limit: Int) async throws -> [Taken] {
         let tick = ContinuousClock.now
         return try await pool.query(
@@ -87,22 +90,23 @@ package struct DryRuns: Sendable {
                  WHERE r.due <= clock_timestamp() ORDER BY r.due LIMIT \(Int64(limit)) FOR NO KEY UPDATE SKIP LOCKED
             )
             UPDATE entitlement_sync.dry_run AS r
-               SET due = clock_timestamp() + interval '1 minute', tries = least(r.tries, 1000) + 1
+               SET due = clock_timestamp() + interval '2 minutes', tries = least(r.tries, 1000) + 1
               FROM due AS d WHERE r.id = d.id
             RETURNING r.id, r.user_key, r.error, clock_timestamp(),
                       (SELECT u.user_id FROM entitlement_sync.user_sync AS u WHERE u.user_key = r.user_key),
                       EXISTS (SELECT 1 FROM entitlement_sync.user_sync AS u
                                 JOIN entitlement_sync.sandbox_user AS s ON s.user_id = u.user_id
-                               WHERE u.user_key = r.user_key AND s.until > now())
+                               WHERE u.user_key = r.user_key AND s.until > now()), r.tries
             """
         ).map { row in
-            let (id, key, error, now, user, sandbox) = try row.decode(
+            let (id, key, error, now, user, sandbox, tries) = try row.decode(
                 UUID.self,
                 Int64.self,
                 String?.self,
                 PostgresTimestamp.self,
                 String?.self,
-                Bool.self
+                Bool.self,
+                Int32.self
             )
             let at = Instant(microseconds: now.microsecondsSinceUnixEpoch)
             return Taken(
@@ -118,7 +122,8 @@ package struct DryRuns: Sendable {
                     sandboxAllowed: sandbox,
                     claimedAt: at,
                     claimedTick: tick
-                )
+                ),
+                tries: tries
             )
         }
     }
@@ -126,32 +131,37 @@ package struct DryRuns: Sendable {
     /// Keeps an answer.
     ///
     /// - Parameters:
-    ///   - answer: `nil`: somebody was at the user's rows; it is tried again in a moment, some times.
-    ///   - id: the question's.
+    ///   - answer: `nil`: somebody was at the user's rows; without an outcome it is tried again in a moment, some times.
+    ///   - question: which.
     /// - Throws: `PostgresError`.
-    package func keep(_ answer: Foreseen?, for id: UUID) async throws {
-        let answer = answer ?? Foreseen(error: ReadFailure.Code.locked.rawValue)
-        let isTriedAgain = answer.outcome == nil
+    package func keep(_ answer: Foreseen?, for question: Taken) async throws {
+        // An account that was erased since is not read, and will not come back.
+        let answer =
+            question.job.userID == nil
+            ? Foreseen(outcome: Outcome.notEligible.rawValue, explanation: "The account is gone.")
+            : answer ?? Foreseen(error: ReadFailure.Code.locked.rawValue)
+        let isTriedAgain = answer.outcome == nil && question.tries < Self.mostTries
         try await pool.query(
             """
             UPDATE entitlement_sync.dry_run AS r
-               SET due = CASE WHEN \(isTriedAgain) AND r.tries < \(Int32(Self.mostTries))
-                              THEN clock_timestamp() + r.tries * interval '1 second' END,
-                   ended_at = CASE WHEN \(isTriedAgain) AND r.tries < \(Int32(Self.mostTries)) THEN NULL
-                                   ELSE clock_timestamp() END,
+               SET due = CASE WHEN \(isTriedAgain) THEN clock_timestamp() + r.tries * interval '1 second' END,
+                   ended_at = CASE WHEN NOT \(isTriedAgain) THEN clock_timestamp() END,
                    outcome = coalesce(\(answer.outcome), \(Outcome.storeUnavailable.rawValue)), rule = \(answer.rule),
                    explanation = \(answer.explanation), type_before = \(answer.typeBefore),
                    type_after = \(answer.typeAfter), assets = \(Int64(answer.assets)), error = \(answer.error),
                    is_paused = \(answer.isPaused)
-             WHERE r.id = \(id) AND r.ended_at IS NULL
+             WHERE r.id = \(question.id) AND r.ended_at IS NULL AND r.tries = \(question.tries)
             """
         )
     }
 
     /// Gives a question back at once.
-    package func release(_ id: UUID) async throws {
+    package func release(_ question: Taken) async throws {
         try await pool.query(
-            "UPDATE entitlement_sync.dry_run AS r SET due = clock_timestamp() WHERE r.id = \(id) AND r.ended_at IS NULL"
+            """
+            UPDATE entitlement_sync.dry_run AS r SET due = clock_timestamp(), tries = r.tries - 1
+             WHERE r.id = \(question.id) AND r.ended_at IS NULL AND r.tries = \(question.tries)
+            """
         )
     }
 }

@@ -11,8 +11,10 @@ package struct TransferTokens: Sendable {
     package struct Due: Sendable {
         package var id: Int64
         package var transferID: Int64
-        /// How often it was taken up; whoever takes it up later shuts this turn out.
+        /// How often it was taken up since somebody asked for it.
         package var tries: Int
+        /// Whoever takes it up later shuts this turn out.
+        package var turn: Int64
         /// The claimant's id; `nil`: the account is gone.
         package var userID: String?
         /// Whether our records still say that it is the claimant's.
@@ -79,15 +81,16 @@ package struct TransferTokens: Sendable {
                    AND NOT EXISTS (SELECT 1 FROM entitlement_sync.control AS c
                                     WHERE c.name IN ('transfers', 'all') AND c.paused)
                    AND NOT EXISTS (SELECT 1 FROM entitlement_sync.transfer_token AS e
-                                    WHERE e.purchase_id = k.purchase_id AND e.state = 'due' AND e.id < k.id)
+                                    WHERE e.state = 'due' AND e.id < k.id
+                                      AND entitlement_sync.living(e.purchase_id) = entitlement_sync.living(k.purchase_id))
                  ORDER BY k.due LIMIT \(Int64(limit)) FOR NO KEY UPDATE SKIP LOCKED
             ), taken AS (
                 UPDATE entitlement_sync.transfer_token AS k
-                   SET due = now() + interval '2 minutes', tries = k.tries + 1
+                   SET due = now() + interval '2 minutes', tries = k.tries + 1, turn = k.turn + 1
                   FROM due AS d WHERE k.id = d.id
                 RETURNING k.*
             )
-            SELECT k.id, k.transfer_id, k.tries, u.user_id, coalesce(p.owner_key = x.to_key, false), p.environment, p.lookup_id,
+            SELECT k.id, k.transfer_id, k.tries, k.turn, u.user_id, coalesce(p.owner_key = x.to_key, false), p.environment, p.lookup_id,
                    (SELECT min(i.value) FROM entitlement_sync.purchase_identifier AS i
                      WHERE i.purchase_id = p.id AND i.store = 'app_store' AND i.kind = 'store_id' AND i.value ~ '^[0-9]+$')
               FROM taken AS k
@@ -96,10 +99,11 @@ package struct TransferTokens: Sendable {
               LEFT JOIN entitlement_sync.user_sync AS u ON u.user_key = x.to_key
             """
         ).map { row in
-            let (id, transfer, tries, user, isOurs, environment, original, transaction) = try row.decode(
+            let (id, transfer, tries, turn, user, isOurs, environment, original, transaction) = try row.decode(
                 Int64.self,
                 Int64.self,
                 Int16.self,
+                Int64.self,
                 String?.self,
                 Bool.self,
                 String.self,
@@ -110,6 +114,7 @@ package struct TransferTokens: Sendable {
                 id: id,
                 transferID: transfer,
                 tries: Int(tries),
+                turn: turn,
                 userID: user,
                 isOurs: isOurs,
                 environment: environment,
@@ -130,7 +135,7 @@ package struct TransferTokens: Sendable {
             """
             UPDATE entitlement_sync.transfer_token AS k
                SET state = \(end.state), reason = \(end.reason), ended_at = clock_timestamp()
-             WHERE k.id = \(due.id) AND k.state = 'due' AND k.tries = \(Int16(clamping: due.tries))
+             WHERE k.id = \(due.id) AND k.state = 'due' AND k.turn = \(due.turn)
             """
         )
     }
@@ -147,7 +152,7 @@ package struct TransferTokens: Sendable {
             """
             UPDATE entitlement_sync.transfer_token AS k
                SET due = now() + \(Double(wait.microseconds) / 1_000_000) * interval '1 second', reason = \(error)
-             WHERE k.id = \(due.id) AND k.state = 'due' AND k.tries = \(Int16(clamping: due.tries))
+             WHERE k.id = \(due.id) AND k.state = 'due' AND k.turn = \(due.turn)
             """
         )
     }
@@ -157,13 +162,13 @@ package struct TransferTokens: Sendable {
         try await pool.query(
             """
             UPDATE entitlement_sync.transfer_token AS k SET due = now(), tries = k.tries - 1
-             WHERE k.id = \(due.id) AND k.state = 'due' AND k.tries = \(Int16(clamping: due.tries))
+             WHERE k.id = \(due.id) AND k.state = 'due' AND k.turn = \(due.turn)
             """
         )
     }
 
     /// Notes for the operator what only people can settle.
     package func alarm(_ name: String, _ detail: String) async throws {
-        for request in EffectWrites.raise([name: detail]) { try await pool.query(request.query) }
+        try await EffectWrites.note(name, detail, in: pool)
     }
 }

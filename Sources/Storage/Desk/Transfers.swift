@@ -165,6 +165,6 @@ package struct Transfers: Sendable {
 
     /// Notes for the operator what only people can settle.
     package func alarm(_ name: String, _ detail: String) async throws {
-        for request in EffectWrites.raise([name: detail]) { try await pool.query(request.query) }
+        try await EffectWrites.note(name, detail, in: pool)
     }
 }

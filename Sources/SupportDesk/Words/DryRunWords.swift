@@ -7,6 +7,9 @@ package enum DryRunWords {
     /// - Parameter run: a question that has its answer.
     /// - Returns: the sentence.
     package static func sentence(_ run: DeskUser.DryRun) -> String {
+        guard run.error != ReadFailure.Code.locked.rawValue else {
+            return "Somebody was at work on this user's records each time. Ask again in a moment."
+        }
         guard run.outcome != Outcome.storeUnavailable.rawValue else {
             let reason = run.error.map { TicketWords.plain($0).lowercased() }
             return "The stores did not say all that a decision needs\(reason.map { " (\($0))" } ?? "")."

@@ -1,4 +1,5 @@
 import Entitlements
+import Postgres
 import Storage
 
 extension EvidenceCollector {
@@ -18,25 +19,29 @@ extension EvidenceCollector {
             return Set(names.compactMap { known[$0.key] })
         }
 
-        /// The one purchase that all of them mean; `nil`: they mean none of ours, or several.
+        /// The one purchase that is meant: by the last id that an agent gave, or else by all that the claimant sent; `nil`: none of
+        /// ours, or several.
         var purchase: Int64? {
-            let meant = Set(entries.flatMap { $0.lookups.flatMap(purchases) })
+            let byAgent = entries.first { $0.claim.isByAgent && !$0.lookups.flatMap(purchases).isEmpty }
+            let meant = Set((byAgent.map { [$0] } ?? entries).flatMap { $0.lookups.flatMap(purchases) })
             return meant.count == 1 ? meant.first : nil
         }
 
-        /// Whether no store knows one of them.
-        var isDisproven: Bool { entries.contains { Entitlements.isDisproven($0.lookups) } }
+        /// Whether no store knows one that the claimant sent.
+        var isDisproven: Bool { entries.contains { !$0.claim.isByAgent && Entitlements.isDisproven($0.lookups) } }
 
-        /// Why a store did not answer.
+        /// Why a store did not answer; first of all what only an operator can mend.
         var failure: ReadFailure? {
-            for case .failed(let failure) in entries.flatMap(\.lookups).map(\.answer) { return failure }
-            return nil
+            let failures = entries.flatMap(\.lookups).compactMap { lookup in
+                if case .failed(let failure) = lookup.answer { failure } else { nil }
+            }
+            return failures.first { $0.treatment == .park } ?? failures.first
         }
 
         /// As it stands in the evidence.
         ///
         /// - Parameter subject: the purchase in question.
-        /// - Returns: one line for each id and store.
+        /// - Returns: one line for each id and store, the newest id first.
         func evidence(about subject: Int64?) -> [CaseLookup] {
             entries.flatMap { entry in
                 let lookups: [StoreLookup?] = entry.lookups.isEmpty ? [nil] : entry.lookups
@@ -49,8 +54,7 @@ extension EvidenceCollector {
 
     /// Looks up what was named for a case.
     ///
-    /// A store that does not answer is put down as that; where people have agreed to what was found before, it is waited
-    /// for, like everything else that a store does not say: its silence must not end what they agreed to.
+    /// A store that does not answer is put down as that, and waited for by nobody: what it said before of an id still counts.
     func lookUp(_ file: CaseRecords.File) async throws -> NamedPurchases {
         var named = NamedPurchases()
         named.entries = try await withThrowingTaskGroup(of: (Int, [StoreLookup]).self) { group in
@@ -69,7 +73,6 @@ extension EvidenceCollector {
             for try await (place, lookups) in group { found[place] = lookups }
             return zip(file.claims, found).map { .init(claim: $0, lookups: $1) }
         }
-        if let failure = named.failure, file.isAgreed { throw failure }
         named.known = try await records.purchases(
             named: named.entries.flatMap(\.lookups).flatMap { lookup -> [PurchaseIdentifier] in
                 guard case .found(let names) = lookup.answer else { return [] }
@@ -78,4 +81,38 @@ extension EvidenceCollector {
         )
         return named
     }
+
+    /// Lets the case be about what the ids led to, where nothing else says which purchase is meant.
+    ///
+    /// - Parameters:
+    ///   - file: the case.
+    ///   - named: what was found.
+    /// - Returns: whether it is about another purchase now.
+    /// - Throws: `ReadFailure`, where somebody is at work on a ticket of the claimant's; `PostgresError`.
+    func name(_ file: CaseRecords.File, by named: NamedPurchases) async throws -> Bool {
+        guard let purchase = named.purchase, purchase != file.purchase?.id, file.purchase == nil || file.isNamedByID
+        else {
+            return false
+        }
+        do {
+            return try await records.name(file.ticketID, as: purchase)
+        } catch let error as PostgresError where error.sqlState == SQLState.lockNotAvailable {
+            // Somebody is at work on a ticket of the claimant's.
+            throw ReadFailure(.locked, retryAfter: .seconds(3))
+        }
+    }
+
+    /// Has the stores asked once more that did not say what an id leads to.
+    func lookAgain(_ ticketID: Int64, after failure: ReadFailure) async throws {
+        if failure.treatment == .park {
+            try await records.alarm(
+                "lookup_refused",
+                "A store refuses to look up ids that claimants named: see the evidence of open tickets, and the store's credentials."
+            )
+        }
+        try await records.lookAgain(ticketID, in: Self.patience)
+    }
+
+    /// How long a store that did not say what an id leads to is left alone.
+    private static let patience = Duration.seconds(3600)
 }

@@ -92,24 +92,25 @@ package struct EvidenceCollector: Sendable {
         }
         guard var file = try await records.file(of: ticketID) else { return nil }
         let named = try await lookUp(file)
-        if file.purchase == nil, let purchase = named.purchase, try await records.name(ticketID, as: purchase) {
+        if try await name(file, by: named) {
             guard let about = try await records.file(of: ticketID) else { return nil }
             file = about
         }
         var (inputs, source) = try await look(into: file)
-        inputs.lookups = named.evidence(about: file.purchase?.id)
-        inputs.isDisproven = inputs.isDisproven || named.isDisproven
+        inputs.isDisproven = named.isDisproven || named.failure != nil && file.wasDisproven
         inputs.background = try await records.background(of: file)
         let evidence = CaseEvidence(inputs, settings)
         let found = CaseRecords.Found(
             evidence: evidence,
-            document: try Self.json(CaseDocument(evidence, inputs.background)),
+            document: try Self.json(
+                CaseDocument(evidence, inputs.background, lookups: named.evidence(about: file.purchase?.id))
+            ),
             hash: Array(SHA256.hash(data: Data(try Self.json(evidence).utf8))),
             askedAt: file.readAt,
             settings: settings
         )
         guard let id = try await records.keep(found, for: ticketID) else { return nil }
-        if named.failure != nil { try await records.lookAgain(ticketID, in: Self.patience) }
+        if let failure = named.failure { try await lookAgain(ticketID, after: failure) }
         return Collected(
             id: id,
             source: inputs.needsCall ? source : nil,
@@ -117,9 +118,6 @@ package struct EvidenceCollector: Sendable {
             moves: inputs.needsCall ? inputs.held.flatMap(\.observation.revenueCatIDs) : []
         )
     }
-
-    /// How long a store that did not say what an id leads to is left alone.
-    private static let patience = Duration.seconds(3600)
 
     // MARK: Looking into a case
 
@@ -130,7 +128,7 @@ package struct EvidenceCollector: Sendable {
             purchase: file.purchase,
             identifiers: Set(file.identifiers.map(\.key)),
             isProven: file.isProven,
-            isDisproven: file.isDisproven,
+            isNamedByID: file.isNamedByID,
             ownerObjected: file.ownerObjected,
             ownerReleased: file.ownerReleased,
             hasTransferKey: hasTransferKey,

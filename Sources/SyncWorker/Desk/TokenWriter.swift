@@ -1,6 +1,7 @@
 import Entitlements
 import FaultPoints
 import Foundation
+import Postgres
 package import Logging
 package import Storage
 package import StoreClients
@@ -61,7 +62,13 @@ package struct TokenWriter: Sendable {
             )
         } catch {
             // It stands in the records and is taken up again; the same token may be sent again.
-            logger.info("an account token waits", metadata: ["transfer.id": "\(due.transferID)"])
+            logger.warning(
+                "what became of an account token could not be recorded; it is sent again",
+                metadata: [
+                    "transfer.id": "\(due.transferID)",
+                    "error.code": "\((error as? PostgresError)?.sqlState ?? "\(type(of: error))")",
+                ]
+            )
         }
     }
 

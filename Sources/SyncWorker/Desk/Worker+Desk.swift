@@ -1,5 +1,5 @@
 import Logging
-package import Storage
+import Storage
 
 /// What a worker does for the desk.
 package struct DeskWork: Sendable {
@@ -8,13 +8,11 @@ package struct DeskWork: Sendable {
     let collector: EvidenceCollector
     let runner: TransferRunner
     let tokens: TokenWriter
-    let dryRuns: DryRuns
 
-    package init(collector: EvidenceCollector, runner: TransferRunner, tokens: TokenWriter, dryRuns: DryRuns) {
+    package init(collector: EvidenceCollector, runner: TransferRunner, tokens: TokenWriter) {
         self.collector = collector
         self.runner = runner
         self.tokens = tokens
-        self.dryRuns = dryRuns
     }
 }
 

@@ -10,7 +10,7 @@ extension StoresReader {
     ///   - job: names the user; it is nobody's job in the queue.
     ///   - lane: on whose behalf.
     /// - Returns: the reading.
-    func readAll(_ job: ClaimedJob, lane: Lane) async -> Reading { await read(job, everything: lane) }
+    func readAll(_ job: ClaimedJob, lane: Lane) async -> Reading { await read(job, lane: lane, everything: true) }
 
     /// Asks RevenueCat which of its customers has a purchase.
     ///

@@ -30,7 +30,7 @@ extension StoresReader {
     }
 
     private func answer(_ request: LookupRequest, by route: LookupRoute) async -> StoreLookup.Answer {
-        let (id, lane) = (request.claim.value, request.lane)
+        let (id, lane) = (request.claim.sought, request.lane)
         do throws(ReadFailure) {
             let names: [PurchaseIdentifier]?
             switch route {

@@ -58,15 +58,16 @@ package final class StoresReader: Sendable {
     /// The reader as the pipeline takes it.
     package var reader: StoreReader { StoreReader { [self] job in await read(job) } }
 
-    func read(_ job: ClaimedJob, everything lane: Lane? = nil) async -> Reading {
+    /// The same for people who ask what a job would come to, and wait for it.
+    package var foreseer: StoreReader { StoreReader { [self] job in await read(job, lane: .support) } }
+
+    func read(_ job: ClaimedJob, lane: Lane? = nil, everything: Bool = false) async -> Reading {
         let askedAt = job.databaseTime(at: .now)
         guard let userID = job.userID else { return Reading(coverage: .none, askedAt: askedAt) }
         do throws(ReadFailure) {
             var context = ReadContext(job, userID: userID, askedAt: askedAt, catalog: try await currentCatalog())
-            if let lane {
-                context.lane = lane
-                context.readsAll = true
-            }
+            if let lane { context.lane = lane }
+            if everything { context.readsAll = true }
             var reading = try await read(JobProofs(job.request.proofs), context)
             reading.claims.clientError = job.request.clientError.map { ClientError($0) }
             return reading

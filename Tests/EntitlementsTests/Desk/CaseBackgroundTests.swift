@@ -8,12 +8,13 @@ import Testing
         CasePast(about: .owner, what: what, outcome: outcome, count: 1, lastAt: noon, tickets: [4])
     }
 
-    @Test func `What people decided and what was moved is a decision; what ran out is none`() {
-        for verdict in CaseVerdict.allCases { #expect(Self.past(.claimed, verdict.rawValue).isDecision) }
-        #expect(Self.past(.owned, "transferred").isDecision)
-        for state in ["expired", "auto_resolved", "duplicate"] { #expect(!Self.past(.claimed, state).isDecision) }
+    @Test func `What was moved is a move; what was merely claimed is none, however it ended`() {
+        for verdict in CaseVerdict.allCases { #expect(!Self.past(.claimed, verdict.rawValue).isMove) }
+        for state in ["transferred", "expired", "auto_resolved", "duplicate"] {
+            #expect(!Self.past(.claimed, state).isMove && !Self.past(.owned, state).isMove)
+        }
         for what in [CasePast.What.received, .given, .moved] {
-            #expect(Self.past(what, "done").isDecision && !Self.past(what, "stopped").isDecision)
+            #expect(Self.past(what, "done").isMove && !Self.past(what, "stopped").isMove)
         }
     }
 
@@ -27,8 +28,8 @@ import Testing
 
     @Test func `What only has to be known stands beside the evidence`() throws {
         let background = CaseBackground(
-            history: [Self.past(.claimed, "refuse")],
-            passed: [Self.past(.claimed, "expired")],
+            history: [Self.past(.received, "done")],
+            passed: [Self.past(.claimed, "refuse"), Self.past(.claimed, "expired")],
             frozen: FrozenAssets(claimant: 3, owner: nil)
         )
         let evidence = CaseEvidence(Self.inputs(background), DeskSettings())
@@ -42,8 +43,10 @@ import Testing
         #expect(CaseEvidence(Self.inputs(decided), DeskSettings()) != evidence)
 
         let hashed = try Self.object(evidence)
-        let shown = try Self.object(CaseDocument(evidence, background))
-        #expect(Set(shown.keys).subtracting(hashed.keys) == ["frozen", "passed"])
+        let claim = CaseClaim(kind: "order_id", value: "GPA.1234-5678-9012-34567")
+        let lookups = [CaseLookup(claim, StoreLookup(.googlePlay, .unknown))]
+        let shown = try Self.object(CaseDocument(evidence, background, lookups: lookups))
+        #expect(Set(shown.keys).subtracting(hashed.keys) == ["frozen", "passed", "lookups"])
         #expect(Set(hashed.keys).isSubset(of: shown.keys))
     }
 

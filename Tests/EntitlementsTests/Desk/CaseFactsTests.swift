@@ -136,16 +136,27 @@ import Testing
         #expect(facts == [.purchaseUnknown, .proofFailed])
     }
 
-    @Test func `What looking ids up found is evidence, in whatever order the stores answered`() {
-        let claim = CaseClaim(kind: "order_id", value: "GPA.1234-5678-9012-34567")
-        let found = CaseLookup(claim, StoreLookup(.googlePlay, .found([])), purchases: [7], subject: 7)
-        let unknown = CaseLookup(claim, StoreLookup(.revenueCat, .unknown))
-        func evidence(_ lookups: [CaseLookup]) -> CaseEvidence {
-            CaseEvidence(Self.inputs { $0.lookups = lookups }, DeskSettings())
+    @Test func `A number that somebody named closes no case, and takes nothing else out of the way`() {
+        func evidence(_ isNamedByID: Bool, _ change: (inout CaseInputs) -> Void) -> CaseEvidence {
+            CaseEvidence(
+                Self.inputs {
+                    change(&$0)
+                    $0.isNamedByID = isNamedByID
+                },
+                DeskSettings()
+            )
         }
-        #expect(evidence([found, unknown]) == evidence([unknown, found, unknown]))
-        #expect(evidence([found]) != evidence([found, unknown]))
-        #expect(evidence([found]).facts.isEmpty, "an id that was found proves nothing about who named it")
+        let changes: [((inout CaseInputs) -> Void, TransferHindrance, TransferHindrance)] = [
+            ({ $0.purchase?.ownerKey = $0.claimant.key }, .closes, .forbids),
+            ({ $0.hasTransferKey = false }, .forbids, .forbids),
+            ({ $0.ownerObjected = true }, .needsSenior, .needsSenior),
+            ({ _ in }, .none, .none),
+        ]
+        for (change, known, named) in changes {
+            #expect(evidence(false, change).hindrance == known)
+            #expect(evidence(true, change).hindrance == named)
+            #expect(evidence(true, change).facts == evidence(false, change).facts)
+        }
     }
 
     @Test func `The owner's renewal makes other evidence`() {

@@ -14,6 +14,8 @@ import Testing
         (CaseClaim(kind: "transaction_id", value: "200000070000001"), [.appStoreTransaction, .revenueCat]),
         (CaseClaim(kind: "order_id", value: "GPA.1234-5678-9012-34567"), [.googlePlayOrder, .revenueCat]),
         (CaseClaim(kind: "order_id", value: "GPA.1234-5678-9012-34567..0"), [.googlePlayOrder, .revenueCat]),
+        // As people type it.
+        (CaseClaim(kind: "order_id", value: "gpa.1234-5678-9012-34567"), [.googlePlayOrder, .revenueCat]),
         (CaseClaim(kind: "order_id", value: "promo-7", store: "google_play"), [.googlePlayOrder, .revenueCat]),
         (CaseClaim(kind: "order_id", value: uuid), [.onsideOrder]),
         (CaseClaim(kind: "onside_order_id", value: uuid.uppercased(), store: "onside"), [.onsideOrder]),
@@ -36,8 +38,16 @@ import Testing
         #expect(Set(Self.routes.flatMap(\.1)) == Set(LookupRoute.allCases))
     }
 
+    @Test func `An order of Google's is asked for as Google writes it, and every other id as it was typed`() {
+        #expect(CaseClaim(kind: "order_id", value: "gPa.1234-x").sought == "GPA.1234-X")
+        for id in ["MABCDEFGH1", "mabcdefgh1", Self.uuid, "GPA", ""] {
+            #expect(CaseClaim(kind: "order_id", value: id).sought == id)
+        }
+    }
+
     private static let found = StoreLookup(.appStore, .found([]))
     private static let unknown = StoreLookup(.appStore, .unknown)
+    private static let unheard = StoreLookup(.revenueCat, .unknown)
     private static let outage = StoreLookup(.revenueCat, .failed(ReadFailure(.unavailable)))
     private static let off = StoreLookup(.googlePlay, .impossible(.storeOff))
     private static let sandbox = StoreLookup(.appStore, .impossible(.sandbox))
@@ -49,6 +59,8 @@ import Testing
             ([], false), ([found], false), ([off], false), ([outage], false), ([sandbox], false), ([form], false),
             ([found, unknown], false), ([unknown, outage], false), ([sandbox, unknown], false),
             ([form, unknown], false),
+            // RevenueCat hears of purchases late.
+            ([unheard], false), ([off, unheard], false), ([unknown, unheard], true),
         ] as [([StoreLookup], Bool)]
     )
     func `150, 152: an id is found false where all that can be asked say so, and by no outage and no sandbox`(

@@ -158,7 +158,7 @@ extension CaseRun {
             purchase: file.purchase,
             identifiers: names,
             isProven: file.isProven,
-            isDisproven: file.isDisproven,
+            isNamedByID: file.isNamedByID,
             ownerObjected: file.ownerObjected,
             now: file.readAt
         )

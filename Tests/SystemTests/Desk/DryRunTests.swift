@@ -1,5 +1,6 @@
 import Entitlements
 import Foundation
+import Jobs
 import Postgres
 import Storage
 import SupportDesk
@@ -127,6 +128,68 @@ import Testing
             careful.decision.mode = .promoteOnly
             let kept = try #require(try await Self.ask(["ended"], world, careful).first)
             #expect(kept.rule == "promote_only" && kept.outcome == "deferred" && kept.typeAfter == "subscriber")
+        }
+    }
+
+    @Test func `In observe mode it is answered as well`() async throws {
+        try await Self.with { world in
+            var watching = Self.setup
+            watching.decision.mode = .observe
+            watching.variables["MODE"] = "observe"
+            let answers = try await Self.ask(["payer", "ended"], world, watching)
+            #expect(answers.map(\.outcome) == ["promoted", "demoted"])
+            #expect(try await world.type(of: "payer") == "free")
+        }
+    }
+
+    @Test func `What can't be planned is said after some tries, and is not tried for ever`() async throws {
+        try await Self.with { world in
+            try await world.pool.query(
+                """
+                CREATE OR REPLACE FUNCTION entitlement_sync_host.count_assets(ids text[])
+                RETURNS TABLE (user_id text, lapsed bigint, others bigint) LANGUAGE plpgsql AS $$
+                BEGIN RAISE EXCEPTION 'out of order'; END $$
+                """
+            )
+            let answer = try #require(try await Self.ask(["payer"], world).first)
+            #expect(answer.outcome == "store_unavailable" && answer.error == "P0001", "\(answer)")
+            #expect(try await world.number("SELECT max(r.tries) FROM entitlement_sync.dry_run AS r") == 4)
+        }
+    }
+
+    @Test func `Nobody comes back from an erasure by being asked about`() async throws {
+        try await Self.with { world in
+            let dryRuns = DryRuns(pool: world.pool)
+            _ = try await dryRuns.ask(["payer"])
+            _ = try await Erasure(pool: world.pool).erase("payer")
+            let question = try #require(try await dryRuns.take(upTo: 1).first)
+            #expect(question.job.userID == nil)
+            try await dryRuns.keep(nil, for: question)
+            let answer = try #require(try await dryRuns.answers([question.id])[question.id])
+            #expect(answer.outcome == "not_eligible" && answer.error == nil)
+            #expect(
+                try await world.number("SELECT count(*) FROM entitlement_sync.user_sync AS u WHERE u.user_id = 'payer'")
+                    == 0
+            )
+        }
+    }
+
+    @Test func `Whose turn is over answers nothing`() async throws {
+        try await Self.with { world in
+            let dryRuns = DryRuns(pool: world.pool)
+            _ = try await dryRuns.ask(["payer", "nothing"])
+            let late = try await dryRuns.take(upTo: 2)
+            try await world.pool.query("UPDATE entitlement_sync.dry_run SET due = now()")
+            let taken = try await dryRuns.take(upTo: 2)
+            #expect(late.count == 2 && taken.count == 2)
+            for question in late {
+                try await dryRuns.keep(Foreseen(outcome: "promoted"), for: question)
+                try await dryRuns.release(question)
+            }
+            #expect(try await dryRuns.answers(late.map(\.id)).isEmpty)
+            #expect(try await dryRuns.take(upTo: 2).isEmpty)
+            for question in taken { try await dryRuns.keep(Foreseen(outcome: "unchanged"), for: question) }
+            #expect(try await dryRuns.answers(late.map(\.id)).values.allSatisfy { $0.outcome == "unchanged" })
         }
     }
 

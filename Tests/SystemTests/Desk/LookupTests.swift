@@ -116,7 +116,8 @@ import Testing
         try await world { at in
             try await at.world.working(at.setup) {
                 try await at.world.inject(#"{"endpoint":"app_store.lookup","status":500}"#)
-                let ticket = try await at.open("MFORGED0001")
+                let ticket = try await at.open(nil)
+                try await at.name("MFORGED0001", for: ticket)
                 try await at.scene.collect(ticket)
                 let during = try await at.evidence(ticket)
                 #expect(during.lookups.map(\.result) == [.unavailable] && !during.facts.contains("proof_failed"))
@@ -132,7 +133,7 @@ import Testing
         }
     }
 
-    @Test func `What people have agreed to waits for a store that does not say what an id leads to`() async throws {
+    @Test func `What people have agreed to outlasts a store that does not say what an id leads to`() async throws {
         try await world { at in
             try await at.world.working(at.setup) {
                 let ticket = try await at.open(Self.order)
@@ -141,14 +142,111 @@ import Testing
                 #expect(try await at.scene.approve(at.scene.bea, ticket) == nil)
                 #expect(try await at.scene.state(ticket) == "approved")
                 try await at.world.inject(#"{"endpoint":"app_store.lookup","status":500}"#)
-                try await at.world.pool.query("UPDATE entitlement_sync.ticket SET evidence_due = now()")
-                try await at.world.until(
-                    "SELECT count(*) FROM entitlement_sync.ticket AS t WHERE t.evidence_error IS NOT NULL"
-                )
-                #expect(try await at.scene.state(ticket) == "approved")
-                try await at.world.heal()
                 try await at.scene.collect(ticket)
+                #expect(try await at.evidence(ticket).lookups.map(\.result) == [.unavailable])
+                #expect(try await at.scene.state(ticket) == "approved")
+                // Nothing that a claimant types meanwhile ends it, but what is found false.
+                try await at.world.heal()
+                try await at.name("no id of any store", for: ticket)
+                try await at.scene.collect(ticket)
+                #expect(try await at.evidence(ticket).lookups.count == 2)
                 #expect(try await at.scene.state(ticket) == "approved", "the same findings, the same evidence")
+                try await at.name("MFORGED0001", for: ticket)
+                try await at.scene.collect(ticket)
+                #expect(try await at.scene.state(ticket) == "new")
+            }
+        }
+    }
+
+    @Test func `150: what was found false stays, whatever else is typed, and while a store is silent`() async throws {
+        try await world { at in
+            let forged = #"[{"store":"google_play","kind":"order_id","value":"GPA.9999-9999-9999-99999"}]"#
+            _ = try await at.world.restored("writer", proofs: forged, clientError: "7", setup: at.asking)
+            try await at.world.working(at.setup) {
+                try await at.scene.collect(1)
+                #expect(try await at.evidence(1).facts.contains("proof_failed"))
+            }
+            for number in 0..<5 {
+                let junk = (0..<3).map {
+                    #"{"store":"app_store","kind":"transaction_id","value":"x-\#(number)-\#($0)"}"#
+                }
+                let proofs = "[" + junk.joined(separator: ",") + "]"
+                _ = try await at.world.restored("writer", proofs: proofs, clientError: "7", setup: at.asking)
+            }
+            #expect(try await at.world.number("SELECT count(*) FROM entitlement_sync.ticket_claim") == 10)
+            try await at.world.working(at.setup) {
+                try await at.scene.collect(1)
+                let after = try await at.evidence(1)
+                #expect(after.lookups.count == 11 && after.facts.contains("proof_failed"), "\(after.lookups)")
+                try await at.world.inject(#"{"endpoint":"google_play.order","status":500}"#)
+                try await at.scene.collect(1)
+                let during = try await at.evidence(1)
+                #expect(during.lookups.contains { $0.result == .unavailable })
+                #expect(during.hash == after.hash, "what a store said before still counts")
+            }
+        }
+    }
+
+    @Test func `150: a slip of an agent's is no word against the claimant, and another number takes its place`()
+        async throws
+    {
+        try await world { at in
+            try await at.world.working(at.setup) {
+                let ticket = try await at.open("MFORGED0001")
+                try await at.scene.collect(ticket)
+                let evidence = try await at.evidence(ticket)
+                #expect(evidence.lookups.map(\.result) == [.unknown] && !evidence.facts.contains("proof_failed"))
+                for id in [Self.order, Self.play, Self.order] {
+                    try await at.note(id, for: ticket)
+                    try await at.scene.collect(ticket)
+                    let subject = try #require(try await at.evidence(ticket).lookups.first { $0.isSubject })
+                    #expect(subject.store == (id == Self.play ? "google_play" : "app_store"), "\(id)")
+                }
+                // The claimant sends it as well.
+                let proof = #"[{"store":"app_store","kind":"order_id","value":"MFORGED0001"}]"#
+                _ = try await at.world.restored("writer", proofs: proof, clientError: "7", setup: at.asking)
+                try await at.scene.collect(ticket)
+                #expect(try await at.evidence(ticket).facts.contains("proof_failed"))
+            }
+        }
+    }
+
+    @Test func `Agents name so many numbers for a ticket, and none that no mail has`() async throws {
+        try await world { at in
+            let ticket = try await at.open("number-0")
+            for number in 1..<10 { #expect(try await at.open("number-\(number)") == ticket) }
+            await expectRefusal("22023") { _ = try await at.open("number-10") }
+            #expect(try await at.open("number-9") == ticket, "known ones are no further ones")
+            for bad in ["", "with blanks", String(repeating: "7", count: 256)] {
+                await expectRefusal("22023") { try await at.note(bad, for: ticket) }
+            }
+            _ = try await Erasure(pool: at.world.pool).erase("writer")
+            try await at.note("later", for: ticket)
+            #expect(try await at.world.number("SELECT count(*) FROM entitlement_sync.ticket_claim") == 0)
+            #expect(
+                try await at.world.number(
+                    "SELECT count(*) FROM entitlement_sync.ticket AS t WHERE t.original_id IS NOT NULL"
+                ) == 0,
+                "it stood in the ticket as well"
+            )
+        }
+    }
+
+    @Test func `A number alone closes nobody's case, however the purchase stands`() async throws {
+        try await world { at in
+            try await at.world.working(at.setup) {
+                let ticket = try await at.open(Self.order)
+                try await at.scene.collect(ticket)
+                #expect(!(try await at.evidence(ticket).facts.contains("purchase_unknown")))
+                try await at.world.pool.query(
+                    """
+                    UPDATE entitlement_sync.purchase AS p SET owner_key = t.claimant_key
+                      FROM entitlement_sync.ticket AS t WHERE t.id = \(ticket) AND p.id = t.subject_id
+                    """
+                )
+                try await at.scene.collect(ticket)
+                #expect(try await at.evidence(ticket).facts.contains("owned_by_claimant"))
+                #expect(try await at.scene.state(ticket) == "new")
             }
         }
     }
@@ -265,16 +363,26 @@ struct LookupCase: Sendable {
         return asking
     }
 
-    func open(_ order: String, by claimant: String = "writer") async throws -> Int64 {
+    func open(_ order: String?, by claimant: String = "writer") async throws -> Int64 {
         try #require(
             try await scene.tickets(scene.ann).open(claimant: claimant, orderID: order, reason: "wrote a mail")
+        )
+    }
+
+    /// Has an agent give another order's number for a ticket.
+    func note(_ order: String, for ticket: Int64) async throws {
+        try await world.pool.query(
+            "SELECT entitlement_sync.note_order(\(PostgresBytes(scene.ann.token.digest)), \(ticket), \(order))"
         )
     }
 
     /// Has another order looked up for a ticket, as when somebody writes again.
     func name(_ order: String, for ticket: Int64) async throws {
         try await world.pool.query(
-            "INSERT INTO entitlement_sync.ticket_claim (ticket_id, kind, value) VALUES (\(ticket), 'order_id', \(order))"
+            """
+            INSERT INTO entitlement_sync.ticket_claim (ticket_id, kind, value, by_agent)
+            VALUES (\(ticket), 'order_id', \(order), false)
+            """
         )
     }
 

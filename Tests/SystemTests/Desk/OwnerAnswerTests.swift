@@ -19,7 +19,7 @@ import Testing
                 #expect(asked.reference == nil && asked.store == "app_store" && asked.productID != nil)
                 let days = try #require(asked.answerBy).prefix(10) > #require(asked.askedAt).prefix(10)
                 #expect(days)
-                #expect(try await scene.news("owner") == ["ticket.owner_asked"])
+                #expect(try await scene.news("owner") == ["ticket.owner_asked owner"])
                 let claimants = try await scene.only("claimant")
                 #expect(claimants.id != asked.id && claimants.state == .open, "who asks is told nothing of it")
 
@@ -119,7 +119,7 @@ import Testing
             }
             #expect(try await scene.only("owner").state == .decided)
             #expect(try await scene.reply("owner", "too late", decision: "object") == .decided)
-            #expect(try await scene.news("owner") == ["ticket.owner_asked", "ticket.decided owner transferred"])
+            #expect(try await scene.news("owner") == ["ticket.owner_asked owner", "ticket.decided owner transferred"])
         }
     }
 
@@ -198,7 +198,7 @@ import Testing
             #expect(try await scene.act(scene.ann, .claim, on: ticket) == nil)
             #expect(try await scene.act(scene.ann, .refuse(how: "refuse", words: nil), on: ticket) == nil)
             #expect(try await scene.news("claimant") == ["ticket.decided refused"])
-            #expect(try await scene.news("owner") == ["ticket.owner_asked", "ticket.decided owner refused"])
+            #expect(try await scene.news("owner") == ["ticket.owner_asked owner", "ticket.decided owner refused"])
             #expect(try await scene.cases("owner").isEmpty)
         }
     }
@@ -228,7 +228,7 @@ import Testing
             #expect(try await scene.act(scene.cid, .claim, on: back) == nil)
             #expect(try await scene.approve(scene.cid, back) == nil)
             #expect(try await scene.approve(dan, back) == nil)
-            #expect(try await scene.news("claimant").last == "ticket.owner_asked")
+            #expect(try await scene.news("claimant").last == "ticket.owner_asked owner")
             #expect(try await scene.cases("claimant").contains { $0.role == .owner && $0.state == .question })
         }
     }

@@ -6,6 +6,31 @@ import Testing
 
 /// Ids that are shown, and what is found by references.
 @Suite struct RevealTests {
+    @Test func `A list that is asked for with ids is shown once, and twenty of it`() async throws {
+        try await DeskCase.with { scene, ticket in
+            let world = scene.world
+            try await world.pool.query(
+                """
+                WITH n AS (INSERT INTO entitlement_sync.user_sync (user_id)
+                           SELECT 'somebody-' || g FROM generate_series(1, 30) AS g RETURNING user_key)
+                INSERT INTO entitlement_sync.ticket (claimant_key, kind, visible) SELECT n.user_key, 'needs_proof', true FROM n
+                """
+            )
+            let tickets = scene.tickets(scene.ann)
+            let shown = try await tickets.list(states: nil, reveal: true)
+            #expect(shown.count == 20 && shown.allSatisfy { $0.userID?.hasPrefix("somebody-") == true })
+            // What was asked for once is not shown again by whoever has the session.
+            let again: PostgresQuery = """
+                SELECT count(*) FILTER (WHERE l.user_id LIKE 'somebody%'), count(*)
+                  FROM entitlement_sync.list_tickets(\(PostgresBytes(scene.ann.token.digest)), NULL, NULL, 1000, true) AS l
+                """
+            let (open, all) = try #require(try await world.pool.query(again).first).decode(Int64.self, Int64.self)
+            #expect(open == 0 && all == 31)
+            #expect(try await tickets.list(states: nil).count == 31)
+            #expect(try await tickets.show(ticket)?.contains("cl…nt") == true)
+        }
+    }
+
     @Test func `Ids are shown so often in an hour and no more, one after the other, and all of it is on record`()
         async throws
     {

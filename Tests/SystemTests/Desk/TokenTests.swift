@@ -285,7 +285,7 @@ import Transport
             #expect(try await tokens.take(upTo: 4).isEmpty, "the later one waits for it")
             // A turn that is over writes nothing.
             var old = first
-            old.tries -= 1
+            old.turn -= 1
             try await tokens.end(old, .set)
             try await tokens.putOff(old, for: .zero, error: "timeout")
             #expect(try await scene.tokens() == ["due - 1", "due - 0"])

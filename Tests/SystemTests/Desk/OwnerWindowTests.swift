@@ -1,0 +1,156 @@
+import Entitlements
+import Foundation
+import Postgres
+import Storage
+import SupportDesk
+import Testing
+
+/// What an owner was asked, and said, holds for the evidence of that time, and for no other.
+@Suite struct OwnerWindowTests {
+    private static let renewed = """
+        {"subscriptions":[{"state":"active","ends":"+60d","store_subscription_identifier":"200000070000001"}]}
+        """
+
+    /// A case whose owner has three days, with evidence.
+    private static func with(_ body: @Sendable (DeskCase, Int64) async throws -> Void) async throws {
+        try await DeskCase.with { scene, ticket in
+            try await anew(scene, ticket)
+            try await body(scene, ticket)
+        }
+    }
+
+    private static func anew(_ scene: DeskCase, _ ticket: Int64) async throws {
+        try await scene.world.working(scene.patient) { try await scene.collect(ticket) }
+    }
+
+    /// Lets what was agreed to run out.
+    private static func expire(_ scene: DeskCase) async throws {
+        try await scene.world.pool.query("UPDATE entitlement_sync.ticket_approval SET expires_at = clock_timestamp()")
+        try await scene.world.pool.query("SELECT entitlement_sync.tend_tickets()")
+    }
+
+    @Test func `A time that a release made nothing of runs in full once the release is over`() async throws {
+        try await Self.with { scene, ticket in
+            let pool = scene.world.pool
+            let reference = try #require(try await scene.only("claimant").reference)
+            try await scene.world.app.release(to: reference, by: "owner")
+            try await Self.anew(scene, ticket)
+            try await scene.approveAll(ticket)
+            #expect(try await scene.news("owner").isEmpty, "who gives it away is not asked")
+            try await Self.expire(scene)
+            #expect(try await scene.state(ticket) == "new")
+            try await pool.query("UPDATE entitlement_sync.purchase_release SET at = at - interval '31 days'")
+            try await Self.anew(scene, ticket)
+            try await pool.query(
+                """
+                UPDATE entitlement_sync.ticket
+                   SET owner_asked_at = owner_asked_at - interval '4 days', owner_until = owner_until - interval '4 days'
+                """
+            )
+            try await scene.askOwner(ticket)
+            #expect(try await scene.left(ticket) > 71)
+            #expect(try await scene.news("owner") == ["ticket.owner_asked owner"])
+            #expect(try await scene.act(scene.bea, .transfer, on: ticket) == "waiting_owner")
+        }
+    }
+
+    @Test func `138: consent to one purchase's standing is none to another, also after everybody's approval ran out`()
+        async throws
+    {
+        try await Self.with { scene, ticket in
+            try await scene.askOwner(ticket)
+            #expect(try await scene.reply("owner", nil, decision: "agree") == .taken)
+            try await Self.expire(scene)
+            try await scene.world.change("owner", Self.renewed)
+            try await Self.anew(scene, ticket)
+            try await scene.askOwner(ticket)
+            #expect(try await scene.left(ticket) > 71)
+        }
+    }
+
+    @Test func `Who takes a release back that they gave after an objection stops the transfer on its way`() async throws
+    {
+        try await Self.with { scene, ticket in
+            let dan = try await scene.desk.enter("dan", .senior, by: scene.admin)
+            let reference = try #require(try await scene.only("claimant").reference)
+            try await scene.askOwner(ticket, approvals: 1)
+            #expect(try await scene.reply("owner", nil, decision: "object") == .taken)
+            try await scene.world.app.release(to: reference, by: "owner")
+            try await Self.anew(scene, ticket)
+            #expect(try await scene.facts(ticket).isSuperset(of: ["owner_objected", "owner_released"]))
+            #expect(try await scene.act(scene.cid, .claim, on: ticket) == nil)
+            for person in [scene.cid, dan] { #expect(try await scene.approve(person, ticket) == nil) }
+            try await scene.world.pool.query(
+                "UPDATE entitlement_sync.ticket SET owner_until = clock_timestamp() WHERE owner_until IS NOT NULL"
+            )
+            #expect(try await scene.act(scene.cid, .transfer, on: ticket) == nil)
+            let transfers = Transfers(pool: scene.world.pool)
+            let due = try #require(try await transfers.take(upTo: 1).first)
+            let fresh = try await scene.evidenceAnew(ticket)
+            #expect(try await scene.reply("owner", "I did not give it", decision: "object") == .taken)
+            #expect(try await transfers.goOn(due, on: fresh, moving: ["sub"]) == .stopped("owner_objected"))
+            #expect(try await scene.state(ticket) == "new")
+            #expect(try await scene.calls() == 0)
+        }
+    }
+
+    @Test func `A release that is over before the transfer begins is none`() async throws {
+        try await Self.with { scene, ticket in
+            let reference = try #require(try await scene.only("claimant").reference)
+            try await scene.world.app.release(to: reference, by: "owner")
+            try await Self.anew(scene, ticket)
+            try await scene.approveAll(ticket)
+            try await scene.world.pool.query(
+                "UPDATE entitlement_sync.purchase_release SET at = at - interval '31 days'"
+            )
+            #expect(try await scene.act(scene.bea, .transfer, on: ticket) == "evidence_changed")
+            #expect(try await scene.state(ticket) == "new")
+        }
+    }
+
+    @Test func `136: an owner hears once that a transfer was asked for, and nothing that a claimant typed`()
+        async throws
+    {
+        try await Self.with { scene, ticket in
+            let world = scene.world
+            try await world.add("other")
+            let second = try #require(
+                try await scene.tickets(scene.ann)
+                    .open(claimant: "other", orderID: "Somebody.Real@example.com", reason: "wrote a mail")
+            )
+            try await world.pool.query(
+                """
+                UPDATE entitlement_sync.ticket AS t SET subject_id = x.purchase_id
+                  FROM entitlement_sync.ticket AS x WHERE t.id = \(second) AND x.id = \(ticket)
+                """
+            )
+            try await Self.anew(scene, second)
+            try await scene.askOwner(second)
+            try await scene.askOwner(ticket)
+            #expect(try await scene.state(second) == "waiting_owner")
+            let told = try await world.texts(
+                """
+                SELECT n.data::text FROM entitlement_sync.ticket_news AS n
+                  JOIN entitlement_sync.user_sync AS u USING (user_key)
+                 WHERE u.user_id = 'owner' AND n.topic = 'ticket.owner_asked'
+                """
+            )
+            #expect(told.count == 1)
+            #expect(told.first?.contains("example.com") == false && told.first?.contains("\"until\"") == true)
+            let shown = try await scene.only("owner").id.uuidString.lowercased()
+            #expect(told.first?.contains(shown) == true)
+        }
+    }
+
+    @Test func `Evidence that was asked for is collected before an approval's turn comes`() async throws {
+        try await Self.with { scene, ticket in
+            #expect(try await scene.act(scene.bea, .claim, on: ticket) == nil)
+            #expect(try await scene.reply("claimant", "there is something new") == .taken)
+            #expect(try await scene.approve(scene.bea, ticket) == nil)
+            let due = try await scene.world.number(
+                "SELECT count(*) FROM entitlement_sync.ticket AS t WHERE t.evidence_due <= clock_timestamp()"
+            )
+            #expect(due == 1)
+        }
+    }
+}
