@@ -32,6 +32,8 @@ struct WorkerSetup: Sendable {
     var stores: [String: String]?
     /// Whether it works for the support desk as well.
     var servesDesk = false
+    /// Whether others hear of what it changes.
+    var tells = false
     /// In whose name it is at the database; the owner's where there is none.
     var role: String?
     /// Further variables.
@@ -134,7 +136,8 @@ extension World {
                     retry: setup.retry,
                     assetBatch: setup.assetBatch,
                     // All tests at once leave little time to each.
-                    countLimit: .seconds(20)
+                    countLimit: .seconds(20),
+                    tells: setup.tells
                 ),
                 audience: setup.audience,
                 logger: .quiet

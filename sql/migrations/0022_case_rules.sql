@@ -35,7 +35,8 @@ BEGIN
                             WHERE x.claimant_key = t.claimant_key AND coalesce(x.purchase_id, 0) = coalesce(t.purchase_id, 0)
                               AND is_open(x.state)) THEN
             PERFORM move_ticket(which, 'reopen');
-            UPDATE ticket AS x SET verdict = NULL, decided_at = NULL WHERE x.id = which;
+            -- What the owner was asked before was about something else.
+            UPDATE ticket AS x SET verdict = NULL, decided_at = NULL, owner_asked_at = NULL, owner_until = NULL WHERE x.id = which;
             INSERT INTO ticket_event (ticket_id, kind) VALUES (which, 'reopened');
         END IF;
         RETURN kept;
@@ -301,6 +302,10 @@ BEGIN
     SELECT y.* INTO STRICT x FROM transfer AS y WHERE y.id = which FOR NO KEY UPDATE;
     IF x.step = 'done' THEN
         RETURN 0;
+    END IF;
+    -- By people, in between.
+    IF x.step = 'stopped' THEN
+        RETURN -1;
     END IF;
     IF x.step <> 'confirmed' OR t.state <> 'executing'
        OR (SELECT count(*) FROM ticket_approval AS a JOIN ticket_evidence AS e ON e.id = x.evidence_id AND e.hash = a.hash

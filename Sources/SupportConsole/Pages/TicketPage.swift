@@ -33,7 +33,7 @@ struct TicketPage: Sendable {
         values["owner"] = Self.account(ticket.owner, ticket.evidence?.owner)
         if let evidence = EvidenceView(ticket) { values["evidence"] = evidence.values }
         if let error = ticket.evidenceError { values["evidence-error"] = TicketWords.plain(error) }
-        values["collecting"] = ticket.evidenceDue != nil
+        values["collecting"] = ticket.evidenceDue != nil && !Moments.isAhead(ticket.evidenceDue)
         values["panel"] = DecisionPanel(ticket, visit).values
         // What a decision was made on: where it differs, the page is an old one.
         values["stamp"] =

@@ -91,6 +91,7 @@ struct Deed: Sendable, CustomStringConvertible {
         case settledCall(hand: Int, afterCall: Bool)
         case settled(hand: Int)
         case resolved(transfer: Int64, moved: Bool)
+        case said(String)
     }
 
     var name: String
@@ -102,5 +103,5 @@ struct Deed: Sendable, CustomStringConvertible {
 
 /// What operators do.
 enum CaseAct: String, Sendable {
-    case claim, release, refuse, lend, approve, withdraw, transfer, resolve, note
+    case claim, release, refuse, lend, approve, withdraw, waive, transfer, resolve, note
 }

@@ -37,9 +37,15 @@ extension CaseRun {
                 return nil
             }
             return try await approve(holder, ticket)
-        case "needs_second": return try await approve(approver(), ticket)
+        case "needs_second":
+            return random.oneIn(8) ? act(approver(), .waive, ticket) : try await approve(approver(), ticket)
         case "waiting_owner":
-            if random.oneIn(2) { try await time("ticket", "owner_until", of: ticket.id) }
+            switch random.below(8) {
+            case 0: return act(random.pick(.cid, .cid, .dan), .waive, ticket)
+            case 1: return ownerSays("agree", ticket.id)
+            case 2..<5: try await time("ticket", "owner_until", of: ticket.id)
+            default: break
+            }
             return random.oneIn(2) ? tend() : act(approver(), .transfer, ticket)
         case "approved": return random.oneIn(12) ? try await people() : act(approver(), .transfer, ticket)
         case "executing":
@@ -102,6 +108,7 @@ extension CaseRun {
             case .release: "SELECT entitlement_sync.release_ticket(\(session), \(ticket))"
             case .refuse: "SELECT entitlement_sync.refuse_ticket(\(session), \(ticket), 'refuse', NULL)"
             case .lend: "SELECT entitlement_sync.lend_access(\(session), \(ticket))"
+            case .waive: "SELECT entitlement_sync.waive_owner_window(\(session), \(ticket), 'words')"
             case .withdraw: "SELECT entitlement_sync.withdraw_approval(\(session), \(ticket))"
             case .transfer: "SELECT entitlement_sync.begin_transfer(\(session), \(ticket))"
             case .note: "SELECT entitlement_sync.note_ticket(\(session), \(ticket), 'words')"
@@ -146,7 +153,7 @@ extension CaseRun {
         case 34..<35: return act(anyone, .note, ticket)
         case 35..<41: _ = try await collect(ticket.id)
         case 41..<46: renew()
-        case 46..<51: return objection(ticket.id)
+        case 46..<51: return owner(ticket.id)
         case 51..<54: buyAnew()
         case 54..<58: return restore(random.below(3))
         case 58..<66: try await readAll()
@@ -199,13 +206,42 @@ extension CaseRun {
         trace.append("store: \(truth.items[0].status) \(renewals)")
     }
 
-    private func objection(_ ticket: Int64) -> Deed {
+    private mutating func owner(_ ticket: Int64) -> Deed {
+        switch random.below(5) {
+        case 0: ownerSays("agree", ticket)
+        case 1, 2: release(ticket)
+        default: ownerSays("object", ticket)
+        }
+    }
+
+    /// What the owner is shown, they object or agree to.
+    private func ownerSays(_ wish: String, _ ticket: Int64) -> Deed {
         Deed(
-            name: "the owner of \(ticket) objects",
+            name: "the owner of \(ticket) says \(wish)",
             query: """
-                UPDATE entitlement_sync.ticket SET owner_no_at = clock_timestamp()
-                 WHERE id = \(ticket) AND state IN ('needs_second', 'waiting_owner', 'approved') RETURNING NULL::text
-                """
+                SELECT coalesce(entitlement_sync.reply_to_ticket(u.user_id, o.id, NULL, \(wish), NULL,
+                                                                 coalesce(o.question_id, entitlement_sync.new_id())), 'taken')
+                  FROM entitlement_sync.ticket AS t
+                  JOIN entitlement_sync.user_sync AS u ON u.user_key = t.owner_key
+                 CROSS JOIN LATERAL entitlement_sync.owner_cases(t.owner_key) AS o
+                 WHERE t.id = \(ticket) AND t.id = ANY (o.open) AND u.user_id IS NOT NULL
+                """,
+            after: .said(wish)
+        )
+    }
+
+    /// The owner gives it to the account that shows the reference.
+    private func release(_ ticket: Int64) -> Deed {
+        Deed(
+            name: "the owner of \(ticket) releases it",
+            query: """
+                SELECT entitlement_sync.release_purchase(u.user_id, entitlement_sync.reference_of('R', j.id))::text || 'taken'
+                  FROM entitlement_sync.ticket AS t
+                  JOIN entitlement_sync.user_sync AS u ON u.user_key = t.owner_key
+                  JOIN entitlement_sync.job_history AS j ON j.user_key = t.claimant_key AND j.outcome = 'store_account_mismatch'
+                 WHERE t.id = \(ticket) AND u.user_id IS NOT NULL ORDER BY j.finished_at DESC LIMIT 1
+                """,
+            after: .said("release")
         )
     }
 

@@ -13,6 +13,7 @@ extension CaseRun {
         case .erased(let user): try await noteFate(of: user, "erased")
         case .banned(let user): try await noteFate(of: user, "banned")
         case .allowed, .settledCall, .settled: try followSaga(deed, answer)
+        case .said(let wish): note("owner: \(wish): \(answer ?? "no case")")
         case .resolved(let transfer, let moved):
             note("resolve: \(answer ?? (moved ? "moved" : "not moved"))")
             if answer == nil, !moved { try expectNone(transfer, "stopped by hand") }

@@ -80,7 +80,7 @@ extension CaseRun {
     private func hand(of deed: Deed) -> Int? {
         switch deed.after {
         case .allowed(let hand, _), .settledCall(let hand, _), .settled(let hand): hand
-        case .nothing, .act, .erased, .banned, .resolved: nil
+        case .nothing, .act, .erased, .banned, .resolved, .said: nil
         }
     }
 
@@ -191,7 +191,7 @@ extension CaseRun {
         case .settled:
             note("settled: \(answer.map { Int($0).map { $0 > 0 ? "done" : "\($0)" } ?? $0 } ?? "owner changed")")
             drop(number)
-        case .nothing, .act, .erased, .banned, .resolved: break
+        case .nothing, .act, .erased, .banned, .resolved, .said: break
         }
     }
 

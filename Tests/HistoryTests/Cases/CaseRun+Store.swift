@@ -160,6 +160,7 @@ extension CaseRun {
             isProven: file.isProven,
             isNamedByID: file.isNamedByID,
             ownerObjected: file.ownerObjected,
+            ownerReleased: file.ownerReleased,
             now: file.readAt
         )
         guard file.purchase != nil, let claimant = file.claimant.id else { return inputs }

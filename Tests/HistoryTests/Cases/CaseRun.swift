@@ -76,7 +76,7 @@ struct CaseRun {
     private mutating func begin() async throws {
         try await floor.reset()
         isCalm = !random.oneIn(3)
-        settings.ownerWindow = random.oneIn(4) ? .seconds(72 * 3600) : .zero
+        settings.ownerWindow = random.oneIn(2) ? .seconds(72 * 3600) : .zero
         try await host.withConnection { connection in
             try await connection.execute(
                 script: """
@@ -174,6 +174,7 @@ struct CaseRun {
     /// Both sides are read again, and the former owner taps.
     private mutating func comeBack() async throws {
         roles[.dan] = "senior"
+        try await endAll()
         try await request(0, restore: false)
         try await readAll()
         try await applyAll()
@@ -219,6 +220,7 @@ struct CaseRun {
                 sessions[place].waiting = deed
             case "ES006", "ES007": note("refused by the role or the session")
             case "ES001": note("unknown user")
+            case "ES008": note("an owner says too much")
             default:
                 throw Failed(kind: "error \(error.sqlState ?? "")", text: "\(deed.name): \(error) \(error.message)")
             }
@@ -301,13 +303,17 @@ struct CaseRun {
     }
 
     /// Asks the witnesses.
-    func checkWitnesses() async throws {
-        let wrong = try await host.query("SELECT w.what FROM hist.wrong AS w").map { try $0.decode(String.self) }
+    ///
+    /// In the middle of a case nobody has tended yet what the last moment ended.
+    func checkWitnesses(isEnd: Bool = false) async throws {
+        let wrong = try await host.query(
+            "SELECT w.what FROM hist.wrong AS w WHERE \(isEnd) OR w.what NOT LIKE 'access is lent%'"
+        ).map { try $0.decode(String.self) }
         if let first = wrong.first { throw Failed(kind: first, text: wrong.joined(separator: "\n")) }
     }
 
     private mutating func check() async throws {
-        try await checkWitnesses()
+        try await checkWitnesses(isEnd: true)
         let watch = LawWatch(pool: host)
         try await watch.run()
         let laws = try await watch.found()

@@ -53,6 +53,15 @@ import Testing
         "evidence met a lock",
         "undone",
         "refused by the role or the session",
+        "waive: done",
+        "waive: state",
+        "owner: object: taken",
+        "owner: agree: taken",
+        "owner: agree: question_changed",
+        "event: owner_agreed",
+        "event: owner_released",
+        "fact: owner_released",
+        "fact: owner_objected",
     ]
 
     /// What has to come up in the long profile.
@@ -84,6 +93,8 @@ import Testing
         "resolve: moved",
         "resolve: unsettled",
         "resolve: needs_senior",
+        "waive: owner_objected",
+        "an owner says too much",
         "nobody can tell",
         "claimant erased while approved",
         "claimant banned while approved",

@@ -62,6 +62,14 @@ enum CaseWitness {
             IF t.owner_until > clock_timestamp() AND NOT 'owner_erased' = ANY (e.facts) THEN
                 INSERT INTO hist.broken VALUES ('L9: ' || what || ' in the time that the owner has');
             END IF;
+            -- What they were asked was about this, and not about what was known before.
+            IF what = 'begun' AND t.owner_key IS NOT NULL AND e.owner_window > interval '0' AND NOT 'owner_erased' = ANY (e.facts)
+               AND NOT EXISTS (SELECT 1 FROM entitlement_sync.ticket_event AS v
+                                WHERE v.ticket_id = t.id AND v.kind = 'owner_asked'
+                                  AND NOT EXISTS (SELECT 1 FROM entitlement_sync.ticket_evidence AS y
+                                                   WHERE y.ticket_id = t.id AND y.collected_at > v.at AND y.hash <> e.hash)) THEN
+                INSERT INTO hist.broken VALUES ('L9: begun, and the owner was asked about something else');
+            END IF;
         END $$;
 
         CREATE FUNCTION hist.on_transfer() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -128,6 +136,8 @@ enum CaseWitness {
         ALTER FUNCTION entitlement_sync.settle_transfer SET lock_timeout = '8ms';
         ALTER FUNCTION entitlement_sync.tend_tickets SET lock_timeout = '8ms';
         ALTER FUNCTION entitlement_sync.name_purchase SET lock_timeout = '8ms';
+        ALTER FUNCTION entitlement_sync.reply_to_ticket SET lock_timeout = '8ms';
+        ALTER FUNCTION entitlement_sync.release_purchase SET lock_timeout = '8ms';
 
         CREATE FUNCTION hist.reset_cases() RETURNS void LANGUAGE sql AS $$
             SELECT hist.reset();
@@ -145,6 +155,10 @@ enum CaseWitness {
             DELETE FROM entitlement_sync.operator;
             DELETE FROM entitlement_sync.outbox;
             DELETE FROM entitlement_sync.law_check;
+            DELETE FROM entitlement_sync.ticket_reply;
+            DELETE FROM entitlement_sync.ticket_claim;
+            DELETE FROM entitlement_sync.purchase_release;
+            DELETE FROM entitlement_sync.transfer_token;
         $$;
 
         CREATE VIEW hist.wrong AS

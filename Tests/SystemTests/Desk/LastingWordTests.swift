@@ -25,6 +25,25 @@ import Testing
         }
     }
 
+    @Test func `What a claimant says goes to a case that they know of`() async throws {
+        try await DeskCase.with { scene, ticket in
+            let pool = scene.world.pool
+            try await pool.query(
+                """
+                INSERT INTO entitlement_sync.ticket (claimant_key, kind, visible)
+                SELECT t.claimant_key, 'owner_mismatch', false FROM entitlement_sync.ticket AS t WHERE t.id = \(ticket)
+                """
+            )
+            #expect(try await scene.reply("claimant", "it is mine") == .taken)
+            #expect(
+                try await scene.world.number("SELECT max(r.ticket_id) FROM entitlement_sync.ticket_reply AS r")
+                    == ticket
+            )
+            try await pool.query("UPDATE entitlement_sync.ticket SET state = 'expired' WHERE id = \(ticket)")
+            #expect(try await scene.reply("claimant", "and still") == .decided)
+        }
+    }
+
     @Test func `An objection within the minute finds a claimant who came since`() async throws {
         try await DeskCase.with { scene, ticket in
             try await scene.world.working(scene.patient) { try await scene.collect(ticket) }

@@ -497,6 +497,18 @@ import Testing
         }
     }
 
+    @Test func `Who guesses from where the operator has signed in before is slowed by what fails there`() async throws {
+        try await World.with { world in
+            let desk = DeskPeople(world: world)
+            _ = try await desk.enter("root", .admin)
+            var refused = 0
+            for turn in 0..<20 {
+                refused += Self.isRefused(try await desk.signIn(.init(name: "root", password: "guess \(turn)"))) ? 1 : 0
+            }
+            #expect((5...8).contains(refused), "\(refused)")
+        }
+    }
+
     @Test func `An office may share an address: those who know their passwords are not slowed`() async throws {
         try await World.with { world in
             let desk = DeskPeople(world: world)
