@@ -21,7 +21,7 @@ struct TicketText {
             "\(ticket.reference) (\(ticket.id))  \(ticket.kind)  \(ticket.state)",
             "  claimant   \(Self.account(ticket.claimant, ticket.evidence?.claimant))",
             "  owner      \(Self.account(ticket.owner, ticket.evidence?.owner))",
-            "  purchase   \(ticket.store ?? "-") \(Self.harmless(ticket.originalID ?? ""))",
+            "  purchase   \(ticket.subject.store ?? "-") \(Self.harmless(ticket.subject.id ?? ""))",
         ]
         if let holder = ticket.holder {
             lines.append("  held by    \(holder) until \(Self.moment(ticket.holderUntil ?? ""))")

@@ -14,8 +14,6 @@ package enum KeyRing {
     }
 
     private static let state = Mutex(State())
-    /// All that the simulated stores sign with.
-    private static let names = ["google-service-account"]
 
     /// Keeps keys in a folder from now on, and takes those that it holds.
     ///
@@ -25,7 +23,10 @@ package enum KeyRing {
         try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
         state.withLock { $0.folder = folder }
         // What can't be written or read is found out now, and not in the middle of a request.
-        for name in names { _ = try key(name) }
+        close(try lock("\(folder)/.lock"))
+        for file in try FileManager.default.contentsOfDirectory(atPath: folder) where file.hasSuffix(".pem") {
+            _ = try key(String(file.dropLast(4)))
+        }
     }
 
     /// The key with a name.
@@ -44,12 +45,18 @@ package enum KeyRing {
 
     private static func make() throws -> _RSA.Signing.PrivateKey { try _RSA.Signing.PrivateKey(keySize: .bits2048) }
 
+    /// Waits for the others who lock a file, and locks it until it is closed.
+    private static func lock(_ path: String) throws -> Int32 {
+        let lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
+        guard lock >= 0 else { throw CocoaError(.fileWriteUnknown, userInfo: [NSFilePathErrorKey: path]) }
+        while flock(lock, LOCK_EX) < 0, errno == EINTR {}
+        return lock
+    }
+
     /// The key in a file; made where there is none, by one process at a time.
     private static func kept(_ path: String) throws -> _RSA.Signing.PrivateKey {
-        let lock = open(path + ".lock", O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
-        guard lock >= 0 else { throw CocoaError(.fileWriteUnknown, userInfo: [NSFilePathErrorKey: path]) }
+        let lock = try lock(path + ".lock")
         defer { close(lock) }
-        while flock(lock, LOCK_EX) < 0, errno == EINTR {}
         if FileManager.default.fileExists(atPath: path) {
             return try _RSA.Signing.PrivateKey(pemRepresentation: String(contentsOfFile: path, encoding: .utf8))
         }

@@ -16,6 +16,8 @@ extension StoreSimulator {
     ///   - port: where the simulator listens.
     /// - Throws: what the file system or the cryptography does.
     package func writeFiles(to folder: String, port: Int) throws {
+        // Whoever reads the variables may be somewhere else.
+        let folder = URL(fileURLWithPath: folder).standardizedFileURL.path
         let base = "http://127.0.0.1:\(port)"
         let scenario = simulation.withState { $0.scenario }
         let files = [

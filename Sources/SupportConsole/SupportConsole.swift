@@ -53,6 +53,7 @@ package struct SupportConsole: Sendable {
         FigurePages(desk: desk).add(to: routes)
         LogPage(desk: desk).add(to: routes)
         LiveStream(desk: desk).add(to: routes)
+        desk.get("**", on: routes) { _, _, _ in throw ConsoleFault.notFound }
     }
 }
 

@@ -126,6 +126,8 @@ package struct DeskTicket: Decodable, Sendable {
     package var holderUntil: String?
     package var ownerUntil: String?
     package var ownerWaiver: Waiver?
+    /// How long the owner gets once somebody has approved; `nil`: there is nobody to ask.
+    package var ownerHours: Int?
     package var verdict: String?
     package var evidenceAt: String?
     package var evidenceDue: String?
@@ -155,6 +157,7 @@ package struct DeskTicket: Decodable, Sendable {
         case holderUntil = "holder_until"
         case ownerUntil = "owner_until"
         case ownerWaiver = "owner_waiver"
+        case ownerHours = "owner_hours"
         case evidenceAt = "evidence_at"
         case evidenceDue = "evidence_due"
         case evidenceHash = "evidence_hash"
@@ -164,6 +167,15 @@ package struct DeskTicket: Decodable, Sendable {
         case approvedBy = "approved_by"
         case transferStep = "transfer_step"
         case transferError = "transfer_error"
+    }
+
+    /// The purchase that the case is about: as stores show it, or as it was named where none does.
+    package var subject: (store: String?, id: String?, product: String?) {
+        let words = evidence?.words ?? []
+        guard let shown = words.first(where: { $0.id == originalID }) ?? words.first else {
+            return (store, originalID, nil)
+        }
+        return (shown.store, shown.id ?? originalID, shown.product)
     }
 
     /// Reads what the desk's records give.

@@ -78,8 +78,8 @@ import Testing
             (UserStanding(reference: "R-1"), "nothing_found"), (UserStanding(), "not_asked"),
             (UserStanding(account: .barred, subscriber: true, reference: "R-1"), "not_eligible"),
             (UserStanding(account: .gone, case: .init(reference: "T-1", state: "new")), "not_eligible"),
-            // Nobody looked yet, or it is long forgotten: there is no reference to name.
-            (UserStanding(account: .barred), "not_asked"),
+            // Nobody looked yet, or it is long forgotten: a restore would come to nothing.
+            (UserStanding(account: .barred), "not_eligible"),
         ]
     )
     func `What a user is told`(user: UserStanding, reason: String) {

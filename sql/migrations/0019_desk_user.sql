@@ -93,6 +93,8 @@ BEGIN
         'standing', user_standing(me.user_id),
         'dry_run', (SELECT to_jsonb(r) FROM dry_run AS r
                      WHERE r.user_key = which AND r.asked_at > clock_timestamp() - interval '1 day'
+                       -- What was decided since says more.
+                       AND NOT EXISTS (SELECT 1 FROM decision AS d WHERE d.user_key = which AND d.at > r.ended_at)
                      ORDER BY r.asked_at DESC LIMIT 1),
         'waiting', EXISTS (SELECT 1 FROM queue AS q WHERE q.user_key = which),
         'jobs', (SELECT coalesce(jsonb_agg(jsonb_build_object('reference', reference_of('R', j.id),
@@ -139,26 +141,27 @@ $$;
 DROP FUNCTION reveal_ticket(bytea, bigint);
 DROP FUNCTION reveal_user(bytea, bigint);
 
--- Asks to see the accounts of a ticket, or of a list, unmasked; they are shown in a later transaction within the minute. Returns
+-- Asks to see the accounts of a ticket unmasked; they are shown in a later transaction within the minute. Returns
 -- null where they will be, and else a word for why not.
 CREATE FUNCTION reveal_ticket(session bytea, which bigint) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
     who operator := acting(session, 'reveal');
 BEGIN
+    IF which IS NULL THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'ticket: has to be named', HINT = 'See entitlement-sync tickets.';
+    END IF;
     IF EXISTS (SELECT 1 FROM ticket AS t WHERE t.id = which AND is_own_case(who.id, t)) THEN
         RETURN refuse_act(who, which, 'reveal', 'own_case');
     END IF;
-    IF is_past_reveals(who.id, CASE WHEN which IS NULL THEN 20 ELSE 1 END) THEN
+    IF is_past_reveals(who.id, 1) THEN
         RETURN refuse_act(who, which, 'reveal', 'too_many_reveals');
     END IF;
     INSERT INTO ticket_reveal (ticket_id, operator_id) VALUES (which, who.id);
     INSERT INTO operator_event (operator_id, kind, detail)
-    VALUES (who.id, 'revealed', jsonb_build_object('ticket', coalesce(which::text, 'a list')));
-    IF which IS NOT NULL THEN
-        INSERT INTO ticket_event (ticket_id, kind, operator_id)
-        SELECT t.id, 'revealed', who.id FROM ticket AS t WHERE t.id = which;
-    END IF;
+    VALUES (who.id, 'revealed', jsonb_build_object('ticket', which::text));
+    INSERT INTO ticket_event (ticket_id, kind, operator_id)
+    SELECT t.id, 'revealed', who.id FROM ticket AS t WHERE t.id = which;
     RETURN NULL;
 END
 $$;

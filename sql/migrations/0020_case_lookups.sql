@@ -7,13 +7,15 @@ CREATE TABLE ticket_claim (
     kind      text        NOT NULL CHECK (kind IN ('order_id', 'transaction_id', 'onside_order_id')),
     value     text        NOT NULL CHECK (length(value) BETWEEN 1 AND 255),
     store     text,
-    by_agent  boolean     NOT NULL,
+    by_claimant boolean   NOT NULL,
+    by_agent_at timestamptz,
     at        timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (ticket_id, kind, value)
 );
 CREATE INDEX ticket_claim_at ON ticket_claim (at);
 COMMENT ON TABLE ticket_claim IS 'ids that a claimant sent with a restore, or an agent read in a mail; what looking them up found stands in the evidence';
-COMMENT ON COLUMN ticket_claim.by_agent IS 'an agent named it; what the claimant never sent does not speak against them';
+COMMENT ON COLUMN ticket_claim.by_claimant IS 'the claimant sent it: what they never sent does not speak against them';
+COMMENT ON COLUMN ticket_claim.by_agent_at IS 'when an agent gave it last: the newest of these says which purchase is meant; absent: none did';
 COMMENT ON COLUMN ticket_claim.store IS 'which the app named; absent: what the id looks like decides who is asked';
 
 CREATE FUNCTION forget_claims() RETURNS trigger
@@ -26,12 +28,12 @@ BEGIN
     ), forgotten AS (
         DELETE FROM ticket_claim AS c USING about AS a WHERE c.ticket_id = a.id
     )
-    -- Where an agent opened the ticket, it stands there as well.
+    -- Where an agent opened the ticket, or touched it, it stands there as well.
     UPDATE ticket AS t SET original_id = NULL
       FROM about AS a
      WHERE t.id = a.id AND t.original_id IS NOT NULL
        AND (EXISTS (SELECT 1 FROM ticket_event AS e
-                     WHERE e.ticket_id = t.id AND e.kind = 'opened' AND e.operator_id IS NOT NULL)
+                     WHERE e.ticket_id = t.id AND e.kind IN ('opened', 'touched') AND e.operator_id IS NOT NULL)
             OR EXISTS (SELECT 1 FROM ticket_claim AS c WHERE c.ticket_id = t.id AND c.value = t.original_id));
     RETURN NEW;
 END
@@ -44,8 +46,8 @@ CREATE TRIGGER forget_claims BEFORE UPDATE OF user_id ON user_sync FOR EACH ROW
 CREATE FUNCTION keep_claims() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 BEGIN
-    INSERT INTO ticket_claim (ticket_id, kind, value, store, by_agent)
-    SELECT n.id, n.kind, n.value, n.store, false
+    INSERT INTO ticket_claim (ticket_id, kind, value, store, by_claimant)
+    SELECT n.id, n.kind, n.value, n.store, true
       FROM (SELECT DISTINCT ON (p.proof ->> 'kind', p.proof ->> 'value')
                    t.id, p.proof ->> 'kind' AS kind, p.proof ->> 'value' AS value, p.proof ->> 'store' AS store
               FROM ticket AS t
@@ -56,9 +58,9 @@ BEGIN
                AND length(p.proof ->> 'value') BETWEEN 1 AND 255
                AND NOT EXISTS (SELECT 1 FROM ticket_claim AS c
                                 WHERE c.ticket_id = t.id AND c.kind = p.proof ->> 'kind' AND c.value = p.proof ->> 'value'
-                                  AND NOT c.by_agent)) AS n
-     LIMIT (SELECT greatest(10 - count(*), 0) FROM ticket_claim AS c WHERE c.ticket_id = NEW.ticket_id AND NOT c.by_agent)
-    ON CONFLICT (ticket_id, kind, value) DO UPDATE SET by_agent = false;
+                                  AND c.by_claimant)) AS n
+     LIMIT (SELECT greatest(10 - count(*), 0) FROM ticket_claim AS c WHERE c.ticket_id = NEW.ticket_id AND c.by_claimant)
+    ON CONFLICT (ticket_id, kind, value) DO UPDATE SET by_claimant = true;
     IF FOUND AND NEW.kind = 'touched' THEN
         UPDATE ticket AS t
            SET evidence_due = least(t.evidence_due, clock_timestamp() + interval '10 seconds')
@@ -94,24 +96,32 @@ BEGIN
     IF NOT is_open(t.state) OR is_own_case(who.id, t) THEN
         RETURN;
     END IF;
-    IF NOT EXISTS (SELECT 1 FROM ticket_claim AS c WHERE c.ticket_id = which AND c.value = order_id AND c.by_agent)
-       AND (SELECT count(*) FROM ticket_claim AS c WHERE c.ticket_id = which AND c.by_agent) >= 10 THEN
+    IF NOT EXISTS (SELECT 1 FROM ticket_claim AS c WHERE c.ticket_id = which AND c.value = order_id AND c.by_agent_at IS NOT NULL)
+       AND (SELECT count(*) FROM ticket_claim AS c WHERE c.ticket_id = which AND c.by_agent_at IS NOT NULL) >= 10 THEN
         RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'order_id: agents gave ten for this ticket already',
             HINT = 'Write it in a note, with what the store''s own pages say of it.';
     END IF;
     -- Given once more it is the newest, which is the one that counts.
-    INSERT INTO ticket_claim AS c (ticket_id, kind, value, by_agent) VALUES (which, 'order_id', order_id, true)
-    ON CONFLICT (ticket_id, kind, value) DO UPDATE SET at = clock_timestamp() WHERE c.by_agent;
+    INSERT INTO ticket_claim (ticket_id, kind, value, by_claimant, by_agent_at)
+    VALUES (which, 'order_id', order_id, false, clock_timestamp())
+    ON CONFLICT (ticket_id, kind, value) DO UPDATE SET by_agent_at = clock_timestamp();
     UPDATE ticket AS x SET evidence_due = clock_timestamp(), evidence_tries = 0 WHERE x.id = which AND x.state <> 'executing';
 END
 $$;
 
--- Whether it is a number alone, which somebody named, that says what a ticket is about.
+-- Whether it is a number alone, which somebody named, that says what a ticket is about: no store's word about the claimant has led to
+-- it, and nobody has agreed since that it is the one.
 CREATE FUNCTION is_named_by_id(which bigint) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
-    SELECT EXISTS (SELECT 1 FROM ticket AS t WHERE t.id = which AND t.purchase_id IS NULL AND t.subject_id IS NOT NULL)
-       AND EXISTS (SELECT 1 FROM ticket_event AS e
-                    WHERE e.ticket_id = which AND e.kind = 'named' AND e.detail ->> 'reason' = 'order_id')
+    SELECT EXISTS (
+        SELECT 1 FROM ticket AS t
+          JOIN ticket_event AS n ON n.ticket_id = t.id
+         WHERE t.id = which AND coalesce(t.purchase_id, t.subject_id) IS NOT NULL
+           AND CASE WHEN t.purchase_id IS NULL THEN n.kind = 'named' AND n.detail ->> 'reason' = 'order_id'
+                    ELSE n.kind = 'opened' AND n.operator_id IS NOT NULL END
+           AND NOT EXISTS (SELECT 1 FROM ticket_event AS e
+                            WHERE e.ticket_id = t.id AND e.id > n.id
+                              AND (e.kind = 'approved' OR t.purchase_id IS NOT NULL AND e.kind = 'touched' AND e.job_id IS NOT NULL)))
 $$;
 
 -- Lets a ticket be about the purchase that an id has led to, where nothing else says which one is meant. Returns whether it does.

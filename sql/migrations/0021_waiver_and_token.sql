@@ -211,7 +211,7 @@ DECLARE
 BEGIN
     -- What an earlier transfer still owes has come to nothing: it is looked at before, and one at a time.
     UPDATE transfer_token AS k SET due = clock_timestamp()
-     WHERE k.purchase_id = ANY (items) AND k.state = 'due' AND k.due > clock_timestamp() + interval '2 minutes';
+     WHERE living(k.purchase_id) = ANY (items) AND k.state = 'due' AND k.due > clock_timestamp() + interval '2 minutes';
     INSERT INTO transfer_token (transfer_id, purchase_id)
     SELECT NEW.id, p.id FROM purchase AS p
      WHERE p.id = ANY (items) AND p.store = 'app_store' AND p.owner_key = NEW.to_key AND p.owner_rule = 'transferred'

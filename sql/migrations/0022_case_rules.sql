@@ -74,10 +74,18 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, p
 -- A host's transaction that has just asked for its user is not waited for.
 SET lock_timeout = '50ms' AS $$
 DECLARE
-    t   ticket;
-    ids bigint[];
+    t     ticket;
+    ids   bigint[];
+    -- Somebody typed it: it may be the wrong one.
+    typed boolean;
 BEGIN
     PERFORM check_isolation();
+    -- As whoever is named by a number, with all of the claimant's: of two at once each would leave the other out.
+    PERFORM FROM ticket AS x
+      WHERE x.claimant_key = (SELECT y.claimant_key FROM ticket AS y
+                               WHERE y.id = which AND y.original_id IS NOT NULL AND coalesce(y.purchase_id, y.subject_id) IS NULL)
+        AND is_open(x.state)
+      ORDER BY x.id FOR NO KEY UPDATE;
     SELECT x.* INTO t FROM ticket AS x WHERE x.id = which;
     IF t.id IS NULL OR coalesce(t.purchase_id, t.subject_id) IS NOT NULL OR t.original_id IS NULL OR NOT is_open(t.state) THEN
         RETURN true;
@@ -85,15 +93,19 @@ BEGIN
     ids := ARRAY(SELECT DISTINCT living(i.purchase_id) FROM purchase_identifier AS i
                   WHERE i.value = t.original_id AND (t.store IS NULL OR i.store IN (t.store, 'revenuecat')));
     IF cardinality(ids) = 1 THEN
-        -- What an agent read in a mail has proved nothing: it makes nobody's own purchase, which would close the case, its subject.
+        typed := EXISTS (SELECT 1 FROM ticket_claim AS c WHERE c.ticket_id = which AND c.value = t.original_id)
+                 OR EXISTS (SELECT 1 FROM ticket_event AS e
+                             WHERE e.ticket_id = which AND e.kind = 'opened' AND e.operator_id IS NOT NULL);
+        -- What was typed has proved nothing: it makes nobody's own purchase, which would close the case, its subject.
         UPDATE ticket AS x SET subject_id = ids[1]
          WHERE x.id = which
            AND NOT EXISTS (SELECT 1 FROM ticket AS o
                             WHERE o.claimant_key = x.claimant_key AND o.id <> x.id AND is_open(o.state)
                               AND living(coalesce(o.purchase_id, o.subject_id)) = ids[1])
-           AND NOT (EXISTS (SELECT 1 FROM purchase AS p WHERE p.id = ids[1] AND p.owner_key = x.claimant_key)
-                    AND EXISTS (SELECT 1 FROM ticket_event AS e
-                                 WHERE e.ticket_id = which AND e.kind = 'opened' AND e.operator_id IS NOT NULL));
+           AND NOT (typed AND EXISTS (SELECT 1 FROM purchase AS p WHERE p.id = ids[1] AND p.owner_key = x.claimant_key));
+        IF FOUND AND typed THEN
+            INSERT INTO ticket_event (ticket_id, kind, detail) VALUES (which, 'named', '{"reason": "order_id"}');
+        END IF;
     END IF;
     IF cardinality(ids) > 0 OR t.owner_key IS NULL OR NOT coalesce(t.holder_until > clock_timestamp(), false) THEN
         RETURN true;
@@ -123,6 +135,7 @@ DECLARE
     got     record;
     made    bigint;
     lack    text;
+    since   timestamptz;
 BEGIN
     SELECT f.* INTO got FROM ticket_for(who, which, 'approve', true) AS f;
     IF got.refusal IS NOT NULL THEN
@@ -160,18 +173,24 @@ BEGIN
      WHERE a.ticket_id = which AND a.ended_at IS NULL AND NOT approval_counts(a, t, e, 'approve');
     -- Nobody is waited for whose account is gone.
     IF t.owner_key IS NOT NULL AND NOT 'owner_erased' = ANY (e.facts) THEN
+        since := coalesce(t.owner_asked_at, clock_timestamp());
         UPDATE ticket AS x
-           SET owner_asked_at = coalesce(x.owner_asked_at, clock_timestamp()),
-               owner_until = coalesce(x.owner_asked_at, clock_timestamp()) + e.owner_window
+           -- One moment: an owner who has no time at all was asked nothing.
+           SET owner_asked_at = since, owner_until = since + e.owner_window
          WHERE x.id = which RETURNING x.owner_until INTO t.owner_until;
         IF t.owner_asked_at IS NULL THEN
             INSERT INTO ticket_event (ticket_id, kind, detail)
             VALUES (which, 'owner_asked', jsonb_build_object('until', t.owner_until));
-            -- How many ask for it is not the owner's to know, nor what one of them has typed.
+            -- Nothing that a claimant has typed is the owner's to know, nor how many they are: but whoever has answered, or heard a
+            -- while ago until when, hears of the new time.
             IF t.owner_until > clock_timestamp()
                AND NOT EXISTS (SELECT 1 FROM ticket AS x
                                 WHERE x.owner_key = t.owner_key AND x.id <> which AND is_open(x.state)
-                                  AND x.owner_until > clock_timestamp()
+                                  AND x.owner_until > clock_timestamp() AND x.owner_no_at IS NULL
+                                  AND x.owner_asked_at > clock_timestamp() - interval '1 hour'
+                                  AND NOT EXISTS (SELECT 1 FROM ticket_reply AS r
+                                                   WHERE r.ticket_id = x.id AND r.side = 'owner' AND r.decision = 'agree'
+                                                     AND r.at >= x.owner_asked_at)
                                   AND living(coalesce(x.purchase_id, x.subject_id)) = living(coalesce(t.purchase_id, t.subject_id))) THEN
                 INSERT INTO ticket_news (user_key, topic, data)
                 SELECT t.owner_key, 'ticket.owner_asked',
@@ -303,8 +322,8 @@ BEGIN
     IF x.step = 'done' THEN
         RETURN 0;
     END IF;
-    -- By people, in between.
-    IF x.step = 'stopped' THEN
+    -- By people, or by another worker, in between.
+    IF x.step = 'stopped' OR x.step = 'begun' AND x.evidence_id IS NOT NULL THEN
         RETURN -1;
     END IF;
     IF x.step <> 'confirmed' OR t.state <> 'executing'
@@ -362,16 +381,37 @@ BEGIN
 END
 $$;
 
--- What was asked for once is shown once: a reveal itself is never changed.
+-- Which tickets a list was shown of with ids: those alone that were on the page when it was asked for.
 CREATE TABLE list_reveal (
-    reveal_id bigint      PRIMARY KEY,
-    at        timestamptz NOT NULL DEFAULT clock_timestamp()
+    reveal_id bigint   PRIMARY KEY,
+    tickets   bigint[] NOT NULL
 );
-COMMENT ON TABLE list_reveal IS 'lists of tickets that were shown with ids, each for a row of ticket_reveal';
+COMMENT ON TABLE list_reveal IS 'tickets whose ids a list has shown, for a row of ticket_reveal';
 CREATE TRIGGER append_only BEFORE UPDATE OR DELETE ON list_reveal FOR EACH ROW EXECUTE FUNCTION append_only();
 
--- Tickets, the newest first, but for cases of one's own. `before`: the id that the page before ended with. A list with ids has twenty,
--- for which it counts in `reveals_per_hour`.
+-- Asks to see the accounts of a list's first twenty tickets; they are shown in a later transaction within the minute. Returns null
+-- where they will be, and else a word for why not.
+CREATE FUNCTION reveal_list(session bytea, wanted text[], before bigint) RETURNS text
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    who  operator := acting(session, 'reveal');
+    made bigint;
+BEGIN
+    IF is_past_reveals(who.id, 20) THEN
+        RETURN refuse_act(who, NULL, 'reveal', 'too_many_reveals');
+    END IF;
+    INSERT INTO ticket_reveal (ticket_id, operator_id) VALUES (NULL, who.id) RETURNING id INTO made;
+    INSERT INTO list_reveal (reveal_id, tickets)
+    SELECT made, ARRAY(SELECT t.id FROM ticket AS t
+                        WHERE t.state = ANY (coalesce(wanted, ARRAY(SELECT DISTINCT m.state FROM ticket_move AS m WHERE is_open(m.state))))
+                          AND t.id < coalesce(before, 9223372036854775807) AND NOT is_own_case(who.id, t)
+                        ORDER BY t.id DESC LIMIT 20);
+    INSERT INTO operator_event (operator_id, kind, detail) VALUES (who.id, 'revealed', '{"ticket": "a list"}');
+    RETURN NULL;
+END
+$$;
+
+-- Tickets, the newest first, but for cases of one's own. `before`: the id that the page before ended with.
 CREATE OR REPLACE FUNCTION list_tickets(session bytea, wanted text[], before bigint, most integer, reveal boolean DEFAULT false)
 RETURNS TABLE (id bigint, reference text, user_id text, purchase_owner_id text, store text, original_id text, kind text,
                state text, touches integer, created_at timestamptz)
@@ -379,19 +419,17 @@ LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, p
 #variable_conflict use_column
 DECLARE
     who    operator := acting(session, CASE WHEN reveal THEN 'reveal' ELSE 'view' END);
-    shown  boolean := false;
+    shown  bigint[];
 BEGIN
     IF reveal THEN
-        INSERT INTO list_reveal (reveal_id)
-        SELECT v.id FROM ticket_reveal AS v
-         WHERE v.operator_id = who.id AND v.ticket_id IS NULL AND v.at > clock_timestamp() - interval '1 minute'
-           AND v.xact <> pg_current_xact_id() AND NOT EXISTS (SELECT 1 FROM list_reveal AS l WHERE l.reveal_id = v.id)
-         ORDER BY v.at LIMIT 1
-        ON CONFLICT DO NOTHING;
-        shown := FOUND;
+        SELECT l.tickets INTO shown
+          FROM ticket_reveal AS r JOIN list_reveal AS l ON l.reveal_id = r.id
+         WHERE r.operator_id = who.id AND r.at > clock_timestamp() - interval '1 minute' AND r.xact <> pg_current_xact_id()
+         ORDER BY r.id DESC LIMIT 1;
     END IF;
     RETURN QUERY
-    SELECT t.id, reference_of('T', t.uid), masked(c.user_id, shown), masked(o.user_id, shown), t.store, t.original_id,
+    SELECT t.id, reference_of('T', t.uid), masked(c.user_id, coalesce(t.id = ANY (shown), false)),
+           masked(o.user_id, coalesce(t.id = ANY (shown), false)), t.store, t.original_id,
            t.kind, t.state, t.touches, t.created_at
       FROM ticket AS t
       JOIN user_sync AS c ON c.user_key = t.claimant_key
@@ -399,11 +437,71 @@ BEGIN
      WHERE t.state = ANY (coalesce(wanted, ARRAY(SELECT DISTINCT m.state FROM ticket_move AS m WHERE is_open(m.state))))
        AND t.id < coalesce(before, 9223372036854775807)
        AND NOT is_own_case(who.id, t)
-     ORDER BY t.id DESC LIMIT least(coalesce(most, 50), CASE WHEN shown THEN 20 ELSE 1000 END);
+     ORDER BY t.id DESC LIMIT least(coalesce(most, 50), 1000);
 END
 $$;
 
--- Forgets what people asked of the desk a while ago, and what claimants typed for cases that are long over.
+-- Closes cases whose claimants did not answer in time. Returns how many.
+CREATE OR REPLACE FUNCTION expire_questions() RETURNS integer
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    due bigint[];
+    t   record;
+BEGIN
+    due := ARRAY(SELECT x.id FROM ticket AS x
+                  WHERE x.state = 'waiting_claimant'
+                    AND coalesce(x.answer_until, x.state_since + desk_number('answer_days') * interval '1 day') <= clock_timestamp()
+                  ORDER BY x.id LIMIT 200 FOR NO KEY UPDATE SKIP LOCKED);
+    -- Owners are told one after the other: all of these in one order, or two who close many would wait for each other.
+    PERFORM pg_advisory_xact_lock(7309941, n.key)
+       FROM (SELECT DISTINCT hashint8(x.owner_key) AS key FROM ticket AS x
+              WHERE x.id = ANY (due) AND x.owner_key IS NOT NULL ORDER BY 1) AS n;
+    FOR t IN SELECT x.id, x.question FROM ticket AS x WHERE x.id = ANY (due) ORDER BY x.id LOOP
+        PERFORM move_ticket(t.id, 'expire');
+        INSERT INTO ticket_event (ticket_id, kind, detail)
+        VALUES (t.id, 'expired', jsonb_build_object('question', t.question));
+    END LOOP;
+    RETURN cardinality(due);
+END
+$$;
+
+-- Has a user's purchases restored at once, as if they had tapped: nothing is taken away by that.
+CREATE OR REPLACE FUNCTION desk_restore(session bytea, which bigint) RETURNS text
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET lock_timeout = '2s' AS $$
+DECLARE
+    who operator := acting(session, 'restore');
+    me  user_sync;
+    job uuid;
+BEGIN
+    -- An erasure that has begun is waited for: nobody comes back by being read again.
+    SELECT u.* INTO me FROM user_sync AS u WHERE u.user_key = which FOR KEY SHARE;
+    IF me.user_id IS NULL THEN
+        RETURN 'gone';
+    END IF;
+    IF is_own_account(who.id, which) THEN
+        RETURN refuse_act(who, NULL, 'restore', 'own_case');
+    END IF;
+    job := request_restore(me.user_id);
+    INSERT INTO operator_event (operator_id, kind, detail)
+    VALUES (who.id, 'restored', jsonb_build_object('user', which, 'job', job));
+    RETURN NULL;
+END
+$$;
+
+-- How long the owner of a ticket's purchase would have to object, in hours, for whoever may look at it; null: there is nobody to ask.
+CREATE FUNCTION ticket_window(session bytea, which bigint) RETURNS bigint
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    who operator := acting(session, 'view');
+BEGIN
+    RETURN (SELECT ceil(extract(epoch FROM e.owner_window) / 3600)::bigint
+              FROM ticket AS t JOIN ticket_evidence AS e ON e.id = t.evidence_id
+             WHERE t.id = which AND NOT is_own_case(who.id, t) AND t.owner_key IS NOT NULL AND e.owner_window > interval '0'
+               AND NOT 'owner_erased' = ANY (e.facts));
+END
+$$;
+
+-- Forgets what people asked of the desk a while ago, and what was typed for cases that are long over.
 CREATE FUNCTION forget_questions() RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 BEGIN
@@ -419,6 +517,7 @@ BEGIN
 END
 $$;
 
-REVOKE ALL ON FUNCTION forget_questions FROM PUBLIC;
+REVOKE ALL ON FUNCTION forget_questions, reveal_list, ticket_window FROM PUBLIC;
+SELECT grant_to('entitlement_sync_support', ARRAY['GRANT EXECUTE ON FUNCTION reveal_list, ticket_window TO %I']);
 SELECT grant_to('entitlement_sync_worker', ARRAY['GRANT EXECUTE ON FUNCTION forget_questions TO %I']);
 SELECT grant_to('entitlement_sync_auditor', ARRAY['GRANT SELECT ON list_reveal TO %I']);

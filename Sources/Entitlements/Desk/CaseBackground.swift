@@ -129,7 +129,8 @@ package struct CaseDocument: Sendable, Encodable {
 
     // No hash covers these. Assets freeze and thaw by themselves, other cases come to their end, stores are silent for a while, and
     // claimants type what they like: what people have agreed to would end for nothing each time, and what they have refused
-    // would begin anew. What of it a decision rests on is a fact, and covered as that.
+    // would begin anew. A proof that was found false is a fact, and covered as that; what other people decided about other
+    // cases, whoever approves this one judges by themselves.
     package func encode(to encoder: any Encoder) throws {
         try evidence.encode(to: encoder)
         var container = encoder.container(keyedBy: CodingKeys.self)

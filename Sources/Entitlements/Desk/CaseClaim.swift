@@ -7,13 +7,22 @@ package struct CaseClaim: Hashable, Sendable {
     package var value: String
     /// Which the app named.
     package var store: String?
-    /// An agent named it: the claimant never sent it.
+    /// The claimant sent it.
+    package var isByClaimant: Bool
+    /// An agent gave it.
     package var isByAgent: Bool
 
-    package init(kind: String, value: String, store: String? = nil, isByAgent: Bool = false) {
+    package init(
+        kind: String,
+        value: String,
+        store: String? = nil,
+        isByClaimant: Bool = true,
+        isByAgent: Bool = false
+    ) {
         self.kind = kind
         self.value = value
         self.store = store
+        self.isByClaimant = isByClaimant
         self.isByAgent = isByAgent
     }
 

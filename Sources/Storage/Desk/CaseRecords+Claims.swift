@@ -2,7 +2,7 @@ package import Entitlements
 import Postgres
 
 extension CaseRecords {
-    /// The ids that a claimant or an agent named for a ticket, the newest before the rest.
+    /// The ids that a claimant or an agent named for a ticket: what agents gave before the rest, the newest first.
     ///
     /// Of each, ten are kept.
     ///
@@ -12,21 +12,27 @@ extension CaseRecords {
     func claims(of ticketID: Int64) async throws -> [CaseClaim] {
         try await pool.query(
             """
-            SELECT n.kind, n.value, n.store, n.by_agent
-              FROM (SELECT c.kind, c.value, c.store, c.by_agent, c.at FROM entitlement_sync.ticket_claim AS c WHERE c.ticket_id = \(ticketID)
+            SELECT n.kind, n.value, n.store, n.by_claimant, n.by_agent_at IS NOT NULL
+              FROM (SELECT c.kind, c.value, c.store, c.by_claimant, c.by_agent_at, c.at FROM entitlement_sync.ticket_claim AS c WHERE c.ticket_id = \(ticketID)
                      UNION ALL
                     -- What an agent gave with the ticket itself.
-                    SELECT 'order_id', t.original_id, NULL, true, t.created_at FROM entitlement_sync.ticket AS t
+                    SELECT 'order_id', t.original_id, NULL, false, t.created_at, t.created_at FROM entitlement_sync.ticket AS t
                      WHERE t.id = \(ticketID) AND t.original_id IS NOT NULL
                        AND EXISTS (SELECT 1 FROM entitlement_sync.ticket_event AS e
                                     WHERE e.ticket_id = t.id AND e.kind = 'opened' AND e.operator_id IS NOT NULL)
                        AND NOT EXISTS (SELECT 1 FROM entitlement_sync.ticket_claim AS c
                                         WHERE c.ticket_id = t.id AND c.value = t.original_id)) AS n
-             ORDER BY n.at DESC, n.value, n.kind
+             ORDER BY n.by_agent_at DESC NULLS LAST, n.at DESC, n.value, n.kind
             """
         ).map { row in
-            let (kind, value, store, byAgent) = try row.decode(String.self, String.self, String?.self, Bool.self)
-            return CaseClaim(kind: kind, value: value, store: store, isByAgent: byAgent)
+            let (kind, value, store, byClaimant, byAgent) = try row.decode(
+                String.self,
+                String.self,
+                String?.self,
+                Bool.self,
+                Bool.self
+            )
+            return CaseClaim(kind: kind, value: value, store: store, isByClaimant: byClaimant, isByAgent: byAgent)
         }
     }
 

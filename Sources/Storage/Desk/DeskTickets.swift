@@ -45,14 +45,19 @@ package struct DeskTickets: Sendable {
     ///   - states: in which; `nil`: all in which somebody has to act.
     ///   - before: the id that the page before ended with.
     ///   - limit: at most so many, 1 to 1000.
-    ///   - reveal: with the users' ids, which is put on record.
+    ///   - reveal: with the users' ids of the first 20, which is put on record.
     /// - Returns: the tickets, without those about the operator's own account.
     /// - Throws: `PostgresError`, SQLSTATE `ES006` without a session that may; `RevealRefused`.
     package func list(states: [String]?, before: Int64? = nil, limit: Int = 200, reveal: Bool = false) async throws
         -> [Row]
     {
         try await operators.recorded(session, reveal ? "reveal" : "view") {
-            if reveal { try await announce(nil) }
+            if reveal {
+                try await RevealRefused.check(
+                    "SELECT entitlement_sync.reveal_list(\(PostgresBytes(session)), \(states), \(before))",
+                    pool
+                )
+            }
             return try await pool.query(
                 """
                 SELECT t.id, t.reference, t.user_id, t.purchase_owner_id, t.store, t.original_id, t.kind, t.state, t.touches,
@@ -108,6 +113,7 @@ package struct DeskTickets: Sendable {
                                              FROM entitlement_sync.ticket_replies(\(PostgresBytes(session)), \(id)) AS r),
                                'owner_waiver', (SELECT to_jsonb(w)
                                                   FROM entitlement_sync.ticket_waiver(\(PostgresBytes(session)), \(id)) AS w),
+                               'owner_hours', entitlement_sync.ticket_window(\(PostgresBytes(session)), \(id)),
                                'tokens', (SELECT coalesce(jsonb_agg(to_jsonb(k)), '[]')
                                             FROM entitlement_sync.ticket_tokens(\(PostgresBytes(session)), \(id)) AS k),
                                'linked', (SELECT coalesce(jsonb_agg(to_jsonb(l) ORDER BY l.id), '[]')
@@ -119,7 +125,7 @@ package struct DeskTickets: Sendable {
     }
 
     /// Puts on record, in a transaction of its own, that ids are about to be seen.
-    private func announce(_ id: Int64?) async throws {
+    private func announce(_ id: Int64) async throws {
         try await RevealRefused.check(
             "SELECT entitlement_sync.reveal_ticket(\(PostgresBytes(session)), \(id))",
             pool

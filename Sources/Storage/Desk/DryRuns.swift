@@ -159,7 +159,7 @@ package struct DryRuns: Sendable {
     package func release(_ question: Taken) async throws {
         try await pool.query(
             """
-            UPDATE entitlement_sync.dry_run AS r SET due = clock_timestamp(), tries = r.tries - 1
+            UPDATE entitlement_sync.dry_run AS r SET due = clock_timestamp()
              WHERE r.id = \(question.id) AND r.ended_at IS NULL AND r.tries = \(question.tries)
             """
         )

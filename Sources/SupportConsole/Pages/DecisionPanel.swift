@@ -64,12 +64,25 @@ struct DecisionPanel {
         if state == .new, mayWork {
             values["hint"] = "Claim the ticket to work on it; the evidence is collected meanwhile."
         }
+        if state == .claimed, isMine, !mayApprove, visit.may("work") {
+            values["hint"] = "Approving a transfer takes an approver: release the ticket, and one of them can claim it."
+        }
+        if isHeldByOther, mayWork, Self.isLive(state) {
+            values["hint"] = "It is theirs until they release it, or for 30 minutes after they last worked on it."
+        }
         if state == .waitingOwner {
             values["hint"] = "The owner may still object. When their time is over, the transfer can be started."
         }
         if state == .executing { values["hint"] = "A worker is carrying the transfer out." }
         if !Self.isLive(state), state != .executing { values["hint"] = "The case is closed." }
         self.values = values
+    }
+
+    /// Whether somebody has to act on it yet.
+    static func isLive(_ ticket: DeskTicket) -> Bool { TicketState(rawValue: ticket.state).map(isLive) ?? false }
+
+    static func isClosed(_ ticket: DeskTicket) -> Bool {
+        TicketState(rawValue: ticket.state).map { !isLive($0) && $0 != .executing } ?? false
     }
 
     private static func isLive(_ state: TicketState) -> Bool {
@@ -80,15 +93,15 @@ struct DecisionPanel {
     }
 
     private static func outlook(_ ticket: DeskTicket) -> Outlook {
-        let product = ticket.evidence?.words.first?.product
-        let store = ticket.store.map(TicketWords.store)
-        let purchase = [store, product].compactMap(\.self).joined(separator: " ")
+        let about = ticket.subject
+        let purchase = [about.store.map(TicketWords.store), about.product].compactMap(\.self).joined(separator: " ")
         return Outlook(
             purchase: purchase.isEmpty ? "the purchase" : "this purchase (\(purchase))",
             others: ticket.evidence?.alsoMoves.count ?? 0,
             approvalsLeft: max(0, (ticket.approvalsNeeded ?? 1) - ticket.approvedBy.count - 1),
             ownerUntil: ticket.ownerWaiver == nil
-                ? ticket.ownerUntil.flatMap { Moments.shown($0)?["text"] as? String } : nil
+                ? ticket.ownerUntil.flatMap { Moments.shown($0)?["text"] as? String } : nil,
+            ownerHours: ticket.ownerUntil == nil ? ticket.ownerHours : nil
         )
     }
 

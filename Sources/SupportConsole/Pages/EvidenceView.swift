@@ -23,6 +23,9 @@ struct EvidenceView {
             "holder": Self.holder(ticket.evidence?.holder),
             "words": (ticket.evidence?.words ?? []).map(Self.item),
             "no-words": ticket.evidence?.words.isEmpty != false,
+            "nothing-about-claimant": ticket.evidence.map { evidence in
+                !evidence.words.isEmpty && !evidence.words.contains { $0.asked == "claimant" }
+            } ?? false,
             "others": (ticket.evidence?.alsoMoves ?? []).map(Self.item),
             "moves-others": ticket.evidence?.alsoMoves.isEmpty == false,
             "lookups": (ticket.evidence?.lookups ?? []).map(Self.lookup),

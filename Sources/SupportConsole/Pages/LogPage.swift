@@ -3,7 +3,7 @@ import Storage
 import SupportDesk
 import WebAPI
 
-/// What operators did, for auditors and administrators.
+/// Accounts, sign-ins, refusals and ids that were shown, for auditors and administrators.
 struct LogPage: Sendable {
     let desk: Desk
 
@@ -12,7 +12,7 @@ struct LogPage: Sendable {
             let rows = try await visit.users.log(before: Form(queryOf: request)["before"].flatMap { Int64($0) })
             var values: [String: Any] = ["rows": rows.map(Self.row), "empty": rows.isEmpty]
             if rows.count == 100, let last = rows.last { values["more"] = "/console/log?before=\(last.id)" }
-            return desk.pages.page("log", "What operators did", values, visit)
+            return desk.pages.page("log", "The operators' log", values, visit)
         }
     }
 

@@ -101,7 +101,16 @@ struct QueuePage: Sendable {
         guard let claimant = form["claimant"], let words = form["reason"] else {
             throw ConsoleFault.refused(.badRequest, "Give the claimant's user id, and what they wrote.")
         }
-        guard let id = try await visit.tickets.open(claimant: claimant, orderID: form["order"], reason: words) else {
+        let opened: Int64?
+        do {
+            opened = try await visit.tickets.open(claimant: claimant, orderID: form["order"], reason: words)
+        } catch let error as PostgresError where error.sqlState == "ES001" {
+            throw ConsoleFault.refused(
+                .badRequest,
+                "There is no user with this id: copy it from the app, or from the user's mail."
+            )
+        }
+        guard let id = opened else {
             throw ConsoleFault.refused(
                 .conflict,
                 "Nothing was opened: the purchase is the claimant's already, or the case is about your own account."

@@ -13,10 +13,15 @@ struct SearchPage: Sendable {
             let word = try Form(queryOf: request)["q"]?.trimmingCharacters(in: .whitespacesAndNewlines) ?? ""
             var values: [String: Any] = ["word": word, "asked": !word.isEmpty]
             if !word.isEmpty {
-                let hits = try await visit.console.search(word)
+                var hits = try await visit.console.search(word)
+                var known = [word]
+                if hits.isEmpty {
+                    known = SpokenReference.readings(of: word)
+                    for reading in known where hits.isEmpty { hits = try await visit.console.search(reading) }
+                }
                 // One ticket is what was looked for.
                 if hits.count(where: { $0.what == .ticket }) == 1, let hit = hits.first(where: { $0.what == .ticket }),
-                    hit.reference?.caseInsensitiveCompare(word) == .orderedSame
+                    known.contains(where: { hit.reference?.caseInsensitiveCompare($0) == .orderedSame })
                 {
                     return .redirect(to: "/console/tickets/\(hit.id)", type: .normal)
                 }

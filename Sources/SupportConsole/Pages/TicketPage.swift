@@ -20,6 +20,10 @@ struct TicketPage: Sendable {
                 return .redirect(to: "/console/tickets/\(id)?not=\(refused.word)", type: .normal)
             }
         }
+        // Whoever opens that address again sees the ticket.
+        desk.get("tickets/:id/reveal", on: routes) { _, _, context in
+            .redirect(to: "/console/tickets/\(try context.number("id"))", type: .normal)
+        }
     }
 
     private func page(_ visit: Visit, _ id: Int64, reveal: Bool) async throws -> Response {
@@ -54,15 +58,20 @@ struct TicketPage: Sendable {
         var values: [String: Any] = [
             "reference": ticket.reference, "kind": TicketWords.kind(ticket.kind),
             "state": TicketWords.state(ticket.state), "code": ticket.state,
-            "store": ticket.store.map(TicketWords.store) ?? "–", "original": ticket.originalID ?? "–",
-            "opened": Moments.shown(ticket.createdAt) as Any, "touches": ticket.touches,
+            "opened": Moments.shown(ticket.createdAt) as Any,
+            "touches": ticket.touches == 1 ? "once" : "\(ticket.touches) times",
         ]
+        let about = ticket.subject
+        values["store"] = about.store.map(TicketWords.store)
+        values["original"] = about.id
+        if let named = ticket.originalID, named != about.id { values["named"] = named }
+        values["closed"] = DecisionPanel.isClosed(ticket)
         if let deadline = Moments.shown(ticket.deadline) { values["deadline"] = deadline }
         if let holder = ticket.holder {
             values["holder"] = ["name": holder, "until": Moments.shown(ticket.holderUntil) as Any]
         }
         if let verdict = ticket.verdict { values["verdict"] = TicketWords.verdict(verdict) }
-        if ticket.state == TicketState.waitingOwner.rawValue, let until = Moments.shown(ticket.ownerUntil) {
+        if DecisionPanel.isLive(ticket), ticket.ownerWaiver == nil, let until = Moments.shown(ticket.ownerUntil) {
             values["owner-until"] = until
         }
         if let waiver = ticket.ownerWaiver {

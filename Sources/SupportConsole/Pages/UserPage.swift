@@ -19,6 +19,10 @@ struct UserPage: Sendable {
                 return .redirect(to: "/console/users/\(key)?not=\(refused.word)", type: .normal)
             }
         }
+        // Whoever opens that address again sees the user.
+        desk.get("users/:key/reveal", on: routes) { _, _, context in
+            .redirect(to: "/console/users/\(try context.number("key"))", type: .normal)
+        }
         desk.post("users/:key/restore", on: routes) { visit, _, context in
             let key = try context.number("key")
             if let refusal = try await visit.users.restore(key) {

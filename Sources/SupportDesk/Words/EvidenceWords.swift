@@ -20,7 +20,8 @@ package enum EvidenceWords {
         case .heldElsewhere:
             ("RevenueCat holds it for somebody who is neither the claimant nor the owner.", .against)
         case .movesForeign: ("The same call would move something of a third user.", .against)
-        case .keyMissing: ("RevenueCat would have to move it, and no key for that is set.", .against)
+        case .keyMissing:
+            ("RevenueCat would have to move it, and no key for that is set (REVENUECAT_TRANSFER_API_KEY).", .against)
         case .lapsed: ("The store gives no access any more: there is nothing to transfer.", .against)
         case .ownedByClaimant: ("The claimant owns it already.", .known)
         case .familyShared: ("It is shared within a family, not bought: it can't be transferred.", .against)

@@ -18,7 +18,10 @@ package enum LookupWords {
                 .known
             )
         case (.cannotBeLookedUp, .storeOff):
-            return ("It can't be looked up: no credentials are set for \(store).", .known)
+            return (
+                "It can't be looked up: no credentials are set for \(store.replacing("The App", with: "the App")).",
+                .known
+            )
         case (.cannotBeLookedUp, .form), (.cannotBeLookedUp, nil):
             let who = lookup.store.map { "\(name($0)) does not take" } ?? "no store takes"
             return ("It can't be looked up: \(who) it for one of its ids.", .known)

@@ -8,12 +8,15 @@ package struct Outlook: Sendable, Hashable {
     package var approvalsLeft: Int
     /// Until when the owner may object, in words; `nil`: nobody is waited for.
     package var ownerUntil: String?
+    /// How many hours an owner gets who has not been asked yet; `nil`: nobody is asked.
+    package var ownerHours: Int?
 
-    package init(purchase: String, others: Int, approvalsLeft: Int, ownerUntil: String?) {
+    package init(purchase: String, others: Int, approvalsLeft: Int, ownerUntil: String?, ownerHours: Int? = nil) {
         self.purchase = purchase
         self.others = others
         self.approvalsLeft = approvalsLeft
         self.ownerUntil = ownerUntil
+        self.ownerHours = ownerHours
     }
 
     private var moved: String {
@@ -29,11 +32,16 @@ package struct Outlook: Sendable, Hashable {
         var then: [String] = []
         if approvalsLeft == 1 { then.append("1 more person has agreed") }
         if approvalsLeft > 1 { then.append("\(approvalsLeft) more people have agreed") }
-        if let ownerUntil { then.append("the owner has not objected by \(ownerUntil)") }
+        if let ownerUntil { then.append("the owner's time has passed without an objection (\(ownerUntil))") }
         let start = "If you approve, \(moved) may move from the owner to the claimant"
-        return then.isEmpty
+        let asked =
+            ownerHours.map {
+                " The owner is told now that it was asked for, never by whom, and has \($0) \($0 == 1 ? "hour" : "hours") to object."
+            } ?? ""
+        return
+            (then.isEmpty
             ? "\(start) as soon as somebody starts the transfer."
-            : "\(start) once \(then.joined(separator: " and ")), and somebody starts the transfer."
+            : "\(start) once \(then.joined(separator: " and ")), and somebody starts the transfer.") + asked
     }
 
     /// What skipping the rest of the owner's time does, where so many people have to agree yet.

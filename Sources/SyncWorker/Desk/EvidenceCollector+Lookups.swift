@@ -8,6 +8,11 @@ extension EvidenceCollector {
         struct Entry: Sendable {
             var claim: CaseClaim
             var lookups: [StoreLookup]
+
+            /// Why stores did not answer.
+            var failures: [ReadFailure] {
+                lookups.compactMap { if case .failed(let failure) = $0.answer { failure } else { nil } }
+            }
         }
 
         var entries: [Entry] = []
@@ -20,21 +25,20 @@ extension EvidenceCollector {
         }
 
         /// The one purchase that is meant: by the last id that an agent gave, or else by all that the claimant sent; `nil`: none of
-        /// ours, or several.
+        /// ours, several, or a store is silent, which decides nothing.
         var purchase: Int64? {
-            let byAgent = entries.first { $0.claim.isByAgent && !$0.lookups.flatMap(purchases).isEmpty }
-            let meant = Set((byAgent.map { [$0] } ?? entries).flatMap { $0.lookups.flatMap(purchases) })
+            let telling = entries.first(where: \.claim.isByAgent).map { [$0] } ?? entries
+            guard telling.allSatisfy(\.failures.isEmpty) else { return nil }
+            let meant = Set(telling.flatMap { $0.lookups.flatMap(purchases) })
             return meant.count == 1 ? meant.first : nil
         }
 
         /// Whether no store knows one that the claimant sent.
-        var isDisproven: Bool { entries.contains { !$0.claim.isByAgent && Entitlements.isDisproven($0.lookups) } }
+        var isDisproven: Bool { entries.contains { $0.claim.isByClaimant && Entitlements.isDisproven($0.lookups) } }
 
         /// Why a store did not answer; first of all what only an operator can mend.
         var failure: ReadFailure? {
-            let failures = entries.flatMap(\.lookups).compactMap { lookup in
-                if case .failed(let failure) = lookup.answer { failure } else { nil }
-            }
+            let failures = entries.flatMap(\.failures)
             return failures.first { $0.treatment == .park } ?? failures.first
         }
 
@@ -94,10 +98,14 @@ extension EvidenceCollector {
         else {
             return false
         }
-        do {
-            return try await records.name(file.ticketID, as: purchase)
-        } catch let error as PostgresError where error.sqlState == SQLState.lockNotAvailable {
-            // Somebody is at work on a ticket of the claimant's.
+        return try await unlessLocked { try await records.name(file.ticketID, as: purchase) }
+    }
+
+    /// Somebody at work on a ticket of the claimant's is not waited for.
+    func unlessLocked<Result>(_ body: () async throws -> Result) async throws -> Result {
+        do { return try await body() } catch let error as PostgresError
+            where error.sqlState == SQLState.lockNotAvailable
+        {
             throw ReadFailure(.locked, retryAfter: .seconds(3))
         }
     }

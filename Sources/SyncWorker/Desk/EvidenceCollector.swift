@@ -87,7 +87,7 @@ package struct EvidenceCollector: Sendable {
     /// - Throws: `ReadFailure`, where a store did not say all; `PostgresError`.
     func collect(_ ticketID: Int64) async throws -> Collected? {
         // Its owner is being read, which brings the purchase into our records.
-        guard try await records.namePurchase(of: ticketID) else {
+        guard try await unlessLocked({ try await records.namePurchase(of: ticketID) }) else {
             throw ReadFailure(.incomplete, retryAfter: .seconds(3))
         }
         guard var file = try await records.file(of: ticketID) else { return nil }

@@ -241,7 +241,8 @@ struct CaseRun {
             dropHand(of: deed)
             return
         }
-        try await sessions[place].connection.execute(script: "COMMIT")
+        // All databases of a server announce one after the other.
+        try await sessions[place].connection.execute(script: "SET LOCAL lock_timeout = '10s'; COMMIT")
         trace.append("\(place): committed: \(deed.name)")
         try await follow(deed, answer)
     }

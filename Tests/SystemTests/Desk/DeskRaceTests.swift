@@ -28,16 +28,40 @@ import Testing
         }
     }
 
+    /// Does two things at once: the first has done its own, and commits when the second waits for it.
+    private static func beside(
+        _ scene: DeskCase,
+        _ first: PostgresQuery,
+        _ second: PostgresQuery
+    ) async throws -> (String?, String?) {
+        let world = scene.world
+        return try await world.pool.withTransaction { connection in
+            let answer = try await connection.query(first).first?.decode(String?.self, at: 0)
+            async let later = world.pool.query(second).first?.decode(String?.self, at: 0)
+            try await world.until(
+                """
+                SELECT count(*) FROM pg_catalog.pg_stat_activity AS a
+                 WHERE a.datname = current_database() AND a.wait_event_type = 'Lock'
+                """,
+                comment: "the second does not wait"
+            )
+            try await connection.execute(script: "COMMIT; BEGIN")
+            return (answer, try await later)
+        }
+    }
+
     @Test func `136: of two transfers of what nobody owns one begins, and the other is told why not`() async throws {
         try await Self.two { scene, tickets in
             let pool = scene.world.pool
             try await pool.query("UPDATE entitlement_sync.purchase SET owner_key = NULL")
             try await pool.query("ALTER TABLE entitlement_sync.ticket DISABLE TRIGGER keep_owner")
             try await pool.query("UPDATE entitlement_sync.ticket SET owner_key = NULL")
-            async let first = scene.act(scene.bea, .transfer, on: tickets.0)
-            async let second = scene.act(scene.cid, .transfer, on: tickets.1)
-            let answers = try await [first, second]
-            #expect(answers.compactMap(\.self) == ["busy"] && answers.contains(nil), "\(answers)")
+            let (first, second) = try await Self.beside(
+                scene,
+                "SELECT entitlement_sync.begin_transfer(\(PostgresBytes(scene.bea.token.digest)), \(tickets.0))",
+                "SELECT entitlement_sync.begin_transfer(\(PostgresBytes(scene.cid.token.digest)), \(tickets.1))"
+            )
+            #expect(first == nil && second == "busy")
             // The one that waits is as it was.
             let states = try await [scene.state(tickets.0), scene.state(tickets.1)]
             #expect(Set(states) == ["approved", "executing"])
@@ -94,23 +118,11 @@ import Testing
             for (person, ticket) in [(scene.bea, ticket), (scene.cid, second)] {
                 #expect(try await scene.act(person, .refresh, on: ticket) == nil)
             }
-            // Both have refused before either commits.
-            let ready = AsyncStream<Void>.makeStream()
-            let refuse: @Sendable (DeskPeople.Person, Int64) async throws -> Void = { person, ticket in
-                try await world.pool.withTransaction { connection in
-                    let said = try await connection.query(
-                        """
-                        SELECT entitlement_sync.refuse_ticket(\(PostgresBytes(person.token.digest)), \(ticket), 'refuse', NULL)
-                        """
-                    )
-                    #expect(try said.first?.decode(String?.self, at: 0) == nil)
-                    ready.continuation.yield()
-                    try await Task.sleep(for: .milliseconds(300))
-                }
+            func refusal(_ person: DeskPeople.Person, _ ticket: Int64) -> PostgresQuery {
+                "SELECT entitlement_sync.refuse_ticket(\(PostgresBytes(person.token.digest)), \(ticket), 'refuse', NULL)"
             }
-            async let one: Void = refuse(scene.bea, ticket)
-            async let two: Void = refuse(scene.cid, second)
-            _ = try await (one, two)
+            let (one, two) = try await Self.beside(scene, refusal(scene.bea, ticket), refusal(scene.cid, second))
+            #expect(one == nil && two == nil)
             #expect(try await scene.news("owner").last == "ticket.decided owner refused")
             #expect(try await scene.news("owner").count { $0.hasPrefix("ticket.decided") } == 1)
         }

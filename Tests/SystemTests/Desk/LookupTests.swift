@@ -207,6 +207,64 @@ import Testing
                 _ = try await at.world.restored("writer", proofs: proof, clientError: "7", setup: at.asking)
                 try await at.scene.collect(ticket)
                 #expect(try await at.evidence(ticket).facts.contains("proof_failed"))
+                #expect(try await at.evidence(ticket).lookups.contains { $0.isSubject && $0.store == "app_store" })
+            }
+        }
+    }
+
+    @Test func `An agent says which of a claimant's purchases is meant, and no silent store takes that away`()
+        async throws
+    {
+        try await world { at in
+            try await at.world.working(at.setup) {
+                let ticket = try await at.open(nil)
+                for id in [Self.order, Self.play] { try await at.name(id, for: ticket) }
+                try await at.scene.collect(ticket)
+                #expect(try await at.evidence(ticket).facts.contains("purchase_unknown"))
+                func subject() async throws -> String? {
+                    try await at.evidence(ticket).lookups.first { $0.isSubject }?.store
+                }
+                // One of two that a silent store leaves is not the one that is meant.
+                try await at.world.inject(#"{"endpoint":"google_play.order","status":500}"#)
+                try await at.scene.collect(ticket)
+                #expect(try await subject() == nil)
+                try await at.world.heal()
+                try await at.note(Self.play, for: ticket)
+                try await at.scene.collect(ticket)
+                #expect(try await subject() == "google_play")
+                try await at.note("MFORGED0001", for: ticket)
+                try await at.scene.collect(ticket)
+                #expect(try await subject() == "google_play", "what leads nowhere changes nothing")
+                try await at.note(Self.order, for: ticket)
+                try await at.world.inject(#"{"endpoint":"app_store.lookup","status":500}"#)
+                try await at.scene.collect(ticket)
+                #expect(try await subject() == "google_play")
+                try await at.world.heal()
+                // A store that was silent is asked again in a moment, not at once.
+                for _ in 0..<20 where try await subject() != "app_store" {
+                    try await Task.sleep(for: .milliseconds(300))
+                    try await at.scene.collect(ticket)
+                }
+                #expect(try await subject() == "app_store")
+            }
+        }
+    }
+
+    @Test func `139: a case that people have agreed to closes, whoever named the purchase`() async throws {
+        try await world { at in
+            try await at.world.working(at.setup) {
+                let ticket = try await at.open(Self.order)
+                try await at.scene.collect(ticket)
+                #expect(try await at.scene.act(at.scene.bea, .claim, on: ticket) == nil)
+                #expect(try await at.scene.approve(at.scene.bea, ticket) == nil)
+                try await at.world.pool.query(
+                    """
+                    UPDATE entitlement_sync.purchase AS p SET owner_key = t.claimant_key
+                      FROM entitlement_sync.ticket AS t WHERE t.id = \(ticket) AND p.id = t.subject_id
+                    """
+                )
+                try await at.scene.collect(ticket)
+                #expect(try await at.scene.state(ticket) == "auto_resolved")
             }
         }
     }
@@ -228,6 +286,52 @@ import Testing
                     "SELECT count(*) FROM entitlement_sync.ticket AS t WHERE t.original_id IS NOT NULL"
                 ) == 0,
                 "it stood in the ticket as well"
+            )
+        }
+    }
+
+    @Test func `A number that was known when the ticket was opened closes nobody's case either`() async throws {
+        try await world { at in
+            try await at.world.working(at.setup) {
+                let ticket = try await at.open("2000000100000001")
+                #expect(
+                    try await at.world.number(
+                        "SELECT count(*) FROM entitlement_sync.ticket AS t WHERE t.purchase_id IS NOT NULL"
+                    ) == 1
+                )
+                try await at.world.pool.query(
+                    """
+                    UPDATE entitlement_sync.purchase AS p SET owner_key = t.claimant_key
+                      FROM entitlement_sync.ticket AS t WHERE t.id = \(ticket) AND p.id = t.purchase_id
+                    """
+                )
+                try await at.scene.collect(ticket)
+                #expect(try await at.evidence(ticket).facts.contains("owned_by_claimant"))
+                #expect(try await at.scene.state(ticket) == "new")
+            }
+        }
+    }
+
+    @Test func `What was typed long ago is forgotten, also where it stands in the ticket`() async throws {
+        try await world { at in
+            let ticket = try await at.open("Somebody.Real@example.com")
+            try await at.world.pool.query(
+                "UPDATE entitlement_sync.ticket SET state = 'expired'"
+            )
+            try await at.world.pool.query(
+                "UPDATE entitlement_sync.ticket SET closed_at = now() - interval '91 days'"
+            )
+            try await at.world.pool.query("SELECT entitlement_sync.forget_questions()")
+            let claims: PostgresQuery = "SELECT count(*) FROM entitlement_sync.ticket_claim"
+            #expect(try await at.world.number(claims) == 1, "it is no quarter of a year old")
+            try await at.world.pool.query("UPDATE entitlement_sync.ticket_claim SET at = at - interval '91 days'")
+            try await at.world.pool.query("SELECT entitlement_sync.forget_questions()")
+            #expect(try await at.world.number(claims) == 0)
+            _ = try await Erasure(pool: at.world.pool).erase("writer")
+            #expect(
+                try await at.world.number(
+                    "SELECT count(*) FROM entitlement_sync.ticket AS t WHERE t.id = \(ticket) AND t.original_id IS NULL"
+                ) == 1
             )
         }
     }
@@ -341,7 +445,7 @@ import Testing
                 #expect(evidence.lookups.map(\.obstacle) == [.sandbox])
                 #expect(!evidence.facts.contains("proof_failed"))
                 // One of production is found for a tester as well.
-                try await at.name(Self.order, for: ticket)
+                try await at.note(Self.order, for: ticket)
                 try await at.scene.collect(ticket)
                 #expect(try await at.evidence(ticket).lookups.contains { $0.result == .found && $0.isSubject })
             }
@@ -380,8 +484,8 @@ struct LookupCase: Sendable {
     func name(_ order: String, for ticket: Int64) async throws {
         try await world.pool.query(
             """
-            INSERT INTO entitlement_sync.ticket_claim (ticket_id, kind, value, by_agent)
-            VALUES (\(ticket), 'order_id', \(order), false)
+            INSERT INTO entitlement_sync.ticket_claim (ticket_id, kind, value, by_claimant)
+            VALUES (\(ticket), 'order_id', \(order), true)
             """
         )
     }

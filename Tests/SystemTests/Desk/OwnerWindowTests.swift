@@ -87,7 +87,7 @@ import Testing
             let transfers = Transfers(pool: scene.world.pool)
             let due = try #require(try await transfers.take(upTo: 1).first)
             let fresh = try await scene.evidenceAnew(ticket)
-            #expect(try await scene.reply("owner", "I did not give it", decision: "object") == .taken)
+            #expect(try await scene.reply("owner", nil, decision: "object") == .taken, "again, in the same words")
             #expect(try await transfers.goOn(due, on: fresh, moving: ["sub"]) == .stopped("owner_objected"))
             #expect(try await scene.state(ticket) == "new")
             #expect(try await scene.calls() == 0)
@@ -139,6 +139,23 @@ import Testing
             #expect(told.first?.contains("example.com") == false && told.first?.contains("\"until\"") == true)
             let shown = try await scene.only("owner").id.uuidString.lowercased()
             #expect(told.first?.contains(shown) == true)
+        }
+    }
+
+    @Test func `136: an owner who has answered hears of the time that begins for another`() async throws {
+        try await Self.with { scene, ticket in
+            let world = scene.world
+            try await scene.askOwner(ticket)
+            #expect(try await scene.reply("owner", nil, decision: "agree") == .taken)
+            try await world.add("other")
+            let second = try #require(
+                try await scene.tickets(scene.ann)
+                    .open(claimant: "other", orderID: "200000070000001", reason: "wrote a mail")
+            )
+            try await Self.anew(scene, second)
+            #expect(try await scene.act(scene.bea, .claim, on: second) == nil)
+            #expect(try await scene.approve(scene.bea, second) == nil)
+            #expect(try await scene.news("owner").count { $0.hasPrefix("ticket.owner_asked") } == 2)
         }
     }
 

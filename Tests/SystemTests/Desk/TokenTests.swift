@@ -294,6 +294,10 @@ import Transport
             #expect(second.id > first.id)
             try await tokens.release(second)
             #expect(try await scene.tokens() == ["skipped moved_on 1", "due - 0"])
+            // Nor does one that ended before somebody asked anew.
+            #expect(try await scene.act(scene.cid, .token, on: ticket) == nil)
+            try await tokens.end(first, .set)
+            #expect(try await scene.tokens() == ["due - 0", "due - 0"])
         }
     }
 }
