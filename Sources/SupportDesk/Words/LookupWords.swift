@@ -18,10 +18,7 @@ package enum LookupWords {
                 .known
             )
         case (.cannotBeLookedUp, .storeOff):
-            return (
-                "It can't be looked up: no credentials are set for \(store.replacing("The App", with: "the App")).",
-                .known
-            )
+            return ("\(store) can't be asked about it: no credentials are set.", .known)
         case (.cannotBeLookedUp, .form), (.cannotBeLookedUp, nil):
             let who = lookup.store.map { "\(name($0)) does not take" } ?? "no store takes"
             return ("It can't be looked up: \(who) it for one of its ids.", .known)
