@@ -37,7 +37,7 @@ import Testing
             #expect(Replies.places(reason: reason).isSubset(of: Self.values.keys))
         }
         #expect(Replies.Reason(key: "nothing") == nil)
-        #expect(Self.reasons.count == 17 + CaseVerdict.allCases.count + DeskQuestion.allCases.count)
+        #expect(Self.reasons.count == 18 + CaseVerdict.allCases.count + DeskQuestion.allCases.count)
     }
 
     @Test(arguments: [

@@ -17,7 +17,7 @@ import Testing
             }
         for account in UserStanding.Account.allCases {
             for item in cases {
-                for bits in 0..<64 {
+                for bits in 0..<128 {
                     func has(_ bit: Int) -> Bool { bits & (1 << bit) != 0 }
                     users.append(
                         UserStanding(
@@ -25,6 +25,7 @@ import Testing
                             subscriber: has(0),
                             until: has(1) ? "2026-12-01" : nil,
                             case: item,
+                            ended: has(6) ? "2026-10-01" : nil,
                             moved: has(2),
                             waiting: has(3),
                             failed: has(4),
@@ -75,6 +76,9 @@ import Testing
             (UserStanding(waiting: true, failed: true, reference: "R-1"), "still_checking"),
             (UserStanding(until: "2026-12-01", failed: true, reference: "R-1"), "still_checking"),
             (UserStanding(failed: true, reference: "R-1"), "store_unavailable"),
+            (UserStanding(ended: "2026-10-01", waiting: true, reference: "R-1"), "still_checking"),
+            // What was found once is not denied later.
+            (UserStanding(ended: "2026-10-01", reference: "R-1"), "ended"),
             (UserStanding(reference: "R-1"), "nothing_found"), (UserStanding(), "not_asked"),
             (UserStanding(account: .barred, subscriber: true, reference: "R-1"), "not_eligible"),
             (UserStanding(account: .gone, case: .init(reference: "T-1", state: "new")), "not_eligible"),

@@ -30,6 +30,10 @@ BEGIN
                            UNION ALL
                           SELECT g.until FROM "grant" AS g WHERE g.user_key = me.user_key AND g.revoked_at IS NULL) AS a
                    WHERE a.until IS NULL OR a.until > now()),
+        'ended', (SELECT to_char(max(p.period_ends_at), 'YYYY-MM-DD') FROM purchase AS p
+                   WHERE p.owner_key = me.user_key AND p.merged_into IS NULL AND p.kind = 'subscription'
+                     AND p.environment = 'production' AND p.period_ends_at <= now()
+                     AND p.gives_access IS NOT TRUE AND p.status <> 'refunded'),
         -- By the reference that its claimant knows, as in `ticket_answers`.
         'case', (SELECT jsonb_build_object('state', t.state, 'verdict', t.verdict,
                                            'reference', coalesce((SELECT c.reference FROM case_of(me.user_key) AS c),

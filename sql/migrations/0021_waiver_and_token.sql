@@ -345,6 +345,18 @@ LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp SET timezone = '
           FROM ticket AS t JOIN me ON me.user_key = t.claimant_key
           JOIN ticket_event AS e ON e.ticket_id = t.id
         UNION ALL
+        -- Whose ticket it is stays with that ticket.
+        SELECT e.at, e.id, 'ticket',
+               format('Ticket %s: this user %s.', reference_of('T', t.uid),
+                      CASE e.kind WHEN 'owner_asked' THEN 'has time to object to a transfer of a purchase'
+                                  WHEN 'owner_agreed' THEN 'agreed to the transfer'
+                                  WHEN 'owner_objected' THEN 'objected to the transfer'
+                                  WHEN 'owner_released' THEN 'released the purchase'
+                                  ELSE 'is waited for no longer' END)
+          FROM ticket AS t JOIN me ON me.user_key = t.owner_key
+          JOIN ticket_event AS e ON e.ticket_id = t.id
+         WHERE e.kind IN ('owner_asked', 'owner_agreed', 'owner_objected', 'owner_released', 'owner_window_waived')
+        UNION ALL
         SELECT i.received_at, i.id, 'event',
                format('%s said %s%s; that is a reason to look, and no more.',
                       CASE i.source WHEN 'revenuecat' THEN 'RevenueCat' WHEN 'app_store' THEN 'The App Store'

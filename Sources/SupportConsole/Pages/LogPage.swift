@@ -1,3 +1,4 @@
+import Foundation
 import Hummingbird
 import Storage
 import SupportDesk
@@ -21,7 +22,29 @@ struct LogPage: Sendable {
             "at": Moments.shown(row.at), "who": row.name ?? "–", "what": TicketWords.plain(row.kind),
         ]
         if let about = row.about { values["about"] = about }
-        if let detail = row.detail { values["detail"] = detail }
+        if let detail = row.detail { values["detail"] = words(detail) }
         return values
+    }
+
+    /// What stands beside an event, as people read it; in the records it is a JSON object.
+    static func words(_ json: String) -> String {
+        guard let values = try? JSONDecoder().decode([String: Scalar].self, from: Data(json.utf8)) else { return json }
+        return values.sorted { $0.key < $1.key }.map { "\(TicketWords.plain($0).lowercased()): \($1.words)" }
+            .joined(separator: ", ")
+    }
+
+    private struct Scalar: Decodable {
+        var words: String
+
+        init(from decoder: any Decoder) throws {
+            let value = try decoder.singleValueContainer()
+            if let truth = try? value.decode(Bool.self) {
+                words = truth ? "yes" : "no"
+            } else if let number = try? value.decode(Int64.self) {
+                words = "\(number)"
+            } else {
+                words = try value.decode(String?.self)?.replacing("_", with: " ") ?? "nobody"
+            }
+        }
     }
 }

@@ -15,6 +15,8 @@ package enum Replies {
         case caseOpen
         case stillChecking
         case nothingFound
+        /// What they had is over.
+        case ended
         /// Nobody has looked for purchases of theirs.
         case notAsked
         case storeUnavailable
@@ -36,7 +38,7 @@ package enum Replies {
 
         package static var allCases: [Reason] {
             [
-                .active, .activeUntil, .restored, .caseOpen, .stillChecking, .nothingFound, .notAsked,
+                .active, .activeUntil, .restored, .caseOpen, .stillChecking, .nothingFound, .ended, .notAsked,
                 .storeUnavailable, .notEligible, .lent, .expired, .autoResolved, .duplicate, .ownerAsked,
                 .ownerObjected, .ownerKept,
                 .ownerMoved,
@@ -52,6 +54,7 @@ package enum Replies {
             case .caseOpen: "case_open"
             case .stillChecking: "still_checking"
             case .nothingFound: "nothing_found"
+            case .ended: "ended"
             case .notAsked: "not_asked"
             case .storeUnavailable: "store_unavailable"
             case .notEligible: "not_eligible"

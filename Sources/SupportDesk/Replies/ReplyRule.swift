@@ -16,6 +16,8 @@ package enum ReplyMatter: Sendable, CaseIterable {
     case moved
     case waiting
     case failed
+    /// They had a subscription, which is over.
+    case over
     /// Somebody looked, and found nothing.
     case looked
     /// Nobody has looked.
@@ -32,6 +34,8 @@ package enum ReplyMatter: Sendable, CaseIterable {
                 .waiting
             } else if user.failed {
                 .failed
+            } else if user.ended != nil {
+                .over
             } else if user.reference != nil { .looked } else { .never }
     }
 }
@@ -64,6 +68,7 @@ package struct ReplyRule: Sendable {
         ReplyRule([.eligible], [.none], [.moved], .ownerMoved),
         ReplyRule([.eligible], [.none], [.waiting], .stillChecking),
         ReplyRule([.eligible], [.none], [.failed], .storeUnavailable),
+        ReplyRule([.eligible], [.none], [.over], .ended),
         ReplyRule([.eligible], [.none], [.looked], .nothingFound),
         ReplyRule([.eligible], [.none], [.never], .notAsked),
         // Whatever the records say of access: none of it is theirs to use.

@@ -29,6 +29,8 @@ package struct UserStanding: Decodable, Sendable, Hashable {
     /// The day, such as `2026-12-01`, on which access ends; `nil`: none is known.
     package var until: String?
     package var `case`: Case?
+    /// The day on which the last of their subscriptions ended; `nil`: none has.
+    package var ended: String?
     /// A purchase of theirs was moved to another account, after they had been asked.
     package var moved: Bool
     /// A job of theirs is queued or running.
@@ -43,6 +45,7 @@ package struct UserStanding: Decodable, Sendable, Hashable {
         subscriber: Bool = false,
         until: String? = nil,
         case: Case? = nil,
+        ended: String? = nil,
         moved: Bool = false,
         waiting: Bool = false,
         failed: Bool = false,
@@ -52,6 +55,7 @@ package struct UserStanding: Decodable, Sendable, Hashable {
         self.subscriber = subscriber
         self.until = until
         self.case = `case`
+        self.ended = ended
         self.moved = moved
         self.waiting = waiting
         self.failed = failed
@@ -83,7 +87,7 @@ extension UserStanding {
         let language = Replies.languages.contains(language) ? language : Replies.fallback
         var reason = ReplyRule.rules.first { $0.fits(self) }?.says(self) ?? .notAsked
         var values: [String: String] = [:]
-        values["until"] = until
+        values["until"] = until ?? ended
         values["reference"] = ReplyMatter(self) == .case ? self.case?.reference : reference ?? self.case?.reference
         var text = Replies.text(reason: reason, language: language, values: values)
         if text == nil {

@@ -1,4 +1,5 @@
 import Crypto
+import Dispatch
 import Foundation
 package import Storage
 
@@ -96,18 +97,26 @@ package struct SignIn: Sendable {
         return outcome == .signedIn ? .signedIn(token) : .not(outcome)
     }
 
-    /// A third of a second of work: not on whoever waits.
-    @concurrent
+    /// A thread of its own for what takes a third of a second: no thread of the pool waits for it, and whoever guesses passwords
+    /// gets one core at most.
+    private static let hardWork = DispatchQueue(label: "sign-in.scrypt")
+
+    private static func apart<Value: Sendable>(_ work: @escaping @Sendable () throws -> Value) async throws -> Value {
+        try await withCheckedThrowingContinuation { continuation in
+            hardWork.async { continuation.resume(with: Swift.Result { try work() }) }
+        }
+    }
+
     private static func derive(
         _ password: String,
         _ salt: [UInt8],
         _ cost: PasswordKey.Cost
-    ) async throws -> PasswordKey { try PasswordKey(of: password, salt: salt, cost: cost) }
+    ) async throws -> PasswordKey { try await apart { try PasswordKey(of: password, salt: salt, cost: cost) } }
 
-    @concurrent
     private static func chosen(_ typed: Credentials, _ cost: PasswordKey.Cost) async throws -> PasswordKey? {
-        try typed.newPassword.map {
-            try PasswordKey(new: $0, for: typed.name, replacing: typed.password, cost: cost)
+        guard let password = typed.newPassword else { return nil }
+        return try await apart {
+            try PasswordKey(new: password, for: typed.name, replacing: typed.password, cost: cost)
         }
     }
 }
