@@ -53,7 +53,7 @@ struct Simulate: AsyncParsableCommand {
             } catch {
                 throw CommandFailure(
                     .data,
-                    "--keys: \(keys ?? "") can't hold keys; name a folder of your own, empty or with the simulator's keys"
+                    "--keys: \(keys ?? "") can't be made, or holds what is no key; name a folder"
                 )
             }
             let service = Simulation(

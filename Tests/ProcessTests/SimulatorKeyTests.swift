@@ -24,7 +24,10 @@ struct SimulatorKeyTests {
         }
         // What is no key is not replaced without a word.
         try "no key".write(toFile: other + "/firebase-1.pem", atomically: false, encoding: .utf8)
-        #expect(try await Self.answer(in: other).response.status.code == 500)
+        let broken = try await Site.run(["simulate", "--scenario", Command.scenario, "--keys", other], settings: [:])
+        #expect(broken.code == 65 && broken.err.contains("or holds what is no key"), "\(broken)")
+        let kept = try String(contentsOfFile: other + "/firebase-1.pem", encoding: .utf8)
+        #expect(kept == "no key")
     }
 
     /// The key set of a simulator that is started with a folder.

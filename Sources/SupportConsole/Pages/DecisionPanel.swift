@@ -27,8 +27,9 @@ struct DecisionPanel {
                 && (state == .new || state == .waitingClaimant || (state == .claimed && !isHeldByOther && !isMine)),
             "release": mayWork && state == .claimed && isMine,
             "refresh": mayWork && !isHeldByOther && Self.isLive(state),
-            "lend": visit.may("lend") && isHandled && ticket.facts?.contains("proof_verified") == true,
-            "decide": visit.may("refuse") && isHandled && (!isPastFirst || mayApprove),
+            "lend": visit.may("lend") && !visit.me.isHeld && isHandled
+                && ticket.facts?.contains("proof_verified") == true,
+            "decide": visit.may("refuse") && !visit.me.isHeld && isHandled && (!isPastFirst || mayApprove),
             "may-grant": mayApprove,
             "ask": visit.may("refuse") && state == .claimed && isMine,
             "resolve": visit.may("transfer") && state == .executing,

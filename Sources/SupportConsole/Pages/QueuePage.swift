@@ -85,7 +85,7 @@ struct QueuePage: Sendable {
         var values: [String: Any] = [
             "href": "/console/tickets/\(row.id)", "reference": row.reference, "kind": TicketWords.kind(row.kind),
             "state": TicketWords.state(row.state), "code": row.state, "urgent": row.isUrgent,
-            "store": row.store.map(TicketWords.store) ?? "–", "claimant": row.claimant ?? "–",
+            "store": row.store.map(TicketWords.store) ?? "Store unknown", "claimant": row.claimant ?? "–",
             "owner": row.owner ?? "–", "opened": Moments.shown(row.createdAt),
             "suggested": row.suggested.map(TicketWords.verdict)
                 ?? (row.reason == nil ? "not collected yet" : "find out more"),

@@ -37,11 +37,18 @@ struct SearchPage: Sendable {
         }
     }
 
+    /// The store's name, and the id.
+    private static func label(_ text: String) -> String {
+        let parts = text.split(separator: " ", maxSplits: 1).map(String.init)
+        guard parts.count == 2 else { return text }
+        return "\(TicketWords.store(parts[0])) \(parts[1])"
+    }
+
     private static func ticket(_ hit: DeskConsole.Hit) -> [String: Any] {
         [
             "href": "/console/tickets/\(hit.id)", "reference": hit.reference ?? "\(hit.id)",
             "kind": TicketWords.kind(hit.kind ?? ""), "state": TicketWords.state(hit.state ?? ""),
-            "code": hit.state ?? "", "label": hit.label ?? "",
+            "code": hit.state ?? "", "label": label(hit.label ?? ""),
             "opened": hit.createdAt.map { Moments.shown($0) } as Any,
         ]
     }

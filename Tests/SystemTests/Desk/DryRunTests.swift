@@ -193,6 +193,27 @@ import Testing
         }
     }
 
+    @Test func `A restore that an agent asks for takes nothing away, whatever a reconcile would do`() async throws {
+        try await Self.with { world in
+            let desk = DeskPeople(world: world)
+            let admin = try await desk.enter("root", .admin)
+            let ann = try await desk.enter("ann", .agent, by: admin)
+            let users = DeskUsers(pool: world.pool, session: ann.token.digest)
+            for (user, type) in [("ended", "subscriber"), ("payer", "subscriber")] {
+                let key = try await world.number("SELECT entitlement_sync.user_key_of(\(user))")
+                #expect(try await users.restore(key) == nil)
+                try await world.working(Self.setup) {
+                    try await world.until("SELECT (count(*) = 0)::int FROM entitlement_sync.queue")
+                }
+                #expect(try await world.type(of: user) == type)
+            }
+            let jobs = try await world.texts(
+                "SELECT DISTINCT j.kind::text FROM entitlement_sync.job_history AS j WHERE j.user_key IN (SELECT (e.detail ->> 'user')::bigint FROM entitlement_sync.operator_event AS e WHERE e.kind = 'restored') ORDER BY 1"
+            )
+            #expect(jobs.contains("0"))
+        }
+    }
+
     @Test func `Who may restore may ask on the console, and is on record; nobody about their own account`() async throws
     {
         try await DeskCase.with { scene, _ in
