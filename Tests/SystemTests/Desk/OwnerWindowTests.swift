@@ -142,20 +142,47 @@ import Testing
         }
     }
 
+    @Test func `189: a case that is opened again asks the owner again`() async throws {
+        try await Self.with { scene, ticket in
+            try await scene.askOwner(ticket, approvals: 1)
+            #expect(try await scene.act(scene.bea, .refuse(how: "refuse", words: nil), on: ticket) == nil)
+            try await scene.world.change("owner", Self.renewed)
+            try await Self.anew(scene, ticket)
+            #expect(try await scene.state(ticket) == "new")
+            try await scene.world.pool.query(
+                """
+                UPDATE entitlement_sync.ticket
+                   SET owner_asked_at = owner_asked_at - interval '4 days', owner_until = owner_until - interval '4 days'
+                """
+            )
+            try await scene.askOwner(ticket)
+            #expect(try await scene.left(ticket) > 71)
+        }
+    }
+
     @Test func `136: an owner who has answered hears of the time that begins for another`() async throws {
         try await Self.with { scene, ticket in
             let world = scene.world
+            func asked() async throws -> Int {
+                try await scene.news("owner").count { $0.hasPrefix("ticket.owner_asked") }
+            }
+            func another(_ claimant: String) async throws {
+                try await world.add(claimant)
+                let other = try #require(
+                    try await scene.tickets(scene.ann)
+                        .open(claimant: claimant, orderID: "200000070000001", reason: "wrote a mail")
+                )
+                try await Self.anew(scene, other)
+                #expect(try await scene.act(scene.bea, .claim, on: other) == nil)
+                #expect(try await scene.approve(scene.bea, other) == nil)
+            }
             try await scene.askOwner(ticket)
+            try await another("second")
+            #expect(try await asked() == 1)
+            // To none of the two, for to whom it goes is not theirs to choose: both times run on.
             #expect(try await scene.reply("owner", nil, decision: "agree") == .taken)
-            try await world.add("other")
-            let second = try #require(
-                try await scene.tickets(scene.ann)
-                    .open(claimant: "other", orderID: "200000070000001", reason: "wrote a mail")
-            )
-            try await Self.anew(scene, second)
-            #expect(try await scene.act(scene.bea, .claim, on: second) == nil)
-            #expect(try await scene.approve(scene.bea, second) == nil)
-            #expect(try await scene.news("owner").count { $0.hasPrefix("ticket.owner_asked") } == 2)
+            try await another("third")
+            #expect(try await asked() == 2)
         }
     }
 
