@@ -5,13 +5,17 @@ import Testing
 
 /// What `inspect` says of proofs, without a store and without a database.
 struct InspectTests {
-    /// Signed in a minute, because the certificates are yet to be made.
-    private static let payload = """
+    /// A transaction that was signed at a time in milliseconds.
+    ///
+    /// - Parameter signed: a number, or a word that is replaced by one.
+    /// - Returns: what is to be signed.
+    private static func payload(signed: String) -> String {
+        """
         {"transactionId":"2000000700000002","originalTransactionId":"2000000700000001","bundleId":"com.example.app",\
         "productId":"monthly","type":"Auto-Renewable Subscription","inAppOwnershipType":"PURCHASED",\
-        "environment":"Production","purchaseDate":\(Int64(Date().timeIntervalSince1970 * 1000)),\
-        "signedDate":\(Int64(Date().timeIntervalSince1970 * 1000) + 60_000)}
+        "environment":"Production","purchaseDate":\(signed),"signedDate":\(signed)}
         """
+    }
 
     private func with(_ body: (Inspection) async throws -> Void) async throws {
         try await Inspection.with("APP_STORE_ROOT_CERTIFICATES", body)
@@ -19,7 +23,7 @@ struct InspectTests {
 
     @Test func `what was signed by OpenSSL under a root of its own verifies there, and nowhere else`() async throws {
         try await with { bench in
-            try bench.write(Self.payload, to: "payload")
+            try bench.write(Self.payload(signed: #""$NOW""#), to: "payload")
             let complaint = try await SigningFixture.run(
                 "sign_transaction.py",
                 in: bench.folder,
@@ -42,7 +46,10 @@ struct InspectTests {
         try await with { bench in
             let (ours, other) = (try AppStoreAuthority(), try AppStoreAuthority())
             try bench.write(ours.certificates.rootPEM(), to: "root.pem")
-            let forged = try other.sign(Self.payload, header: ["alg": "ES256", "x5c": ours.chain()])
+            let forged = try other.sign(
+                Self.payload(signed: "\(Int64(Date().timeIntervalSince1970 * 1000))"),
+                header: ["alg": "ES256", "x5c": ours.chain()]
+            )
             let ending = try await bench.inspect(["storekit_jws=\(forged)", "--output", "json"], root: bench.root)
             #expect(ending.code == 65, "\(ending)")
             let said = try Inspection.Answer(ending)

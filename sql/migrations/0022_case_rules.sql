@@ -465,7 +465,7 @@ BEGIN
 END
 $$;
 
--- Has a user's purchases restored at once, as if they had tapped: nothing is taken away by that.
+-- Has a user's purchases restored at once, as if they had tapped: the restore takes nothing away itself.
 CREATE OR REPLACE FUNCTION desk_restore(session bytea, which bigint) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET lock_timeout = '2s' AS $$
 DECLARE

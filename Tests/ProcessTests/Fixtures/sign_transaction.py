@@ -3,6 +3,7 @@
     sign_transaction.py FOLDER < payload
 
 Makes a root, an authority and a signer in FOLDER (root.pem is what has to be trusted), and prints a compact JWS.
+"$NOW" in the payload is the time of the signature, in milliseconds: the certificates are valid from shortly before it.
 """
 
 import base64
@@ -10,6 +11,7 @@ import json
 import pathlib
 import subprocess
 import sys
+import time
 
 folder = pathlib.Path(sys.argv[1])
 
@@ -40,7 +42,8 @@ leaf = certificate("signer", "prime256v1",
                     "1.2.840.113635.100.6.11.1=DER:05:00"], "authority")
 
 header = json.dumps({"alg": "ES256", "x5c": [leaf, intermediate, root]}, separators=(",", ":")).encode()
-signed = f"{url(header)}.{url(sys.stdin.buffer.read())}"
+payload = sys.stdin.buffer.read().replace(b'"$NOW"', b"%d" % (time.time() * 1000))
+signed = f"{url(header)}.{url(payload)}"
 der = openssl("dgst", "-sha256", "-sign", "signer.key", data=signed.encode())
 
 
