@@ -91,6 +91,7 @@ let package = Package(
         .systemLibrary(name: "CLibCurl", pkgConfig: "libcurl", providers: [.apt(["libcurl4-openssl-dev"])]),
         .systemLibrary(name: "CLinux"),
         target("Entitlements"),
+        target("Schedules"),
         target("FaultPoints"),
         target("Postgres", ["CLibPQ", "CLinux", "FaultPoints", logging, metrics]),
         target("Transport", ["CLibCurl", "CLinux", httpTypes, logging, metrics]),
@@ -100,8 +101,8 @@ let package = Package(
         target(
             "SyncWorker",
             [
-                "Entitlements", "FaultPoints", "Jobs", "Storage", "StoreClients", "Postgres", logging, metrics,
-                lifecycle,
+                "Entitlements", "FaultPoints", "Jobs", "Schedules", "Storage", "StoreClients", "Postgres", logging,
+                metrics, lifecycle,
                 crypto,
             ]
         ),
@@ -150,8 +151,8 @@ let package = Package(
             name: "EntitlementSync",
             dependencies: [
                 "Entitlements", "Postgres", "Transport", "StoreClients", "Jobs", "Storage", "SyncWorker", "Telemetry",
-                "Bench", "Configuring", "FaultPoints", "Migrations", "StoreSimulator", "SupportConsole", "SupportDesk",
-                "WebAPI",
+                "Bench", "Configuring", "FaultPoints", "Migrations", "Schedules", "StoreSimulator", "SupportConsole",
+                "SupportDesk", "WebAPI",
                 arguments,
                 crypto,
                 httpTypes, nioCore,
@@ -162,6 +163,7 @@ let package = Package(
         ),
         target("TestSupport", ["Postgres", "Transport", httpTypes, logging]),
         tests("EntitlementsTests", ["Entitlements", "TestSupport"]),
+        tests("SchedulesTests", ["Schedules"]),
         tests("PostgresTests", ["Postgres", "TestSupport", logging]),
         tests("TransportTests", ["CLibCurl", "TestSupport", "Transport", httpTypes, logging, metrics, metricsTestKit]),
         tests(

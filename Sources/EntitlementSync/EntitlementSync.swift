@@ -12,7 +12,7 @@ struct EntitlementSync: AsyncParsableCommand {
             GrantCommand.self, Adopt.self,
             SandboxCommand.self, Pause.self, Resume.self, QueueCommand.self, DoctorCommand.self, Simulate.self,
             Inspect.self, Erase.self, TicketsCommand.self, TicketCommand.self, OperatorCommand.self,
-            BenchCommand.self,
+            ScheduleCommand.self, RunsCommand.self, BenchCommand.self,
         ]
     )
 

@@ -6,13 +6,27 @@ import Postgres
 import Storage
 
 struct Reconcile: AsyncParsableCommand {
-    static let configuration = CommandConfiguration(abstract: "Re-reads users and makes their records true.")
+    static let configuration = CommandConfiguration(
+        abstract: "Re-reads users and makes their records true: some, everybody who is due, or everybody."
+    )
 
     @Argument(help: "The users' ids.")
     var users: [String] = []
 
-    @Option(help: "Seconds to wait for the outcomes.")
-    var wait = 3600
+    @Flag(help: "Everybody whose next look is due.")
+    var due = false
+
+    @Flag(help: "Every user of the application.")
+    var all = false
+
+    @Option(help: "Every known user whom nobody has read since an instant, such as 2027-01-31T12:00:00Z.")
+    var since: String?
+
+    @Option(help: "Write no demotion of a run where there would be more than this; the brake's limit holds as well.")
+    var maxDemotions: Int32?
+
+    @Option(help: "Seconds to wait for the outcomes (an hour if not told otherwise, a week for a run).")
+    var wait: Int?
 
     @Flag(help: "Only say what would be decided: stores are read, and nothing is changed.")
     var dryRun = false
@@ -20,8 +34,15 @@ struct Reconcile: AsyncParsableCommand {
     @OptionGroup var options: OutputOptions
 
     func validate() throws {
-        guard !users.isEmpty else { throw ValidationError("name at least one user") }
-        guard (0...86_400).contains(wait) else { throw ValidationError("--wait: give seconds from 0 to 86400") }
+        let runs = [due, all, since != nil].count { $0 }
+        guard runs <= 1, (runs == 0) != users.isEmpty else {
+            throw ValidationError("name users, or one of --due, --all and --since")
+        }
+        guard maxDemotions == nil || runs == 1 else { throw ValidationError("--max-demotions: of a run; name --due, --all or --since") }
+        guard maxDemotions.map({ $0 >= 0 }) ?? true else { throw ValidationError("--max-demotions: give 0 or more") }
+        guard wait.map({ (0...604_800).contains($0) }) ?? true else {
+            throw ValidationError("--wait: give seconds from 0 to 604800")
+        }
     }
 
     private struct Line: Encodable {
@@ -65,11 +86,23 @@ struct Reconcile: AsyncParsableCommand {
     func run() async throws {
         try await reporting {
             let runtime = try Runtime(level: .warning)
+            let since = try since.map { try Moment(argument: $0, name: "--since").timestamp }
             return try await runtime.withPool { pool in
+                if users.isEmpty {
+                    let scope: RunRecord.Scope = due ? .due : all ? .all : .since
+                    let command = RunFollowing(runs: Runs(pool: pool), output: options.output)
+                    return try await command.ask(
+                        scope,
+                        isDry: dryRun,
+                        since: since,
+                        maxDemotions: maxDemotions,
+                        waiting: .seconds(wait ?? 604_800)
+                    )
+                }
                 guard !dryRun else { return try await foresee(pool) }
                 let requests = Requests(pool: pool)
                 let ids = try await requests.reconcile(users, reason: "manual")
-                let ended = try await Waiting(requests: requests).untilEnded(ids, within: .seconds(wait)) {
+                let ended = try await Waiting(requests: requests).untilEnded(ids, within: .seconds(wait ?? 3600)) {
                     Output.progress($0, of: ids.count)
                 }
                 let statuses = Dictionary(try await requests.status(ids).map { ($0.id, $0) }) { first, _ in first }
@@ -97,7 +130,7 @@ struct Reconcile: AsyncParsableCommand {
     private func foresee(_ pool: PostgresPool) async throws -> ExitStatus {
         let dryRuns = DryRuns(pool: pool)
         let ids = try await dryRuns.ask(users)
-        let deadline = ContinuousClock.now + .seconds(wait)
+        let deadline = ContinuousClock.now + .seconds(wait ?? 3600)
         var answers = try await dryRuns.answers(ids)
         while answers.count < Set(ids).count, ContinuousClock.now < deadline {
             Output.progress(answers.count, of: ids.count)

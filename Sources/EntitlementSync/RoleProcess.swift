@@ -20,6 +20,8 @@ struct RoleProcess {
         case work
         /// Answers users' apps and the stores.
         case serve
+        /// Starts and plans runs.
+        case schedule
     }
 
     let roles: Set<Role>
@@ -65,7 +67,8 @@ struct RoleProcess {
             }
             let desk = try doors.map { try ConsoleComposition(runtime, proxies: $0.proxies) }
             if let desk { pools.append(desk.pool) }
-            try await group(runtime, registry, work, api, desk?.console, pool).run()
+            let schedule = roles.contains(.schedule) ? ScheduleComposition(runtime, pool: pool) : nil
+            try await group(runtime, registry, work, api, desk?.console, schedule, pool).run()
             await transport.shutdown()
             for pool in pools { await pool.close() }
         } catch {
@@ -89,6 +92,7 @@ struct RoleProcess {
         _ work: WorkerComposition?,
         _ api: APIComposition?,
         _ console: SupportConsole?,
+        _ schedule: ScheduleComposition?,
         _ pool: PostgresPool
     ) -> ServiceGroup {
         typealias Part = ServiceGroupConfiguration.ServiceConfiguration
@@ -115,8 +119,12 @@ struct RoleProcess {
         let server = api.map {
             Part(service: $0.server, failureTerminationBehavior: .gracefullyShutdownGroup)
         }
+        let schedules = schedule.map { schedule in
+            // A worker of the same process plans already.
+            Part(service: schedule.service(plans: work == nil), failureTerminationBehavior: .gracefullyShutdownGroup)
+        }
         var configuration = ServiceGroupConfiguration(
-            services: [admin, pages, watch, intake, restores, worker, server].compactMap(\.self),
+            services: [admin, pages, watch, intake, restores, worker, schedules, server].compactMap(\.self),
             gracefulShutdownSignals: [.sigterm, .sigint],
             logger: runtime.logger
         )

@@ -15,12 +15,12 @@ struct Serve: AsyncParsableCommand {
 
 struct Run: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Serves the API and works off the queue in one process, until it is told to stop."
+        abstract: "Serves the API, works off the queue and follows the schedules in one process, until it is told to stop."
     )
 
     func run() async throws {
         try await reporting {
-            try await RoleProcess(roles: [.work, .serve]).run()
+            try await RoleProcess(roles: [.work, .serve, .schedule]).run()
             return .done
         }
     }

@@ -61,6 +61,8 @@ struct WorkerComposition {
             messenger: receiver.map { Messenger(outbox: Outbox(pool: pool), receiver: $0, logger: runtime.logger) },
             desk: desk,
             foresight: stores.foresight,
+            runParts: RunParts(pool: pool),
+            planner: { ScheduleComposition(runtime, pool: pool).planner(onFed: $0) },
             listener: PostgresListener(
                 configuration: runtime.postgres(connections: 1, direct: true),
                 logger: runtime.logger

@@ -149,7 +149,7 @@ package struct Evidence: Hashable, Sendable {
         case .pending, .unknown:
             break
         case .access, .unsettled:
-            guard situation.catalog.mapping(of: row.entitlements) != .noAccess else { return }
+            guard situation.catalog.mapping(of: row.entitlements) != .noAccess else { return goesOnWithoutAccess() }
             // A row that is not listed any more has no soft window: absence has a margin of its own.
             open(store: row.store, periodEndsAt: nil, situation)
             allEndsAnnounced = allEndsAnnounced && row.endAnnounced
@@ -185,6 +185,10 @@ package struct Evidence: Hashable, Sendable {
         allEndsAnnounced = allEndsAnnounced && endAnnounced
     }
 
+    /// Notes that what goes on at the store gives no access by the catalogue alone, which may be a mistake: whatever else has
+    /// ended, the store has not announced that the user's access would.
+    private mutating func goesOnWithoutAccess() { allEndsAnnounced = false }
+
     private mutating func open(store: String, periodEndsAt: Instant?, _ situation: Situation) {
         openItems += 1
         let own = situation.settings.margin(of: store)
@@ -216,7 +220,7 @@ package struct Evidence: Hashable, Sendable {
             switch situation.catalog.mapping(of: entitlements) {
             case .access: hasAccess = true
             case .unmapped: hasUnmapped = true
-            case .noAccess: break
+            case .noAccess: goesOnWithoutAccess()
             }
         case .ended:
             end(kind, status, entitlements, endAnnounced: endAnnounced, situation)
@@ -225,7 +229,7 @@ package struct Evidence: Hashable, Sendable {
         case .unknown:
             hasUnknownStatus = true
         case .unsettled:
-            guard situation.catalog.mapping(of: entitlements) != .noAccess else { return }
+            guard situation.catalog.mapping(of: entitlements) != .noAccess else { return goesOnWithoutAccess() }
             open(store: store, periodEndsAt: periodEndsAt, situation)
             allEndsAnnounced = allEndsAnnounced && endAnnounced
         }

@@ -67,6 +67,8 @@ package enum Rule: String, Sendable, CaseIterable {
     case promoteOnly = "promote_only"
     case demotionsPaused = "demotions_paused"
     case brake
+    /// One of a run's demotions, which are written together or not at all.
+    case proposed
 }
 
 /// What happens to the user's type and assets.

@@ -171,6 +171,7 @@ package struct JobQueue: Sendable {
             SELECT NOT EXISTS (SELECT 1 FROM entitlement_sync.queue)
                AND NOT EXISTS (SELECT 1 FROM entitlement_sync.asset_run AS r WHERE NOT r.parked)
                AND NOT EXISTS (SELECT 1 FROM entitlement_sync.inbox AS i WHERE i.state = 'received')
+               AND NOT EXISTS (SELECT 1 FROM entitlement_sync.run AS r WHERE r.state IN ('reading', 'applying'))
             """
         )
         guard let row = rows.first else { return false }

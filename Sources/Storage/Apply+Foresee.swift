@@ -16,6 +16,8 @@ package struct Foreseen: Sendable, Hashable {
     package var error: String?
     /// Everything is paused: the reconcile itself would wait until that is over.
     package var isPaused: Bool
+    /// The end was announced before it came.
+    package var isAnnounced: Bool
 
     package init(
         outcome: String? = nil,
@@ -25,8 +27,10 @@ package struct Foreseen: Sendable, Hashable {
         typeAfter: String? = nil,
         assets: Int = 0,
         error: String? = nil,
-        isPaused: Bool = false
+        isPaused: Bool = false,
+        isAnnounced: Bool = false
     ) {
+        self.isAnnounced = isAnnounced
         self.outcome = outcome
         self.rule = rule
         self.explanation = explanation
@@ -35,6 +39,22 @@ package struct Foreseen: Sendable, Hashable {
         self.assets = assets
         self.error = error
         self.isPaused = isPaused
+    }
+}
+
+extension Foreseen {
+    init(_ effect: Effect, isPaused: Bool) {
+        let before = effect.user?.type
+        self.init(
+            outcome: effect.verdict.outcome.rawValue,
+            rule: effect.verdict.rule.rawValue,
+            explanation: effect.verdict.explanation,
+            typeBefore: before?.rawValue,
+            typeAfter: (effect.newType ?? before)?.rawValue,
+            assets: effect.assetsChanged,
+            isPaused: isPaused,
+            isAnnounced: effect.verdict.action == .demote && effect.verdict.wasAnnounced
+        )
     }
 }
 
@@ -76,18 +96,7 @@ extension Apply {
         var plan = try await plan([item], scene, epoch: epoch, report: &report, on: connection)
         try await foreseeAssets(&plan.effects, on: connection)
         let isPaused = scene.gate.isPaused
-        if let effect = plan.effects.first {
-            let before = effect.user?.type
-            return Foreseen(
-                outcome: effect.verdict.outcome.rawValue,
-                rule: effect.verdict.rule.rawValue,
-                explanation: effect.verdict.explanation,
-                typeBefore: before?.rawValue,
-                typeAfter: (effect.newType ?? before)?.rawValue,
-                assets: effect.assetsChanged,
-                isPaused: isPaused
-            )
-        }
+        if let effect = plan.effects.first { return Foreseen(effect, isPaused: isPaused) }
         let error = plan.retries.first?.error ?? plan.ends.first?.lastError
         return error.map { Foreseen(error: $0, isPaused: isPaused) }
     }

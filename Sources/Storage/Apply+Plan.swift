@@ -52,10 +52,14 @@ extension Apply {
         return ours
     }
 
+    /// Decides a batch.
+    ///
+    /// `limits`: whether runs and the brake may hold demotions back.
     func plan(
         _ batch: [ReadJob],
         _ scene: Scene,
         epoch: Int32,
+        limits: Bool = true,
         report: inout ApplyReport,
         on connection: PostgresConnection
     ) async throws -> ApplyPlan {
@@ -94,9 +98,10 @@ extension Apply {
             // Without the jobs that have to wait, others may touch what they touched: planned anew, until nobody waits.
         } while try await postpone(&postponed, in: plan, on: connection)
         report.postponed += plan.postponed + ours.filter { postponed.contains($0.job.userKey) }
-        let brakes = { (effect: Effect) in effect.verdict.action == .demote && !effect.verdict.wasAnnounced }
-        if settings.decision.mode != .observe, plan.effects.contains(where: brakes) {
-            let wanted = plan.effects.count(where: brakes)
+        guard limits, settings.decision.mode != .observe, plan.effects.contains(where: \.isBraked) else { return plan }
+        try await RunHolds.hold(&plan.effects, on: connection)
+        let wanted = plan.effects.count(where: \.isBraked)
+        if wanted > 0 {
             let allowance = try await BrakeStore.allowance(
                 settings.brake,
                 wanted: wanted,

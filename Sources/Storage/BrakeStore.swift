@@ -54,7 +54,9 @@ enum BrakeStore {
     }
 
     /// Demotions of the last 24 hours that count toward the limit.
-    static let spent: PostgresQuery = """
+    static let spent = PostgresQuery(rawSQL: spentSQL)
+
+    static let spentSQL = """
         SELECT count(*) FROM entitlement_sync.decision AS d
          WHERE d.braked AND d.at > clock_timestamp() - interval '24 hours'
         """
@@ -70,8 +72,7 @@ enum BrakeStore {
     /// Turns the demotions beyond the allowance into deferrals.
     static func hold(_ effects: inout [Effect], beyond allowance: Int) {
         var left = allowance
-        for index in effects.indices where effects[index].verdict.action == .demote {
-            guard !effects[index].verdict.wasAnnounced else { continue }
+        for index in effects.indices where effects[index].isBraked {
             if left > 0 {
                 left -= 1
                 continue

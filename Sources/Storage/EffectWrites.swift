@@ -19,6 +19,11 @@ struct Effect {
     /// Where the next batch of assets begins.
     var assetCursor: String?
     var ticketID: Int64?
+    /// A person has looked at this demotion among all of a run's, and confirmed them.
+    var isConfirmed = false
+
+    /// Whether it is a demotion that counts toward the brake.
+    var isBraked: Bool { verdict.action == .demote && !verdict.wasAnnounced && !isConfirmed }
 
     /// Whether the type changes, and to what.
     var newType: UserType? {
@@ -125,7 +130,7 @@ enum EffectWrites {
 
     /// Records the decisions; answers with each decision's id by user key.
     static func insertDecisions(_ effects: [Effect], mode: Mode) -> PostgresRequest<[Int64: Int64]> {
-        let braked = effects.map { mode != .observe && $0.verdict.action == .demote && !$0.verdict.wasAnnounced }
+        let braked = effects.map { mode != .observe && $0.isBraked }
         return PostgresRequest(
             """
             INSERT INTO entitlement_sync.decision

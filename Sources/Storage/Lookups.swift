@@ -128,6 +128,7 @@ package struct Housekeeping: Sendable {
         try await pool.query("SELECT entitlement_sync.forget_requests()")
         try await pool.query("SELECT entitlement_sync.forget_sign_ins()")
         try await pool.query("SELECT entitlement_sync.forget_questions()")
+        try await pool.query("SELECT entitlement_sync.forget_runs(\(Int32(clamping: retention.historyDays)))")
         let inbox = Inbox(pool: pool)
         while try await inbox.forget(bodiesAfter: retention.eventDays, eventsAfter: Self.eventDays) {}
     }
@@ -141,7 +142,13 @@ package struct Housekeeping: Sendable {
             """
             WITH due AS MATERIALIZED (
                 SELECT u.user_key FROM entitlement_sync.user_sync AS u
-                 WHERE u.next_look <= now() ORDER BY u.next_look LIMIT 100 FOR NO KEY UPDATE SKIP LOCKED
+                 WHERE u.next_look <= now()
+                   -- Whoever has been queued and not read yet is enough; and a run over those that are due has them all.
+                   AND (SELECT count(*) FROM (SELECT 1 FROM entitlement_sync.queue AS q WHERE q.lane = 2 LIMIT 4000) AS w)
+                       < 4000
+                   AND NOT EXISTS (SELECT 1 FROM entitlement_sync.run AS r
+                                    WHERE r.scope = 'due' AND NOT r.is_dry AND r.state = 'reading')
+                 ORDER BY u.next_look LIMIT 100 FOR NO KEY UPDATE SKIP LOCKED
             )
             UPDATE entitlement_sync.user_sync AS u SET next_look = now() + interval '6 hours'
               FROM due AS d WHERE u.user_key = d.user_key

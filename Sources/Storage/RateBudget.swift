@@ -41,6 +41,15 @@ package struct RateBudget: Sendable {
     /// The bucket holds an eighth of a minute's requests, and refills so that no sixty seconds exceed the limit.
     private static let burstShare = 0.125
 
+    /// Requests a minute that can go on for as long as one likes: what the bucket is filled with.
+    ///
+    /// - Parameter perMinute: the limit that no sixty seconds exceed.
+    /// - Returns: a little less.
+    package static func sustained(perMinute: Int) -> Double {
+        let limit = Double(perMinute)
+        return max(limit - limit * burstShare, limit * burstShare)
+    }
+
     /// The least that the bucket holds: one whole token beside the reserves, or a small limit would let nobody ask.
     private var smallestSize: Double { 1.01 / max(0.05, 1 - restoreReserve - supportReserve) }
 

@@ -21,6 +21,8 @@ package struct Worker: Service {
     let messenger: Messenger?
     let desk: DeskWork?
     let foresight: DryRunWork?
+    let runParts: RunParts?
+    let planner: Planner?
     let listener: PostgresListener?
     let exchange: @Sendable () async -> Void
     let settings: WorkerSettings
@@ -30,6 +32,7 @@ package struct Worker: Service {
     /// Creates a worker.
     ///
     /// `exchange`: called about once a second to trade the stores' limits and health with other workers.
+    /// `runParts`: dry runs of many users that it reads for; `planner`: plans runs where no other process does.
     /// `listener`: hears of new restores at once; without one they are found by polling.
     package init(
         pool: PostgresPool,
@@ -40,6 +43,8 @@ package struct Worker: Service {
         messenger: Messenger? = nil,
         desk: DeskWork? = nil,
         foresight: DryRunWork? = nil,
+        runParts: RunParts? = nil,
+        planner: ((_ onFed: @escaping @Sendable () -> Void) -> Planner)? = nil,
         listener: PostgresListener?,
         exchange: @escaping @Sendable () async -> Void,
         settings: WorkerSettings,
@@ -55,6 +60,9 @@ package struct Worker: Service {
         self.messenger = messenger
         self.desk = desk
         self.foresight = foresight
+        self.runParts = runParts
+        let wake = shared.wake
+        self.planner = planner.map { $0 { wake.raise() } }
         housekeeping = Housekeeping(pool: pool, retention: settings.retention)
         laws = LawWatch(pool: pool)
         inbox = Inbox(pool: pool)
@@ -99,6 +107,9 @@ package struct Worker: Service {
             duties.addTask { await transferDuty() }
             duties.addTask { await tokenDuty() }
             duties.addTask { await dryRunDuty() }
+            // Two, so that one asks the stores while the other one decides.
+            for _ in 0..<2 { duties.addTask { await runPartDuty() } }
+            duties.addTask { await planner?.go() }
             await pipelineWithin(drain: settings.drain)
             shared.stop()
             duties.cancelAll()

@@ -49,7 +49,7 @@ struct Law: Sendable, CustomTestStringConvertible {
             }
         }
         // A random user always exists, and the brake is applied after the verdict.
-        #expect(Set(Rule.allCases).subtracting(rules) == [.accountGone, .brake])
+        #expect(Set(Rule.allCases).subtracting(rules) == [.accountGone, .brake, .proposed])
         #expect(Set(Outcome.allCases).subtracting(outcomes).isEmpty)
         #expect(Set(MessageKey.allCases).subtracting(keys) == [.accountGone, .restoredAssetsPending, .stillChecking])
         #expect(attributions.count == 12, "\(attributions)")

@@ -32,6 +32,8 @@ struct WorkerSetup: Sendable {
     var stores: [String: String]?
     /// Whether it works for the support desk as well.
     var servesDesk = false
+    /// How far ahead it plans runs; `nil`: not at all.
+    var plans: Planner.Limits?
     /// Whether others hear of what it changes.
     var tells = false
     /// In whose name it is at the database; the owner's where there is none.
@@ -146,6 +148,19 @@ extension World {
             acknowledger: stores.acknowledger,
             desk: setup.servesDesk ? stores.desk : nil,
             foresight: setup.servesDesk ? stores.foresight : nil,
+            runParts: setup.plans == nil ? nil : RunParts(pool: pool),
+            planner: setup.plans.map { limits in
+                { onFed in
+                    Planner(
+                        lead: Leadership(pool: pool, duty: .planner, holder: "test", duration: setup.lease),
+                        planning: RunPlanning(pool: pool, brake: setup.brake),
+                        forecast: RunForecast(requestsPerMinute: nil),
+                        limits: limits,
+                        onFed: onFed,
+                        logger: .quiet
+                    )
+                }
+            },
             listener: PostgresListener(configuration: configuration, logger: .quiet),
             exchange: { await gates.exchange(with: health) },
             settings: WorkerSettings(

@@ -42,7 +42,8 @@ package struct CauseWords: Sendable, Hashable {
         case .notEligible: CauseWords(title: "The account is banned or being deleted", fix: nil)
         case .accountGone, .clientLoginDiscarded, .clientAppNotRegistered, .receiptInUse, .proofOfAnothers,
             .identityCollision, .sourcesDisagree, .anonymousOwner, .noAccess, .unknownStatus, .unexplained, .softWindow,
-            .firstAbsence, .absenceMargin, .storeNotAsked, .promoteOnly, .demotionsPaused, .brake:
+            .firstAbsence, .absenceMargin, .storeNotAsked, .promoteOnly, .demotionsPaused, .brake,
+            .proposed:
             nil
         }
     }

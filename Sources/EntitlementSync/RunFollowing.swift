@@ -1,0 +1,129 @@
+import Foundation
+import Postgres
+import Storage
+
+/// Asks for a run of many users and follows it to its end.
+struct RunFollowing {
+    let runs: Runs
+    let output: OutputFormat
+
+    /// Asks for a run and prints what became of it.
+    ///
+    /// - Parameters:
+    ///   - scope: whom it is about.
+    ///   - isDry: nothing is written.
+    ///   - since: of the scope `since`.
+    ///   - maxDemotions: more than that are not written.
+    ///   - limit: how long to wait; the run goes on without anybody who waits.
+    /// - Returns: how the command ends.
+    /// - Throws: `CommandFailure` where such a run goes on, `PostgresError`.
+    func ask(
+        _ scope: RunRecord.Scope,
+        isDry: Bool,
+        since: PostgresTimestamp?,
+        maxDemotions: Int32?,
+        waiting limit: Duration
+    ) async throws -> ExitStatus {
+        guard
+            let id = try await runs.ask(scope, isDry: isDry, since: since, maxDemotions: maxDemotions, by: Asker.name)
+        else {
+            let open = try await runs.open(scope, isDry: isDry)
+            throw CommandFailure(
+                .data,
+                "\(open.map { "run \($0.id)" } ?? "a run") of this scope goes on; wait for it, or end it with"
+                    + " entitlement-sync runs cancel \(open.map { "\($0.id)" } ?? "ID")"
+            )
+        }
+        guard let run = try await follow(id, within: limit) else { throw CommandFailure(.software, "run \(id) is gone") }
+        guard run.state == .done || run.state == .stopped || run.state == .canceled else {
+            Output.line("run \(id) goes on; see entitlement-sync runs show \(id)")
+            return .elapsed
+        }
+        try await printEnd(of: run)
+        return run.outcomes["store_unavailable"] ?? 0 > 0 ? .unavailable : .done
+    }
+
+    /// Waits for a run's end, with a bar for whoever watches.
+    private func follow(_ id: Int64, within limit: Duration) async throws -> RunRecord? {
+        let deadline = ContinuousClock.now + limit
+        var pause = Duration.milliseconds(50)
+        while true {
+            guard let run = try await runs.run(id) else { return nil }
+            guard run.state.isOpen else { return run }
+            Output.progress(of: run)
+            guard ContinuousClock.now < deadline else { return run }
+            try await Task.sleep(for: min(pause, max(deadline - .now, .zero)))
+            pause = min(pause * 2, .seconds(1))
+        }
+    }
+
+    private func printEnd(of run: RunRecord) async throws {
+        switch output {
+        case .text: try await RunChanges(runs: runs).print(run, as: .text)
+        case .json:
+            var part: Int32 = 1
+            while true {
+                let lines = try await runs.lines(of: run.id, part: part)
+                guard !lines.isEmpty else { break }
+                for line in lines { try Output.json(Line(line, isDry: run.isDry)) }
+                part += 1
+            }
+            try Output.json(["summary": RunSummary(run, changes: try await runs.changeCounts(of: run.id))])
+        }
+    }
+
+    /// A user's line, as `reconcile` prints it.
+    private struct Line: Encodable {
+        private let line: Runs.Line
+        private let isDry: Bool
+
+        init(_ line: Runs.Line, isDry: Bool) {
+            self.line = line
+            self.isDry = isDry
+        }
+
+        enum CodingKeys: String, CodingKey {
+            case outcome, rule, explanation, assets
+            case userID = "user_id"
+            case jobID = "job_id"
+            case isDry = "dry_run"
+            case typeBefore = "type_before"
+            case typeAfter = "type_after"
+        }
+
+        func encode(to encoder: any Encoder) throws {
+            var row = encoder.container(keyedBy: CodingKeys.self)
+            try row.encode(line.userID, forKey: .userID)
+            try row.encode(line.jobID?.uuidString.lowercased(), forKey: .jobID)
+            try row.encode(line.outcome, forKey: .outcome)
+            try row.encode(line.rule, forKey: .rule)
+            try row.encode(line.explanation, forKey: .explanation)
+            guard isDry else { return }
+            try row.encode(true, forKey: .isDry)
+            try row.encode(line.typeBefore, forKey: .typeBefore)
+            try row.encode(line.typeAfter, forKey: .typeAfter)
+            try row.encode(line.assets, forKey: .assets)
+        }
+    }
+}
+
+extension Output {
+    /// A run's bar with its pace and its expected end, on stderr, where a person looks at it.
+    static func progress(of run: RunRecord) {
+        guard isatty(STDERR_FILENO) == 1 else { return }
+        let done = run.ended + run.skipped
+        let bar: String
+        if let total = run.total, total > 0 {
+            let filled = Int(30 * min(done, total) / total)
+            bar = String(repeating: "#", count: filled) + String(repeating: "-", count: 30 - filled)
+        } else {
+            bar = String(repeating: "-", count: 30)
+        }
+        var line = "\r[\(bar)] \(done)/\(run.total.map { "\($0)" } ?? "?") \(run.state.rawValue)"
+        if let started = run.startedAt, case let seconds = Date.now.timeIntervalSince(started), seconds > 1 {
+            line += String(format: ", %.0f/s", Double(run.ended) / seconds)
+        }
+        if let end = run.predictedEnd { line += ", until \(end.formatted(.iso8601))" }
+        write(line + "\u{1b}[K", to: .standardError)
+    }
+}

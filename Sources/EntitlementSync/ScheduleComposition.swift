@@ -1,0 +1,78 @@
+import Configuring
+import Entitlements
+import Foundation
+import Logging
+import Postgres
+import ServiceLifecycle
+import Storage
+import SyncWorker
+
+/// Makes schedulers and planners of the configuration.
+struct ScheduleComposition {
+    private let config: Config
+    private let pool: PostgresPool
+    private let logger: Logger
+
+    init(_ runtime: Runtime, pool: PostgresPool) {
+        config = runtime.config
+        self.pool = pool
+        logger = runtime.logger
+    }
+
+    /// Plans runs.
+    ///
+    /// - Parameter onFed: called once there is something to do for workers.
+    /// - Returns: what goes on until it is cancelled.
+    func planner(onFed: @escaping @Sendable () -> Void = {}) -> Planner {
+        Planner(
+            lead: leadership(of: .planner),
+            planning: RunPlanning(pool: pool, brake: config.brake),
+            forecast: RunForecast(
+                requestsPerMinute: config.revenueCat.map(\.requestsPerMinute).flatMap { rate in
+                    rate > 0 ? RateBudget.sustained(perMinute: rate) : nil
+                }
+            ),
+            onFed: onFed,
+            logger: logger
+        )
+    }
+
+    /// Follows schedules.
+    ///
+    /// - Parameter plans: whether it plans runs as well.
+    /// - Returns: what goes on until it is told to stop.
+    func service(plans: Bool) -> SchedulingService {
+        SchedulingService(
+            scheduler: Scheduler(
+                lead: leadership(of: .scheduler),
+                store: ScheduleStore(pool: pool),
+                logger: logger
+            ),
+            planner: plans ? planner() : nil
+        )
+    }
+
+    private func leadership(of duty: Leadership.Duty) -> Leadership {
+        Leadership(
+            pool: pool,
+            duty: duty,
+            holder: "\(ProcessInfo.processInfo.hostName) \(ProcessInfo.processInfo.processIdentifier)",
+            duration: config.worker.lease
+        )
+    }
+}
+
+/// Follows schedules until it is told to stop; whatever it led is free at once then.
+struct SchedulingService: Service {
+    let scheduler: Scheduler
+    let planner: Planner?
+
+    func run() async throws {
+        await cancelWhenGracefulShutdown {
+            await withTaskGroup(of: Void.self) { group in
+                group.addTask { await scheduler.go() }
+                group.addTask { await planner?.go() }
+            }
+        }
+    }
+}

@@ -1,0 +1,105 @@
+import FoundationEssentials
+
+/// A name and what stands beside it, for a page as for a terminal.
+struct Fact {
+    enum Value {
+        case text(String)
+        case instant(Date)
+        case code(String)
+    }
+
+    var name: String
+    var value: Value
+
+    /// The value for a terminal.
+    var text: String {
+        switch value {
+        case .text(let text), .code(let text): text
+        case .instant(let date): Timestamp.shown(date)
+        }
+    }
+
+    init(_ name: String, _ value: Value) {
+        self.name = name
+        self.value = value
+    }
+
+    init(_ name: String, _ number: Int64) { self.init(name, .text(Figures.grouped(number))) }
+
+    init?(_ name: String, _ number: Int64?) {
+        guard let number else { return nil }
+        self.init(name, number)
+    }
+
+    init?(_ name: String, at date: Date?) {
+        guard let date else { return nil }
+        self.init(name, .instant(date))
+    }
+
+    init?(_ name: String, seconds: Double?) {
+        guard let seconds else { return nil }
+        self.init(name, .text(Figures.seconds(seconds)))
+    }
+}
+
+extension RunReport {
+    /// What the run is.
+    var identity: [Fact] {
+        [
+            Fact("Run", .text("\(run)")),
+            Fact("Kind", .text(isDryRun ? "dry run: it changes nothing" : "run")),
+            Fact("State", .text(state)),
+            Fact("Scope", .text(scope)),
+            Fact("Since", at: since),
+            schedule.map { Fact("Schedule", .text($0)) },
+            Fact("Asked for by", .text(askedBy.isEmpty ? "–" : askedBy)),
+            Fact("Asked for at", at: askedAt),
+            Fact("Started", at: startedAt),
+            Fact("Ended", at: endedAt),
+            endedAt == nil ? Fact("Should end", at: predictedEnd) : Fact("Was to end", at: predictedEnd),
+            hash.map { Fact("Hash of the changes", .code($0)) },
+        ].compactMap(\.self)
+    }
+
+    /// What was counted.
+    var numbers: [Fact] {
+        [
+            Fact("Users read", users),
+            Fact("Users to read", total),
+            Fact("Promotions", promotions),
+            Fact("Demotions", demotions),
+            Fact("Announced by a store", announcedDemotions),
+            Fact("Count toward the limit", countedDemotions),
+            Fact("Limit of demotions", demotionLimit),
+            Fact("Changes applied", applied),
+            Fact("Changes held", held),
+            Fact("Subscribers", subscribers),
+            Fact("Requests to the stores", requests),
+            usersPerSecond.map { Fact("Users a second", .text(Figures.decimal($0))) },
+        ].compactMap(\.self)
+    }
+
+    /// How far records had strayed; empty where nobody looked.
+    var strayed: [Fact] {
+        guard let drift else { return [] }
+        return [
+            Fact("Users looked at", drift.looked),
+            Fact("Records that agreed", drift.agreeing),
+            Fact("Oldest evidence", seconds: drift.oldestEvidenceSeconds),
+            Fact("Half of the changes within", seconds: drift.convergenceSeconds.p50),
+            Fact("95 of 100 changes within", seconds: drift.convergenceSeconds.p95),
+        ].compactMap(\.self)
+    }
+
+    /// Users by outcome: those that are known in their order, then others.
+    var orderedOutcomes: [(name: String, number: Int64)] {
+        let known = ["promoted", "demoted", "unchanged", "deferred", "not_eligible", "store_unavailable"]
+        return known.compactMap { name in outcomes[name].map { (name, $0) } }
+            + Self.ordered(outcomes.filter { !known.contains($0.key) })
+    }
+
+    /// The largest first.
+    static func ordered(_ numbers: [String: Int64]) -> [(name: String, number: Int64)] {
+        numbers.sorted { ($1.value, $0.key) < ($0.value, $1.key) }.map { ($0.key, $0.value) }
+    }
+}

@@ -1,0 +1,171 @@
+/// What happened, and what a person does next.
+package struct Headline: Hashable, Sendable {
+    /// How pressing it is.
+    package enum Tone: String, Sendable {
+        /// Nothing is left to do.
+        case good
+        /// It goes on by itself.
+        case plain
+        /// A person has to look.
+        case warning
+    }
+
+    package var tone: Tone
+    /// One sentence.
+    package var happened: String
+    /// What to do; before the command, where there is one.
+    package var next: String
+    /// A line to type at a shell; it holds nothing but digits and letters that need no quotation.
+    package var command: String?
+}
+
+extension RunReport {
+    /// What happened, and what a person does next.
+    package var headline: Headline {
+        switch (isDryRun, state) {
+        case (_, "reading"):
+            Headline(
+                tone: .plain,
+                happened: isDryRun
+                    ? "The dry run is reading, \(usersSoFar) so far, and changes nothing."
+                    : "The run is reading: \(usersSoFar) so far.",
+                next: waiting
+            )
+        case (false, "applying"):
+            Headline(
+                tone: .plain,
+                happened: "The run has read \(usersSoFar), and is applying what it decided: "
+                    + "\(Figures.count(applied, "change")) so far.",
+                next: waiting
+            )
+        case (false, "stopped"): stopped
+        case (false, "done"): done
+        case (true, "done"), (true, "applying"), (true, "stopped"): foreseen
+        case (_, "canceled"): canceled
+        default:
+            Headline(
+                tone: .warning,
+                happened: "The \(kind) has read \(usersSoFar); how it stands is not known to this page.",
+                next: "Look at its state below."
+            )
+        }
+    }
+
+    private var kind: String { isDryRun ? "dry run" : "run" }
+
+    private var usersSoFar: String {
+        total.map { "\(Figures.grouped(users)) of \(Figures.count($0, "user"))" } ?? Figures.count(users, "user")
+    }
+
+    private var waiting: String {
+        predictedEnd.map { "Wait: it should end at \(Timestamp.shown($0))." } ?? "Wait: its end cannot be told yet."
+    }
+
+    private var unread: Int64 { outcomes["store_unavailable"] ?? 0 }
+
+    /// The command that applies what is held; what is no hash is not put where a shell would read it.
+    private var release: String {
+        let digits = hash.map { Array($0.utf8) } ?? []
+        let isHex = digits.allSatisfy { (0x30...0x39).contains($0) || (0x41...0x46).contains($0 & 0xDF) }
+        return
+            "entitlement-sync runs release \(run) --hash \(hash.flatMap { isHex && !digits.isEmpty ? $0 : nil } ?? "HASH")"
+    }
+
+    private var stopped: Headline {
+        guard exceedsLimit, let demotionLimit else {
+            return Headline(
+                tone: .warning,
+                happened: "The run stopped before its end, after \(usersSoFar): \(Figures.count(applied, "change")) "
+                    + "\(applied == 1 ? "was" : "were") applied, \(Figures.grouped(held)) "
+                    + "\(held == 1 ? "is" : "are") held.",
+                next: held > 0
+                    ? "Look at the changes; if they are right:" : "Look at the errors, and ask for another run.",
+                command: held > 0 ? release : nil
+            )
+        }
+        let exceeds = "\(countedDemotions == 1 ? "exceeds" : "exceed") the limit of \(Figures.grouped(demotionLimit))"
+        let demoted = Figures.count(countedDemotions, "demotion")
+        return Headline(
+            tone: .warning,
+            // Announced demotions count toward no limit, and may have been applied.
+            happened: applied == 0 || held >= demotions
+                ? "Nothing was demoted: \(demoted) \(exceeds)."
+                : held >= countedDemotions
+                    ? "\(demoted) \(countedDemotions == 1 ? "is" : "are") held: \(countedDemotions == 1 ? "it" : "they") "
+                        + "\(exceeds)."
+                    : "The run stopped: \(demoted) \(exceeds).",
+            next: "Look at the changes; if they are right:",
+            command: release
+        )
+    }
+
+    private var done: Headline {
+        let happened =
+            users == 0
+            ? "The run is done: there was nobody to read."
+            : promotions == 0 && demotions == 0
+                ? "The run is done: \(Figures.count(users, "user")) \(users == 1 ? "was" : "were") read, and nobody's type "
+                    + "had to change."
+                : "The run is done: of \(Figures.count(users, "user")), \(Figures.grouped(promotions)) became subscribers "
+                    + "and \(Figures.grouped(demotions)) lost access."
+        if held > 0 {
+            return Headline(
+                tone: .warning,
+                happened: happened,
+                next:
+                    "\(Figures.count(held, "change")) \(held == 1 ? "is" : "are") held. Look at them; if they are right:",
+                command: release
+            )
+        }
+        if unread > 0 {
+            return Headline(
+                tone: .warning,
+                happened: happened,
+                next:
+                    "The stores did not answer for \(Figures.count(unread, "user")): look at the errors, and ask for them "
+                    + "again."
+            )
+        }
+        return Headline(tone: .good, happened: happened, next: "Nothing is left to do.")
+    }
+
+    private var foreseen: Headline {
+        if exceedsLimit, let demotionLimit {
+            return Headline(
+                tone: .warning,
+                happened: "Nothing was changed, and the run would stop: \(Figures.count(countedDemotions, "demotion")) "
+                    + "would exceed the limit of \(Figures.grouped(demotionLimit)).",
+                next: "Look at the changes and at the stores' settings before you ask for the run."
+            )
+        }
+        let beginning = state == "stopped" ? "The dry run stopped before its end" : "The dry run is done"
+        let change =
+            promotions == 0 && demotions == 0
+            ? "nobody's type would change"
+            : "\(Figures.grouped(promotions)) would become subscribers and \(Figures.grouped(demotions)) would lose access"
+        return Headline(
+            tone: state == "stopped" || unread > 0 ? .warning : .good,
+            happened: users == 0
+                ? "\(beginning): there was nobody to read, and nothing was changed."
+                : "\(beginning), and nothing was changed: of \(Figures.count(users, "user")), \(change).",
+            next: unread > 0
+                ? "The stores did not answer for \(Figures.count(unread, "user")): look at the errors, and ask again."
+                : promotions == 0 && demotions == 0
+                    ? "Nothing is left to do." : "Look at the changes; if they are right, ask for the run itself."
+        )
+    }
+
+    private var canceled: Headline {
+        Headline(
+            tone: .warning,
+            happened: isDryRun
+                ? "The dry run was canceled after \(usersSoFar), and nothing was changed."
+                : "The run was canceled after \(usersSoFar): "
+                    + (applied == 0
+                        ? "nothing was changed."
+                        : "\(Figures.count(applied, "change")) had been applied, and "
+                            + "\(applied == 1 ? "stays" : "stay")."),
+            next: "Ask for another run to look at the others."
+        )
+    }
+}

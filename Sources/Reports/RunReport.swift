@@ -1,0 +1,92 @@
+package import FoundationEssentials
+
+/// What a reconciliation run did, or what a dry run would do; all that pages, tables and files show of it.
+///
+/// Dates keep milliseconds where they are written. Everything that is data may be any text: whatever shows it escapes it.
+package struct RunReport: Codable, Hashable, Sendable {
+    package var run: Int64
+    /// Whom it is about: `due`, `all`, `since`, `users` or `diff`.
+    package var scope: String
+    package var isDryRun: Bool
+    /// How far it is: `reading`, `applying`, `stopped`, `done` or `canceled`.
+    package var state: String
+    /// The name of the schedule that asked for it; `nil` where a person did.
+    package var schedule: String?
+    package var askedBy: String
+    /// The instant that the scope `since` begins at.
+    package var since: Date?
+    package var askedAt: Date
+    package var startedAt: Date?
+    package var endedAt: Date?
+    package var predictedEnd: Date?
+
+    /// Users who were read so far.
+    package var users: Int64 = 0
+    /// How many are to be read; `nil` until that is known.
+    package var total: Int64?
+    /// Users by outcome: `promoted`, `demoted`, `unchanged`, `deferred`, `not_eligible`, `store_unavailable`.
+    package var outcomes: [String: Int64] = [:]
+    /// Users by the rule that decided.
+    package var rules: [String: Int64] = [:]
+    /// Failed readings by their code.
+    package var errors: [String: Int64] = [:]
+
+    package var promotions: Int64 = 0
+    /// All demotions, those that a store had announced among them.
+    package var demotions: Int64 = 0
+    /// Demotions at an end that the store had announced: they do not count toward the limit.
+    package var announcedDemotions: Int64 = 0
+    /// Changes that were written.
+    package var applied: Int64 = 0
+    /// Changes that wait for a person.
+    package var held: Int64 = 0
+    /// How many demotions the run may make by itself.
+    package var demotionLimit: Int64?
+    /// How many subscribers there were, of whom the limit is a part.
+    package var subscribers: Int64?
+    /// What a person confirms: the hash of the changes, in hexadecimal digits.
+    package var hash: String?
+
+    /// Requests to the stores.
+    package var requests: Int64?
+    package var usersPerSecond: Double?
+    package var progress: [Point] = []
+    package var drift: Drift?
+
+    /// The changes, or the first of them.
+    package var changes: [Change] = []
+    /// How many changes there are, those that were cut off among them.
+    package var changesTotal: Int64 = 0
+
+    /// Makes a report of a run that has read nobody yet; the rest is filled in.
+    ///
+    /// - Parameters:
+    ///   - run: its number.
+    ///   - scope: whom it is about.
+    ///   - isDryRun: whether it changes nothing.
+    ///   - state: how far it is.
+    ///   - askedBy: who asked for it.
+    ///   - askedAt: when.
+    package init(run: Int64, scope: String, isDryRun: Bool, state: String, askedBy: String, askedAt: Date) {
+        self.run = run
+        self.scope = scope
+        self.isDryRun = isDryRun
+        self.state = state
+        self.askedBy = askedBy
+        self.askedAt = askedAt
+    }
+}
+
+extension RunReport {
+    /// Demotions that count toward the limit: no store had announced them.
+    package var countedDemotions: Int64 {
+        let all = max(0, demotions)
+        return all - min(max(0, announcedDemotions), all)
+    }
+
+    /// Whether more demotions count toward the limit than it allows.
+    package var exceedsLimit: Bool { demotionLimit.map { countedDemotions > $0 } ?? false }
+
+    /// How many changes the report leaves out.
+    var cutOff: Int64 { max(0, max(0, changesTotal) - Int64(changes.count)) }
+}

@@ -1,0 +1,116 @@
+package import FoundationEssentials
+
+/// When something is due by the clock of a time zone.
+///
+/// Clock changes are treated as cron(8) of Debian does:
+/// - Where the hour is written as numbers, each time that the clock passes is due once: in an hour that is repeated at
+///   its first occurrence; in an hour that is skipped at the first instant after it, however many times of the
+///   schedule were skipped.
+/// - Where the hour begins with `*`, every minute that the clock shows and the expression matches is due: in both passes
+///   of a repeated hour, and never for what was skipped.
+///
+/// Two things are simpler than in Debian's cron: a `*` in the minutes makes no difference (`*/15 2 * * *` has its hour
+/// in numbers), and no change of a zone's clock is too long for these rules (cron's limit of three hours is for clocks
+/// that are set by hand). Where a zone skips a whole day, a schedule with its hour in numbers that has times on that
+/// day is due at the start of the next.
+package struct Schedule: Hashable, Sendable, CustomStringConvertible {
+    /// The instants that are looked at: the years 1 to 9999, with a day to spare before them for `Date.distantPast`.
+    private static let seconds = -62_140_000_000...253_402_300_799
+
+    package let expression: CronExpression
+    package let zone: TimeZoneName
+
+    package init(_ expression: CronExpression, in zone: TimeZoneName = .utc) {
+        self.expression = expression
+        self.zone = zone
+    }
+
+    package var description: String { "\(expression) \(zone)" }
+
+    /// Finds the first slot after an instant.
+    ///
+    /// - Parameter instant: the instant, which is not itself looked at.
+    /// - Returns: the slot; `nil` where it is outside the years 1 to 9999.
+    package func next(after instant: Date) -> Date? {
+        guard let second = Self.second(of: instant) else { return nil }
+        return Self.date(of: expression.hours.isStarred ? nextShown(after: second) : nextPassed(after: second))
+    }
+
+    /// Finds the latest slot at or before an instant.
+    ///
+    /// - Parameter instant: the instant, which may be a slot itself.
+    /// - Returns: the slot; `nil` where it is outside the years 1 to 9999.
+    package func last(upTo instant: Date) -> Date? {
+        guard let second = Self.second(of: instant) else { return nil }
+        return Self.date(of: expression.hours.isStarred ? lastShown(upTo: second) : lastPassed(upTo: second))
+    }
+
+    /// Finds the one slot that makes up for all that were missed.
+    ///
+    /// - Parameters:
+    ///   - instant: until when nothing was missed.
+    ///   - end: the present, which may be a slot itself.
+    /// - Returns: the latest slot after `instant` and up to `end`; `nil` where none was missed.
+    package func missed(since instant: Date, upTo end: Date) -> Date? {
+        guard let slot = last(upTo: end), slot > instant else { return nil }
+        return slot
+    }
+
+    private func nextPassed(after second: Int) -> Int? {
+        let minute = floorDivide(zone.latestTime(upTo: second), by: 60).quotient + 1
+        return expression.firstMinute(from: minute).map { zone.instant(reaching: $0 * 60) }
+    }
+
+    private func lastPassed(upTo second: Int) -> Int? {
+        let minute = floorDivide(zone.latestTime(upTo: second), by: 60).quotient
+        return expression.lastMinute(upTo: minute).map { zone.instant(reaching: $0 * 60) }
+    }
+
+    private func nextShown(after second: Int) -> Int? {
+        var start = second + 1
+        while start <= Self.seconds.upperBound {
+            let offset = zone.offset(at: start)
+            let minute = floorDivide(start + offset + 59, by: 60).quotient
+            guard let found = expression.firstMinute(from: minute).map({ $0 * 60 - offset }) else { return nil }
+            // Far from a slot the clock can be changed without showing one, but for what it repeats at once.
+            let isNear = found - start <= 2 * TimeZoneName.longestChange
+            if let change = zone.change(after: start, upTo: isNear ? found : start + TimeZoneName.longestChange) {
+                start = change
+            } else if isNear {
+                return found
+            } else {
+                start = found - TimeZoneName.longestChange
+            }
+        }
+        return nil
+    }
+
+    private func lastShown(upTo second: Int) -> Int? {
+        var end = second
+        while end >= Self.seconds.lowerBound {
+            let offset = zone.offset(at: end)
+            let minute = floorDivide(end + offset, by: 60).quotient
+            guard let found = expression.lastMinute(upTo: minute).map({ $0 * 60 - offset }) else { return nil }
+            let isNear = end - found <= 2 * TimeZoneName.longestChange
+            if let change = zone.lastChange(after: isNear ? found : end - TimeZoneName.longestChange, upTo: end) {
+                end = change - 1
+            } else if isNear {
+                return found
+            } else {
+                end = found + TimeZoneName.longestChange
+            }
+        }
+        return nil
+    }
+
+    private static func second(of instant: Date) -> Int? {
+        let second = instant.timeIntervalSince1970.rounded(.down)
+        guard second >= Double(seconds.lowerBound), second <= Double(seconds.upperBound) else { return nil }
+        return Int(second)
+    }
+
+    private static func date(of second: Int?) -> Date? {
+        guard let second, seconds.contains(second) else { return nil }
+        return Date(timeIntervalSince1970: Double(second))
+    }
+}

@@ -1,0 +1,44 @@
+import Entitlements
+import FoundationEssentials
+import Jobs
+import Postgres
+
+/// How demotions of runs wait for their run's limit.
+enum RunHolds {
+    /// Puts demotions off that a run has yet to count, and marks those that a person has confirmed.
+    ///
+    /// Whoever an event or a person speaks of stands in another lane, and waits for no run.
+    ///
+    /// - Parameters:
+    ///   - effects: a batch's.
+    ///   - connection: the batch's.
+    /// - Throws: `PostgresError`.
+    static func hold(_ effects: inout [Effect], on connection: PostgresConnection) async throws {
+        let jobs = effects.filter { $0.isBraked && $0.job.lane == .sweep }.map(\.job.id)
+        guard !jobs.isEmpty else { return }
+        let rows = try await connection.query(
+            "SELECT r.job, r.run_id, r.is_held, r.is_confirmed FROM entitlement_sync.runs_of(\(jobs)) AS r"
+        )
+        guard !rows.isEmpty else { return }
+        var found: [UUID: (run: Int64, isHeld: Bool, isConfirmed: Bool)] = [:]
+        for row in rows {
+            let (job, run, isHeld, isConfirmed) = try row.decode(UUID.self, Int64.self, Bool.self, Bool.self)
+            // Two runs may share a job: whatever one of them holds is held.
+            if found[job]?.isHeld == true { continue }
+            found[job] = (run, isHeld, isConfirmed)
+        }
+        for index in effects.indices where effects[index].isBraked {
+            guard let held = found[effects[index].job.id] else { continue }
+            guard held.isHeld else {
+                effects[index].isConfirmed = held.isConfirmed
+                continue
+            }
+            effects[index].verdict.rule = .proposed
+            effects[index].verdict.action = .none
+            effects[index].verdict.outcome = .deferred
+            effects[index].verdict.absence = .keep
+            effects[index].verdict.explanation +=
+                " Run \(held.run) writes its demotions together, once everybody was read, or none of them."
+        }
+    }
+}

@@ -1,0 +1,126 @@
+package import FoundationEssentials
+import Postgres
+
+/// A reconciliation of many users, real or dry, and how far it is.
+package struct RunRecord: Sendable, Hashable {
+    package enum Scope: String, Sendable, CaseIterable {
+        /// Whoever's next look is due.
+        case due
+        /// Every user of the host's.
+        case all
+        /// Every known user whom nobody has read since an instant.
+        case since
+        /// Whoever a dry run would change; a person has confirmed it.
+        case diff
+    }
+
+    package enum State: String, Sendable, CaseIterable {
+        /// Users are read; of a real run promotions are written, demotions are held.
+        case reading
+        /// More would be demoted than the limit allows: nobody was, and a person has to look.
+        case stopped
+        /// What was held is written, each user read anew.
+        case applying
+        case done, canceled
+
+        package var isOpen: Bool { self == .reading || self == .applying }
+    }
+
+    /// How many had been read at a moment.
+    package struct Point: Sendable, Hashable {
+        package var at: Date
+        package var users: Int64
+    }
+
+    package var id: Int64
+    package var scope: Scope
+    package var state: State
+    package var isDry: Bool
+    package var isConfirmed: Bool
+    package var isFed: Bool
+    package var ofRun: Int64?
+    package var schedule: String?
+    package var askedBy: String
+    package var confirmedBy: String?
+    package var since: Date?
+    package var askedAt: Date
+    package var startedAt: Date?
+    package var endedAt: Date?
+    package var predictedEnd: Date?
+    package var maxDemotions: Int32?
+    /// Users whose reading was planned, whose reading has ended, and who were left out for their account's status.
+    package var fed: Int64
+    package var ended: Int64
+    package var skipped: Int64
+    /// How many users the run is about; `nil`: they are still being counted.
+    package var total: Int64?
+    /// Demotions that waited for the run's limit.
+    package var held: Int64
+    package var demotionLimit: Int64?
+    package var subscribers: Int64?
+    /// What a person confirms, in hexadecimal digits.
+    package var hash: String?
+    package var outcomes: [String: Int64]
+    package var rules: [String: Int64]
+    package var errors: [String: Int64]
+    package var progress: [Point]
+
+    /// Users still to be read; `nil`: nobody has counted them yet.
+    package var left: Int64? { total.map { max($0 - ended - skipped, 0) } }
+}
+
+extension RunRecord {
+    static let columns = """
+        r.id, r.scope, r.state, r.is_dry, r.is_confirmed, r.is_fed, r.of_run, r.schedule, r.asked_by, r.confirmed_by,
+        r.since, r.asked_at, r.started_at, r.ended_at, r.predicted_end, r.max_demotions, r.fed, r.ended, r.skipped, r.total,
+        r.held, r.demotion_limit, r.subscribers, encode(r.hash, 'hex'), r.outcomes::text, r.rules::text, r.errors::text,
+        coalesce((SELECT jsonb_agg(jsonb_build_array((extract(epoch FROM (p.point ->> 'at')::timestamptz) * 1000)::bigint,
+                                                     p.point -> 'users') ORDER BY p.n)
+                    FROM jsonb_array_elements(r.progress) WITH ORDINALITY AS p(point, n)), '[]')::text
+        """
+
+    init(_ row: PostgresRow) throws(PostgresError) {
+        func date(_ place: Int) throws(PostgresError) -> Date? {
+            try row.decode(PostgresTimestamp?.self, at: place)?.date
+        }
+        func counts(_ place: Int) throws(PostgresError) -> [String: Int64] {
+            let text = try row.decode(String.self, at: place)
+            return (try? JSONDecoder().decode([String: Int64].self, from: Data(text.utf8))) ?? [:]
+        }
+        id = try row.decode(Int64.self, at: 0)
+        guard let scope = Scope(rawValue: try row.decode(String.self, at: 1)),
+            let state = State(rawValue: try row.decode(String.self, at: 2))
+        else { throw PostgresError(.decoding, message: "a run of a kind that this version does not know") }
+        self.scope = scope
+        self.state = state
+        isDry = try row.decode(Bool.self, at: 3)
+        isConfirmed = try row.decode(Bool.self, at: 4)
+        isFed = try row.decode(Bool.self, at: 5)
+        ofRun = try row.decode(Int64?.self, at: 6)
+        schedule = try row.decode(String?.self, at: 7)
+        askedBy = try row.decode(String.self, at: 8)
+        confirmedBy = try row.decode(String?.self, at: 9)
+        since = try date(10)
+        askedAt = try row.decode(PostgresTimestamp.self, at: 11).date
+        startedAt = try date(12)
+        endedAt = try date(13)
+        predictedEnd = try date(14)
+        maxDemotions = try row.decode(Int32?.self, at: 15)
+        fed = try row.decode(Int64.self, at: 16)
+        ended = try row.decode(Int64.self, at: 17)
+        skipped = try row.decode(Int64.self, at: 18)
+        total = try row.decode(Int64?.self, at: 19)
+        held = try row.decode(Int64.self, at: 20)
+        demotionLimit = try row.decode(Int64?.self, at: 21)
+        subscribers = try row.decode(Int64?.self, at: 22)
+        hash = try row.decode(String?.self, at: 23)
+        outcomes = try counts(24)
+        rules = try counts(25)
+        errors = try counts(26)
+        let points = try row.decode(String.self, at: 27)
+        progress = ((try? JSONDecoder().decode([[Int64]].self, from: Data(points.utf8))) ?? []).compactMap { point in
+            guard point.count == 2 else { return nil }
+            return Point(at: Date(timeIntervalSince1970: Double(point[0]) / 1000), users: point[1])
+        }
+    }
+}

@@ -1,0 +1,112 @@
+package import FoundationEssentials
+package import Postgres
+
+/// A schedule as it stands in the database.
+package struct ScheduleRecord: Sendable, Hashable {
+    package var name: String
+    package var cron: String
+    package var zone: String
+    package var scope: RunRecord.Scope
+    package var isDry: Bool
+    package var maxDemotions: Int32?
+    /// Slots up to here were started or passed over.
+    package var slotAt: Date
+    /// The slot that waits for another run's end.
+    package var lateSince: Date?
+
+    package init(
+        name: String,
+        cron: String,
+        zone: String,
+        scope: RunRecord.Scope,
+        isDry: Bool,
+        maxDemotions: Int32? = nil,
+        slotAt: Date = .now,
+        lateSince: Date? = nil
+    ) {
+        self.name = name
+        self.cron = cron
+        self.zone = zone
+        self.scope = scope
+        self.isDry = isDry
+        self.maxDemotions = maxDemotions
+        self.slotAt = slotAt
+        self.lateSince = lateSince
+    }
+}
+
+/// When runs are started, for every process that may start them.
+package struct ScheduleStore: Sendable {
+    private let pool: PostgresPool
+
+    package init(pool: PostgresPool) { self.pool = pool }
+
+    /// All schedules by name, and what time it is by the database's clock.
+    package func all() async throws -> (schedules: [ScheduleRecord], now: Date) {
+        let rows = try await pool.query(
+            """
+            SELECT t.now, s.name, s.cron, s.zone, s.scope, s.is_dry, s.max_demotions, s.slot_at, s.late_since
+              FROM (SELECT clock_timestamp() AS now) AS t LEFT JOIN entitlement_sync.schedule AS s ON true ORDER BY s.name
+            """
+        )
+        var schedules: [ScheduleRecord] = []
+        var now = Date.now
+        for row in rows {
+            now = try row.decode(PostgresTimestamp.self, at: 0).date
+            guard let name = try row.decode(String?.self, at: 1) else { continue }
+            guard let scope = RunRecord.Scope(rawValue: try row.decode(String.self, at: 4)) else { continue }
+            schedules.append(
+                ScheduleRecord(
+                    name: name,
+                    cron: try row.decode(String.self, at: 2),
+                    zone: try row.decode(String.self, at: 3),
+                    scope: scope,
+                    isDry: try row.decode(Bool.self, at: 5),
+                    maxDemotions: try row.decode(Int32?.self, at: 6),
+                    slotAt: try row.decode(PostgresTimestamp.self, at: 7).date,
+                    lateSince: try row.decode(PostgresTimestamp?.self, at: 8)?.date
+                )
+            )
+        }
+        return (schedules, now)
+    }
+
+    /// Sets a schedule; its slots count from now on.
+    ///
+    /// - Parameter schedule: replaces the one of its name.
+    /// - Throws: `PostgresError`.
+    package func set(_ schedule: ScheduleRecord) async throws(PostgresError) {
+        try await pool.query(
+            """
+            INSERT INTO entitlement_sync.schedule AS s (name, cron, zone, scope, is_dry, max_demotions)
+            VALUES (\(schedule.name), \(schedule.cron), \(schedule.zone), \(schedule.scope.rawValue), \(schedule.isDry),
+                    \(schedule.maxDemotions))
+            ON CONFLICT (name) DO UPDATE
+               SET cron = excluded.cron, zone = excluded.zone, scope = excluded.scope, is_dry = excluded.is_dry,
+                   max_demotions = excluded.max_demotions, slot_at = clock_timestamp(), late_since = NULL
+            """
+        )
+    }
+
+    /// Removes a schedule; a run that it has started goes on.
+    ///
+    /// - Returns: whether there was one.
+    /// - Throws: `PostgresError`.
+    package func remove(_ name: String) async throws(PostgresError) -> Bool {
+        try await pool.query("DELETE FROM entitlement_sync.schedule AS s WHERE s.name = \(name)").affected == 1
+    }
+
+    /// Starts a schedule's run.
+    ///
+    /// - Parameters:
+    ///   - name: the schedule's.
+    ///   - slot: for which time.
+    ///   - fence: the number under which the caller leads.
+    /// - Returns: the run; `nil`: one of its scope goes on, it was started already, or the caller leads no more.
+    /// - Throws: `PostgresError`.
+    package func start(_ name: String, slot: Date, fence: Int64) async throws(PostgresError) -> Int64? {
+        try await pool.query(
+            "SELECT entitlement_sync.start_scheduled(\(fence), \(name), \(PostgresTimestamp(slot)))"
+        ).first?.decode(Int64?.self, at: 0) ?? nil
+    }
+}

@@ -1,0 +1,112 @@
+package import Logging
+import Postgres
+package import Storage
+
+/// Plans runs, a stretch at a time, and takes them on to their ends.
+///
+/// Any number of processes may have one: the one that leads does it, and another one goes on where it stops.
+package struct Planner: Sendable {
+    /// How much is planned ahead.
+    package struct Limits: Sendable {
+        /// Sweeps' jobs in the queue, those that wait for another try included.
+        package var jobs = 4000
+        /// Users a stretch.
+        package var batch = 500
+        /// Parts of dry runs that wait or are being read.
+        package var parts = 8
+
+        package init() {}
+    }
+
+    private let lead: Leadership
+    private let planning: RunPlanning
+    private let forecast: RunForecast
+    private let limits: Limits
+    private let onFed: @Sendable () -> Void
+    private let logger: Logger
+
+    /// Describes a planner.
+    ///
+    /// - Parameters:
+    ///   - lead: who plans.
+    ///   - planning: the steps.
+    ///   - forecast: how fast the stores may be asked.
+    ///   - limits: how much is planned ahead.
+    ///   - onFed: called once there is something to do for workers.
+    ///   - logger: told of runs' ends.
+    package init(
+        lead: Leadership,
+        planning: RunPlanning,
+        forecast: RunForecast,
+        limits: Limits = Limits(),
+        onFed: @escaping @Sendable () -> Void = {},
+        logger: Logger
+    ) {
+        self.lead = lead
+        self.planning = planning
+        self.forecast = forecast
+        self.limits = limits
+        self.onFed = onFed
+        self.logger = logger
+    }
+
+    /// Plans until the task is cancelled.
+    package func go() async {
+        await lead.whileLeading("runs can't be planned; trying again", logger: logger) { fence in try await step(fence) }
+    }
+
+    /// Does what can be done now.
+    ///
+    /// - Parameter fence: the number under which this process leads.
+    /// - Returns: how long to wait before the next step.
+    /// - Throws: `PostgresError`.
+    func step(_ fence: Int64) async throws -> Duration {
+        let runs = try await planning.open()
+        guard !runs.isEmpty else { return .seconds(1) }
+        var isBusy = try await planning.closeParts(fence: fence) > 0
+        var room = try await planning.room(most: limits.jobs, parts: limits.parts)
+        for run in runs {
+            if run.total == nil, run.state == .reading, try await planning.count(run.id, fence: fence) { isBusy = true }
+            if run.isFed {
+                if let state = try await planning.settle(run.id, fence: fence) {
+                    tell(run, state)
+                    isBusy = true
+                }
+            } else if try await feed(run, fence: fence, room: &room) {
+                isBusy = true
+            }
+            try await planning.predict(run.id, endIn: forecast.secondsLeft(of: run))
+        }
+        return isBusy ? .milliseconds(20) : .milliseconds(250)
+    }
+
+    /// Fills what room there is.
+    private func feed(_ run: RunRecord, fence: Int64, room: inout (jobs: Int, parts: Int)) async throws -> Bool {
+        var hasFed = false
+        while run.isDry ? room.parts > 0 : room.jobs >= min(limits.batch, limits.jobs / 2) {
+            guard let looked = try await planning.feed(run.id, fence: fence, batch: batch(of: run)), looked > 0 else { break }
+            hasFed = true
+            if run.isDry { room.parts -= 1 } else { room.jobs -= looked }
+            guard looked == batch(of: run) else { break }
+        }
+        if hasFed { onFed() }
+        return hasFed
+    }
+
+    /// Users a stretch: of dry runs no more than are read within a minute or so.
+    private func batch(of run: RunRecord) -> Int {
+        run.isDry ? min(limits.batch, max(20, forecast.usersPerMinute ?? limits.batch)) : limits.batch
+    }
+
+    private func tell(_ run: RunRecord, _ state: RunRecord.State) {
+        let metadata: Logger.Metadata = [
+            "run.id": "\(run.id)", "run.scope": "\(run.scope.rawValue)", "run.state": "\(state.rawValue)",
+            "run.users": "\(run.ended)",
+        ]
+        if state == .stopped {
+            logger.error("a run would demote more users than its limit: nobody was demoted", metadata: metadata)
+        } else {
+            logger.notice("a run goes on or has ended", metadata: metadata)
+        }
+    }
+}

@@ -1,0 +1,47 @@
+import FoundationEssentials
+package import Storage
+
+/// When runs will end, by how fast they went and how fast the stores may be asked.
+package struct RunForecast: Sendable, Hashable {
+    /// Requests a minute that sweeps may make; `nil`: nothing limits them.
+    package var requestsPerMinute: Double?
+    /// Requests a user's reading takes, where nothing is known of them.
+    package var requestsPerUser: Double
+
+    /// Describes what limits runs.
+    ///
+    /// - Parameters:
+    ///   - requestsPerMinute: of the store that everybody is asked at.
+    ///   - requestsPerUser: from 1 to 2.
+    package init(requestsPerMinute: Double?, requestsPerUser: Double = 1.2) {
+        self.requestsPerMinute = requestsPerMinute
+        self.requestsPerUser = requestsPerUser
+    }
+
+    /// Users a minute at most; `nil`: nothing limits them.
+    package var usersPerMinute: Int? { requestsPerMinute.map { max(1, Int($0 / requestsPerUser)) } }
+
+    /// For how long a run has to be watched before its own pace says more than the limit.
+    private static let watched: Double = 20
+
+    /// Seconds until a run's end.
+    ///
+    /// - Parameter run: which.
+    /// - Returns: `nil`: its users are still being counted, or nothing can be said yet.
+    package func secondsLeft(of run: RunRecord) -> Double? {
+        guard let left = run.left else { return nil }
+        guard left > 0 else { return 0 }
+        if let pace = Self.pace(of: run) { return Double(left) / pace }
+        return requestsPerMinute.map { Double(left) * requestsPerUser / $0 * 60 }
+    }
+
+    /// Users a second, over the younger half of what is known.
+    private static func pace(of run: RunRecord) -> Double? {
+        guard let last = run.progress.last, let first = run.progress.first else { return nil }
+        let middle = first.at.addingTimeInterval(last.at.timeIntervalSince(first.at) / 2)
+        let from = run.progress.last { $0.at <= middle } ?? first
+        let seconds = last.at.timeIntervalSince(from.at)
+        guard seconds >= watched / 2, last.users > from.users else { return nil }
+        return Double(last.users - from.users) / seconds
+    }
+}

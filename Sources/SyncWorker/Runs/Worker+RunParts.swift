@@ -1,0 +1,126 @@
+import Entitlements
+import Jobs
+import Logging
+import Storage
+
+extension Worker {
+    /// How long a part of a dry run is this worker's without a sign of life.
+    private static let partLease = Duration.seconds(60)
+    /// How often somebody else may hold a user's rows before nothing is said of them.
+    private static let mostPostponements = 100
+
+    /// Reads parts of dry runs.
+    func runPartDuty() async {
+        guard let runParts else { return }
+        await repeatedly("a part of a dry run could not be read; trying again") {
+            // Planning asks for the lease; until there is one others may read.
+            guard let epoch = shared.epoch, let part = try await runParts.take(lease: Self.partLease) else { return 0 }
+            do {
+                try await read(part, from: runParts, epoch: epoch)
+            } catch {
+                // A task of its own, because this one may be cancelled.
+                try? await Task { try await runParts.release(part) }.value
+                guard !(error is CancellationError) else { return 0 }
+                throw error
+            }
+            return 1
+        }
+    }
+
+    /// Reads a part for as long as it is ours.
+    private func read(_ part: RunParts.Taken, from parts: RunParts, epoch: Int32) async throws {
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask {
+                let findings = try await findings(about: part.jobs, epoch: epoch)
+                _ = try await parts.keep(findings, of: part)
+            }
+            group.addTask {
+                while !Task.isCancelled {
+                    try await Task.sleep(for: Self.partLease / 4)
+                    guard try await parts.prolong(part, lease: Self.partLease) else { throw CancellationError() }
+                }
+            }
+            defer { group.cancelAll() }
+            try await group.next()
+        }
+    }
+
+    /// What a job that is to be read again waits for.
+    private struct Later {
+        var job: ClaimedJob
+        var due: ContinuousClock.Instant
+        var postponements = 0
+    }
+
+    private func findings(about jobs: [ClaimedJob], epoch: Int32) async throws -> [Int64: RunParts.Finding] {
+        let clock = ContinuousClock()
+        var findings: [Int64: RunParts.Finding] = [:]
+        var left = Dictionary(jobs.map { ($0.userKey, Later(job: $0, due: clock.now)) }) { first, _ in first }
+        while !left.isEmpty {
+            try Task.checkCancellation()
+            let now = clock.now
+            let ready = left.values.filter { $0.due <= now }.map(\.job)
+            guard !ready.isEmpty else {
+                let next = left.values.map(\.due).min() ?? now
+                try await Task.sleep(for: min(next - now, .seconds(1)))
+                continue
+            }
+            let read = try await readings(of: ready)
+            for start in stride(from: 0, to: read.count, by: settings.batch) {
+                let batch = Array(read[start..<min(start + settings.batch, read.count)])
+                let foresight = try await apply.foresee(batch, epoch: epoch)
+                for (key, answer) in foresight.answers {
+                    findings[key] = .init(userKey: key, foreseen: answer.foreseen, epoch: answer.epoch)
+                    left[key] = nil
+                }
+                for (key, retry) in foresight.retries {
+                    left[key]?.job.attempt = retry.attempt
+                    left[key]?.job.lastError = retry.error
+                    left[key]?.due = clock.now + retry.after
+                }
+                for key in foresight.postponed where findings[key] == nil {
+                    left[key]?.postponements += 1
+                    left[key]?.due = clock.now + .milliseconds(50)
+                }
+            }
+            for (key, later) in left where later.postponements > Self.mostPostponements {
+                findings[key] = .init(userKey: key, foreseen: Foreseen(error: ReadFailure.Code.locked.rawValue), epoch: 0)
+                left[key] = nil
+            }
+        }
+        return findings
+    }
+
+    /// Asks the stores about users, a bounded number at a time: fewer while somebody waits for an answer.
+    private func readings(of jobs: [ClaimedJob]) async throws -> [ReadJob] {
+        let read = await withTaskGroup(of: ReadJob.self) { group in
+            var read: [ReadJob] = []
+            read.reserveCapacity(jobs.count)
+            var next = jobs.startIndex
+            var running = 0
+            while next < jobs.endIndex || running > 0 {
+                while next < jobs.endIndex, running < runPlaces, !Task.isCancelled {
+                    let job = jobs[next]
+                    group.addTask { ReadJob(job: job, reading: await reader.read(job)) }
+                    next += 1
+                    running += 1
+                }
+                guard running > 0, let item = await group.next() else { break }
+                running -= 1
+                read.append(item)
+            }
+            return read
+        }
+        try Task.checkCancellation()
+        return read
+    }
+
+    private var runPlaces: Int {
+        let places = shared.courtesy.places(
+            of: settings.concurrency,
+            someoneWaits: shared.flight.count > shared.flight.sweeps,
+            at: .now
+        )
+        return max(1, places / 2)
+    }
+}

@@ -1,0 +1,625 @@
+-- compatible_from: 11
+-- Runs: reconciliations of many users. A planner feeds a run a stretch of users at a time, so that one over millions is never
+-- more than a few thousand rows of the queue; a dry run touches the queue not at all. What a run would demote is held until
+-- everybody was read: then it is written together, or, where it exceeds the limit, not at all.
+
+-- ---- Who leads -------------------------------------------------------------------------------------------------------
+
+-- The number rises with every change of hands. Whoever wrote it down before may write nothing more: each step of a leader
+-- is one statement that asks for it first, so that a process that stood still for a while holds nothing and changes nothing.
+CREATE TABLE leader (
+    name       text        PRIMARY KEY CHECK (name IN ('scheduler', 'planner')),
+    fence      bigint      NOT NULL,
+    holder     text        NOT NULL,
+    expires_at timestamptz NOT NULL
+) WITH (fillfactor = 50);
+COMMENT ON COLUMN leader.holder IS 'host and process, for people';
+
+-- Takes the lead where nobody has it, or keeps it. Returns its number; null: somebody else leads.
+CREATE FUNCTION take_lead(which text, who text, held bigint, lasting interval) RETURNS bigint
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+    INSERT INTO leader AS l (name, fence, holder, expires_at)
+    VALUES (which, 1, left(who, 200), clock_timestamp() + lasting)
+    ON CONFLICT (name) DO UPDATE
+       SET fence = CASE WHEN l.fence = held AND l.expires_at > clock_timestamp() THEN l.fence ELSE l.fence + 1 END,
+           holder = excluded.holder, expires_at = clock_timestamp() + lasting
+     WHERE l.expires_at <= clock_timestamp() OR l.fence = held
+    RETURNING l.fence
+$$;
+
+-- Gives the lead up at once, for others to take.
+CREATE FUNCTION step_down(which text, held bigint) RETURNS void
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+    UPDATE leader AS l SET expires_at = '-infinity' WHERE l.name = which AND l.fence = held
+$$;
+
+-- Whether somebody still leads; nobody else can take over before the caller's transaction has ended.
+CREATE FUNCTION leads(which text, held bigint) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
+BEGIN
+    PERFORM 1 FROM leader AS l WHERE l.name = which AND l.fence = held AND l.expires_at > clock_timestamp() FOR SHARE;
+    RETURN FOUND;
+END
+$$;
+
+-- ---- Schedules -------------------------------------------------------------------------------------------------------
+
+CREATE TABLE schedule (
+    name          text        PRIMARY KEY CHECK (name ~ '^[a-z][a-z0-9_-]{0,39}$'),
+    cron          text        NOT NULL CHECK (length(cron) <= 200),
+    zone          text        NOT NULL DEFAULT 'UTC' CHECK (length(zone) <= 100),
+    scope         text        NOT NULL CHECK (scope IN ('due', 'all')),
+    is_dry        boolean     NOT NULL DEFAULT false,
+    max_demotions integer     CHECK (max_demotions >= 0),
+    slot_at       timestamptz NOT NULL DEFAULT clock_timestamp(),
+    late_since    timestamptz,
+    created_by    text        NOT NULL DEFAULT session_user
+);
+COMMENT ON COLUMN schedule.slot_at IS 'slots up to here were started or passed over; of those missed since the newest is caught up';
+COMMENT ON COLUMN schedule.late_since IS 'the slot that waits, because a run of its scope still goes on';
+
+-- ---- Runs ------------------------------------------------------------------------------------------------------------
+
+CREATE TABLE run (
+    id             bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    asked_at       timestamptz NOT NULL DEFAULT clock_timestamp(),
+    started_at     timestamptz,
+    ended_at       timestamptz,
+    predicted_end  timestamptz,
+    since          timestamptz,
+    of_run         bigint,
+    max_demotions  integer,
+    scope          text        NOT NULL CHECK (scope IN ('due', 'all', 'since', 'diff')),
+    state          text        NOT NULL DEFAULT 'reading'
+                               CHECK (state IN ('reading', 'stopped', 'applying', 'done', 'canceled')),
+    is_dry         boolean     NOT NULL DEFAULT false,
+    is_confirmed   boolean     NOT NULL DEFAULT false,
+    is_fed         boolean     NOT NULL DEFAULT false,
+    schedule       text,
+    asked_by       text        NOT NULL,
+    confirmed_by   text,
+    parts          integer     NOT NULL DEFAULT 0,
+    fed            bigint      NOT NULL DEFAULT 0,
+    ended          bigint      NOT NULL DEFAULT 0,
+    skipped        bigint      NOT NULL DEFAULT 0,
+    total          bigint,
+    counted        bigint      NOT NULL DEFAULT 0,
+    count_cursor   text,
+    cursor_id      text,
+    cursor_at      timestamptz,
+    cursor_key     bigint,
+    outcomes       jsonb       NOT NULL DEFAULT '{}',
+    rules          jsonb       NOT NULL DEFAULT '{}',
+    errors         jsonb       NOT NULL DEFAULT '{}',
+    progress       jsonb       NOT NULL DEFAULT '[]',
+    held           bigint      NOT NULL DEFAULT 0,
+    demotion_limit bigint,
+    subscribers    bigint,
+    hash           bytea
+);
+-- Never two runs of one scope; a dry run may look beside a real one.
+CREATE UNIQUE INDEX run_open ON run (scope, is_dry) WHERE state IN ('reading', 'applying') AND scope <> 'diff';
+CREATE INDEX run_going ON run (id) WHERE state IN ('reading', 'applying', 'stopped');
+COMMENT ON COLUMN run.is_confirmed IS 'a person has confirmed the changes by their hash: they are not measured by the limit';
+COMMENT ON COLUMN run.skipped IS 'users whose account''s status lets nothing be decided; no store is asked about them';
+COMMENT ON COLUMN run.held IS 'demotions that wait until everybody was read';
+
+-- A stretch of a run. Of a real run: users with the jobs that read them; of a dry run: users whom a worker reads at once.
+CREATE TABLE run_part (
+    run_id   bigint      NOT NULL REFERENCES run ON DELETE CASCADE,
+    number   integer     NOT NULL,
+    tries    integer     NOT NULL DEFAULT 0,
+    due      timestamptz,
+    ended_at timestamptz,
+    keys     bigint[]    NOT NULL,
+    jobs     uuid[],
+    outcomes text[],
+    rules    text[],
+    PRIMARY KEY (run_id, number)
+) WITH (fillfactor = 80);
+CREATE INDEX run_part_open ON run_part (run_id, number) WHERE ended_at IS NULL;
+COMMENT ON COLUMN run_part.due IS 'of a dry run: when a worker may take it up';
+COMMENT ON COLUMN run_part.outcomes IS 'in the order of the keys';
+
+-- Users whom a run changes, or would change.
+CREATE TABLE run_change (
+    run_id      bigint  NOT NULL REFERENCES run ON DELETE CASCADE,
+    user_key    bigint  NOT NULL,
+    epoch       bigint  NOT NULL,
+    assets      bigint  NOT NULL DEFAULT 0,
+    job_id      uuid,
+    state       text    NOT NULL CHECK (state IN ('foreseen', 'held', 'applied', 'void')),
+    outcome     text    NOT NULL,
+    rule        text    NOT NULL,
+    announced   boolean NOT NULL DEFAULT false,
+    type_before text,
+    type_after  text,
+    explanation text    NOT NULL,
+    PRIMARY KEY (run_id, user_key)
+);
+COMMENT ON COLUMN run_change.epoch IS 'user_sync.epoch when it was decided: whoever was changed since is decided anew';
+
+CREATE FUNCTION add_counts(one jsonb, other jsonb) RETURNS jsonb
+LANGUAGE sql IMMUTABLE SET search_path = entitlement_sync, pg_temp AS $$
+    SELECT coalesce(jsonb_object_agg(s.key, s.n), '{}')
+      FROM (SELECT c.key, sum(c.value::bigint) AS n
+              FROM (SELECT * FROM jsonb_each_text(one) UNION ALL SELECT * FROM jsonb_each_text(other)) AS c
+             GROUP BY c.key HAVING sum(c.value::bigint) <> 0) AS s
+$$;
+
+CREATE FUNCTION counts_of(words text[]) RETURNS jsonb
+LANGUAGE sql IMMUTABLE SET search_path = entitlement_sync, pg_temp AS $$
+    SELECT coalesce(jsonb_object_agg(w.word, w.n), '{}')
+      FROM (SELECT x.word, count(*) AS n FROM unnest(words) AS x(word) WHERE x.word IS NOT NULL GROUP BY x.word) AS w
+$$;
+
+-- What a person confirms: everybody who would change, how, and at which version.
+CREATE FUNCTION hash_of_run(which bigint) RETURNS bytea
+LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
+    SELECT sha256(convert_to(coalesce(string_agg(concat_ws('|', c.user_key, c.epoch, c.outcome, c.type_before, c.type_after),
+                                                 E'\n' ORDER BY c.user_key), ''), 'UTF8'))
+      FROM run_change AS c WHERE c.run_id = which AND c.outcome <> 'deferred'
+$$;
+
+-- Asks for a run. Returns null where one of this scope goes on.
+CREATE FUNCTION ask_run(
+    wanted     text,
+    dry        boolean,
+    starting   timestamptz,
+    most       integer,
+    who        text,
+    by_schedule text DEFAULT NULL
+) RETURNS bigint
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    made bigint;
+BEGIN
+    INSERT INTO run (scope, is_dry, since, max_demotions, asked_by, schedule)
+    VALUES (wanted, dry, starting, most, left(who, 200), by_schedule)
+    ON CONFLICT DO NOTHING RETURNING id INTO made;
+    RETURN made;
+END
+$$;
+
+-- Starts what a schedule asks for at a slot. Returns the run; null: one of its scope goes on, somebody else was first, or the
+-- caller leads no more.
+CREATE FUNCTION start_scheduled(held bigint, which text, slot timestamptz) RETURNS bigint
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    s    schedule;
+    made bigint;
+BEGIN
+    IF NOT leads('scheduler', held) THEN
+        RETURN NULL;
+    END IF;
+    SELECT x.* INTO s FROM schedule AS x WHERE x.name = which AND x.slot_at < slot FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    made := ask_run(s.scope, s.is_dry, NULL, s.max_demotions, 'schedule ' || s.name, s.name);
+    UPDATE schedule AS x
+       SET slot_at = CASE WHEN made IS NULL THEN x.slot_at ELSE slot END,
+           late_since = CASE WHEN made IS NULL THEN coalesce(x.late_since, slot) END
+     WHERE x.name = which;
+    RETURN made;
+END
+$$;
+
+-- ---- Planning --------------------------------------------------------------------------------------------------------
+
+-- Queues reconciles of many users; whoever's row of the queue another transaction holds is left out after a moment.
+CREATE FUNCTION enqueue_free(keys bigint[]) RETURNS TABLE (user_key bigint, job uuid)
+LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    key bigint;
+BEGIN
+    BEGIN
+        PERFORM set_config('lock_timeout', '100ms', true);
+        RETURN QUERY
+        SELECT e.user_key, e.answered_by
+          FROM enqueue_reconciles(keys, 2::smallint, ARRAY(SELECT new_id() FROM unnest(keys))) AS e;
+        RETURN;
+    EXCEPTION
+        WHEN lock_not_available THEN NULL;
+    END;
+    PERFORM set_config('lock_timeout', '10ms', true);
+    FOREACH key IN ARRAY keys LOOP
+        BEGIN
+            RETURN QUERY
+            SELECT e.user_key, e.answered_by FROM enqueue_reconciles(ARRAY[key], 2::smallint, ARRAY[new_id()]) AS e;
+        EXCEPTION
+            WHEN lock_not_available THEN NULL;
+        END;
+    END LOOP;
+END
+$$;
+
+-- Plans the next stretch of a run, of at most `batch` users. Returns how many users it looked at; 0: there are no more.
+-- Null: the caller leads no more, or the run does not go on.
+CREATE FUNCTION feed_run(fenced bigint, which bigint, batch integer) RETURNS integer
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp
+SET enable_seqscan = off SET lock_timeout = '1s' AS $$
+DECLARE
+    r       run;
+    ids     text[];
+    able    text[];
+    keys    bigint[];
+    jobs    uuid[];
+    took    bigint[];
+    looked  integer;
+    last_at timestamptz;
+    last_id bigint;
+BEGIN
+    IF NOT leads('planner', fenced) THEN
+        RETURN NULL;
+    END IF;
+    SELECT x.* INTO r FROM run AS x WHERE x.id = which AND x.state IN ('reading', 'applying') FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    ELSIF r.is_fed THEN
+        RETURN 0;
+    END IF;
+    IF r.state = 'applying' THEN
+        keys := ARRAY(SELECT c.user_key FROM run_change AS c
+                       WHERE c.run_id = which AND c.state IN ('held', 'foreseen') AND c.outcome <> 'deferred' AND c.user_key > coalesce(r.cursor_key, 0)
+                       ORDER BY c.user_key LIMIT batch);
+        looked := cardinality(keys);
+        last_id := keys[looked];
+    ELSIF r.scope = 'all' THEN
+        SELECT array_agg(p.id ORDER BY p.n), array_agg(p.id ORDER BY p.id COLLATE "C") FILTER (WHERE p.status IN ('active', 'onboarding'))
+          INTO ids, able
+          FROM (SELECT h.id, h.status, row_number() OVER () AS n
+                  FROM entitlement_sync_host.page_users(r.cursor_id, batch) AS h) AS p;
+        looked := coalesce(cardinality(ids), 0);
+        r.cursor_id := coalesce(ids[looked], r.cursor_id);
+        able := coalesce(able, '{}');
+        keys := ARRAY(SELECT u.user_key FROM unnest(able) AS a(id)
+                       CROSS JOIN LATERAL (SELECT x.user_key FROM user_sync AS x WHERE x.user_id = a.id OFFSET 0) AS u
+                       ORDER BY u.user_key);
+        IF cardinality(keys) < cardinality(able) THEN
+            INSERT INTO user_sync (user_id)
+            SELECT a.id FROM unnest(able) AS a(id)
+             WHERE NOT EXISTS (SELECT 1 FROM user_sync AS x WHERE x.user_id = a.id)
+                ON CONFLICT (user_id) DO NOTHING;
+            keys := ARRAY(SELECT u.user_key FROM unnest(able) AS a(id)
+                           CROSS JOIN LATERAL (SELECT x.user_key FROM user_sync AS x WHERE x.user_id = a.id OFFSET 0) AS u
+                           ORDER BY u.user_key);
+        END IF;
+        r.skipped := r.skipped + looked - cardinality(keys);
+    ELSIF r.scope = 'due' THEN
+        SELECT array_agg(d.user_key), count(*), max(d.next_look) INTO keys, looked, last_at
+          FROM (SELECT u.user_key, u.next_look FROM user_sync AS u
+                 WHERE u.next_look <= r.asked_at
+                   AND (u.next_look, u.user_key) > (coalesce(r.cursor_at, '-infinity'), coalesce(r.cursor_key, 0))
+                 ORDER BY u.next_look, u.user_key LIMIT batch) AS d;
+        keys := coalesce(keys, '{}');
+        last_id := keys[looked];
+        IF NOT r.is_dry THEN
+            -- A look that comes to nothing is taken again; the verdict of one that does plans the next.
+            UPDATE user_sync AS u SET next_look = clock_timestamp() + interval '6 hours'
+             WHERE u.user_key = ANY (keys) AND u.next_look <= r.asked_at;
+        END IF;
+    ELSE
+        -- Read in windows of one size, however few of a window are wanted.
+        SELECT array_agg(w.user_key) FILTER (WHERE w.user_id IS NOT NULL AND coalesce(w.read_at, '-infinity') < r.since),
+               count(*), max(w.user_key)
+          INTO keys, looked, last_id
+          FROM (SELECT u.user_key, u.user_id, u.read_at FROM user_sync AS u WHERE u.user_key > coalesce(r.cursor_key, 0)
+                 ORDER BY u.user_key LIMIT batch) AS w;
+        keys := coalesce(keys, '{}');
+    END IF;
+    r.cursor_key := coalesce(last_id, r.cursor_key);
+    r.cursor_at := coalesce(last_at, r.cursor_at);
+    IF cardinality(keys) > 0 AND r.is_dry THEN
+        INSERT INTO run_part (run_id, number, keys, due) VALUES (which, r.parts + 1, keys, clock_timestamp());
+        r.parts := r.parts + 1;
+        r.fed := r.fed + cardinality(keys);
+    ELSIF cardinality(keys) > 0 THEN
+        SELECT coalesce(array_agg(e.user_key), '{}'), coalesce(array_agg(e.job), '{}') INTO took, jobs FROM enqueue_free(keys) AS e;
+        IF cardinality(took) > 0 THEN
+            INSERT INTO run_part (run_id, number, keys, jobs) VALUES (which, r.parts + 1, took, jobs);
+            r.parts := r.parts + 1;
+            r.fed := r.fed + cardinality(took);
+        END IF;
+        IF cardinality(took) < cardinality(keys) THEN
+            -- A transaction of the host speaks of them just now; they are looked at by themselves in a while.
+            UPDATE user_sync AS u SET next_look = clock_timestamp() + interval '1 minute'
+             WHERE u.user_key = ANY (keys) AND u.user_key <> ALL (took);
+            r.errors := add_counts(r.errors, jsonb_build_object('held_elsewhere', cardinality(keys) - cardinality(took)));
+        END IF;
+    END IF;
+    UPDATE run AS x
+       SET started_at = coalesce(x.started_at, clock_timestamp()), is_fed = looked < batch, parts = r.parts, fed = r.fed,
+           skipped = r.skipped, errors = r.errors, cursor_id = r.cursor_id, cursor_at = r.cursor_at, cursor_key = r.cursor_key
+     WHERE x.id = which;
+    RETURN looked;
+END
+$$;
+
+-- Counts on how many users a run is about, a stretch at a time. Returns whether there is more to count.
+CREATE FUNCTION count_run(fenced bigint, which bigint, batch integer) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp
+SET enable_seqscan = off SET lock_timeout = '1s' AS $$
+DECLARE
+    r    run;
+    seen bigint;
+    last text;
+BEGIN
+    IF NOT leads('planner', fenced) THEN
+        RETURN NULL;
+    END IF;
+    SELECT x.* INTO r FROM run AS x WHERE x.id = which AND x.total IS NULL AND x.state = 'reading' FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    IF r.scope = 'all' THEN
+        SELECT count(*), (array_agg(p.id ORDER BY p.n DESC))[1] INTO seen, last
+          FROM (SELECT h.id, row_number() OVER () AS n FROM entitlement_sync_host.page_users(r.count_cursor, batch) AS h) AS p;
+    ELSIF r.scope = 'due' THEN
+        SELECT count(*), (array_agg(d.at ORDER BY d.at DESC))[1]::text INTO seen, last
+          FROM (SELECT u.next_look AS at FROM user_sync AS u
+                 WHERE u.next_look <= r.asked_at AND u.next_look > coalesce(r.count_cursor::timestamptz, '-infinity')
+                 ORDER BY u.next_look LIMIT batch) AS d;
+    ELSE
+        SELECT count(*), max(w.user_key)::text INTO seen, last
+          FROM (SELECT u.user_key FROM user_sync AS u WHERE u.user_key > coalesce(r.count_cursor::bigint, 0)
+                 ORDER BY u.user_key LIMIT batch) AS w;
+    END IF;
+    UPDATE run AS x
+       SET counted = x.counted + seen, count_cursor = coalesce(last, x.count_cursor),
+           total = CASE WHEN seen < batch THEN x.counted + seen END
+     WHERE x.id = which;
+    RETURN seen = batch;
+END
+$$;
+
+-- Notes what became of a part: counts, and how far the run has come. `again`: its users' demotions were held before.
+CREATE FUNCTION end_part(which bigint, part integer, said text[], reasons text[], failures text[], again boolean) RETURNS void
+LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    at   timestamptz := clock_timestamp();
+    size bigint := cardinality(said);
+BEGIN
+    UPDATE run_part AS p SET ended_at = at, due = NULL, outcomes = said, rules = reasons
+     WHERE p.run_id = which AND p.number = part;
+    UPDATE run AS x
+       SET ended = x.ended + CASE WHEN again THEN 0 ELSE size END,
+           outcomes = add_counts(add_counts(x.outcomes, counts_of(said)),
+                                 CASE WHEN again THEN jsonb_build_object('deferred', -size) ELSE '{}' END),
+           rules = add_counts(add_counts(x.rules, counts_of(reasons)),
+                              CASE WHEN again THEN jsonb_build_object('proposed', -size) ELSE '{}' END),
+           errors = add_counts(x.errors, counts_of(failures)),
+           -- A point now and then, so that a curve of any length has a few hundred.
+           progress = CASE WHEN NOT again AND coalesce((x.progress -> -1 ->> 'at')::timestamptz, '-infinity')
+                                < at - greatest(interval '1 second', (at - coalesce(x.started_at, at)) / 200)
+                           THEN x.progress || jsonb_build_object('at', at, 'users', x.ended + size)
+                           ELSE x.progress END
+     WHERE x.id = which;
+END
+$$;
+
+-- Ends the parts of real runs whose every job has ended. Returns how many.
+CREATE FUNCTION close_parts(fenced bigint, most integer) RETURNS integer
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp
+SET enable_seqscan = off SET lock_timeout = '1s' AS $$
+DECLARE
+    p        record;
+    low      uuid;
+    high     uuid;
+    said     text[];
+    reasons  text[];
+    failures text[];
+    closed   integer := 0;
+BEGIN
+    IF NOT leads('planner', fenced) THEN
+        RETURN NULL;
+    END IF;
+    FOR p IN SELECT x.run_id, x.number, x.keys, x.jobs, r.state, r.scope
+               FROM run AS r JOIN run_part AS x ON x.run_id = r.id AND x.ended_at IS NULL
+              WHERE r.state IN ('reading', 'applying') AND NOT r.is_dry
+                AND NOT EXISTS (SELECT 1 FROM queue AS q
+                                 WHERE q.user_key = ANY (x.keys)
+                                   AND (q.reconcile_id = ANY (x.jobs) OR q.reconcile_next = ANY (x.jobs)))
+              ORDER BY x.run_id, x.number LIMIT most LOOP
+        SELECT min(j::text)::uuid, max(j::text)::uuid INTO low, high FROM unnest(p.jobs) AS j;
+        SELECT array_agg(coalesce(h.outcome, h.state, 'gone') ORDER BY j.n), array_agg(d.rule ORDER BY j.n),
+               array_agg(h.last_error) FILTER (WHERE h.last_error IS NOT NULL)
+          INTO said, reasons, failures
+          FROM unnest(p.jobs) WITH ORDINALITY AS j(id, n)
+          LEFT JOIN LATERAL (SELECT y.outcome, y.state, y.last_error FROM job_history AS y
+                              WHERE y.id = j.id AND y.id >= low AND y.id <= high OFFSET 0) AS h ON true
+          LEFT JOIN LATERAL (SELECT y.rule FROM decision AS y WHERE y.job_id = j.id OFFSET 0) AS d ON true;
+        INSERT INTO run_change AS c
+               (run_id, user_key, epoch, assets, job_id, announced, state, outcome, rule, type_before, type_after, explanation)
+        SELECT p.run_id, d.user_key, u.epoch, d.assets_changed, d.job_id,
+               p.state = 'reading' AND d.outcome = 'demoted' AND NOT d.braked,
+               CASE WHEN d.observed OR d.outcome = 'deferred' AND d.rule <> 'proposed' THEN 'foreseen'
+                    WHEN d.rule <> 'proposed' THEN 'applied'
+                    -- Decided again since: that counts.
+                    WHEN EXISTS (SELECT 1 FROM decision AS y WHERE y.user_key = d.user_key AND y.id > d.id) THEN 'void'
+                    ELSE 'held' END,
+               CASE d.rule WHEN 'proposed' THEN 'demoted' ELSE d.outcome END, d.rule, d.type_before,
+               CASE d.rule WHEN 'proposed' THEN 'free' ELSE d.type_after END, d.explanation
+          FROM unnest(p.jobs) AS j(id)
+         CROSS JOIN LATERAL (SELECT y.* FROM decision AS y WHERE y.job_id = j.id OFFSET 0) AS d
+         CROSS JOIN LATERAL (SELECT y.epoch FROM user_sync AS y WHERE y.user_key = d.user_key OFFSET 0) AS u
+         WHERE d.type_before IS DISTINCT FROM d.type_after OR d.rule = 'proposed' AND p.state = 'reading'
+            OR d.outcome = 'deferred' AND d.rule IN ('first_absence', 'absence_margin')
+            ON CONFLICT (run_id, user_key) DO UPDATE
+           SET state = excluded.state, outcome = excluded.outcome, rule = excluded.rule, assets = excluded.assets,
+               announced = excluded.announced, job_id = excluded.job_id, type_before = excluded.type_before, type_after = excluded.type_after,
+               explanation = excluded.explanation;
+        PERFORM end_part(p.run_id, p.number, said, reasons, failures, p.state = 'applying' AND p.scope <> 'diff');
+        closed := closed + 1;
+    END LOOP;
+    RETURN closed;
+END
+$$;
+
+-- Takes a run that was read or written to its end on to what follows. `allowed`: how many demotions the brake allows now.
+-- Returns its new state; null where it goes on as it does, or the caller leads no more.
+CREATE FUNCTION settle_run(fenced bigint, which bigint, allowed bigint, most bigint, of_subscribers bigint) RETURNS text
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET lock_timeout = '1s' AS $$
+DECLARE
+    r   run;
+    n   bigint;
+    new text;
+BEGIN
+    IF NOT leads('planner', fenced) THEN
+        RETURN NULL;
+    END IF;
+    SELECT x.* INTO r FROM run AS x WHERE x.id = which AND x.state IN ('reading', 'applying') AND x.is_fed FOR NO KEY UPDATE;
+    IF NOT FOUND OR EXISTS (SELECT 1 FROM run_part AS p WHERE p.run_id = which AND p.ended_at IS NULL) THEN
+        RETURN NULL;
+    END IF;
+    SELECT count(*) INTO n FROM run_change AS c WHERE c.run_id = which AND c.state = 'held';
+    IF r.state = 'applying' OR r.is_dry OR n = 0 THEN
+        new := 'done';
+        -- Read anew they came to something else, or the brake held them back.
+        UPDATE run_change AS c SET state = 'void' WHERE c.run_id = which AND c.state = 'held';
+    ELSIF n <= least(allowed, coalesce(r.max_demotions, allowed)) THEN
+        new := 'applying';
+    ELSE
+        new := 'stopped';
+        INSERT INTO alarm AS a (name, detail)
+        VALUES ('run_stopped', format('Run %s would demote %s users, more than its limit of %s: nobody was demoted. See entitlement-sync '
+                                      'runs show %s.', which, n, least(allowed, coalesce(r.max_demotions, allowed)), which))
+        ON CONFLICT (name) DO UPDATE SET detail = excluded.detail, last_at = now(), count = a.count + 1;
+    END IF;
+    UPDATE run AS x
+       SET state = new, is_fed = new <> 'applying', cursor_key = NULL,
+           held = CASE WHEN x.state = 'reading' THEN n ELSE x.held END,
+           total = CASE WHEN x.state = 'reading' THEN x.fed + x.skipped ELSE x.total END,
+           demotion_limit = CASE WHEN x.state = 'reading' AND NOT x.is_dry THEN least(allowed, coalesce(x.max_demotions, allowed))
+                                 ELSE coalesce(x.demotion_limit, most) END,
+           subscribers = coalesce(x.subscribers, of_subscribers),
+           hash = CASE WHEN x.state = 'reading' THEN hash_of_run(which) ELSE x.hash END,
+           ended_at = CASE WHEN new = 'done' THEN clock_timestamp() END
+     WHERE x.id = which;
+    RETURN new;
+END
+$$;
+
+-- ---- Dry runs --------------------------------------------------------------------------------------------------------
+
+-- Takes parts of dry runs up, for a while: whoever dies meanwhile has its share taken by others.
+CREATE FUNCTION take_part(lasting interval) RETURNS TABLE (run_id bigint, number integer, tries integer, keys bigint[])
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET enable_seqscan = off AS $$
+    UPDATE run_part AS p SET due = clock_timestamp() + lasting, tries = least(p.tries, 1000) + 1
+      FROM (SELECT x.run_id, x.number
+              FROM run AS r JOIN run_part AS x ON x.run_id = r.id AND x.ended_at IS NULL
+             WHERE r.state = 'reading' AND r.is_dry AND x.due <= clock_timestamp()
+             ORDER BY x.run_id, x.number LIMIT 1 FOR UPDATE OF x SKIP LOCKED) AS t
+     WHERE p.run_id = t.run_id AND p.number = t.number
+    RETURNING p.run_id, p.number, p.tries, p.keys
+$$;
+
+-- Keeps what was found out about a part, by whoever has taken it up last; whether that was the caller.
+CREATE FUNCTION keep_part(
+    which bigint, part integer, turn integer, said text[], reasons text[], failures text[],
+    changed bigint[], epochs bigint[], outcomes text[], by_rules text[], announced boolean[], types_before text[], types_after text[],
+    assets bigint[], explanations text[]
+) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET lock_timeout = '5s' AS $$
+BEGIN
+    PERFORM 1 FROM run_part AS p JOIN run AS r ON r.id = p.run_id
+     WHERE p.run_id = which AND p.number = part AND p.tries = turn AND p.ended_at IS NULL AND r.state = 'reading'
+       FOR NO KEY UPDATE OF p;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    INSERT INTO run_change (run_id, user_key, epoch, assets, state, outcome, rule, announced, type_before, type_after, explanation)
+    SELECT which, c.user_key, c.epoch, c.assets, 'foreseen', c.outcome, c.rule, c.announced, c.type_before, c.type_after, c.explanation
+      FROM unnest(changed, epochs, outcomes, by_rules, announced, types_before, types_after, assets, explanations)
+           AS c(user_key, epoch, outcome, rule, announced, type_before, type_after, assets, explanation)
+        ON CONFLICT DO NOTHING;
+    PERFORM end_part(which, part, said, reasons, failures, false);
+    RETURN true;
+END
+$$;
+
+-- ---- What people do --------------------------------------------------------------------------------------------------
+
+-- Ends a run; what it has queued already is read, and demotes nobody.
+CREATE FUNCTION cancel_run(which bigint) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET lock_timeout = '5s' AS $$
+BEGIN
+    UPDATE run AS x SET state = 'canceled', ended_at = clock_timestamp()
+     WHERE x.id = which AND x.state IN ('reading', 'applying', 'stopped');
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    DELETE FROM alarm AS a WHERE a.name = 'run_stopped' AND NOT EXISTS (SELECT 1 FROM run AS x WHERE x.state = 'stopped');
+    RETURN true;
+END
+$$;
+
+-- Has the changes of a run written that a person has looked at: those of a run that its forecast stopped, or those of a dry run,
+-- which becomes a run of its own. Returns the run that writes them; null: there is nothing like that. 22023: not this hash.
+CREATE FUNCTION release_run(which bigint, seen bytea, who text) RETURNS bigint
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET lock_timeout = '5s' AS $$
+DECLARE
+    r    run;
+    made bigint;
+BEGIN
+    SELECT x.* INTO r FROM run AS x
+     WHERE x.id = which AND (x.state = 'stopped' OR x.state = 'done' AND x.is_dry) FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    IF r.hash IS DISTINCT FROM seen THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'hash: it is not that of this run''s changes',
+            HINT = 'Look at the changes again: entitlement-sync runs show prints their hash.';
+    END IF;
+    IF r.is_dry THEN
+        INSERT INTO run (scope, of_run, state, is_confirmed, asked_by, confirmed_by, hash, total)
+        VALUES ('diff', which, 'applying', true, left(who, 200), left(who, 200), r.hash,
+                (SELECT count(*) FROM run_change AS c WHERE c.run_id = which AND c.outcome <> 'deferred'))
+        RETURNING id INTO made;
+        INSERT INTO run_change (run_id, user_key, epoch, state, outcome, rule, announced, type_before, type_after, explanation)
+        SELECT made, c.user_key, c.epoch, CASE c.outcome WHEN 'demoted' THEN 'held' ELSE 'foreseen' END, c.outcome, c.rule, c.announced,
+               c.type_before, c.type_after, c.explanation
+          FROM run_change AS c WHERE c.run_id = which AND c.outcome <> 'deferred';
+    ELSE
+        UPDATE run AS x
+           SET state = 'applying', is_confirmed = true, is_fed = false, cursor_key = NULL, confirmed_by = left(who, 200)
+         WHERE x.id = which;
+        made := which;
+    END IF;
+    DELETE FROM alarm AS a WHERE a.name = 'run_stopped' AND NOT EXISTS (SELECT 1 FROM run AS x WHERE x.state = 'stopped');
+    RETURN made;
+END
+$$;
+
+-- Of demotions that jobs come to: whether a run holds them back, and whether a person has confirmed them. Jobs of no run that goes
+-- on, or was ended before they were, are left out.
+CREATE FUNCTION runs_of(jobs uuid[]) RETURNS TABLE (job uuid, run_id bigint, is_held boolean, is_confirmed boolean)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+    SELECT j.id, r.id, NOT (r.state = 'applying' AND c.user_key IS NOT NULL), r.is_confirmed
+      FROM run AS r
+      JOIN run_part AS p ON p.run_id = r.id AND p.ended_at IS NULL
+     CROSS JOIN LATERAL (SELECT x.id, x.user_key FROM unnest(p.jobs, p.keys) AS x(id, user_key) WHERE x.id = ANY (jobs)) AS j
+     CROSS JOIN LATERAL (SELECT x.epoch FROM user_sync AS x WHERE x.user_key = j.user_key OFFSET 0) AS u
+      LEFT JOIN run_change AS c
+        ON c.run_id = r.id AND c.user_key = j.user_key AND c.state = 'held' AND c.epoch = u.epoch
+     WHERE NOT r.is_dry
+$$;
+
+-- Forgets runs that ended a while ago.
+CREATE FUNCTION forget_runs(days integer) RETURNS void
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+    DELETE FROM run AS r WHERE r.ended_at < clock_timestamp() - days * interval '1 day'
+$$;
+
+REVOKE ALL ON FUNCTION take_lead, step_down, leads, add_counts, counts_of, hash_of_run, ask_run, start_scheduled, enqueue_free, feed_run,
+                       count_run, end_part, close_parts, settle_run, take_part, keep_part, cancel_run, release_run, runs_of, forget_runs
+    FROM PUBLIC;
+SELECT grant_to('entitlement_sync_worker', ARRAY[
+    'GRANT SELECT ON leader, run, run_part, run_change TO %I',
+    'GRANT SELECT, INSERT, UPDATE, DELETE ON schedule TO %I',
+    'GRANT UPDATE (predicted_end) ON run TO %I',
+    'GRANT EXECUTE ON FUNCTION take_lead, step_down, ask_run, start_scheduled, feed_run, count_run, close_parts, settle_run, take_part,
+                               keep_part, cancel_run, release_run, runs_of, forget_runs TO %I']);
+SELECT grant_to('entitlement_sync_support', ARRAY['GRANT SELECT ON leader, schedule, run, run_part, run_change TO %I']);
+SELECT grant_to('entitlement_sync_auditor', ARRAY['GRANT SELECT ON leader, schedule, run, run_part, run_change TO %I']);
