@@ -166,6 +166,7 @@ declare -A package_of=(
     [python3]=python3
     [venv]=python3-venv
     [pgbouncer]=pgbouncer
+    [promtool]=prometheus
     [chromium]='chromium chromium-driver'
 )
 
@@ -215,10 +216,13 @@ install_missing() {
         "${as_root[@]}" tee "$setting" >/dev/null <<<'create_main_cluster = false'
         at_exit "${as_root[@]}" rm -f "$setting"
     fi
-    # PgBouncer's package would start a service; only its program is wanted.
-    local policy=/usr/sbin/policy-rc.d
-    local -a quiet=()
-    if [[ " ${packages[*]} " == *" pgbouncer "* && ! -e $policy ]]; then
+    # These packages would start a service; only a program of theirs is wanted.
+    local policy=/usr/sbin/policy-rc.d service
+    local -a quiet=() services=()
+    for service in pgbouncer prometheus; do
+        [[ " ${packages[*]} " != *" $service "* ]] || services+=("$service")
+    done
+    if ((${#services[@]})) && [[ ! -e $policy ]]; then
         quiet=("$policy")
         printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee "$policy" >/dev/null
         "${as_root[@]}" chmod 755 "$policy"
@@ -229,8 +233,9 @@ install_missing() {
         fail "apt-get could not install them; $advice"
     fi
     "${as_root[@]}" rm -f "$setting" "${quiet[@]}"
-    [[ " ${packages[*]} " != *" pgbouncer "* ]] ||
-        "${as_root[@]}" update-rc.d pgbouncer disable >/dev/null 2>&1 || true
+    for service in "${services[@]}"; do
+        "${as_root[@]}" update-rc.d "$service" disable >/dev/null 2>&1 || true
+    done
     # `--keep` forgets the steps of the end.
     rm -f "$log"
     for thing in "$@"; do
