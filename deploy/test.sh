@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds everything, runs every test, checks the format. The tests start a PostgreSQL of their own.
+# Builds everything, runs every test, checks the format, the alerts and the manifests. The tests start a PostgreSQL of
+# their own.
 #
 #   deploy/test.sh [--full] [swift test arguments]
 #
@@ -61,7 +62,7 @@ if [[ -n $scratch ]]; then
 fi
 
 require_swift
-install_missing pkg-config libpq libcurl postgres openssl python3 venv pgbouncer chromium
+install_missing pkg-config libpq libcurl postgres openssl python3 venv pgbouncer chromium promtool
 # What is written where TMPDIR points is gone with this run; the tests' servers have folders of their own, which go with
 # them. Others may pass through, as those servers are not root's.
 TMPDIR=$(mktemp --directory --tmpdir test.XXXXXX)
@@ -116,6 +117,9 @@ if step build swift build --build-tests --explicit-target-dependency-import-chec
         done
     fi
 fi
+step alerts bash -c 'promtool check rules deploy/alerts.yml && promtool test rules deploy/alerts_test.yml' || true
+step metrics python3 deploy/check_metrics.py || true
+step kubernetes python3 deploy/check_kubernetes.py || true
 step format swift format lint --strict --recursive Sources Tests Package.swift || true
 ((worst == 0)) || printf '%s\n' '== failures' "${failures[@]}"
 exit "$worst"
