@@ -36,9 +36,11 @@ struct Reconcile: AsyncParsableCommand {
     func validate() throws {
         let runs = [due, all, since != nil].count { $0 }
         guard runs <= 1, (runs == 0) != users.isEmpty else {
-            throw ValidationError("name users, or one of --due, --all and --since")
+            throw ValidationError("name at least one user, or one of --due, --all and --since")
         }
-        guard maxDemotions == nil || runs == 1 else { throw ValidationError("--max-demotions: of a run; name --due, --all or --since") }
+        guard maxDemotions == nil || runs == 1 else {
+            throw ValidationError("--max-demotions: of a run; name --due, --all or --since")
+        }
         guard maxDemotions.map({ $0 >= 0 }) ?? true else { throw ValidationError("--max-demotions: give 0 or more") }
         guard wait.map({ (0...604_800).contains($0) }) ?? true else {
             throw ValidationError("--wait: give seconds from 0 to 604800")

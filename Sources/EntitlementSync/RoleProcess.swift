@@ -144,9 +144,11 @@ struct RoleProcess {
     ) -> AdminServer? {
         let config = runtime.config
         guard config.admin.isSet || roles.contains(.serve) else { return nil }
+        let runGauges = roles == [.serve] ? nil : ScheduleComposition(runtime, pool: pool).gauges
         let content = AdminContent(
             metrics: {
                 await work?.gauges.refresh()
+                await runGauges?.refresh()
                 return registry.render()
             },
             metricsType: Registry.contentType,

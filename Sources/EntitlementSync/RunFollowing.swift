@@ -34,7 +34,9 @@ struct RunFollowing {
                     + " entitlement-sync runs cancel \(open.map { "\($0.id)" } ?? "ID")"
             )
         }
-        guard let run = try await follow(id, within: limit) else { throw CommandFailure(.software, "run \(id) is gone") }
+        guard let run = try await follow(id, within: limit) else {
+            throw CommandFailure(.software, "run \(id) is gone")
+        }
         guard run.state == .done || run.state == .stopped || run.state == .canceled else {
             Output.line("run \(id) goes on; see entitlement-sync runs show \(id)")
             return .elapsed

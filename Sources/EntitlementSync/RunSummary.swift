@@ -32,7 +32,9 @@ struct RunSummary: Encodable {
     }
 
     func encode(to encoder: any Encoder) throws {
-        func text(_ date: Date?) -> String? { date?.formatted(Date.ISO8601FormatStyle(includingFractionalSeconds: true)) }
+        func text(_ date: Date?) -> String? {
+            date?.formatted(Date.ISO8601FormatStyle(includingFractionalSeconds: true))
+        }
         var row = encoder.container(keyedBy: CodingKeys.self)
         try row.encode(run.id, forKey: .run)
         try row.encode(run.scope.rawValue, forKey: .scope)
@@ -62,10 +64,16 @@ struct RunSummary: Encodable {
     /// What happened and what comes next, in sentences.
     var sentences: [String] {
         let sums = run.outcomes.sorted { $0.key < $1.key }.map { "\($0.value) \($0.key)" }.joined(separator: ", ")
-        let head = (run.isDry ? "dry run \(run.id), nothing was changed: " : "run \(run.id): ") + (sums.isEmpty ? "nobody" : sums)
+        let head =
+            (run.isDry ? "dry run \(run.id), nothing was changed: " : "run \(run.id): ")
+            + (sums.isEmpty ? "nobody" : sums)
         var lines = [head]
-        if run.skipped > 0 { lines.append("\(run.skipped) users were left out: their accounts' status decides nothing") }
-        for (error, count) in run.errors.sorted(by: { $0.key < $1.key }) { lines.append("\(count) without an answer: \(error)") }
+        if run.skipped > 0 {
+            lines.append("\(run.skipped) users were left out: their accounts' status decides nothing")
+        }
+        for (error, count) in run.errors.sorted(by: { $0.key < $1.key }) {
+            lines.append("\(count) without an answer: \(error)")
+        }
         if let next { lines.append(next) }
         return lines
     }
@@ -80,7 +88,8 @@ struct RunSummary: Encodable {
         case .done where run.isDry && (run.outcomes["demoted"] ?? 0) + (run.outcomes["promoted"] ?? 0) > 0:
             "to have just these changes written: entitlement-sync runs release \(run.id) --hash \(run.hash ?? "")"
         case .canceled: "it was canceled before its end"
-        case .reading, .applying: "it goes on" + (run.predictedEnd.map { ", until about \($0.formatted(.iso8601))" } ?? "")
+        case .reading, .applying:
+            "it goes on" + (run.predictedEnd.map { ", until about \($0.formatted(.iso8601))" } ?? "")
         case .done: nil
         }
     }
@@ -111,33 +120,12 @@ struct RunChanges {
                     }
                 )
                 let all = counts.values.flatMap(\.values).reduce(0, +)
-                if all > changes.count { Output.line("and \(all - Int64(changes.count)) more: --csv or --output json has all") }
+                if all > changes.count {
+                    Output.line("and \(all - Int64(changes.count)) more: --csv or --output json has all")
+                }
             }
             for line in RunSummary(run, changes: counts).sentences { Output.line(line) }
         }
-    }
-
-    /// Prints all changes as CSV (RFC 4180, lines ended by a line feed).
-    func printCSV(of run: Int64) async throws {
-        Output.line("user_id,outcome,rule,state,type_before,type_after,assets,explanation")
-        try await each(of: run) { change in
-            let fields = [
-                change.userID ?? "", change.outcome, change.rule, change.state, change.typeBefore ?? "",
-                change.typeAfter ?? "", "\(change.assets)", change.explanation,
-            ]
-            Output.line(fields.map(Self.field).joined(separator: ","))
-        }
-    }
-
-    /// A field for spreadsheets: quoted where it has to be, and never a formula.
-    static func field(_ text: String) -> String {
-        let first = text.unicodeScalars.first
-        let isFormula = first.map { "=+-@\t\r".unicodeScalars.contains($0) } ?? false
-        let safe = isFormula ? "'" + text : text
-        guard safe.unicodeScalars.contains(where: { ",\"\r\n".unicodeScalars.contains($0) }) else { return safe }
-        var quoted = "\"".unicodeScalars
-        for scalar in safe.unicodeScalars { quoted += scalar == "\"" ? ["\"", "\""] : [scalar] }
-        return String(quoted) + "\""
     }
 
     private func each(of run: Int64, _ body: (Runs.Change) throws -> Void) async throws {

@@ -1,13 +1,14 @@
 import ArgumentParser
 import Foundation
 import Logging
+import Reports
 import Storage
 
 struct RunsCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "runs",
         abstract: "Shows reconciliations of many users, ends them, and has their reviewed changes written.",
-        subcommands: [List.self, Show.self, Cancel.self, Release.self],
+        subcommands: [List.self, Show.self, Report.self, Cancel.self, Release.self],
         defaultSubcommand: List.self
     )
 
@@ -42,7 +43,7 @@ struct RunsCommand: AsyncParsableCommand {
         static let configuration = CommandConfiguration(abstract: "Shows a run with everybody whom it changes.")
 
         @Argument(help: "The run's number.") var id: Int64
-        @Flag(help: "Print the changes as CSV.") var csv = false
+        @Flag(help: "Print all changes as CSV.") var csv = false
         @OptionGroup var options: OutputOptions
 
         func run() async throws {
@@ -53,9 +54,45 @@ struct RunsCommand: AsyncParsableCommand {
                         throw CommandFailure(.data, "ID: there is no run of this number; see entitlement-sync runs")
                     }
                     if csv {
-                        try await RunChanges(runs: runs).printCSV(of: id)
+                        try await RunReporting(runs: runs).csv(of: id) { Output.write($0, to: .standardOutput) }
                     } else {
                         try await RunChanges(runs: runs).print(run, as: options.output)
+                    }
+                    return .done
+                }
+            }
+        }
+    }
+
+    struct Report: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Writes a run's report: JSON, or one page with charts that needs nothing beside it."
+        )
+
+        @Argument(help: "The run's number.") var id: Int64
+        @Option(help: "A new file for the page; without it the report is printed as JSON.") var html: String?
+        @Flag(help: "Mask users' ids on the page.") var masked = false
+
+        func run() async throws {
+            try await reporting {
+                try await Runtime(level: .warning).withPool { pool in
+                    let runs = Runs(pool: pool)
+                    guard let run = try await runs.run(id) else {
+                        throw CommandFailure(.data, "ID: there is no run of this number; see entitlement-sync runs")
+                    }
+                    let report = try await RunReporting(runs: runs).report(of: run)
+                    guard let html else {
+                        Output.line(try report.json())
+                        return .done
+                    }
+                    // It holds users' ids: nobody else reads it, and nothing is overwritten.
+                    let file = open(html, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
+                    guard file >= 0 else {
+                        throw CommandFailure(.data, "--html: the file can't be made; name one that does not exist")
+                    }
+                    let handle = FileHandle(fileDescriptor: file, closeOnDealloc: true)
+                    do { try handle.write(contentsOf: Data(report.html(showsUsers: !masked).utf8)) } catch {
+                        throw CommandFailure(.data, "--html: the file can't be written")
                     }
                     return .done
                 }
@@ -96,7 +133,10 @@ struct RunsCommand: AsyncParsableCommand {
         func run() async throws {
             try await reporting {
                 guard hash.wholeMatch(of: /[0-9a-f]{64}/) != nil else {
-                    throw CommandFailure(.data, "--hash: 64 hexadecimal digits, as entitlement-sync runs show prints them")
+                    throw CommandFailure(
+                        .data,
+                        "--hash: 64 hexadecimal digits, as entitlement-sync runs show prints them"
+                    )
                 }
                 return try await Runtime(level: .warning).withPool { pool in
                     do {

@@ -27,15 +27,23 @@ struct ScheduleComposition {
         Planner(
             lead: leadership(of: .planner),
             planning: RunPlanning(pool: pool, brake: config.brake),
-            forecast: RunForecast(
-                requestsPerMinute: config.revenueCat.map(\.requestsPerMinute).flatMap { rate in
-                    rate > 0 ? RateBudget.sustained(perMinute: rate) : nil
-                }
-            ),
+            forecast: forecast,
             onFed: onFed,
             logger: logger
         )
     }
+
+    /// How fast the store may be asked that everybody is asked at.
+    private var forecast: RunForecast {
+        RunForecast(
+            requestsPerMinute: config.revenueCat.map(\.requestsPerMinute).flatMap { rate in
+                rate > 0 ? RateBudget.sustained(perMinute: rate) : nil
+            }
+        )
+    }
+
+    /// How runs, schedules and looks stand.
+    var gauges: RunGauges { RunGauges(runs: Runs(pool: pool), laws: LawWatch(pool: pool), forecast: forecast) }
 
     /// Follows schedules.
     ///

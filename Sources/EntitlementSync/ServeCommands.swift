@@ -15,7 +15,8 @@ struct Serve: AsyncParsableCommand {
 
 struct Run: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Serves the API, works off the queue and follows the schedules in one process, until it is told to stop."
+        abstract:
+            "Serves the API, works off the queue and follows the schedules in one process, until it is told to stop."
     )
 
     func run() async throws {

@@ -135,7 +135,8 @@ extension RunReport {
                 tone: .warning,
                 happened: "Nothing was changed, and the run would stop: \(Figures.count(countedDemotions, "demotion")) "
                     + "would exceed the limit of \(Figures.grouped(demotionLimit)).",
-                next: "Look at the changes and at the stores' settings before you ask for the run."
+                next: "Look at the changes and at the stores' settings; if they are right:",
+                command: state == "done" ? release : nil
             )
         }
         let beginning = state == "stopped" ? "The dry run stopped before its end" : "The dry run is done"
@@ -151,7 +152,8 @@ extension RunReport {
             next: unread > 0
                 ? "The stores did not answer for \(Figures.count(unread, "user")): look at the errors, and ask again."
                 : promotions == 0 && demotions == 0
-                    ? "Nothing is left to do." : "Look at the changes; if they are right, ask for the run itself."
+                    ? "Nothing is left to do." : "Look at the changes; if they are right, have just these written:",
+            command: unread == 0 && promotions + demotions > 0 && state == "done" ? release : nil
         )
     }
 

@@ -21,6 +21,8 @@ package struct Drift: Sendable, Hashable {
     package var users: [Kind: Int64] = [:]
     /// Age of the newest reading of the subscriber whose newest reading is oldest; 0 where none was read.
     package var oldestEvidenceSeconds: Int64 = 0
+    /// Users whose next look is within a day; counted up to a few millions.
+    package var looksNextDay: Int64 = 0
 }
 
 extension LawWatch {
@@ -43,6 +45,7 @@ extension LawWatch {
         }
         guard let looked = found[Self.looked] else { return nil }
         var drift = Drift(looked: looked, oldestEvidenceSeconds: found[Self.prefix + "oldest_evidence_seconds"] ?? 0)
+        drift.looksNextDay = found[Self.prefix + "looks_next_day"] ?? 0
         for kind in Drift.Kind.allCases { drift.users[kind] = found[Self.prefix + kind.rawValue] ?? 0 }
         return drift
     }
@@ -63,7 +66,14 @@ extension LawWatch {
             Int64.self,
             Int64.self
         )
+        let looks = try await pool.query(
+            """
+            SELECT count(*) FROM (SELECT 1 FROM entitlement_sync.user_sync AS u
+                                   WHERE u.next_look < now() + interval '1 day' LIMIT 5000000) AS d
+            """
+        ).first?.decode(Int64.self, at: 0)
         let found: [(String, Int64)] = [
+            ("looks_next_day", looks ?? 0),
             ("looked", looked), (Drift.Kind.subscriberWithoutAccess.rawValue, without),
             (Drift.Kind.freeWithAccess.rawValue, free), (Drift.Kind.evidenceOverdue.rawValue, overdue),
             ("oldest_evidence_seconds", oldest),

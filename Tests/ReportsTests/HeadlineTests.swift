@@ -96,17 +96,18 @@ import Testing
                 == "The dry run is done, and nothing was changed: of 1,000 users, 30 would become subscribers and 4 would "
                 + "lose access."
         )
-        #expect(run("done", isDryRun: true).next == "Look at the changes; if they are right, ask for the run itself.")
+        #expect(run("done", isDryRun: true).next == "Look at the changes; if they are right, have just these written:")
         let over = run("done", isDryRun: true) { $0.demotions = 8_000 }
         #expect(
             over.happened
                 == "Nothing was changed, and the run would stop: 8,000 demotions would exceed the limit of 100."
         )
-        #expect(over.command == nil)
+        #expect(over.command?.hasPrefix("entitlement-sync runs release ") == true)
         #expect(run("reading", isDryRun: true).happened.hasSuffix("so far, and changes nothing."))
         #expect(run("canceled", isDryRun: true).happened.hasSuffix("and nothing was changed."))
         #expect(run("stopped", isDryRun: true).happened.hasPrefix("The dry run stopped before its end"))
-        for state in ["reading", "applying", "stopped", "done", "canceled", "other"] {
+        // Only what was read to its end has a hash that somebody may confirm.
+        for state in ["reading", "applying", "stopped", "canceled", "other"] {
             #expect(run(state, isDryRun: true) { $0.held = 9 }.command == nil)
         }
         #expect(

@@ -594,12 +594,12 @@ $$;
 
 -- Of demotions that jobs come to: whether a run holds them back, and whether a person has confirmed them. Jobs of no run that goes
 -- on, or was ended before they were, are left out.
-CREATE FUNCTION runs_of(jobs uuid[]) RETURNS TABLE (job uuid, run_id bigint, is_held boolean, is_confirmed boolean)
+CREATE FUNCTION runs_of(wanted uuid[]) RETURNS TABLE (job uuid, run_id bigint, is_held boolean, is_confirmed boolean)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
     SELECT j.id, r.id, NOT (r.state = 'applying' AND c.user_key IS NOT NULL), r.is_confirmed
       FROM run AS r
       JOIN run_part AS p ON p.run_id = r.id AND p.ended_at IS NULL
-     CROSS JOIN LATERAL (SELECT x.id, x.user_key FROM unnest(p.jobs, p.keys) AS x(id, user_key) WHERE x.id = ANY (jobs)) AS j
+     CROSS JOIN LATERAL (SELECT x.id, x.user_key FROM unnest(p.jobs, p.keys) AS x(id, user_key) WHERE x.id = ANY (wanted)) AS j
      CROSS JOIN LATERAL (SELECT x.epoch FROM user_sync AS x WHERE x.user_key = j.user_key OFFSET 0) AS u
       LEFT JOIN run_change AS c
         ON c.run_id = r.id AND c.user_key = j.user_key AND c.state = 'held' AND c.epoch = u.epoch

@@ -131,19 +131,20 @@ package struct Runs: Sendable {
              WHERE c.run_id = \(id) AND c.user_key > \(after) ORDER BY c.user_key LIMIT \(limit)
             """
         ).map { row in
-            let (key, user, job, state, outcome, rule, isAnnounced, before, after, assets, explanation) = try row.decode(
-                Int64.self,
-                String?.self,
-                UUID?.self,
-                String.self,
-                String.self,
-                String.self,
-                Bool.self,
-                String?.self,
-                String?.self,
-                Int64.self,
-                String.self
-            )
+            let (key, user, job, state, outcome, rule, isAnnounced, before, after, assets, explanation) =
+                try row.decode(
+                    Int64.self,
+                    String?.self,
+                    UUID?.self,
+                    String.self,
+                    String.self,
+                    String.self,
+                    Bool.self,
+                    String?.self,
+                    String?.self,
+                    Int64.self,
+                    String.self
+                )
             return Change(
                 userKey: key,
                 userID: user,

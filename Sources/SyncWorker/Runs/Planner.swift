@@ -52,7 +52,8 @@ package struct Planner: Sendable {
 
     /// Plans until the task is cancelled.
     package func go() async {
-        await lead.whileLeading("runs can't be planned; trying again", logger: logger) { fence in try await step(fence) }
+        await lead.whileLeading("runs can't be planned; trying again", logger: logger) { fence in try await step(fence)
+        }
     }
 
     /// Does what can be done now.
@@ -84,7 +85,9 @@ package struct Planner: Sendable {
     private func feed(_ run: RunRecord, fence: Int64, room: inout (jobs: Int, parts: Int)) async throws -> Bool {
         var hasFed = false
         while run.isDry ? room.parts > 0 : room.jobs >= min(limits.batch, limits.jobs / 2) {
-            guard let looked = try await planning.feed(run.id, fence: fence, batch: batch(of: run)), looked > 0 else { break }
+            guard let looked = try await planning.feed(run.id, fence: fence, batch: batch(of: run)), looked > 0 else {
+                break
+            }
             hasFed = true
             if run.isDry { room.parts -= 1 } else { room.jobs -= looked }
             guard looked == batch(of: run) else { break }

@@ -21,6 +21,14 @@ package struct RunForecast: Sendable, Hashable {
     /// Users a minute at most; `nil`: nothing limits them.
     package var usersPerMinute: Int? { requestsPerMinute.map { max(1, Int($0 / requestsPerUser)) } }
 
+    /// What a day's looks need of what the stores' limits leave for them; above 1 the day does not suffice.
+    ///
+    /// - Parameter looks: users to be looked at within a day.
+    /// - Returns: `nil`: nothing limits them.
+    package func dayRatio(looks: Int64) -> Double? {
+        requestsPerMinute.map { Double(looks) * requestsPerUser / max($0 * 1440, 1) }
+    }
+
     /// For how long a run has to be watched before its own pace says more than the limit.
     private static let watched: Double = 20
 

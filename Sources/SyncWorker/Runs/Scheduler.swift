@@ -5,7 +5,9 @@ import Postgres
 package import Schedules
 package import Storage
 
-/// Starts the runs that schedules ask for. Any number of processes may have one; the one that leads does it.
+/// Starts the runs that schedules ask for.
+///
+/// Any number of processes may have one; the one that leads does it.
 package struct Scheduler: Sendable {
     private let lead: Leadership
     private let store: ScheduleStore
@@ -45,8 +47,6 @@ package struct Scheduler: Sendable {
     package func step(_ fence: Int64) async throws -> Duration {
         let (schedules, now) = try await store.all()
         for record in schedules {
-            let late = record.lateSince.map { max(now.timeIntervalSince($0), 0) } ?? 0
-            Gauge(label: "entitlement_sync_schedule_late_seconds", dimensions: [("schedule", record.name)]).record(late)
             guard let schedule = Self.schedule(of: record) else {
                 logger.error(
                     "a schedule can't be read; set it again with entitlement-sync schedule set",

@@ -84,7 +84,11 @@ extension Worker {
                 }
             }
             for (key, later) in left where later.postponements > Self.mostPostponements {
-                findings[key] = .init(userKey: key, foreseen: Foreseen(error: ReadFailure.Code.locked.rawValue), epoch: 0)
+                findings[key] = .init(
+                    userKey: key,
+                    foreseen: Foreseen(error: ReadFailure.Code.locked.rawValue),
+                    epoch: 0
+                )
                 left[key] = nil
             }
         }

@@ -103,7 +103,8 @@ import Testing
         }
     }
 
-    @Test func `160 161 A product that gives no access by mistake: dry runs show it, the forecast stops it, repair heals it`()
+    @Test
+    func `160 161 A product that gives no access by mistake: dry runs show it, the forecast stops it, repair heals it`()
         async throws
     {
         try await RunScene.with { scene in
@@ -199,7 +200,9 @@ import Testing
             let id = try #require(try await scene.runs.ask(.all, isDry: false, by: "test"))
             let (world, runs) = (scene.world, scene.runs)
             try await world.working(scene.setup) {
-                try await world.until("SELECT count(*) FROM entitlement_sync.run_part AS p WHERE p.ended_at IS NOT NULL")
+                try await world.until(
+                    "SELECT count(*) FROM entitlement_sync.run_part AS p WHERE p.ended_at IS NOT NULL"
+                )
                 #expect(try await runs.cancel(id))
                 try await world.until("SELECT (count(*) = 0)::int FROM entitlement_sync.queue")
             }

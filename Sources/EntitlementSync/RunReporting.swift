@@ -1,0 +1,90 @@
+import Foundation
+import Reports
+import Storage
+
+/// Makes a run's report.
+struct RunReporting {
+    let runs: Runs
+    /// Changes that a page or a JSON document holds; a file with all of them is CSV.
+    private static let shown: Int32 = 5000
+
+    /// Gathers what is known of a run.
+    ///
+    /// - Parameter run: as it stands.
+    /// - Returns: the report, with the first of the changes.
+    /// - Throws: `PostgresError`.
+    func report(of run: RunRecord) async throws -> RunReport {
+        var report = RunReport(
+            run: run.id,
+            scope: run.scope.rawValue,
+            isDryRun: run.isDry,
+            state: run.state.rawValue,
+            askedBy: run.askedBy,
+            askedAt: run.askedAt
+        )
+        report.schedule = run.schedule
+        report.since = run.since
+        report.startedAt = run.startedAt
+        report.endedAt = run.endedAt
+        report.predictedEnd = run.predictedEnd
+        report.users = run.ended + run.skipped
+        report.total = run.total
+        report.outcomes = run.outcomes
+        if run.skipped > 0 { report.outcomes["not_eligible", default: 0] += run.skipped }
+        report.rules = run.rules
+        report.errors = run.errors
+        report.held = run.state == .stopped ? run.held : 0
+        report.demotionLimit = run.demotionLimit
+        report.subscribers = run.subscribers
+        report.hash = run.hash
+        report.progress = run.progress.map { .init(at: $0.at, users: $0.users) }
+        if let started = run.startedAt, let last = run.progress.last,
+            case let seconds = last.at.timeIntervalSince(started),
+            seconds > 0
+        {
+            report.usersPerSecond = Double(last.users) / seconds
+        }
+        let counts = try await runs.changeCounts(of: run.id)
+        report.promotions = counts["promoted"]?.values.reduce(0, +) ?? 0
+        let demotions = counts["demoted"] ?? [:]
+        // What came to something else when it was read anew is no demotion.
+        report.demotions = demotions.reduce(0) { $1.key == "void" ? $0 : $0 + $1.value }
+        report.announcedDemotions = demotions["announced"] ?? 0
+        report.applied = counts.values.reduce(0) { $0 + ($1["applied"] ?? 0) }
+        report.changesTotal = counts.values.flatMap(\.values).reduce(0, +)
+        report.changes = try await runs.changes(of: run.id, limit: Self.shown).map(\.reported)
+        return report
+    }
+
+    /// Writes every change as CSV, as they are read.
+    ///
+    /// - Parameters:
+    ///   - run: its number.
+    ///   - write: gets the lines with their ends.
+    /// - Throws: `PostgresError`, and what `write` does.
+    func csv(of run: Int64, to write: (String) throws -> Void) async throws {
+        try write(RunReport.csvHeader)
+        var last: Int64 = 0
+        while true {
+            let changes = try await runs.changes(of: run, after: last)
+            try write(changes.map { RunReport.csvRow($0.reported) }.joined())
+            guard changes.count == 1000, let key = changes.last?.userKey else { return }
+            last = key
+        }
+    }
+}
+
+extension Runs.Change {
+    fileprivate var reported: RunReport.Change {
+        .init(
+            userID: userID ?? "(erased)",
+            outcome: outcome,
+            rule: rule,
+            explanation: explanation,
+            typeBefore: typeBefore,
+            typeAfter: typeAfter,
+            assets: assets,
+            state: isAnnounced ? "announced" : state
+        )
+    }
+}
