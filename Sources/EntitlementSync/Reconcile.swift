@@ -22,7 +22,9 @@ struct Reconcile: AsyncParsableCommand {
     @Option(help: "Every known user whom nobody has read since an instant, such as 2027-01-31T12:00:00Z.")
     var since: String?
 
-    @Option(help: "Write no demotion of a run where there would be more than this; the brake's limit holds as well.")
+    @Option(
+        help: "Write no demotion of a run where there would be more than this; ends that were announced do not count."
+    )
     var maxDemotions: Int32?
 
     @Option(help: "Seconds to wait for the outcomes (an hour if not told otherwise, a week for a run).")

@@ -38,7 +38,10 @@ struct RunFollowing {
             throw CommandFailure(.software, "run \(id) is gone")
         }
         guard run.state == .done || run.state == .stopped || run.state == .canceled else {
-            Output.line("run \(id) goes on; see entitlement-sync runs show \(id)")
+            switch output {
+            case .json: try Output.json(["summary": RunSummary(run)])
+            case .text: Output.line("run \(id) goes on; see entitlement-sync runs show \(id)")
+            }
             return .elapsed
         }
         try await printEnd(of: run)
@@ -50,7 +53,15 @@ struct RunFollowing {
         let deadline = ContinuousClock.now + limit
         var pause = Duration.milliseconds(50)
         while true {
-            guard let run = try await runs.run(id) else { return nil }
+            let run: RunRecord
+            do {
+                guard let found = try await runs.run(id) else { return nil }
+                run = found
+            } catch let error as PostgresError where error.isRetryable && ContinuousClock.now < deadline {
+                // The run goes on without us, and so does the wait.
+                try await Task.sleep(for: .seconds(1))
+                continue
+            }
             guard run.state.isOpen else { return run }
             Output.progress(of: run)
             guard ContinuousClock.now < deadline else { return run }
@@ -63,12 +74,10 @@ struct RunFollowing {
         switch output {
         case .text: try await RunChanges(runs: runs).print(run, as: .text)
         case .json:
-            var part: Int32 = 1
-            while true {
-                let lines = try await runs.lines(of: run.id, part: part)
-                guard !lines.isEmpty else { break }
-                for line in lines { try Output.json(Line(line, isDry: run.isDry)) }
-                part += 1
+            for part in 0..<run.parts {
+                for line in try await runs.lines(of: run.id, part: part + 1) {
+                    try Output.json(Line(line, isDry: run.isDry))
+                }
             }
             try Output.json(["summary": RunSummary(run, changes: try await runs.changeCounts(of: run.id))])
         }

@@ -148,8 +148,13 @@ struct RunsCommand: AsyncParsableCommand {
                         return .done
                     } catch Runs.Refusal.otherHash {
                         throw CommandFailure(.data, "--hash: it is not that of this run's changes; look at them again")
+                    } catch Runs.Refusal.tooOld {
+                        throw CommandFailure(.data, "ID: its users were read more than 72 hours ago; ask for a new run")
                     } catch Runs.Refusal.nothingToRelease {
-                        throw CommandFailure(.data, "ID: this run was not stopped, and is no dry run that has ended")
+                        throw CommandFailure(
+                            .data,
+                            "ID: this run was not stopped, is no dry run that has ended, or was released before"
+                        )
                     }
                 }
             }

@@ -12,6 +12,16 @@ extension Apply {
         package var retries: [Int64: (after: Duration, attempt: Int, error: String)] = [:]
         /// Whose rows somebody else holds, or who has to wait for others of the batch.
         package var postponed: Set<Int64> = []
+
+        package init(
+            answers: [Int64: (foreseen: Foreseen, epoch: Int64)] = [:],
+            retries: [Int64: (after: Duration, attempt: Int, error: String)] = [:],
+            postponed: Set<Int64> = []
+        ) {
+            self.answers = answers
+            self.retries = retries
+            self.postponed = postponed
+        }
     }
 
     /// Finds out what many jobs would come to now, as if no run and no brake held anything back.

@@ -166,7 +166,7 @@ extension Duration {
 /// Whether the data of one job makes the whole batch fail.
 ///
 /// What passes by itself (a lost connection, a deadlock, a lock that was not to be had) does not.
-private func spoilsBatch(_ error: any Error) -> Bool {
+func spoilsBatch(_ error: any Error) -> Bool {
     guard let error = error as? PostgresError else { return error is LedgerRace }
     switch error.code {
     case .decoding, .protocolViolation: return true
@@ -176,4 +176,4 @@ private func spoilsBatch(_ error: any Error) -> Bool {
 }
 
 /// Whether the work took longer than one statement may: half of it takes half as long.
-private func isTimeout(_ error: any Error) -> Bool { (error as? PostgresError)?.code == .timeout }
+func isTimeout(_ error: any Error) -> Bool { (error as? PostgresError)?.code == .timeout }

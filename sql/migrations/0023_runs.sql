@@ -74,6 +74,7 @@ CREATE TABLE run (
                                CHECK (state IN ('reading', 'stopped', 'applying', 'done', 'canceled')),
     is_dry         boolean     NOT NULL DEFAULT false,
     is_confirmed   boolean     NOT NULL DEFAULT false,
+    is_paged       boolean     NOT NULL DEFAULT false,
     is_fed         boolean     NOT NULL DEFAULT false,
     schedule       text,
     asked_by       text        NOT NULL,
@@ -88,6 +89,8 @@ CREATE TABLE run (
     cursor_id      text,
     cursor_at      timestamptz,
     cursor_key     bigint,
+    late           bigint[]    NOT NULL DEFAULT '{}',
+    settled_at     timestamptz,
     outcomes       jsonb       NOT NULL DEFAULT '{}',
     rules          jsonb       NOT NULL DEFAULT '{}',
     errors         jsonb       NOT NULL DEFAULT '{}',
@@ -98,16 +101,21 @@ CREATE TABLE run (
     hash           bytea
 );
 -- Never two runs of one scope; a dry run may look beside a real one.
-CREATE UNIQUE INDEX run_open ON run (scope, is_dry) WHERE state IN ('reading', 'applying') AND scope <> 'diff';
+CREATE UNIQUE INDEX run_open ON run (scope, is_dry) WHERE state IN ('reading', 'applying') AND scope <> 'diff' AND NOT is_confirmed;
+-- What was reviewed is written once.
+CREATE UNIQUE INDEX run_of_run ON run (of_run) WHERE state <> 'canceled';
 CREATE INDEX run_going ON run (id) WHERE state IN ('reading', 'applying', 'stopped');
 COMMENT ON COLUMN run.is_confirmed IS 'a person has confirmed the changes by their hash: they are not measured by the limit';
 COMMENT ON COLUMN run.skipped IS 'users whose account''s status lets nothing be decided; no store is asked about them';
+COMMENT ON COLUMN run.late IS 'users whom transactions of the host held when their turn came; they are tried again';
+COMMENT ON COLUMN run.settled_at IS 'when everybody had been read';
 COMMENT ON COLUMN run.held IS 'demotions that wait until everybody was read';
 
 -- A stretch of a run. Of a real run: users with the jobs that read them; of a dry run: users whom a worker reads at once.
 CREATE TABLE run_part (
     run_id   bigint      NOT NULL REFERENCES run ON DELETE CASCADE,
     number   integer     NOT NULL,
+    made_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
     tries    integer     NOT NULL DEFAULT 0,
     due      timestamptz,
     ended_at timestamptz,
@@ -137,6 +145,8 @@ CREATE TABLE run_change (
     explanation text    NOT NULL,
     PRIMARY KEY (run_id, user_key)
 );
+-- A demotion that is held is held from whoever reads the user meanwhile.
+CREATE INDEX run_change_held ON run_change (user_key) WHERE state = 'held';
 COMMENT ON COLUMN run_change.epoch IS 'user_sync.epoch when it was decided: whoever was changed since is decided anew';
 
 CREATE FUNCTION add_counts(one jsonb, other jsonb) RETURNS jsonb
@@ -212,13 +222,16 @@ CREATE FUNCTION enqueue_free(keys bigint[]) RETURNS TABLE (user_key bigint, job 
 LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
-    key bigint;
+    key   bigint;
+    waits integer := 0;
+    usual text := current_setting('lock_timeout');
 BEGIN
     BEGIN
-        PERFORM set_config('lock_timeout', '100ms', true);
+        PERFORM set_config('lock_timeout', '50ms', true);
         RETURN QUERY
         SELECT e.user_key, e.answered_by
           FROM enqueue_reconciles(keys, 2::smallint, ARRAY(SELECT new_id() FROM unnest(keys))) AS e;
+        PERFORM set_config('lock_timeout', usual, true);
         RETURN;
     EXCEPTION
         WHEN lock_not_available THEN NULL;
@@ -229,9 +242,41 @@ BEGIN
             RETURN QUERY
             SELECT e.user_key, e.answered_by FROM enqueue_reconciles(ARRAY[key], 2::smallint, ARRAY[new_id()]) AS e;
         EXCEPTION
-            WHEN lock_not_available THEN NULL;
+            WHEN lock_not_available THEN
+                -- What was queued so far is held until this transaction ends, and people may wait for it.
+                waits := waits + 1;
+                EXIT WHEN waits >= 4;
         END;
     END LOOP;
+    PERFORM set_config('lock_timeout', usual, true);
+END
+$$;
+
+-- Makes users known; whoever another transaction is about to make known is left out after a moment.
+CREATE FUNCTION meet_free(ids text[]) RETURNS void
+LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    one   text;
+    waits integer := 0;
+    usual text := current_setting('lock_timeout');
+BEGIN
+    PERFORM set_config('lock_timeout', '50ms', true);
+    BEGIN
+        INSERT INTO user_sync (user_id) SELECT x.id FROM unnest(ids) AS x(id) ORDER BY 1 ON CONFLICT (user_id) DO NOTHING;
+    EXCEPTION
+        WHEN lock_not_available THEN
+            PERFORM set_config('lock_timeout', '10ms', true);
+            FOREACH one IN ARRAY ids LOOP
+                BEGIN
+                    INSERT INTO user_sync (user_id) VALUES (one) ON CONFLICT (user_id) DO NOTHING;
+                EXCEPTION
+                    WHEN lock_not_available THEN
+                        waits := waits + 1;
+                        EXIT WHEN waits >= 4;
+                END;
+            END LOOP;
+    END;
+    PERFORM set_config('lock_timeout', usual, true);
 END
 $$;
 
@@ -260,7 +305,15 @@ BEGIN
     ELSIF r.is_fed THEN
         RETURN 0;
     END IF;
-    IF r.state = 'applying' THEN
+    IF r.state = 'applying' AND EXISTS (SELECT 1 FROM control AS c WHERE c.name IN ('demotions', 'all') AND c.paused) THEN
+        -- What somebody has confirmed must not come to nothing for that.
+        RETURN 0;
+    END IF;
+    IF r.is_paged THEN
+        keys := r.late[1:batch];
+        r.late := r.late[batch + 1:];
+        looked := 0;
+    ELSIF r.state = 'applying' THEN
         keys := ARRAY(SELECT c.user_key FROM run_change AS c
                        WHERE c.run_id = which AND c.state IN ('held', 'foreseen') AND c.outcome <> 'deferred' AND c.user_key > coalesce(r.cursor_key, 0)
                        ORDER BY c.user_key LIMIT batch);
@@ -278,15 +331,16 @@ BEGIN
                        CROSS JOIN LATERAL (SELECT x.user_key FROM user_sync AS x WHERE x.user_id = a.id OFFSET 0) AS u
                        ORDER BY u.user_key);
         IF cardinality(keys) < cardinality(able) THEN
-            INSERT INTO user_sync (user_id)
-            SELECT a.id FROM unnest(able) AS a(id)
-             WHERE NOT EXISTS (SELECT 1 FROM user_sync AS x WHERE x.user_id = a.id)
-                ON CONFLICT (user_id) DO NOTHING;
+            PERFORM meet_free(ARRAY(SELECT a.id FROM unnest(able) AS a(id)
+                                     WHERE NOT EXISTS (SELECT 1 FROM user_sync AS x WHERE x.user_id = a.id)));
             keys := ARRAY(SELECT u.user_key FROM unnest(able) AS a(id)
                            CROSS JOIN LATERAL (SELECT x.user_key FROM user_sync AS x WHERE x.user_id = a.id OFFSET 0) AS u
                            ORDER BY u.user_key);
         END IF;
         r.skipped := r.skipped + looked - cardinality(keys);
+        IF cardinality(keys) < cardinality(able) THEN
+            r.errors := add_counts(r.errors, jsonb_build_object('held_elsewhere', cardinality(able) - cardinality(keys)));
+        END IF;
     ELSIF r.scope = 'due' THEN
         SELECT array_agg(d.user_key), count(*), max(d.next_look) INTO keys, looked, last_at
           FROM (SELECT u.user_key, u.next_look FROM user_sync AS u
@@ -298,7 +352,9 @@ BEGIN
         IF NOT r.is_dry THEN
             -- A look that comes to nothing is taken again; the verdict of one that does plans the next.
             UPDATE user_sync AS u SET next_look = clock_timestamp() + interval '6 hours'
-             WHERE u.user_key = ANY (keys) AND u.next_look <= r.asked_at;
+             WHERE u.user_key = ANY (ARRAY(SELECT x.user_key FROM user_sync AS x
+                                            WHERE x.user_key = ANY (keys) FOR NO KEY UPDATE SKIP LOCKED))
+               AND u.next_look <= r.asked_at;
         END IF;
     ELSE
         -- Read in windows of one size, however few of a window are wanted.
@@ -308,6 +364,7 @@ BEGIN
           FROM (SELECT u.user_key, u.user_id, u.read_at FROM user_sync AS u WHERE u.user_key > coalesce(r.cursor_key, 0)
                  ORDER BY u.user_key LIMIT batch) AS w;
         keys := coalesce(keys, '{}');
+        r.skipped := r.skipped + looked - cardinality(keys);
     END IF;
     r.cursor_key := coalesce(last_id, r.cursor_key);
     r.cursor_at := coalesce(last_at, r.cursor_at);
@@ -323,14 +380,13 @@ BEGIN
             r.fed := r.fed + cardinality(took);
         END IF;
         IF cardinality(took) < cardinality(keys) THEN
-            -- A transaction of the host speaks of them just now; they are looked at by themselves in a while.
-            UPDATE user_sync AS u SET next_look = clock_timestamp() + interval '1 minute'
-             WHERE u.user_key = ANY (keys) AND u.user_key <> ALL (took);
-            r.errors := add_counts(r.errors, jsonb_build_object('held_elsewhere', cardinality(keys) - cardinality(took)));
+            -- Transactions of the host speak of them just now, or more had to be waited for than a moment allows.
+            r.late := r.late || ARRAY(SELECT k.key FROM unnest(keys) AS k(key) WHERE k.key <> ALL (took));
         END IF;
     END IF;
     UPDATE run AS x
-       SET started_at = coalesce(x.started_at, clock_timestamp()), is_fed = looked < batch, parts = r.parts, fed = r.fed,
+       SET started_at = coalesce(x.started_at, clock_timestamp()), parts = r.parts, fed = r.fed, late = r.late,
+           is_paged = r.is_paged OR looked < batch, is_fed = (r.is_paged OR looked < batch) AND r.late = '{}',
            skipped = r.skipped, errors = r.errors, cursor_id = r.cursor_id, cursor_at = r.cursor_at, cursor_key = r.cursor_key
      WHERE x.id = which;
     RETURN looked;
@@ -357,10 +413,13 @@ BEGIN
         SELECT count(*), (array_agg(p.id ORDER BY p.n DESC))[1] INTO seen, last
           FROM (SELECT h.id, row_number() OVER () AS n FROM entitlement_sync_host.page_users(r.count_cursor, batch) AS h) AS p;
     ELSIF r.scope = 'due' THEN
-        SELECT count(*), (array_agg(d.at ORDER BY d.at DESC))[1]::text INTO seen, last
-          FROM (SELECT u.next_look AS at FROM user_sync AS u
-                 WHERE u.next_look <= r.asked_at AND u.next_look > coalesce(r.count_cursor::timestamptz, '-infinity')
-                 ORDER BY u.next_look LIMIT batch) AS d;
+        -- At once, along one index; they are fewer the longer one waits.
+        batch := 5000000;
+        SELECT r.fed + count(*) INTO seen
+          FROM (SELECT 1 FROM user_sync AS u
+                 WHERE u.next_look <= r.asked_at
+                   AND (u.next_look, u.user_key) > (coalesce(r.cursor_at, '-infinity'), coalesce(r.cursor_key, 0))
+                 LIMIT batch) AS d;
     ELSE
         SELECT count(*), max(w.user_key)::text INTO seen, last
           FROM (SELECT u.user_key FROM user_sync AS u WHERE u.user_key > coalesce(r.count_cursor::bigint, 0)
@@ -415,13 +474,24 @@ BEGIN
     IF NOT leads('planner', fenced) THEN
         RETURN NULL;
     END IF;
-    FOR p IN SELECT x.run_id, x.number, x.keys, x.jobs, r.state, r.scope
+    -- What takes longer than a minute is kept apart from what has ended, so that few jobs stand in many parts.
+    FOR p IN SELECT x.run_id, x.number, x.keys, x.jobs, w.keys AS waiting, w.jobs AS waiting_jobs, r.state, r.scope
                FROM run AS r JOIN run_part AS x ON x.run_id = r.id AND x.ended_at IS NULL
-              WHERE r.state IN ('reading', 'applying') AND NOT r.is_dry
-                AND NOT EXISTS (SELECT 1 FROM queue AS q
-                                 WHERE q.user_key = ANY (x.keys)
-                                   AND (q.reconcile_id = ANY (x.jobs) OR q.reconcile_next = ANY (x.jobs)))
+              CROSS JOIN LATERAL (
+                    SELECT coalesce(array_agg(j.key), '{}') AS keys, coalesce(array_agg(j.id), '{}') AS jobs
+                      FROM unnest(x.keys, x.jobs) AS j(key, id)
+                      JOIN queue AS q ON q.user_key = j.key AND j.id IN (q.reconcile_id, q.reconcile_next)) AS w
+              WHERE NOT r.is_dry
+                AND (w.keys = '{}' OR x.made_at < clock_timestamp() - interval '1 minute' AND cardinality(w.keys) * 2 <= cardinality(x.keys))
               ORDER BY x.run_id, x.number LIMIT most LOOP
+        IF p.waiting <> '{}' THEN
+            UPDATE run AS y SET parts = y.parts + 1 WHERE y.id = p.run_id;
+            INSERT INTO run_part (run_id, number, keys, jobs)
+            SELECT p.run_id, y.parts, p.waiting, p.waiting_jobs FROM run AS y WHERE y.id = p.run_id;
+            SELECT array_agg(j.key ORDER BY j.n), array_agg(j.id ORDER BY j.n) INTO p.keys, p.jobs
+              FROM unnest(p.keys, p.jobs) WITH ORDINALITY AS j(key, id, n) WHERE j.id <> ALL (p.waiting_jobs);
+            UPDATE run_part AS y SET keys = p.keys, jobs = p.jobs WHERE y.run_id = p.run_id AND y.number = p.number;
+        END IF;
         SELECT min(j::text)::uuid, max(j::text)::uuid INTO low, high FROM unnest(p.jobs) AS j;
         SELECT array_agg(coalesce(h.outcome, h.state, 'gone') ORDER BY j.n), array_agg(d.rule ORDER BY j.n),
                array_agg(h.last_error) FILTER (WHERE h.last_error IS NOT NULL)
@@ -444,8 +514,9 @@ BEGIN
           FROM unnest(p.jobs) AS j(id)
          CROSS JOIN LATERAL (SELECT y.* FROM decision AS y WHERE y.job_id = j.id OFFSET 0) AS d
          CROSS JOIN LATERAL (SELECT y.epoch FROM user_sync AS y WHERE y.user_key = d.user_key OFFSET 0) AS u
-         WHERE d.type_before IS DISTINCT FROM d.type_after OR d.rule = 'proposed' AND p.state = 'reading'
-            OR d.outcome = 'deferred' AND d.rule IN ('first_absence', 'absence_margin')
+         WHERE p.state IN ('reading', 'applying')
+           AND (d.type_before IS DISTINCT FROM d.type_after OR d.rule = 'proposed' AND p.state = 'reading'
+                OR d.outcome = 'deferred' AND d.rule IN ('first_absence', 'absence_margin'))
             ON CONFLICT (run_id, user_key) DO UPDATE
            SET state = excluded.state, outcome = excluded.outcome, rule = excluded.rule, assets = excluded.assets,
                announced = excluded.announced, job_id = excluded.job_id, type_before = excluded.type_before, type_after = excluded.type_after,
@@ -473,7 +544,14 @@ BEGIN
     IF NOT FOUND OR EXISTS (SELECT 1 FROM run_part AS p WHERE p.run_id = which AND p.ended_at IS NULL) THEN
         RETURN NULL;
     END IF;
+    -- Whoever was changed since is at stake no more.
+    UPDATE run_change AS c SET state = 'void'
+      FROM user_sync AS u
+     WHERE c.run_id = which AND c.state = 'held' AND u.user_key = c.user_key AND u.epoch <> c.epoch;
     SELECT count(*) INTO n FROM run_change AS c WHERE c.run_id = which AND c.state = 'held';
+    -- Another run may be about to write what it was allowed.
+    allowed := greatest(allowed - (SELECT coalesce(sum(x.held), 0) FROM run AS x
+                                    WHERE x.state = 'applying' AND NOT x.is_confirmed AND x.id <> which), 0);
     IF r.state = 'applying' OR r.is_dry OR n = 0 THEN
         new := 'done';
         -- Read anew they came to something else, or the brake held them back.
@@ -488,7 +566,8 @@ BEGIN
         ON CONFLICT (name) DO UPDATE SET detail = excluded.detail, last_at = now(), count = a.count + 1;
     END IF;
     UPDATE run AS x
-       SET state = new, is_fed = new <> 'applying', cursor_key = NULL,
+       SET state = new, is_fed = new <> 'applying', is_paged = new <> 'applying', cursor_key = NULL,
+           settled_at = coalesce(x.settled_at, clock_timestamp()),
            held = CASE WHEN x.state = 'reading' THEN n ELSE x.held END,
            total = CASE WHEN x.state = 'reading' THEN x.fed + x.skipped ELSE x.total END,
            demotion_limit = CASE WHEN x.state = 'reading' AND NOT x.is_dry THEN least(allowed, coalesce(x.max_demotions, allowed))
@@ -497,6 +576,12 @@ BEGIN
            hash = CASE WHEN x.state = 'reading' THEN hash_of_run(which) ELSE x.hash END,
            ended_at = CASE WHEN new = 'done' THEN clock_timestamp() END
      WHERE x.id = which;
+    IF r.state = 'reading' AND NOT r.is_dry THEN
+        -- What it found stands for what an earlier one of its scope has left to people.
+        UPDATE run AS x SET state = 'canceled', ended_at = clock_timestamp()
+         WHERE x.scope = r.scope AND NOT x.is_dry AND x.state = 'stopped' AND x.id < which;
+        DELETE FROM alarm AS a WHERE a.name = 'run_stopped' AND NOT EXISTS (SELECT 1 FROM run AS x WHERE x.state = 'stopped');
+    END IF;
     RETURN new;
 END
 $$;
@@ -572,18 +657,26 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'hash: it is not that of this run''s changes',
             HINT = 'Look at the changes again: entitlement-sync runs show prints their hash.';
     END IF;
+    IF r.settled_at < clock_timestamp() - interval '72 hours' THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'run: it was read more than 72 hours ago',
+            HINT = 'Ask for a new one, and look at its changes.';
+    END IF;
     IF r.is_dry THEN
         INSERT INTO run (scope, of_run, state, is_confirmed, asked_by, confirmed_by, hash, total)
         VALUES ('diff', which, 'applying', true, left(who, 200), left(who, 200), r.hash,
                 (SELECT count(*) FROM run_change AS c WHERE c.run_id = which AND c.outcome <> 'deferred'))
+            ON CONFLICT (of_run) WHERE state <> 'canceled' DO NOTHING
         RETURNING id INTO made;
+        IF made IS NULL THEN
+            RETURN NULL;
+        END IF;
         INSERT INTO run_change (run_id, user_key, epoch, state, outcome, rule, announced, type_before, type_after, explanation)
         SELECT made, c.user_key, c.epoch, CASE c.outcome WHEN 'demoted' THEN 'held' ELSE 'foreseen' END, c.outcome, c.rule, c.announced,
                c.type_before, c.type_after, c.explanation
           FROM run_change AS c WHERE c.run_id = which AND c.outcome <> 'deferred';
     ELSE
         UPDATE run AS x
-           SET state = 'applying', is_confirmed = true, is_fed = false, cursor_key = NULL, confirmed_by = left(who, 200)
+           SET state = 'applying', is_confirmed = true, is_fed = false, is_paged = false, cursor_key = NULL, confirmed_by = left(who, 200)
          WHERE x.id = which;
         made := which;
     END IF;
@@ -592,10 +685,11 @@ BEGIN
 END
 $$;
 
--- Of demotions that jobs come to: whether a run holds them back, and whether a person has confirmed them. Jobs of no run that goes
--- on, or was ended before they were, are left out.
-CREATE FUNCTION runs_of(wanted uuid[]) RETURNS TABLE (job uuid, run_id bigint, is_held boolean, is_confirmed boolean)
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+-- Of demotions that jobs come to, with their users: whether a run holds them back, and whether a person has confirmed them. What a run
+-- has found, and nobody has decided on yet, holds for whichever job reads the user meanwhile. Left out is whatever no run speaks of.
+CREATE FUNCTION runs_of(wanted uuid[], users bigint[])
+RETURNS TABLE (job uuid, run_id bigint, is_held boolean, is_confirmed boolean)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET enable_seqscan = off AS $$
     SELECT j.id, r.id, NOT (r.state = 'applying' AND c.user_key IS NOT NULL), r.is_confirmed
       FROM run AS r
       JOIN run_part AS p ON p.run_id = r.id AND p.ended_at IS NULL
@@ -604,6 +698,12 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp
       LEFT JOIN run_change AS c
         ON c.run_id = r.id AND c.user_key = j.user_key AND c.state = 'held' AND c.epoch = u.epoch
      WHERE NOT r.is_dry
+     UNION ALL
+    SELECT w.id, r.id, true, false
+      FROM unnest(wanted, users) AS w(id, user_key)
+     CROSS JOIN LATERAL (SELECT x.epoch FROM user_sync AS x WHERE x.user_key = w.user_key OFFSET 0) AS u
+      JOIN run_change AS c ON c.user_key = w.user_key AND c.state = 'held' AND c.epoch = u.epoch
+      JOIN run AS r ON r.id = c.run_id AND r.state IN ('reading', 'stopped')
 $$;
 
 -- Forgets runs that ended a while ago.
@@ -612,13 +712,15 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_te
     DELETE FROM run AS r WHERE r.ended_at < clock_timestamp() - days * interval '1 day'
 $$;
 
-REVOKE ALL ON FUNCTION take_lead, step_down, leads, add_counts, counts_of, hash_of_run, ask_run, start_scheduled, enqueue_free, feed_run,
+REVOKE ALL ON FUNCTION take_lead, step_down, leads, add_counts, counts_of, hash_of_run, ask_run, start_scheduled, enqueue_free, meet_free,
+                       feed_run,
                        count_run, end_part, close_parts, settle_run, take_part, keep_part, cancel_run, release_run, runs_of, forget_runs
     FROM PUBLIC;
 SELECT grant_to('entitlement_sync_worker', ARRAY[
     'GRANT SELECT ON leader, run, run_part, run_change TO %I',
     'GRANT SELECT, INSERT, UPDATE, DELETE ON schedule TO %I',
     'GRANT UPDATE (predicted_end) ON run TO %I',
+    'GRANT UPDATE (due) ON run_part TO %I',
     'GRANT EXECUTE ON FUNCTION take_lead, step_down, ask_run, start_scheduled, feed_run, count_run, close_parts, settle_run, take_part,
                                keep_part, cancel_run, release_run, runs_of, forget_runs TO %I']);
 SELECT grant_to('entitlement_sync_support', ARRAY['GRANT SELECT ON leader, schedule, run, run_part, run_change TO %I']);

@@ -7,17 +7,17 @@ import Postgres
 enum RunHolds {
     /// Puts demotions off that a run has yet to count, and marks those that a person has confirmed.
     ///
-    /// Whoever an event or a person speaks of stands in another lane, and waits for no run.
+    /// Whoever an event speaks of waits for no run.
     ///
     /// - Parameters:
     ///   - effects: a batch's.
     ///   - connection: the batch's.
     /// - Throws: `PostgresError`.
     static func hold(_ effects: inout [Effect], on connection: PostgresConnection) async throws {
-        let jobs = effects.filter { $0.isBraked && $0.job.lane == .sweep }.map(\.job.id)
+        let jobs = effects.filter { $0.isBraked && $0.job.lane != .event }.map(\.job)
         guard !jobs.isEmpty else { return }
         let rows = try await connection.query(
-            "SELECT r.job, r.run_id, r.is_held, r.is_confirmed FROM entitlement_sync.runs_of(\(jobs)) AS r"
+            "SELECT r.job, r.run_id, r.is_held, r.is_confirmed FROM entitlement_sync.runs_of(\(jobs.map(\.id)), \(jobs.map(\.userKey))) AS r"
         )
         guard !rows.isEmpty else { return }
         var found: [UUID: (run: Int64, isHeld: Bool, isConfirmed: Bool)] = [:]
@@ -37,6 +37,9 @@ enum RunHolds {
             effects[index].verdict.action = .none
             effects[index].verdict.outcome = .deferred
             effects[index].verdict.absence = .keep
+            // Where a store may stay silent for good, nobody else would bring the user up again.
+            let tomorrow = effects[index].askedAt + .seconds(86_400)
+            effects[index].nextLook?.at = tomorrow
             effects[index].verdict.explanation +=
                 " Run \(held.run) writes its demotions together, once everybody was read, or none of them."
         }

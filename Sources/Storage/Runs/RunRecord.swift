@@ -64,6 +64,8 @@ package struct RunRecord: Sendable, Hashable {
     package var rules: [String: Int64]
     package var errors: [String: Int64]
     package var progress: [Point]
+    /// How many stretches were planned so far.
+    package var parts: Int32
 
     /// Users still to be read; `nil`: nobody has counted them yet.
     package var left: Int64? { total.map { max($0 - ended - skipped, 0) } }
@@ -76,7 +78,7 @@ extension RunRecord {
         r.held, r.demotion_limit, r.subscribers, encode(r.hash, 'hex'), r.outcomes::text, r.rules::text, r.errors::text,
         coalesce((SELECT jsonb_agg(jsonb_build_array((extract(epoch FROM (p.point ->> 'at')::timestamptz) * 1000)::bigint,
                                                      p.point -> 'users') ORDER BY p.n)
-                    FROM jsonb_array_elements(r.progress) WITH ORDINALITY AS p(point, n)), '[]')::text
+                    FROM jsonb_array_elements(r.progress) WITH ORDINALITY AS p(point, n)), '[]')::text, r.parts
         """
 
     init(_ row: PostgresRow) throws(PostgresError) {
@@ -117,6 +119,7 @@ extension RunRecord {
         outcomes = try counts(24)
         rules = try counts(25)
         errors = try counts(26)
+        parts = try row.decode(Int32.self, at: 28)
         let points = try row.decode(String.self, at: 27)
         progress = ((try? JSONDecoder().decode([[Int64]].self, from: Data(points.utf8))) ?? []).compactMap { point in
             guard point.count == 2 else { return nil }

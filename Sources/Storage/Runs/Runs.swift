@@ -71,6 +71,8 @@ package struct Runs: Sendable {
         case nothingToRelease
         /// The changes are others than those that the hash speaks of.
         case otherHash
+        /// Everybody was read too long ago.
+        case tooOld
     }
 
     /// Has the changes written that a person has looked at.
@@ -89,6 +91,7 @@ package struct Runs: Sendable {
             guard let run = try rows.first?.decode(Int64?.self, at: 0) ?? nil else { throw Refusal.nothingToRelease }
             return run
         } catch let error as PostgresError where error.sqlState == "22023" {
+            if error.message.hasPrefix("run:") { throw Refusal.tooOld }
             throw Refusal.otherHash
         }
     }

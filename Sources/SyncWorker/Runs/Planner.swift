@@ -1,3 +1,4 @@
+import FoundationEssentials
 package import Logging
 import Postgres
 package import Storage
@@ -62,23 +63,36 @@ package struct Planner: Sendable {
     /// - Returns: how long to wait before the next step.
     /// - Throws: `PostgresError`.
     func step(_ fence: Int64) async throws -> Duration {
-        let runs = try await planning.open()
-        guard !runs.isEmpty else { return .seconds(1) }
         var isBusy = try await planning.closeParts(fence: fence) > 0
+        let runs = try await planning.open().sorted { ($0.urgency, $0.id) < ($1.urgency, $1.id) }
+        guard !runs.isEmpty else { return isBusy ? .milliseconds(20) : .seconds(1) }
         var room = try await planning.room(most: limits.jobs, parts: limits.parts)
+        var failure: (any Error)?
         for run in runs {
-            if run.total == nil, run.state == .reading, try await planning.count(run.id, fence: fence) { isBusy = true }
-            if run.isFed {
-                if let state = try await planning.settle(run.id, fence: fence) {
-                    tell(run, state)
-                    isBusy = true
-                }
-            } else if try await feed(run, fence: fence, room: &room) {
+            // One that can't go on keeps no other one back.
+            do { isBusy = try await go(on: run, fence: fence, room: &room) || isBusy } catch { failure = error }
+        }
+        if let failure { throw failure }
+        return isBusy ? .milliseconds(20) : .milliseconds(250)
+    }
+
+    private func go(on run: RunRecord, fence: Int64, room: inout (jobs: Int, parts: Int)) async throws -> Bool {
+        var isBusy = false
+        if run.total == nil, run.state == .reading, try await planning.count(run.id, fence: fence) { isBusy = true }
+        if run.isFed {
+            if let state = try await planning.settle(run.id, fence: fence) {
+                tell(run, state)
                 isBusy = true
             }
-            try await planning.predict(run.id, endIn: forecast.secondsLeft(of: run))
+        } else if try await feed(run, fence: fence, room: &room) {
+            isBusy = true
         }
-        return isBusy ? .milliseconds(20) : .milliseconds(250)
+        let seconds = forecast.secondsLeft(of: run)
+        let end = seconds.map { Date.now.addingTimeInterval($0) }
+        let isNews =
+            end.map { abs($0.timeIntervalSince(run.predictedEnd ?? .distantPast)) > 2 } ?? (run.predictedEnd != nil)
+        if isNews { try await planning.predict(run.id, endIn: seconds) }
+        return isBusy
     }
 
     /// Fills what room there is.
@@ -110,6 +124,19 @@ package struct Planner: Sendable {
             logger.error("a run would demote more users than its limit: nobody was demoted", metadata: metadata)
         } else {
             logger.notice("a run goes on or has ended", metadata: metadata)
+        }
+    }
+}
+
+extension RunRecord {
+    /// Which runs are fed first: what a person has confirmed, who is due, and the longest ones last.
+    fileprivate var urgency: Int {
+        if state == .applying { return 0 }
+        switch scope {
+        case .diff: return 0
+        case .due: return 1
+        case .since: return 2
+        case .all: return 3
         }
     }
 }

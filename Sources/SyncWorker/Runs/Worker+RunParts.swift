@@ -7,7 +7,7 @@ extension Worker {
     /// How long a part of a dry run is this worker's without a sign of life.
     private static let partLease = Duration.seconds(60)
     /// How often somebody else may hold a user's rows before nothing is said of them.
-    private static let mostPostponements = 100
+    private static let mostPostponements = 30
 
     /// Reads parts of dry runs.
     func runPartDuty() async {
@@ -45,10 +45,12 @@ extension Worker {
         }
     }
 
-    /// What a job that is to be read again waits for.
+    /// What a job that is to be decided on again waits for.
     private struct Later {
         var job: ClaimedJob
         var due: ContinuousClock.Instant
+        /// What the stores said; `nil`: they are to be asked.
+        var reading: Reading?
         var postponements = 0
     }
 
@@ -59,16 +61,22 @@ extension Worker {
         while !left.isEmpty {
             try Task.checkCancellation()
             let now = clock.now
-            let ready = left.values.filter { $0.due <= now }.map(\.job)
+            let ready = left.values.filter { $0.due <= now }
             guard !ready.isEmpty else {
                 let next = left.values.map(\.due).min() ?? now
                 try await Task.sleep(for: min(next - now, .seconds(1)))
                 continue
             }
-            let read = try await readings(of: ready)
+            let known = ready.compactMap { later in later.reading.map { ReadJob(job: later.job, reading: $0) } }
+            let asked = ready.filter { $0.reading == nil }.map { later in
+                var job = later.job
+                job.age = now - job.claimedTick
+                return job
+            }
+            let read = try await known + readings(of: asked)
             for start in stride(from: 0, to: read.count, by: settings.batch) {
                 let batch = Array(read[start..<min(start + settings.batch, read.count)])
-                let foresight = try await apply.foresee(batch, epoch: epoch)
+                let foresight = try await foresee(batch, epoch: epoch)
                 for (key, answer) in foresight.answers {
                     findings[key] = .init(userKey: key, foreseen: answer.foreseen, epoch: answer.epoch)
                     left[key] = nil
@@ -76,11 +84,15 @@ extension Worker {
                 for (key, retry) in foresight.retries {
                     left[key]?.job.attempt = retry.attempt
                     left[key]?.job.lastError = retry.error
+                    left[key]?.reading = nil
                     left[key]?.due = clock.now + retry.after
                 }
-                for key in foresight.postponed where findings[key] == nil {
-                    left[key]?.postponements += 1
-                    left[key]?.due = clock.now + .milliseconds(50)
+                for item in batch where foresight.postponed.contains(item.job.userKey) {
+                    guard var later = left[item.job.userKey] else { continue }
+                    later.reading = item.reading
+                    later.postponements += 1
+                    later.due = clock.now + min(.milliseconds(20) * (1 << min(later.postponements, 6)), .seconds(1))
+                    left[item.job.userKey] = later
                 }
             }
             for (key, later) in left where later.postponements > Self.mostPostponements {
@@ -93,6 +105,26 @@ extension Worker {
             }
         }
         return findings
+    }
+
+    /// Decides on a batch, and finds those by halves whose data spoils it: nothing is said of them.
+    private func foresee(_ batch: [ReadJob], epoch: Int32) async throws -> Apply.Foresight {
+        do {
+            return try await apply.foresee(batch, epoch: epoch)
+        } catch let error where spoilsBatch(error) || isTimeout(error) {
+            guard batch.count > 1 else {
+                logger.error("a user's data is refused by the database in a dry run", metadata: describe(error))
+                let refused = Foreseen(error: ReadFailure.Code.refused.rawValue)
+                return .init(answers: Dictionary(batch.map { ($0.job.userKey, (refused, 0)) }) { first, _ in first })
+            }
+            let middle = batch.count / 2
+            var foresight = try await foresee(Array(batch[..<middle]), epoch: epoch)
+            let rest = try await foresee(Array(batch[middle...]), epoch: epoch)
+            foresight.answers.merge(rest.answers) { first, _ in first }
+            foresight.retries.merge(rest.retries) { first, _ in first }
+            foresight.postponed.formUnion(rest.postponed)
+            return foresight
+        }
     }
 
     /// Asks the stores about users, a bounded number at a time: fewer while somebody waits for an answer.

@@ -8,7 +8,7 @@ import Testing
 /// Users of every sort, and runs over all of them.
 struct RunScene: Sendable {
     let world: World
-    var setup = WorkerSetup(plans: .init())
+    var setup = WorkerSetup(plans: .init(), role: "entitlement_sync_worker")
 
     /// Free users who have paid, subscribers whose subscription has ended, subscribers who pay, users without a purchase.
     static let (payers, ended, subscribers, others) = (4, 6, 5, 3)

@@ -79,7 +79,8 @@ import Testing
             #expect(try await scene.count("payer", .subscriber) == 4, "what is good for people is written")
             #expect(try await scene.world.number("SELECT count(*) FROM assets WHERE frozen_reasons <> '{}'") == 0)
             #expect(try await scene.world.alarms().contains("run_stopped"))
-            // Nothing more happens by itself.
+            // Nothing more happens by itself, and nobody is demoted by another look either.
+            for n in 1...6 { _ = try await scene.world.reconcile("ended-\(n)") }
             try await scene.world.work(scene.setup)
             #expect(try await scene.count("ended", .subscriber) == 6)
 
@@ -212,6 +213,52 @@ import Testing
         }
     }
 
+    @Test func `What was reviewed is written once, and not days later`() async throws {
+        try await RunScene.with { scene in
+            let dry = try await scene.run(isDry: true)
+            let hash = try #require(dry.hash)
+            try await scene.world.pool.query(
+                "UPDATE entitlement_sync.run SET settled_at = now() - interval '73 hours' WHERE id = \(dry.id)"
+            )
+            await #expect(throws: Runs.Refusal.tooOld) { try await scene.runs.release(dry.id, hash: hash, by: "ann") }
+            try await scene.world.pool.query("UPDATE entitlement_sync.run SET settled_at = now() WHERE id = \(dry.id)")
+            let first = try await scene.runs.release(dry.id, hash: hash, by: "ann")
+            await #expect(throws: Runs.Refusal.nothingToRelease) {
+                try await scene.runs.release(dry.id, hash: hash, by: "ann")
+            }
+            // While demotions are paused the review waits.
+            try await scene.world.controls.set("demotions", paused: true)
+            try await scene.world.working(scene.setup) { try await Task.sleep(for: .milliseconds(600)) }
+            #expect(try #require(try await scene.runs.run(first)).state == .applying)
+            #expect(try await scene.count("ended", .subscriber) == 6)
+            try await scene.world.controls.set("demotions", paused: false)
+            #expect(try await scene.followed(first).state == .done)
+            #expect(try await scene.count("ended", .free) == 6)
+        }
+    }
+
+    @Test func `Whoever a transaction of the host holds has another turn in the same run`() async throws {
+        try await RunScene.with { scene in
+            let world = scene.world
+            let id = try #require(try await scene.runs.ask(.all, isDry: false, by: "test"))
+            for n in 1...6 { _ = try await world.number("SELECT entitlement_sync.user_key_of(\("ended-\(n)"))") }
+            try await world.pool.withConnection { host in
+                try await host.query("BEGIN")
+                for n in 1...6 { try await host.query("SELECT entitlement_sync.request_restore(\("ended-\(n)"))") }
+                try await world.working(scene.setup) {
+                    try await world.until(
+                        "SELECT count(*) FROM entitlement_sync.run AS r WHERE r.id = \(id) AND r.is_paged AND r.late <> '{}'"
+                    )
+                    try await host.query("COMMIT")
+                    try await world.until(RunScene.hasEnded(id))
+                }
+            }
+            let run = try #require(try await scene.runs.run(id))
+            #expect(run.state == .done && run.ended == 18 && run.outcomes["demoted"] == 6, "\(run)")
+            #expect(try await scene.count("ended", .free) == 6)
+        }
+    }
+
     @Test func `Of one scope one run goes on at a time`() async throws {
         try await RunScene.with { scene in
             let first = try #require(try await scene.runs.ask(.all, isDry: false, by: "test"))
@@ -292,6 +339,7 @@ import Testing
             scene.setup.retry.maxAttempts = 3
             let dry = try await scene.run(isDry: true)
             #expect(dry.outcomes["store_unavailable"] == 6 && dry.outcomes["demoted"] == nil, "\(dry)")
+            #expect(dry.errors.values.reduce(0, +) == 6)
             let run = try await scene.run()
             #expect(run.state == .done && run.outcomes["store_unavailable"] == 6, "\(run)")
             #expect(run.errors.values.reduce(0, +) == 6)
