@@ -68,6 +68,8 @@ struct RunSummary: Encodable {
             (run.isDry ? "dry run \(run.id), nothing was changed: " : "run \(run.id): ")
             + (sums.isEmpty ? "nobody" : sums)
         var lines = [head]
+        let rules = run.rules.sorted { $0.key < $1.key }.map { "\($0.value) \($0.key)" }.joined(separator: ", ")
+        if !rules.isEmpty { lines.append("by rule: " + rules) }
         if run.skipped > 0 {
             lines.append("\(run.skipped) users were left out: their accounts' status decides nothing")
         }
