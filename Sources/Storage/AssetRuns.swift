@@ -91,6 +91,9 @@ package struct AssetRuns: Sendable {
               JOIN entitlement_sync.user_sync AS u ON u.user_key = r.user_key
              WHERE r.due <= now()
                AND NOT EXISTS (SELECT 1 FROM entitlement_sync.control AS c WHERE c.name = 'all' AND c.paused)
+               -- Batch upon batch would hold the user's row, and whoever is about to decide on them anew would never have it.
+               AND NOT EXISTS (SELECT 1 FROM entitlement_sync.queue AS q
+                                WHERE q.user_key = r.user_key AND q.owner IS NOT NULL)
              ORDER BY r.due
              LIMIT 1
                FOR UPDATE OF r SKIP LOCKED

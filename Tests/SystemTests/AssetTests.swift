@@ -46,6 +46,44 @@ struct AssetTests {
         }
     }
 
+    @Test func `86 127: a lapse in the middle of a hundred thousand assets wins, and leaves none behind`() async throws
+    {
+        try await World.with(customers: ["{id: ann, subscriptions: [{state: active}]}"]) { world in
+            try await world.add("ann")
+            try await world.addAssets(100_000, of: "ann", frozenFor: ["subscription_lapsed"])
+            // A host with work of its own at each change, or it would be over before anybody could lapse.
+            try await world.pool.withConnection { connection in
+                try await connection.execute(
+                    script: """
+                        CREATE FUNCTION dawdle() RETURNS trigger LANGUAGE plpgsql AS
+                            $$ BEGIN PERFORM pg_sleep(0.03); RETURN NULL; END $$;
+                        CREATE TRIGGER dawdle AFTER UPDATE ON assets FOR EACH STATEMENT EXECUTE FUNCTION dawdle();
+                        """
+                )
+            }
+            _ = try await world.restore("ann")
+            try await world.working {
+                try await world.until(
+                    "SELECT (count(*) > 2)::int FROM entitlement_sync.asset_batch",
+                    comment: "the unfreezing does not go on"
+                )
+                try await world.change("ann", #"{"state":"expired"}"#)
+                _ = try await world.reconcile("ann")
+                try await world.pool.query("SELECT pg_notify('entitlement_sync_wake', '')")
+                try await world.until(
+                    """
+                    SELECT (u.type = 'free' AND NOT EXISTS (SELECT 1 FROM entitlement_sync.asset_run))::int
+                      FROM users AS u WHERE u.id = 'ann'
+                    """,
+                    comment: "the freezing does not end"
+                )
+            }
+            #expect(try await world.assets(of: "ann", frozenFor: ["subscription_lapsed"]) == 100_000)
+            let changes = try await world.decisions(about: "ann").map(\.assetsChanged)
+            #expect(changes.count == 2 && changes[0] < 100_000 && changes[0] == changes[1], "\(changes)")
+        }
+    }
+
     @Test func `131: an asset that the host refuses holds nobody up, and is tried again`() async throws {
         try await World.with(customers: ["{id: ann, state: active}"]) { world in
             try await world.add("ann")

@@ -90,6 +90,7 @@ CREATE TABLE run (
     cursor_at      timestamptz,
     cursor_key     bigint,
     late           bigint[]    NOT NULL DEFAULT '{}',
+    late_since     timestamptz,
     settled_at     timestamptz,
     outcomes       jsonb       NOT NULL DEFAULT '{}',
     rules          jsonb       NOT NULL DEFAULT '{}',
@@ -293,6 +294,8 @@ DECLARE
     jobs    uuid[];
     took    bigint[];
     looked  integer;
+    is_last boolean;
+    unmet   integer;
     last_at timestamptz;
     last_id bigint;
 BEGIN
@@ -309,10 +312,22 @@ BEGIN
         -- What somebody has confirmed must not come to nothing for that.
         RETURN 0;
     END IF;
+    IF r.state = 'applying' AND coalesce(r.settled_at, r.asked_at) < clock_timestamp() - interval '72 hours' THEN
+        -- What was seen then says nothing of today.
+        UPDATE run AS x SET is_paged = true, is_fed = true, late = '{}' WHERE x.id = which;
+        RETURN 0;
+    END IF;
+    IF r.is_paged AND r.state = 'reading' AND r.late_since < clock_timestamp() - interval '15 minutes' THEN
+        -- Nobody knows when the host's transactions end; everybody else has waited for long enough.
+        UPDATE run AS x
+           SET is_fed = true, late = '{}',
+               errors = add_counts(x.errors, jsonb_build_object('held_elsewhere', cardinality(x.late)))
+         WHERE x.id = which;
+        RETURN 0;
+    END IF;
     IF r.is_paged THEN
         keys := r.late[1:batch];
         r.late := r.late[batch + 1:];
-        looked := 0;
     ELSIF r.state = 'applying' THEN
         keys := ARRAY(SELECT c.user_key FROM run_change AS c
                        WHERE c.run_id = which AND c.state IN ('held', 'foreseen') AND c.outcome <> 'deferred' AND c.user_key > coalesce(r.cursor_key, 0)
@@ -325,7 +340,7 @@ BEGIN
           FROM (SELECT h.id, h.status, row_number() OVER () AS n
                   FROM entitlement_sync_host.page_users(r.cursor_id, batch) AS h) AS p;
         looked := coalesce(cardinality(ids), 0);
-        r.cursor_id := coalesce(ids[looked], r.cursor_id);
+        is_last := looked < batch;
         able := coalesce(able, '{}');
         keys := ARRAY(SELECT u.user_key FROM unnest(able) AS a(id)
                        CROSS JOIN LATERAL (SELECT x.user_key FROM user_sync AS x WHERE x.user_id = a.id OFFSET 0) AS u
@@ -333,14 +348,24 @@ BEGIN
         IF cardinality(keys) < cardinality(able) THEN
             PERFORM meet_free(ARRAY(SELECT a.id FROM unnest(able) AS a(id)
                                      WHERE NOT EXISTS (SELECT 1 FROM user_sync AS x WHERE x.user_id = a.id)));
+            -- Somebody is about to make a user known: the stretch ends before that one, or is that one alone, who is left out.
+            SELECT min(p.n) INTO unmet FROM unnest(ids) WITH ORDINALITY AS p(id, n)
+             WHERE p.id = ANY (able) AND NOT EXISTS (SELECT 1 FROM user_sync AS x WHERE x.user_id = p.id);
+            IF unmet IS NOT NULL THEN
+                is_last := false;
+                IF unmet = 1 THEN
+                    r.errors := add_counts(r.errors, '{"held_elsewhere": 1}');
+                END IF;
+                ids := ids[1:greatest(unmet - 1, 1)];
+                looked := cardinality(ids);
+                able := ARRAY(SELECT a.id FROM unnest(able) AS a(id) WHERE a.id = ANY (ids));
+            END IF;
             keys := ARRAY(SELECT u.user_key FROM unnest(able) AS a(id)
                            CROSS JOIN LATERAL (SELECT x.user_key FROM user_sync AS x WHERE x.user_id = a.id OFFSET 0) AS u
                            ORDER BY u.user_key);
         END IF;
-        r.skipped := r.skipped + looked - cardinality(keys);
-        IF cardinality(keys) < cardinality(able) THEN
-            r.errors := add_counts(r.errors, jsonb_build_object('held_elsewhere', cardinality(able) - cardinality(keys)));
-        END IF;
+        r.cursor_id := coalesce(ids[looked], r.cursor_id);
+        r.skipped := r.skipped + looked - cardinality(able);
     ELSIF r.scope = 'due' THEN
         SELECT array_agg(d.user_key), count(*), max(d.next_look) INTO keys, looked, last_at
           FROM (SELECT u.user_key, u.next_look FROM user_sync AS u
@@ -366,6 +391,7 @@ BEGIN
         keys := coalesce(keys, '{}');
         r.skipped := r.skipped + looked - cardinality(keys);
     END IF;
+    r.is_paged := r.is_paged OR coalesce(is_last, looked < batch);
     r.cursor_key := coalesce(last_id, r.cursor_key);
     r.cursor_at := coalesce(last_at, r.cursor_at);
     IF cardinality(keys) > 0 AND r.is_dry THEN
@@ -386,10 +412,11 @@ BEGIN
     END IF;
     UPDATE run AS x
        SET started_at = coalesce(x.started_at, clock_timestamp()), parts = r.parts, fed = r.fed, late = r.late,
-           is_paged = r.is_paged OR looked < batch, is_fed = (r.is_paged OR looked < batch) AND r.late = '{}',
+           late_since = CASE WHEN r.late <> '{}' THEN coalesce(x.late_since, clock_timestamp()) END,
+           is_paged = r.is_paged, is_fed = r.is_paged AND r.late = '{}',
            skipped = r.skipped, errors = r.errors, cursor_id = r.cursor_id, cursor_at = r.cursor_at, cursor_key = r.cursor_key
      WHERE x.id = which;
-    RETURN looked;
+    RETURN coalesce(looked, cardinality(took), 0);
 END
 $$;
 
@@ -475,7 +502,7 @@ BEGIN
         RETURN NULL;
     END IF;
     -- What takes longer than a minute is kept apart from what has ended, so that few jobs stand in many parts.
-    FOR p IN SELECT x.run_id, x.number, x.keys, x.jobs, w.keys AS waiting, w.jobs AS waiting_jobs, r.state, r.scope
+    FOR p IN SELECT x.run_id, x.number, x.keys, x.jobs, w.keys AS waiting, w.jobs AS waiting_jobs, r.state, r.scope, r.settled_at
                FROM run AS r JOIN run_part AS x ON x.run_id = r.id AND x.ended_at IS NULL
               CROSS JOIN LATERAL (
                     SELECT coalesce(array_agg(j.key), '{}') AS keys, coalesce(array_agg(j.id), '{}') AS jobs
@@ -514,17 +541,36 @@ BEGIN
           FROM unnest(p.jobs) AS j(id)
          CROSS JOIN LATERAL (SELECT y.* FROM decision AS y WHERE y.job_id = j.id OFFSET 0) AS d
          CROSS JOIN LATERAL (SELECT y.epoch FROM user_sync AS y WHERE y.user_key = d.user_key OFFSET 0) AS u
-         WHERE p.state IN ('reading', 'applying')
+         WHERE (p.state IN ('reading', 'applying') OR d.rule <> 'proposed')
            AND (d.type_before IS DISTINCT FROM d.type_after OR d.rule = 'proposed' AND p.state = 'reading'
                 OR d.outcome = 'deferred' AND d.rule IN ('first_absence', 'absence_margin'))
             ON CONFLICT (run_id, user_key) DO UPDATE
            SET state = excluded.state, outcome = excluded.outcome, rule = excluded.rule, assets = excluded.assets,
                announced = excluded.announced, job_id = excluded.job_id, type_before = excluded.type_before, type_after = excluded.type_after,
                explanation = excluded.explanation;
-        PERFORM end_part(p.run_id, p.number, said, reasons, failures, p.state = 'applying' AND p.scope <> 'diff');
+        PERFORM end_part(p.run_id, p.number, said, reasons, failures, p.settled_at IS NOT NULL AND p.scope <> 'diff');
+        IF p.state = 'applying' THEN
+            -- Nobody has read them: what was confirmed, or allowed, has another turn.
+            UPDATE run AS y
+               SET late = y.late || a.keys, is_fed = false, is_paged = true
+              FROM (SELECT array_agg(j.key) AS keys FROM unnest(p.keys, said, reasons) AS j(key, outcome, rule)
+                      JOIN run_change AS c ON c.run_id = p.run_id AND c.user_key = j.key AND c.state IN ('held', 'foreseen')
+                     WHERE j.outcome IN ('store_unavailable', 'gone', 'canceled') OR j.rule = 'demotions_paused') AS a
+             WHERE y.id = p.run_id AND a.keys IS NOT NULL;
+        END IF;
         closed := closed + 1;
     END LOOP;
     RETURN closed;
+END
+$$;
+
+-- Takes the alarm of stopped runs away where none is left.
+CREATE FUNCTION clear_run_alarm() RETURNS void
+LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
+BEGIN
+    -- Whoever raises it just now is waited for, before it is looked whether there is a reason.
+    PERFORM 1 FROM alarm AS a WHERE a.name = 'run_stopped' FOR UPDATE;
+    DELETE FROM alarm AS a WHERE a.name = 'run_stopped' AND NOT EXISTS (SELECT 1 FROM run AS x WHERE x.state = 'stopped');
 END
 $$;
 
@@ -550,8 +596,16 @@ BEGIN
      WHERE c.run_id = which AND c.state = 'held' AND u.user_key = c.user_key AND u.epoch <> c.epoch;
     SELECT count(*) INTO n FROM run_change AS c WHERE c.run_id = which AND c.state = 'held';
     -- Another run may be about to write what it was allowed.
-    allowed := greatest(allowed - (SELECT coalesce(sum(x.held), 0) FROM run AS x
+    allowed := greatest(allowed - (SELECT count(*) FROM run AS x JOIN run_change AS c ON c.run_id = x.id AND c.state = 'held'
                                     WHERE x.state = 'applying' AND NOT x.is_confirmed AND x.id <> which), 0);
+    IF r.state = 'reading' AND NOT r.is_dry THEN
+        -- What it found stands for what an earlier one of its scope has left to people, where it has read all of them.
+        UPDATE run AS x SET state = 'canceled', ended_at = clock_timestamp()
+         WHERE x.scope = r.scope AND NOT x.is_dry AND x.state = 'stopped' AND x.id < which
+           AND NOT EXISTS (SELECT 1 FROM run_change AS c JOIN user_sync AS u ON u.user_key = c.user_key
+                            WHERE c.run_id = x.id AND c.state = 'held' AND c.epoch = u.epoch
+                              AND coalesce(u.read_at, '-infinity') < r.asked_at);
+    END IF;
     IF r.state = 'applying' OR r.is_dry OR n = 0 THEN
         new := 'done';
         -- Read anew they came to something else, or the brake held them back.
@@ -576,12 +630,7 @@ BEGIN
            hash = CASE WHEN x.state = 'reading' THEN hash_of_run(which) ELSE x.hash END,
            ended_at = CASE WHEN new = 'done' THEN clock_timestamp() END
      WHERE x.id = which;
-    IF r.state = 'reading' AND NOT r.is_dry THEN
-        -- What it found stands for what an earlier one of its scope has left to people.
-        UPDATE run AS x SET state = 'canceled', ended_at = clock_timestamp()
-         WHERE x.scope = r.scope AND NOT x.is_dry AND x.state = 'stopped' AND x.id < which;
-        DELETE FROM alarm AS a WHERE a.name = 'run_stopped' AND NOT EXISTS (SELECT 1 FROM run AS x WHERE x.state = 'stopped');
-    END IF;
+    PERFORM clear_run_alarm();
     RETURN new;
 END
 $$;
@@ -635,7 +684,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN false;
     END IF;
-    DELETE FROM alarm AS a WHERE a.name = 'run_stopped' AND NOT EXISTS (SELECT 1 FROM run AS x WHERE x.state = 'stopped');
+    PERFORM clear_run_alarm();
     RETURN true;
 END
 $$;
@@ -680,23 +729,25 @@ BEGIN
          WHERE x.id = which;
         made := which;
     END IF;
-    DELETE FROM alarm AS a WHERE a.name = 'run_stopped' AND NOT EXISTS (SELECT 1 FROM run AS x WHERE x.state = 'stopped');
+    PERFORM clear_run_alarm();
     RETURN made;
 END
 $$;
 
 -- Of demotions that jobs come to, with their users: whether a run holds them back, and whether a person has confirmed them. What a run
--- has found, and nobody has decided on yet, holds for whichever job reads the user meanwhile. Left out is whatever no run speaks of.
+-- is about to find, or has found and nobody has decided on, holds for whichever job reads the user meanwhile. Left out is whatever no
+-- run speaks of.
 CREATE FUNCTION runs_of(wanted uuid[], users bigint[])
 RETURNS TABLE (job uuid, run_id bigint, is_held boolean, is_confirmed boolean)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET enable_seqscan = off AS $$
-    SELECT j.id, r.id, NOT (r.state = 'applying' AND c.user_key IS NOT NULL), r.is_confirmed
+    SELECT w.id, r.id, NOT (r.state = 'applying' AND c.user_key IS NOT NULL), r.is_confirmed
       FROM run AS r
       JOIN run_part AS p ON p.run_id = r.id AND p.ended_at IS NULL
-     CROSS JOIN LATERAL (SELECT x.id, x.user_key FROM unnest(p.jobs, p.keys) AS x(id, user_key) WHERE x.id = ANY (wanted)) AS j
-     CROSS JOIN LATERAL (SELECT x.epoch FROM user_sync AS x WHERE x.user_key = j.user_key OFFSET 0) AS u
+     CROSS JOIN LATERAL (SELECT x.key FROM unnest(p.keys) AS x(key) WHERE x.key = ANY (users)) AS j
+      JOIN unnest(wanted, users) AS w(id, user_key) ON w.user_key = j.key
+     CROSS JOIN LATERAL (SELECT x.epoch FROM user_sync AS x WHERE x.user_key = j.key OFFSET 0) AS u
       LEFT JOIN run_change AS c
-        ON c.run_id = r.id AND c.user_key = j.user_key AND c.state = 'held' AND c.epoch = u.epoch
+        ON c.run_id = r.id AND c.user_key = j.key AND c.state = 'held' AND c.epoch = u.epoch
      WHERE NOT r.is_dry
      UNION ALL
     SELECT w.id, r.id, true, false
@@ -714,7 +765,7 @@ $$;
 
 REVOKE ALL ON FUNCTION take_lead, step_down, leads, add_counts, counts_of, hash_of_run, ask_run, start_scheduled, enqueue_free, meet_free,
                        feed_run,
-                       count_run, end_part, close_parts, settle_run, take_part, keep_part, cancel_run, release_run, runs_of, forget_runs
+                       count_run, end_part, close_parts, clear_run_alarm, settle_run, take_part, keep_part, cancel_run, release_run, runs_of, forget_runs
     FROM PUBLIC;
 SELECT grant_to('entitlement_sync_worker', ARRAY[
     'GRANT SELECT ON leader, run, run_part, run_change TO %I',

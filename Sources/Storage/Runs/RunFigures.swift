@@ -3,7 +3,7 @@ import Postgres
 /// How runs, schedules and looks stand, for metrics and `doctor`.
 package struct RunFigures: Sendable, Hashable {
     /// Users counted at most: beyond them it is enough to know that there are many.
-    package static let mostCounted: Int64 = 1_000_000
+    package static let mostCounted: Int64 = 100_000
 
     package struct Open: Sendable, Hashable {
         package var id: Int64
@@ -32,7 +32,7 @@ extension Runs {
             """
             SELECT count(*), coalesce(extract(epoch FROM clock_timestamp() - min(d.next_look)), 0)::double precision
               FROM (SELECT u.next_look FROM entitlement_sync.user_sync AS u
-                     WHERE u.next_look <= clock_timestamp() ORDER BY u.next_look LIMIT \(limit)) AS d
+                     WHERE u.next_look <= now() ORDER BY u.next_look LIMIT \(limit)) AS d
             """,
             """
             SELECT r.id, r.state, r.total - r.ended - r.skipped,

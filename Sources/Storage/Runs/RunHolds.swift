@@ -14,7 +14,7 @@ enum RunHolds {
     ///   - connection: the batch's.
     /// - Throws: `PostgresError`.
     static func hold(_ effects: inout [Effect], on connection: PostgresConnection) async throws {
-        let jobs = effects.filter { $0.isBraked && $0.job.lane != .event }.map(\.job)
+        let jobs = effects.filter(\.isBraked).map(\.job)
         guard !jobs.isEmpty else { return }
         let rows = try await connection.query(
             "SELECT r.job, r.run_id, r.is_held, r.is_confirmed FROM entitlement_sync.runs_of(\(jobs.map(\.id)), \(jobs.map(\.userKey))) AS r"
@@ -23,8 +23,8 @@ enum RunHolds {
         var found: [UUID: (run: Int64, isHeld: Bool, isConfirmed: Bool)] = [:]
         for row in rows {
             let (job, run, isHeld, isConfirmed) = try row.decode(UUID.self, Int64.self, Bool.self, Bool.self)
-            // Two runs may share a job: whatever one of them holds is held.
-            if found[job]?.isHeld == true { continue }
+            // Two runs may speak of a user: whatever a person has confirmed outranks what another run holds, and that the rest.
+            if let known = found[job], known.isHeld || known.isConfirmed, !isConfirmed || isHeld { continue }
             found[job] = (run, isHeld, isConfirmed)
         }
         for index in effects.indices where effects[index].isBraked {
@@ -33,6 +33,7 @@ enum RunHolds {
                 effects[index].isConfirmed = held.isConfirmed
                 continue
             }
+            guard effects[index].job.lane != .event else { continue }
             effects[index].verdict.rule = .proposed
             effects[index].verdict.action = .none
             effects[index].verdict.outcome = .deferred
