@@ -146,9 +146,9 @@ package struct Housekeeping: Sendable {
                    -- Whoever has been queued and not read yet is enough; and a run has those that were due when it was asked for.
                    AND (SELECT count(*) FROM (SELECT 1 FROM entitlement_sync.queue AS q WHERE q.lane = 2 LIMIT 4000) AS w)
                        < 4000
-                   AND NOT EXISTS (SELECT 1 FROM entitlement_sync.run AS r
-                                    WHERE r.scope = 'due' AND NOT r.is_dry AND r.state = 'reading' AND NOT r.is_paged
-                                      AND u.next_look <= r.asked_at)
+                   AND u.next_look > coalesce((SELECT max(r.asked_at) FROM entitlement_sync.run AS r
+                                                WHERE r.scope = 'due' AND NOT r.is_dry AND r.state = 'reading'
+                                                  AND NOT r.is_paged), '-infinity')
                  ORDER BY u.next_look LIMIT 100 FOR NO KEY UPDATE SKIP LOCKED
             )
             UPDATE entitlement_sync.user_sync AS u SET next_look = now() + interval '6 hours'

@@ -186,6 +186,8 @@ extension Model {
     /// One batch of a user's unfinished assets.
     mutating func continueAssets(of user: Int, limit: Int) {
         guard let run = people[user].run, !paused.contains("all"), !isObserving else { return }
+        // Whoever decides on the user now comes first.
+        guard people[user].row?.owner == nil else { return note("assets wait for whoever decides on their user") }
         let person = people[user]
         let holds = run.freezes ? person.type == .free : person.type == .subscriber && person.status.isEligible
         guard person.exists, run.epoch == person.epoch, holds else {

@@ -10,7 +10,7 @@ extension Model {
         "delayed retry", "merge of rows of one owner", "merge of a row that was merged in the same reading",
         "followed owner", "followed owner within one batch", "brake held", "announced demotion",
         "lapse cuts an unfreeze", "restore cuts a freeze", "asset batch in a run", "asset run of the past ends",
-        "asset run of the past fits again, and ends",
+        "asset run of the past fits again, and ends", "assets wait for whoever decides on their user",
         "a ticket is touched", "banned between read and write", "deleted between read and write",
         "paused with a reading in hand", "postponed by a host's lock on the user",
         "postponed by a host's lock on the queue", "postponed for the former owner's row",

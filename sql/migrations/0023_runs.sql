@@ -91,6 +91,8 @@ CREATE TABLE run (
     cursor_key     bigint,
     late           bigint[]    NOT NULL DEFAULT '{}',
     late_since     timestamptz,
+    late_due       timestamptz,
+    confirmed_at   timestamptz,
     settled_at     timestamptz,
     outcomes       jsonb       NOT NULL DEFAULT '{}',
     rules          jsonb       NOT NULL DEFAULT '{}',
@@ -312,9 +314,18 @@ BEGIN
         -- What somebody has confirmed must not come to nothing for that.
         RETURN 0;
     END IF;
-    IF r.state = 'applying' AND coalesce(r.settled_at, r.asked_at) < clock_timestamp() - interval '72 hours' THEN
+    IF r.state = 'applying' AND coalesce(r.confirmed_at, r.settled_at, r.asked_at) < clock_timestamp() - interval '72 hours' THEN
         -- What was seen then says nothing of today.
-        UPDATE run AS x SET is_paged = true, is_fed = true, late = '{}' WHERE x.id = which;
+        UPDATE run AS x
+           SET is_paged = true, is_fed = true, late = '{}',
+               errors = add_counts(x.errors, jsonb_build_object('too_old', (
+                            SELECT count(*) FROM run_change AS c
+                             WHERE c.run_id = which AND c.state IN ('held', 'foreseen') AND c.outcome <> 'deferred'
+                               AND (c.user_key > coalesce(r.cursor_key, 0) OR c.user_key = ANY (r.late)))))
+         WHERE x.id = which;
+        RETURN 0;
+    END IF;
+    IF r.is_paged AND r.late_due > clock_timestamp() THEN
         RETURN 0;
     END IF;
     IF r.is_paged AND r.state = 'reading' AND r.late_since < clock_timestamp() - interval '15 minutes' THEN
@@ -412,7 +423,7 @@ BEGIN
     END IF;
     UPDATE run AS x
        SET started_at = coalesce(x.started_at, clock_timestamp()), parts = r.parts, fed = r.fed, late = r.late,
-           late_since = CASE WHEN r.late <> '{}' THEN coalesce(x.late_since, clock_timestamp()) END,
+           late_since = CASE WHEN r.is_paged AND r.late <> '{}' THEN coalesce(x.late_since, clock_timestamp()) END,
            is_paged = r.is_paged, is_fed = r.is_paged AND r.late = '{}',
            skipped = r.skipped, errors = r.errors, cursor_id = r.cursor_id, cursor_at = r.cursor_at, cursor_key = r.cursor_key
      WHERE x.id = which;
@@ -460,24 +471,27 @@ BEGIN
 END
 $$;
 
--- Notes what became of a part: counts, and how far the run has come. `again`: its users' demotions were held before.
-CREATE FUNCTION end_part(which bigint, part integer, said text[], reasons text[], failures text[], again boolean) RETURNS void
+-- Notes what became of a part, counts those who have no other turn, and how far the run has come. `was_held`: its users' demotions
+-- were held before.
+CREATE FUNCTION end_part(
+    which bigint, part integer, said text[], reasons text[], ends text[], rules_of text[], failures text[], was_held boolean
+) RETURNS void
 LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
     at   timestamptz := clock_timestamp();
-    size bigint := cardinality(said);
+    size bigint := cardinality(ends);
 BEGIN
     UPDATE run_part AS p SET ended_at = at, due = NULL, outcomes = said, rules = reasons
      WHERE p.run_id = which AND p.number = part;
     UPDATE run AS x
-       SET ended = x.ended + CASE WHEN again THEN 0 ELSE size END,
-           outcomes = add_counts(add_counts(x.outcomes, counts_of(said)),
-                                 CASE WHEN again THEN jsonb_build_object('deferred', -size) ELSE '{}' END),
-           rules = add_counts(add_counts(x.rules, counts_of(reasons)),
-                              CASE WHEN again THEN jsonb_build_object('proposed', -size) ELSE '{}' END),
+       SET ended = x.ended + CASE WHEN was_held THEN 0 ELSE size END,
+           outcomes = add_counts(add_counts(x.outcomes, counts_of(ends)),
+                                 CASE WHEN was_held THEN jsonb_build_object('deferred', -size) ELSE '{}' END),
+           rules = add_counts(add_counts(x.rules, counts_of(rules_of)),
+                              CASE WHEN was_held THEN jsonb_build_object('proposed', -size) ELSE '{}' END),
            errors = add_counts(x.errors, counts_of(failures)),
            -- A point now and then, so that a curve of any length has a few hundred.
-           progress = CASE WHEN NOT again AND coalesce((x.progress -> -1 ->> 'at')::timestamptz, '-infinity')
+           progress = CASE WHEN NOT was_held AND coalesce((x.progress -> -1 ->> 'at')::timestamptz, '-infinity')
                                 < at - greatest(interval '1 second', (at - coalesce(x.started_at, at)) / 200)
                            THEN x.progress || jsonb_build_object('at', at, 'users', x.ended + size)
                            ELSE x.progress END
@@ -495,7 +509,8 @@ DECLARE
     high     uuid;
     said     text[];
     reasons  text[];
-    failures text[];
+    errors   text[];
+    again    bigint[];
     closed   integer := 0;
 BEGIN
     IF NOT leads('planner', fenced) THEN
@@ -521,8 +536,8 @@ BEGIN
         END IF;
         SELECT min(j::text)::uuid, max(j::text)::uuid INTO low, high FROM unnest(p.jobs) AS j;
         SELECT array_agg(coalesce(h.outcome, h.state, 'gone') ORDER BY j.n), array_agg(d.rule ORDER BY j.n),
-               array_agg(h.last_error) FILTER (WHERE h.last_error IS NOT NULL)
-          INTO said, reasons, failures
+               array_agg(h.last_error ORDER BY j.n)
+          INTO said, reasons, errors
           FROM unnest(p.jobs) WITH ORDINALITY AS j(id, n)
           LEFT JOIN LATERAL (SELECT y.outcome, y.state, y.last_error FROM job_history AS y
                               WHERE y.id = j.id AND y.id >= low AND y.id <= high OFFSET 0) AS h ON true
@@ -534,7 +549,8 @@ BEGIN
                CASE WHEN d.observed OR d.outcome = 'deferred' AND d.rule <> 'proposed' THEN 'foreseen'
                     WHEN d.rule <> 'proposed' THEN 'applied'
                     -- Decided again since: that counts.
-                    WHEN EXISTS (SELECT 1 FROM decision AS y WHERE y.user_key = d.user_key AND y.id > d.id) THEN 'void'
+                    WHEN EXISTS (SELECT 1 FROM decision AS y
+                                  WHERE y.user_key = d.user_key AND y.id > d.id AND y.rule <> 'proposed') THEN 'void'
                     ELSE 'held' END,
                CASE d.rule WHEN 'proposed' THEN 'demoted' ELSE d.outcome END, d.rule, d.type_before,
                CASE d.rule WHEN 'proposed' THEN 'free' ELSE d.type_after END, d.explanation
@@ -548,16 +564,26 @@ BEGIN
            SET state = excluded.state, outcome = excluded.outcome, rule = excluded.rule, assets = excluded.assets,
                announced = excluded.announced, job_id = excluded.job_id, type_before = excluded.type_before, type_after = excluded.type_after,
                explanation = excluded.explanation;
-        PERFORM end_part(p.run_id, p.number, said, reasons, failures, p.settled_at IS NOT NULL AND p.scope <> 'diff');
         IF p.state = 'applying' THEN
-            -- Nobody has read them: what was confirmed, or allowed, has another turn.
-            UPDATE run AS y
-               SET late = y.late || a.keys, is_fed = false, is_paged = true
-              FROM (SELECT array_agg(j.key) AS keys FROM unnest(p.keys, said, reasons) AS j(key, outcome, rule)
-                      JOIN run_change AS c ON c.run_id = p.run_id AND c.user_key = j.key AND c.state IN ('held', 'foreseen')
-                     WHERE j.outcome IN ('store_unavailable', 'gone', 'canceled') OR j.rule = 'demotions_paused') AS a
-             WHERE y.id = p.run_id AND a.keys IS NOT NULL;
+            -- Nobody has read them: what was confirmed, or allowed, has another turn after a while. What would fail the same way
+            -- again has none, nor has whoever was taken out.
+            again := ARRAY(SELECT j.key FROM unnest(p.keys, said, reasons, errors) AS j(key, outcome, rule, error)
+                             JOIN run_change AS c ON c.run_id = p.run_id AND c.user_key = j.key AND c.state IN ('held', 'foreseen')
+                            WHERE j.outcome = 'gone' OR j.rule = 'demotions_paused'
+                               OR j.outcome = 'store_unavailable'
+                                  AND j.error NOT IN ('rejected', 'user_id_unusable', 'store_not_configured', 'data_refused', 'crashed'));
+            IF again <> '{}' THEN
+                UPDATE run AS y SET late = y.late || again, late_due = clock_timestamp() + interval '5 minutes', is_fed = false
+                 WHERE y.id = p.run_id;
+            END IF;
+        ELSE
+            again := '{}';
         END IF;
+        PERFORM end_part(p.run_id, p.number, said, reasons,
+                         ARRAY(SELECT j.outcome FROM unnest(p.keys, said) AS j(key, outcome) WHERE j.key <> ALL (again)),
+                         ARRAY(SELECT j.rule FROM unnest(p.keys, reasons) AS j(key, rule) WHERE j.key <> ALL (again)),
+                         ARRAY(SELECT j.error FROM unnest(p.keys, errors) AS j(key, error) WHERE j.error IS NOT NULL AND j.key <> ALL (again)),
+                         p.settled_at IS NOT NULL AND p.scope <> 'diff');
         closed := closed + 1;
     END LOOP;
     RETURN closed;
@@ -591,7 +617,9 @@ BEGIN
         RETURN NULL;
     END IF;
     -- Whoever was changed since is at stake no more.
-    UPDATE run_change AS c SET state = 'void'
+    UPDATE run_change AS c
+       SET state = CASE WHEN (SELECT d.outcome FROM decision AS d WHERE d.user_key = c.user_key ORDER BY d.id DESC LIMIT 1) = 'demoted'
+                        THEN 'applied' ELSE 'void' END
       FROM user_sync AS u
      WHERE c.run_id = which AND c.state = 'held' AND u.user_key = c.user_key AND u.epoch <> c.epoch;
     SELECT count(*) INTO n FROM run_change AS c WHERE c.run_id = which AND c.state = 'held';
@@ -603,8 +631,11 @@ BEGIN
         UPDATE run AS x SET state = 'canceled', ended_at = clock_timestamp()
          WHERE x.scope = r.scope AND NOT x.is_dry AND x.state = 'stopped' AND x.id < which
            AND NOT EXISTS (SELECT 1 FROM run_change AS c JOIN user_sync AS u ON u.user_key = c.user_key
-                            WHERE c.run_id = x.id AND c.state = 'held' AND c.epoch = u.epoch
-                              AND coalesce(u.read_at, '-infinity') < r.asked_at);
+                            WHERE c.run_id = x.id AND c.state = 'held' AND c.epoch = u.epoch AND u.user_id IS NOT NULL
+                              AND coalesce(u.read_at, '-infinity') < r.asked_at
+                              AND NOT EXISTS (SELECT 1 FROM decision AS y
+                                               WHERE y.user_key = c.user_key AND y.rule <> 'proposed'
+                                                 AND y.id > (SELECT d.id FROM decision AS d WHERE d.job_id = c.job_id)));
     END IF;
     IF r.state = 'applying' OR r.is_dry OR n = 0 THEN
         new := 'done';
@@ -668,7 +699,7 @@ BEGIN
       FROM unnest(changed, epochs, outcomes, by_rules, announced, types_before, types_after, assets, explanations)
            AS c(user_key, epoch, outcome, rule, announced, type_before, type_after, assets, explanation)
         ON CONFLICT DO NOTHING;
-    PERFORM end_part(which, part, said, reasons, failures, false);
+    PERFORM end_part(which, part, said, reasons, said, reasons, failures, false);
     RETURN true;
 END
 $$;
@@ -711,8 +742,8 @@ BEGIN
             HINT = 'Ask for a new one, and look at its changes.';
     END IF;
     IF r.is_dry THEN
-        INSERT INTO run (scope, of_run, state, is_confirmed, asked_by, confirmed_by, hash, total)
-        VALUES ('diff', which, 'applying', true, left(who, 200), left(who, 200), r.hash,
+        INSERT INTO run (scope, of_run, state, is_confirmed, asked_by, confirmed_by, confirmed_at, hash, total)
+        VALUES ('diff', which, 'applying', true, left(who, 200), left(who, 200), clock_timestamp(), r.hash,
                 (SELECT count(*) FROM run_change AS c WHERE c.run_id = which AND c.outcome <> 'deferred'))
             ON CONFLICT (of_run) WHERE state <> 'canceled' DO NOTHING
         RETURNING id INTO made;
@@ -725,7 +756,8 @@ BEGIN
           FROM run_change AS c WHERE c.run_id = which AND c.outcome <> 'deferred';
     ELSE
         UPDATE run AS x
-           SET state = 'applying', is_confirmed = true, is_fed = false, is_paged = false, cursor_key = NULL, confirmed_by = left(who, 200)
+           SET state = 'applying', is_confirmed = true, is_fed = false, is_paged = false, cursor_key = NULL, confirmed_by = left(who, 200),
+               confirmed_at = clock_timestamp()
          WHERE x.id = which;
         made := which;
     END IF;

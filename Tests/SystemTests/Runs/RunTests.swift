@@ -237,6 +237,35 @@ import Testing
         }
     }
 
+    @Test func `Whom no store could be asked about has another turn; all others are written meanwhile`() async throws {
+        try await RunScene.with { scene in
+            var scene = scene
+            scene.setup.retry.maxAttempts = 2
+            let world = scene.world
+            let dry = try await scene.run(isDry: true)
+            try await world.inject(#"{"customer":"ended-1","status":503}"#)
+            // Fewer at a time than there are, so that the first part ends before the last is planned.
+            scene.setup.plans?.batch = 3
+            scene.setup.plans?.jobs = 3
+            let id = try await scene.runs.release(dry.id, hash: try #require(dry.hash), by: "ann")
+            try await world.working(scene.setup) {
+                try await world.until(
+                    "SELECT (count(*) = 5)::int FROM users AS u WHERE u.id LIKE 'ended-%' AND u.type = 'free'"
+                )
+                try await world.until(
+                    "SELECT (r.late <> '{}' AND r.ended >= 9)::int FROM entitlement_sync.run AS r WHERE r.id = \(id)"
+                )
+            }
+            let waiting = try #require(try await scene.runs.run(id))
+            #expect(waiting.state == .applying && waiting.ended == 9, "\(waiting)")
+            try await world.heal()
+            try await world.pool.query("UPDATE entitlement_sync.run SET late_due = now() WHERE id = \(id)")
+            let done = try await scene.followed(id)
+            #expect(done.state == .done && done.ended == 10 && done.outcomes["demoted"] == 6, "\(done)")
+            #expect(try await scene.count("ended", .free) == 6)
+        }
+    }
+
     @Test func `Whoever a transaction of the host holds has another turn in the same run`() async throws {
         try await RunScene.with { scene in
             let world = scene.world
