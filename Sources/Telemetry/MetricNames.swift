@@ -44,6 +44,16 @@ package enum MetricNames {
         name("drift_looked_users"): "Eligible users among those that the last look for drift took up.",
         name("evidence_oldest_seconds"):
             "How long ago the subscriber who waits longest was read, among those looked at last.",
+        name("scheduler_leads"): "1 while this process starts what schedules ask for; one process does.",
+        name("schedule_late_seconds"): "For how long a schedule's slot has waited for another run's end.",
+        name("due_users"): "Users whose next look is due, counted up to 100,000.",
+        name("due_oldest_seconds"): "For how long the first of them has been due.",
+        name("runs"): "Runs that go on or wait for a person, by state.",
+        name("run_left_users"): "Users whom an open run has still to read.",
+        name("run_end_seconds"): "Seconds until the predicted end of an open run.",
+        name("sweep_day_ratio"):
+            "What a day's looks need of the requests that the stores' limits leave; above 1 it is too much.",
+        name("alarm"): "When an alarm was raised last, in seconds since 1970; gone once it is mended.",
         name("proofs_total"): "Proofs that were looked at, by kind and by what came of it.",
         name("acknowledgements_total"): "Calls that acknowledge sales to Google Play, by what came of them.",
         name("http_requests_total"): "Requests that the API answered, by route and status class.",

@@ -69,6 +69,21 @@ struct Movement: Sendable, CustomStringConvertible {
             Movement("drift_users", ["kind": "free_with_access"], .within(1, 1), "the host took a payer's type away"),
             Movement("drift_users", ["kind": "evidence_overdue"], .within(1, 1), "a period ended, and nobody looked"),
             Movement("evidence_oldest_seconds", .within(432_000, 433_000), "a reading is five days old"),
+            Movement("scheduler_leads", .within(0, 1), "a process follows schedules"),
+            Movement(
+                "schedule_late_seconds",
+                ["schedule": "weekly"],
+                .within(3600, 4600),
+                "a slot waits since an hour"
+            ),
+            Movement("due_users", .least(0), "looks are counted"),
+            Movement("due_oldest_seconds", .least(0), "looks are counted"),
+            Movement("runs", ["state": "reading"], .within(1, 1), "a run goes on"),
+            Movement("runs", ["state": "stopped"], .within(1, 1), "a run waits for a person"),
+            Movement("run_left_users", ["run": "1"], .within(40, 40), "sixty of a hundred were read"),
+            Movement("run_end_seconds", ["run": "1"], .within(1, 60), "one is read each second"),
+            Movement("sweep_day_ratio", .least(0), "somebody has looked how many are due within a day"),
+            Movement("alarm", ["name": "flapping"], .least(1_700_000_000), "an alarm was raised"),
             Movement("requests_per_read", ["store": "revenuecat"], .least(10), "users were read"),
             Movement("metrics_dropped_series_total", .none, "nothing dropped a series"),
         ]

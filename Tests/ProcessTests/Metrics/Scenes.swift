@@ -190,6 +190,25 @@ enum Scenes {
             VALUES \(rows.joined(separator: ", "))
             """
         )
+        // A run that is halfway, with a part that nobody takes up; one that was stopped; a slot that waits; an alarm.
+        try await site.execute(
+            """
+            INSERT INTO entitlement_sync.run (scope, is_dry, asked_by, is_paged, is_fed, started_at, total, fed, ended, parts, progress)
+            SELECT 'all', true, 'test', true, true, now() - interval '1 minute', 100, 100, 60, 1,
+                   jsonb_build_array(jsonb_build_object('at', now() - interval '1 minute', 'users', 0),
+                                     jsonb_build_object('at', now(), 'users', 60));
+            INSERT INTO entitlement_sync.run_part (run_id, number, keys, due)
+            SELECT r.id, 1, '{1}', now() + interval '1 hour' FROM entitlement_sync.run AS r;
+            INSERT INTO entitlement_sync.run (scope, state, asked_by) VALUES ('since', 'stopped', 'test');
+            INSERT INTO entitlement_sync.schedule (name, cron, scope, late_since)
+            VALUES ('weekly', '@weekly', 'all', now() - interval '1 hour');
+            INSERT INTO entitlement_sync.alarm (name, detail) VALUES ('flapping', 'test') ON CONFLICT (name) DO NOTHING;
+            """
+        )
+        try await site.until(
+            "SELECT count(*) FROM entitlement_sync.run AS r WHERE r.predicted_end IS NOT NULL",
+            comment: "nobody predicts the run's end"
+        )
         let metrics = try await worker.scrape()
         // They are nobody's jobs, so nobody could end them.
         try await site.execute("DELETE FROM entitlement_sync.queue")
@@ -223,6 +242,7 @@ enum Scenes {
             try await site.execute(
                 "UPDATE entitlement_sync.rate_budget AS b SET tokens = 0, refilled_at = clock_timestamp()"
             )
+            try await LawWatch(pool: site.pool).run()
             scrapes.value = [try await worker.scrape()]
             try await worker.stop()
         }
