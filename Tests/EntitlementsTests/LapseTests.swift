@@ -148,6 +148,17 @@ import Testing
         #expect(scene.verdict?.wasAnnounced == false, "one end without notice is enough")
     }
 
+    @Test func `160 164: where the catalogue alone denies access, an older end announces nothing`() {
+        let expired = item("expired", access: false, renewal: "will_not_renew", ends: .zero - hour)
+        var running = item("active", access: true, id: "other")
+        running.entitlements = ["badge"]
+        var scene = Scene(.reconcile, .subscriber)
+        scene.reads = [
+            Scene.Read(expired, holders: [row(5, endAnnounced: true)]), Scene.Read(running, holders: [row(6)]),
+        ]
+        #expect(scene.verdict?.action == .demote && scene.verdict?.wasAnnounced == false)
+    }
+
     @Test func `164: the word that ends a period cannot announce itself`() {
         let early = item("expired", access: false, renewal: "will_not_renew", ends: day)
         #expect(Scene(.reconcile, .subscriber, early).verdict?.wasAnnounced == false)
