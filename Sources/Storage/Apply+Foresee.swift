@@ -59,10 +59,35 @@ extension Foreseen {
 }
 
 extension Apply {
-    /// Finds out what a job would come to now.
-    ///
-    /// It is planned by what plans every job, behind the same locks and with the brake as it stands, in a transaction that is
-    /// always undone: whatever planning writes on its way is not there afterwards.
+    /// What jobs would come to now.
+    package struct Foresight: Sendable {
+        /// What a user's job comes to, and the version of the user's record that it was decided on.
+        package struct Answer: Sendable {
+            package var foreseen: Foreseen
+            package var epoch: Int64
+
+            package init(_ foreseen: Foreseen, epoch: Int64 = 0) {
+                self.foreseen = foreseen
+                self.epoch = epoch
+            }
+        }
+
+        /// By user key.
+        package var answers: [Int64: Answer] = [:]
+        /// Who has to be read again, after how long.
+        package var retries: [Int64: (after: Duration, attempt: Int, error: String)] = [:]
+        /// Whose rows somebody else holds, or who has to wait for others of the batch.
+        package var postponed: Set<Int64> = []
+        /// Everything is paused.
+        package var isPaused = false
+
+        package init(answers: [Int64: Answer] = [:], postponed: Set<Int64> = []) {
+            self.answers = answers
+            self.postponed = postponed
+        }
+    }
+
+    /// Finds out what a job would come to now, with the brake as it stands.
     ///
     /// - Parameters:
     ///   - item: a job that need not stand in the queue, with what the stores said for it.
@@ -70,34 +95,83 @@ extension Apply {
     /// - Returns: `nil`: somebody else holds the user's rows, or wrote them meanwhile.
     /// - Throws: `PostgresError`.
     package func foresee(_ item: ReadJob, epoch: Int32) async throws -> Foreseen? {
-        do {
-            return try await pool.withTransaction { connection -> Foreseen? in
-                throw Undone(foreseen: try await foresee(item, epoch: epoch, on: connection))
+        let foresight = try await foresee([item], epoch: epoch, limits: true)
+        let key = item.job.userKey
+        if let answer = foresight.answers[key] { return answer.foreseen }
+        return foresight.retries[key].map { Foreseen(error: $0.error, isPaused: foresight.isPaused) }
+    }
+
+    /// Finds out what jobs would come to now.
+    ///
+    /// They are planned by what plans every batch, behind the same locks, in a transaction that is always undone: whatever
+    /// planning writes on its way is not there afterwards.
+    ///
+    /// - Parameters:
+    ///   - batch: jobs of different users that need not stand in the queue, with what the stores said for them.
+    ///   - epoch: this process's lease.
+    ///   - limits: whether runs and the brake hold back what they would.
+    /// - Returns: something for each of them.
+    /// - Throws: `PostgresError`.
+    package func foresee(_ batch: [ReadJob], epoch: Int32, limits: Bool = false) async throws -> Foresight {
+        var free = batch
+        var held: Set<Int64> = []
+        while !free.isEmpty {
+            do {
+                var foresight = try await attemptForesight(free, epoch: epoch, limits: limits)
+                foresight.postponed.formUnion(held)
+                return foresight
+            } catch let elsewhere as HeldElsewhere {
+                held.formUnion(free.filter { elsewhere.concerns($0) }.map(\.job.userKey))
+                free.removeAll { elsewhere.concerns($0) }
+            } catch let error as PostgresError where error.isTransactionConflict {
+                return Foresight(postponed: Set(batch.map(\.job.userKey)))
             }
-        } catch let undone as Undone {
-            return undone.foreseen
-        } catch is HeldElsewhere {
-            return nil
-        } catch let error as PostgresError where error.isTransactionConflict {
-            return nil
         }
+        return Foresight(postponed: held)
     }
 
     /// Ends the transaction, with what was found out in it.
     private struct Undone: Error {
-        var foreseen: Foreseen?
+        var foresight: Foresight
     }
 
-    private func foresee(_ item: ReadJob, epoch: Int32, on connection: PostgresConnection) async throws -> Foreseen? {
-        var scene = try await scene(of: [item], epoch: epoch, on: connection)
-        // As if it stood in the queue, and were ours.
-        scene.locked = [item.job.userKey: JobEnds.Held(id: item.job.id, cancel: false)]
+    private func attemptForesight(_ batch: [ReadJob], epoch: Int32, limits: Bool) async throws -> Foresight {
+        do {
+            return try await pool.withTransaction { connection -> Foresight in
+                throw Undone(foresight: try await foresight(batch, epoch: epoch, limits: limits, on: connection))
+            }
+        } catch let undone as Undone {
+            return undone.foresight
+        }
+    }
+
+    private func foresight(
+        _ batch: [ReadJob],
+        epoch: Int32,
+        limits: Bool,
+        on connection: PostgresConnection
+    ) async throws -> Foresight {
+        var scene = try await scene(of: batch, epoch: epoch, on: connection)
+        // As if they stood in the queue, and were ours.
+        for item in batch { scene.locked[item.job.userKey] = JobEnds.Held(id: item.job.id, cancel: false) }
         var report = ApplyReport()
-        var plan = try await plan([item], scene, epoch: epoch, report: &report, on: connection)
+        var plan = try await plan(batch, scene, epoch: epoch, limits: limits, report: &report, on: connection)
         try await foreseeAssets(&plan.effects, on: connection)
         let isPaused = scene.gate.isPaused
-        if let effect = plan.effects.first { return Foreseen(effect, isPaused: isPaused) }
-        let error = plan.retries.first?.error ?? plan.ends.first?.lastError
-        return error.map { Foreseen(error: $0, isPaused: isPaused) }
+        var foresight = Foresight(postponed: Set(report.postponed.map(\.job.userKey)))
+        foresight.isPaused = isPaused
+        for effect in plan.effects {
+            foresight.answers[effect.job.userKey] = .init(
+                Foreseen(effect, isPaused: isPaused),
+                epoch: effect.facts?.epoch ?? 0
+            )
+        }
+        for retry in plan.retries { foresight.retries[retry.userKey] = (retry.after, retry.attempt, retry.error) }
+        for end in plan.ends {
+            foresight.answers[end.userKey] = .init(
+                Foreseen(outcome: Outcome.storeUnavailable.rawValue, error: end.lastError, isPaused: isPaused)
+            )
+        }
+        return foresight
     }
 }

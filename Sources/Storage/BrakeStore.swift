@@ -77,15 +77,10 @@ enum BrakeStore {
                 left -= 1
                 continue
             }
-            effects[index].verdict.rule = .brake
-            effects[index].verdict.action = .none
-            effects[index].verdict.outcome = .deferred
-            effects[index].verdict.absence = .keep
-            // Where a store may stay silent for good, nobody else would bring the user up again.
-            let tomorrow = effects[index].askedAt + .seconds(86_400)
-            effects[index].nextLook?.at = tomorrow
-            effects[index].verdict.explanation +=
-                " More users than usual would be demoted today, so this one waits for a person (demotion brake)."
+            effects[index].putOff(
+                by: .brake,
+                "More users than usual would be demoted today, so this one waits for a person (demotion brake)."
+            )
         }
     }
 }

@@ -25,6 +25,22 @@ struct Effect {
     /// Whether it is a demotion that counts toward the brake.
     var isBraked: Bool { verdict.action == .demote && !verdict.wasAnnounced && !isConfirmed }
 
+    /// Puts a demotion off until somebody has looked, or counted.
+    ///
+    /// - Parameters:
+    ///   - rule: by which.
+    ///   - reason: a sentence for people.
+    mutating func putOff(by rule: Rule, _ reason: String) {
+        verdict.rule = rule
+        verdict.action = .none
+        verdict.outcome = .deferred
+        verdict.absence = .keep
+        verdict.explanation += " " + reason
+        // Where a store may stay silent for good, nobody else would bring the user up again.
+        let tomorrow = askedAt + .seconds(86_400)
+        nextLook?.at = tomorrow
+    }
+
     /// Whether the type changes, and to what.
     var newType: UserType? {
         guard let user else { return nil }

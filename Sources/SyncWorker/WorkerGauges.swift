@@ -1,6 +1,5 @@
 package import Jobs
 import Metrics
-import Synchronization
 package import Storage
 
 /// What is true of the queue, the stores and the records at this moment; the same whichever worker is asked.
@@ -8,20 +7,8 @@ package struct WorkerGauges: Sendable {
     private let queue: JobQueue
     private let laws: LawWatch
     private let gates: StoreGates
-    private let turn = Turn()
-
-    /// Lets one refresh through in ten seconds: it reads the whole queue.
-    private final class Turn: Sendable {
-        private let last = Mutex<ContinuousClock.Instant?>(nil)
-
-        func isDue(at now: ContinuousClock.Instant = .now) -> Bool {
-            last.withLock { last in
-                if let last, now - last < .seconds(10) { return false }
-                last = now
-                return true
-            }
-        }
-    }
+    /// It reads the whole queue.
+    private let turn = Turn(every: .seconds(10))
 
     /// Describes where the figures come from.
     package init(queue: JobQueue, laws: LawWatch, gates: StoreGates) {

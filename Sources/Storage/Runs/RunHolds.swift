@@ -34,15 +34,10 @@ enum RunHolds {
                 continue
             }
             guard effects[index].job.lane != .event else { continue }
-            effects[index].verdict.rule = .proposed
-            effects[index].verdict.action = .none
-            effects[index].verdict.outcome = .deferred
-            effects[index].verdict.absence = .keep
-            // Where a store may stay silent for good, nobody else would bring the user up again.
-            let tomorrow = effects[index].askedAt + .seconds(86_400)
-            effects[index].nextLook?.at = tomorrow
-            effects[index].verdict.explanation +=
-                " Run \(held.run) writes its demotions together, once everybody was read, or none of them."
+            effects[index].putOff(
+                by: .proposed,
+                "Run \(held.run) writes its demotions together, once everybody was read, or none of them."
+            )
         }
     }
 }

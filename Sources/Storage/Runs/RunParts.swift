@@ -19,24 +19,6 @@ package struct RunParts: Sendable {
         package var jobs: [ClaimedJob]
     }
 
-    /// What was found out about a user.
-    package struct Finding: Sendable {
-        package var userKey: Int64
-        package var foreseen: Foreseen
-        package var epoch: Int64
-
-        package init(userKey: Int64, foreseen: Foreseen, epoch: Int64) {
-            self.userKey = userKey
-            self.foreseen = foreseen
-            self.epoch = epoch
-        }
-
-        var isChange: Bool {
-            foreseen.typeBefore != foreseen.typeAfter
-                || foreseen.outcome == Outcome.deferred.rawValue && foreseen.rule.map(Runs.threats.contains) == true
-        }
-    }
-
     /// Takes a part up; others take it up where nothing was heard of it for as long as `lease`.
     ///
     /// - Parameter lease: how long it is this worker's.
@@ -118,22 +100,32 @@ package struct RunParts: Sendable {
     ///   - part: which.
     /// - Returns: `false`: somebody else has taken it up, or the run was ended.
     /// - Throws: `PostgresError`.
-    package func keep(_ findings: [Int64: Finding], of part: Taken) async throws -> Bool {
+    package func keep(_ findings: [Int64: Apply.Foresight.Answer], of part: Taken) async throws -> Bool {
         let all = part.keys.map { findings[$0]?.foreseen }
         let outcomes = all.map { $0?.outcome ?? Outcome.storeUnavailable.rawValue }
         let rules = all.map { $0?.rule }
         let errors = all.compactMap { $0?.error }
-        let changes = part.keys.compactMap { findings[$0] }.filter(\.isChange)
+        let changes = part.keys.compactMap { key in findings[key].map { (key, $0.epoch, $0.foreseen) } }
+            .filter { Self.isChange($0.2) }
         let rows = try await pool.query(
             """
             SELECT entitlement_sync.keep_part(
                        \(part.run), \(part.number), \(part.turn), \(outcomes), \(rules), \(errors),
-                       \(changes.map(\.userKey)), \(changes.map(\.epoch)), \(changes.map { $0.foreseen.outcome ?? "" }),
-                       \(changes.map { $0.foreseen.rule ?? "" }), \(changes.map(\.foreseen.isAnnounced)),
-                       \(changes.map(\.foreseen.typeBefore)), \(changes.map(\.foreseen.typeAfter)),
-                       \(changes.map { Int64($0.foreseen.assets) }), \(changes.map { $0.foreseen.explanation ?? "" }))
+                       \(changes.map(\.0)), \(changes.map(\.1)), \(changes.map { $0.2.outcome ?? "" }),
+                       \(changes.map { $0.2.rule ?? "" }), \(changes.map(\.2.isAnnounced)),
+                       \(changes.map(\.2.typeBefore)), \(changes.map(\.2.typeAfter)),
+                       \(changes.map { Int64($0.2.assets) }), \(changes.map { $0.2.explanation ?? "" }))
             """
         )
         return try rows.first?.decode(Bool.self, at: 0) ?? false
     }
+
+    /// Whether a user stands among a run's changes: their type would change, now or once a margin is over.
+    private static func isChange(_ foreseen: Foreseen) -> Bool {
+        foreseen.typeBefore != foreseen.typeAfter
+            || foreseen.outcome == Outcome.deferred.rawValue && foreseen.rule.map(threats.contains) == true
+    }
+
+    /// Rules that put a demotion off until a margin is over: whoever they speak of stands among the changes, as deferred.
+    private static let threats: Set<String> = [Rule.firstAbsence.rawValue, Rule.absenceMargin.rawValue]
 }

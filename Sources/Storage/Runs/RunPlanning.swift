@@ -96,18 +96,14 @@ package struct RunPlanning: Sendable {
         return state.flatMap { $0 }.flatMap(RunRecord.State.init)
     }
 
-    /// Says when runs are expected to end.
+    /// Says when a run is expected to end.
     ///
     /// - Parameters:
     ///   - run: which.
+    ///   - fence: the number under which the caller leads.
     ///   - seconds: from now; `nil`: nobody can say.
     /// - Throws: `PostgresError`.
-    package func predict(_ run: Int64, endIn seconds: Double?) async throws(PostgresError) {
-        try await pool.query(
-            """
-            UPDATE entitlement_sync.run AS r SET predicted_end = clock_timestamp() + \(seconds) * interval '1 second'
-             WHERE r.id = \(run) AND r.state IN ('reading', 'applying')
-            """
-        )
+    package func predict(_ run: Int64, fence: Int64, endIn seconds: Double?) async throws(PostgresError) {
+        try await pool.query("SELECT entitlement_sync.predict_run(\(fence), \(run), \(seconds))")
     }
 }

@@ -87,7 +87,9 @@ extension RunRecord {
         }
         func counts(_ place: Int) throws(PostgresError) -> [String: Int64] {
             let text = try row.decode(String.self, at: place)
-            return (try? JSONDecoder().decode([String: Int64].self, from: Data(text.utf8))) ?? [:]
+            do { return try JSONDecoder().decode([String: Int64].self, from: Data(text.utf8)) } catch {
+                throw PostgresError(.decoding, message: "a run's counts are no counts")
+            }
         }
         id = try row.decode(Int64.self, at: 0)
         guard let scope = Scope(rawValue: try row.decode(String.self, at: 1)),
@@ -121,9 +123,11 @@ extension RunRecord {
         errors = try counts(26)
         parts = try row.decode(Int32.self, at: 28)
         let points = try row.decode(String.self, at: 27)
-        progress = ((try? JSONDecoder().decode([[Int64]].self, from: Data(points.utf8))) ?? []).compactMap { point in
-            guard point.count == 2 else { return nil }
-            return Point(at: Date(timeIntervalSince1970: Double(point[0]) / 1000), users: point[1])
-        }
+        do {
+            progress = try JSONDecoder().decode([[Int64]].self, from: Data(points.utf8)).compactMap { point in
+                guard point.count == 2 else { return nil }
+                return Point(at: Date(timeIntervalSince1970: Double(point[0]) / 1000), users: point[1])
+            }
+        } catch { throw PostgresError(.decoding, message: "a run's progress is no curve") }
     }
 }

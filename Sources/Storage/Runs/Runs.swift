@@ -1,4 +1,3 @@
-import Entitlements
 package import FoundationEssentials
 package import Postgres
 
@@ -98,9 +97,6 @@ package struct Runs: Sendable {
 
     // MARK: Changes
 
-    /// Rules that put a demotion off until a margin is over: whoever they speak of stands among the changes, as deferred.
-    static let threats: Set<String> = [Rule.firstAbsence.rawValue, Rule.absenceMargin.rawValue]
-
     /// A user whom a run changes, or would change.
     package struct Change: Sendable, Hashable {
         package var userKey: Int64
@@ -161,6 +157,20 @@ package struct Runs: Sendable {
                 assets: assets,
                 explanation: explanation
             )
+        }
+    }
+
+    /// Hands out all of a run's changes, a thousand at a time.
+    ///
+    /// - Parameters:
+    ///   - id: the run.
+    ///   - body: gets them in the order of users' keys.
+    /// - Throws: `PostgresError`, and what `body` does.
+    package func eachChange(of id: Int64, _ body: ([Change]) throws -> Void) async throws {
+        var last: Int64 = 0
+        while case let changes = try await changes(of: id, after: last), let next = changes.last?.userKey {
+            try body(changes)
+            last = next
         }
     }
 

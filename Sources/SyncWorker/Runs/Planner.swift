@@ -91,7 +91,7 @@ package struct Planner: Sendable {
         let end = seconds.map { Date.now.addingTimeInterval($0) }
         let isNews =
             end.map { abs($0.timeIntervalSince(run.predictedEnd ?? .distantPast)) > 2 } ?? (run.predictedEnd != nil)
-        if isNews { try await planning.predict(run.id, endIn: seconds) }
+        if isNews { try await planning.predict(run.id, fence: fence, endIn: seconds) }
         return isBusy
     }
 

@@ -8,6 +8,7 @@ package struct RunGauges: Sendable {
     private let laws: LawWatch
     private let forecast: RunForecast
     private let shown = Shown()
+    private let turn = Turn(every: .seconds(10))
 
     /// Series that come and go with what they are about.
     private final class Shown: Sendable {
@@ -45,8 +46,9 @@ package struct RunGauges: Sendable {
         self.forecast = forecast
     }
 
-    /// Reads every figure anew; what can't be read keeps its value.
+    /// Reads every figure anew, at most every ten seconds; what can't be read keeps its value.
     package func refresh() async {
+        guard turn.isDue() else { return }
         if let figures = try? await runs.figures() {
             Gauge(label: "entitlement_sync_due_users").record(figures.dueUsers)
             Gauge(label: "entitlement_sync_due_oldest_seconds").record(figures.dueOldestSeconds)

@@ -12,6 +12,8 @@ package struct Scheduler: Sendable {
     private let lead: Leadership
     private let store: ScheduleStore
     private let logger: Logger
+    /// What can't be read stays so until somebody mends it.
+    private let complaints = Turn(every: .seconds(600))
 
     /// Describes a scheduler.
     ///
@@ -46,16 +48,16 @@ package struct Scheduler: Sendable {
     /// - Throws: `PostgresError`.
     package func step(_ fence: Int64) async throws -> Duration {
         let (schedules, now) = try await store.all()
+        let unreadable = schedules.filter { Self.schedule(of: $0) == nil }.map(\.name)
+        if !unreadable.isEmpty, complaints.isDue() {
+            logger.error(
+                "schedules can't be read; set them again with entitlement-sync schedule set",
+                metadata: ["schedules": "\(unreadable.joined(separator: ", "))"]
+            )
+        }
         for record in schedules {
-            guard let schedule = Self.schedule(of: record) else {
-                logger.error(
-                    "a schedule can't be read; set it again with entitlement-sync schedule set",
-                    metadata: ["schedule": "\(record.name)"]
-                )
-                continue
-            }
-            guard let slot = schedule.missed(since: record.slotAt, upTo: now) else { continue }
-            guard let run = try await store.start(record.name, slot: slot, fence: fence) else { continue }
+            guard let slot = Self.schedule(of: record)?.missed(since: record.slotAt, upTo: now),
+                let run = try await store.start(record.name, slot: slot, fence: fence) else { continue }
             logger.notice(
                 "a schedule has started a run",
                 metadata: ["schedule": "\(record.name)", "run.id": "\(run)", "run.scope": "\(record.scope.rawValue)"]

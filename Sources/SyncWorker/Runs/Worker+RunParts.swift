@@ -54,9 +54,9 @@ extension Worker {
         var postponements = 0
     }
 
-    private func findings(about jobs: [ClaimedJob], epoch: Int32) async throws -> [Int64: RunParts.Finding] {
+    private func findings(about jobs: [ClaimedJob], epoch: Int32) async throws -> [Int64: Apply.Foresight.Answer] {
         let clock = ContinuousClock()
-        var findings: [Int64: RunParts.Finding] = [:]
+        var findings: [Int64: Apply.Foresight.Answer] = [:]
         var left = Dictionary(jobs.map { ($0.userKey, Later(job: $0, due: clock.now)) }) { first, _ in first }
         while !left.isEmpty {
             try Task.checkCancellation()
@@ -78,7 +78,7 @@ extension Worker {
                 let batch = Array(read[start..<min(start + settings.batch, read.count)])
                 let foresight = try await foresee(batch, epoch: epoch)
                 for (key, answer) in foresight.answers {
-                    findings[key] = .init(userKey: key, foreseen: answer.foreseen, epoch: answer.epoch)
+                    findings[key] = answer
                     left[key] = nil
                 }
                 for (key, retry) in foresight.retries {
@@ -96,11 +96,7 @@ extension Worker {
                 }
             }
             for (key, later) in left where later.postponements > Self.mostPostponements {
-                findings[key] = .init(
-                    userKey: key,
-                    foreseen: Foreseen(error: ReadFailure.Code.locked.rawValue),
-                    epoch: 0
-                )
+                findings[key] = .init(Foreseen(error: ReadFailure.Code.locked.rawValue))
                 left[key] = nil
             }
         }
@@ -114,8 +110,8 @@ extension Worker {
         } catch let error where spoilsBatch(error) || isTimeout(error) {
             guard batch.count > 1 else {
                 logger.error("a user's data is refused by the database in a dry run", metadata: describe(error))
-                let refused = Foreseen(error: ReadFailure.Code.refused.rawValue)
-                return .init(answers: Dictionary(batch.map { ($0.job.userKey, (refused, 0)) }) { first, _ in first })
+                let refused = Apply.Foresight.Answer(Foreseen(error: ReadFailure.Code.refused.rawValue))
+                return .init(answers: Dictionary(batch.map { ($0.job.userKey, refused) }) { first, _ in first })
             }
             let middle = batch.count / 2
             var foresight = try await foresee(Array(batch[..<middle]), epoch: epoch)

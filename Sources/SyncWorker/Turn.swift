@@ -1,0 +1,17 @@
+import Synchronization
+
+/// Lets one through in a while.
+final class Turn: Sendable {
+    private let interval: Duration
+    private let last = Mutex<ContinuousClock.Instant?>(nil)
+
+    init(every interval: Duration) { self.interval = interval }
+
+    func isDue(at now: ContinuousClock.Instant = .now) -> Bool {
+        last.withLock { last in
+            if let last, now - last < interval { return false }
+            last = now
+            return true
+        }
+    }
+}
