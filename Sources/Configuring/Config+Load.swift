@@ -93,10 +93,12 @@ extension Config {
             in: 0...longestSeconds,
             unit: "seconds"
         )
+        let background = reader.number(.backgroundLookDays, default: 30, in: 0...365, unit: "days")
         return DecisionSettings(
             mode: mode,
             absenceMargin: .seconds(margin),
-            absenceMarginGooglePlay: .seconds(marginGooglePlay)
+            absenceMarginGooglePlay: .seconds(marginGooglePlay),
+            backgroundLook: background > 0 ? .seconds(background * 86_400) : nil
         )
     }
 

@@ -63,8 +63,18 @@ enum Output {
     /// A progress bar on stderr, where a person looks at it.
     static func progress(_ done: Int, of total: Int) {
         guard isatty(STDERR_FILENO) == 1, total > 1 else { return }
-        let filled = total == 0 ? 30 : 30 * done / total
+        write(bar(Int64(done), of: Int64(total)) + (done == total ? "\n" : ""), to: .standardError)
+    }
+
+    /// A bar at the beginning of the line, with its figures.
+    ///
+    /// - Parameters:
+    ///   - done: so many.
+    ///   - total: of so many; `nil`: nobody has counted yet.
+    /// - Returns: a line without its end.
+    static func bar(_ done: Int64, of total: Int64?) -> String {
+        let filled = total.map { $0 > 0 ? Int(30 * min(max(done, 0), $0) / $0) : 30 } ?? 0
         let bar = String(repeating: "#", count: filled) + String(repeating: "-", count: 30 - filled)
-        write("\r[\(bar)] \(done)/\(total)\(done == total ? "\n" : "")", to: .standardError)
+        return "\r[\(bar)] \(done)/\(total.map { "\($0)" } ?? "?")"
     }
 }

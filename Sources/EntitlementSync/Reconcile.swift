@@ -49,42 +49,6 @@ struct Reconcile: AsyncParsableCommand {
         }
     }
 
-    private struct Line: Encodable {
-        var userID: String
-        /// `nil`, printed as null: a dry run is no job.
-        var jobID: String?
-        var outcome: String?
-        var rule: String?
-        var explanation: String?
-        /// What else a dry run says; left out where it is none.
-        var foreseen: Foreseen?
-
-        enum CodingKeys: String, CodingKey {
-            case outcome, rule, explanation, assets, error, paused
-            case userID = "user_id"
-            case jobID = "job_id"
-            case dryRun = "dry_run"
-            case typeBefore = "type_before"
-            case typeAfter = "type_after"
-        }
-
-        func encode(to encoder: any Encoder) throws {
-            var row = encoder.container(keyedBy: CodingKeys.self)
-            try row.encode(userID, forKey: .userID)
-            try row.encode(jobID, forKey: .jobID)
-            try row.encode(outcome, forKey: .outcome)
-            try row.encode(rule, forKey: .rule)
-            try row.encode(explanation, forKey: .explanation)
-            guard let foreseen else { return }
-            try row.encode(true, forKey: .dryRun)
-            try row.encode(foreseen.typeBefore, forKey: .typeBefore)
-            try row.encode(foreseen.typeAfter, forKey: .typeAfter)
-            try row.encode(foreseen.assets, forKey: .assets)
-            try row.encodeIfPresent(foreseen.error, forKey: .error)
-            try row.encode(foreseen.isPaused, forKey: .paused)
-        }
-    }
-
     private struct Summary: Encodable { var summary: [String: Int] }
 
     func run() async throws {
@@ -112,9 +76,9 @@ struct Reconcile: AsyncParsableCommand {
                 let statuses = Dictionary(try await requests.status(ids).map { ($0.id, $0) }) { first, _ in first }
                 let decisions = try await requests.decisions(ids)
                 let lines = zip(users, ids).map { user, id in
-                    Line(
+                    ReconcileLine(
                         userID: user,
-                        jobID: id.uuidString.lowercased(),
+                        jobID: id,
                         outcome: statuses[id]?.outcome ?? statuses[id]?.state,
                         rule: decisions[id]?.rule,
                         explanation: decisions[id]?.explanation ?? statuses[id]?.lastError
@@ -126,7 +90,7 @@ struct Reconcile: AsyncParsableCommand {
         }
     }
 
-    private static func status(_ lines: [Line]) -> ExitStatus {
+    private static func status(_ lines: [ReconcileLine]) -> ExitStatus {
         lines.contains { $0.outcome == Outcome.storeUnavailable.rawValue } ? .unavailable : .done
     }
 
@@ -143,7 +107,7 @@ struct Reconcile: AsyncParsableCommand {
         }
         let lines = zip(users, ids).map { user, id in
             let answer = answers[id]
-            return Line(
+            return ReconcileLine(
                 userID: user,
                 outcome: answer?.outcome ?? "queued",
                 rule: answer?.rule,
@@ -155,7 +119,7 @@ struct Reconcile: AsyncParsableCommand {
         return answers.count == Set(ids).count ? Self.status(lines) : .elapsed
     }
 
-    private func print(_ lines: [Line]) throws {
+    private func print(_ lines: [ReconcileLine]) throws {
         let counts = Dictionary(grouping: lines) { $0.outcome ?? "unknown" }.mapValues(\.count)
         switch options.output {
         case .json:
@@ -165,7 +129,7 @@ struct Reconcile: AsyncParsableCommand {
             Output.table(
                 ["user", "outcome", "rule", "why"] + (dryRun ? ["type", "assets"] : []),
                 lines.map {
-                    [$0.userID, $0.outcome ?? "-", $0.rule ?? "-", $0.explanation ?? "-"]
+                    [$0.userID ?? "-", $0.outcome ?? "-", $0.rule ?? "-", $0.explanation ?? "-"]
                         + ($0.foreseen.map { [Self.change($0), "\($0.assets)"] } ?? [])
                 }
             )

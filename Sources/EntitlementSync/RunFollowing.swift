@@ -76,44 +76,10 @@ struct RunFollowing {
         case .json:
             for part in 0..<run.parts {
                 for line in try await runs.lines(of: run.id, part: part + 1) {
-                    try Output.json(Line(line, isDry: run.isDry))
+                    try Output.json(ReconcileLine(line, isDry: run.isDry))
                 }
             }
             try Output.json(["summary": RunSummary(run, changes: try await runs.changeCounts(of: run.id))])
-        }
-    }
-
-    /// A user's line, as `reconcile` prints it.
-    private struct Line: Encodable {
-        private let line: Runs.Line
-        private let isDry: Bool
-
-        init(_ line: Runs.Line, isDry: Bool) {
-            self.line = line
-            self.isDry = isDry
-        }
-
-        enum CodingKeys: String, CodingKey {
-            case outcome, rule, explanation, assets
-            case userID = "user_id"
-            case jobID = "job_id"
-            case isDry = "dry_run"
-            case typeBefore = "type_before"
-            case typeAfter = "type_after"
-        }
-
-        func encode(to encoder: any Encoder) throws {
-            var row = encoder.container(keyedBy: CodingKeys.self)
-            try row.encode(line.userID, forKey: .userID)
-            try row.encode(line.jobID?.uuidString.lowercased(), forKey: .jobID)
-            try row.encode(line.outcome, forKey: .outcome)
-            try row.encode(line.rule, forKey: .rule)
-            try row.encode(line.explanation, forKey: .explanation)
-            guard isDry else { return }
-            try row.encode(true, forKey: .isDry)
-            try row.encode(line.typeBefore, forKey: .typeBefore)
-            try row.encode(line.typeAfter, forKey: .typeAfter)
-            try row.encode(line.assets, forKey: .assets)
         }
     }
 }
@@ -123,14 +89,7 @@ extension Output {
     static func progress(of run: RunRecord) {
         guard isatty(STDERR_FILENO) == 1 else { return }
         let done = run.ended + run.skipped
-        let bar: String
-        if let total = run.total, total > 0 {
-            let filled = Int(30 * min(done, total) / total)
-            bar = String(repeating: "#", count: filled) + String(repeating: "-", count: 30 - filled)
-        } else {
-            bar = String(repeating: "-", count: 30)
-        }
-        var line = "\r[\(bar)] \(done)/\(run.total.map { "\($0)" } ?? "?") \(run.state.rawValue)"
+        var line = bar(done, of: run.total) + " \(run.state.rawValue)"
         if let started = run.startedAt, case let seconds = Date.now.timeIntervalSince(started), seconds > 1 {
             line += String(format: ", %.0f/s", Double(run.ended) / seconds)
         }

@@ -64,12 +64,8 @@ struct RunReporting {
     /// - Throws: `PostgresError`, and what `write` does.
     func csv(of run: Int64, to write: (String) throws -> Void) async throws {
         try write(RunReport.csvHeader)
-        var last: Int64 = 0
-        while true {
-            let changes = try await runs.changes(of: run, after: last)
+        try await runs.eachChange(of: run) { changes in
             try write(changes.map { RunReport.csvRow($0.reported) }.joined())
-            guard changes.count == 1000, let key = changes.last?.userKey else { return }
-            last = key
         }
     }
 }

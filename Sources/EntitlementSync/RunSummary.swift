@@ -1,7 +1,7 @@
 import Foundation
 import Storage
 
-/// A run as it is printed.
+/// A run as it is printed for programs.
 struct RunSummary: Encodable {
     private let run: RunRecord
     private let changes: [String: [String: Int64]]
@@ -59,110 +59,5 @@ struct RunSummary: Encodable {
         try row.encode(run.demotionLimit, forKey: .demotionLimit)
         try row.encode(run.hash, forKey: .hash)
         if !changes.isEmpty { try row.encode(changes, forKey: .changes) }
-    }
-
-    /// What happened and what comes next, in sentences.
-    var sentences: [String] {
-        let sums = run.outcomes.sorted { $0.key < $1.key }.map { "\($0.value) \($0.key)" }.joined(separator: ", ")
-        let head =
-            (run.isDry ? "dry run \(run.id), nothing was changed: " : "run \(run.id): ")
-            + (sums.isEmpty ? "nobody" : sums)
-        var lines = [head]
-        let rules = run.rules.sorted { $0.key < $1.key }.map { "\($0.value) \($0.key)" }.joined(separator: ", ")
-        if !rules.isEmpty { lines.append("by rule: " + rules) }
-        if run.skipped > 0 {
-            lines.append("\(run.skipped) users were left out: their accounts' status decides nothing")
-        }
-        for (error, count) in run.errors.sorted(by: { $0.key < $1.key }) {
-            lines.append("\(count) without an answer: \(error)")
-        }
-        if let next { lines.append(next) }
-        return lines
-    }
-
-    private var next: String? {
-        switch run.state {
-        case .stopped:
-            """
-            \(run.held) demotions exceed the limit of \(run.demotionLimit ?? 0): nobody was demoted. Look at them, and if they are \
-            right: entitlement-sync runs release \(run.id) --hash \(run.hash ?? "")
-            """
-        case .done where run.isDry && (run.outcomes["demoted"] ?? 0) + (run.outcomes["promoted"] ?? 0) > 0:
-            "to have just these changes written: entitlement-sync runs release \(run.id) --hash \(run.hash ?? "")"
-        case .canceled: "it was canceled before its end"
-        case .reading, .applying:
-            "it goes on" + (run.predictedEnd.map { ", until about \($0.formatted(.iso8601))" } ?? "")
-        case .done: nil
-        }
-    }
-}
-
-/// Prints whom a run changes.
-struct RunChanges {
-    let runs: Runs
-    private static let shownInTable: Int32 = 200
-
-    /// Prints a run with its changes: as a table with the first of them, or as JSON lines with all.
-    func print(_ run: RunRecord, as format: OutputFormat) async throws {
-        let counts = try await runs.changeCounts(of: run.id)
-        switch format {
-        case .json:
-            try await each(of: run.id) { change in try Output.json(Line(change)) }
-            try Output.json(["summary": RunSummary(run, changes: counts)])
-        case .text:
-            let changes = try await runs.changes(of: run.id, limit: Self.shownInTable)
-            if !changes.isEmpty {
-                Output.table(
-                    ["user", "outcome", "rule", "state", "type", "assets", "why"],
-                    changes.map {
-                        [
-                            $0.userID ?? "(erased)", $0.outcome, $0.rule, $0.isAnnounced ? "announced" : $0.state,
-                            "\($0.typeBefore ?? "-") -> \($0.typeAfter ?? "-")", "\($0.assets)", $0.explanation,
-                        ]
-                    }
-                )
-                let all = counts.values.flatMap(\.values).reduce(0, +)
-                if all > changes.count {
-                    Output.line("and \(all - Int64(changes.count)) more: --csv or --output json has all")
-                }
-            }
-            for line in RunSummary(run, changes: counts).sentences { Output.line(line) }
-        }
-    }
-
-    private func each(of run: Int64, _ body: (Runs.Change) throws -> Void) async throws {
-        var last: Int64 = 0
-        while true {
-            let changes = try await runs.changes(of: run, after: last)
-            for change in changes { try body(change) }
-            guard changes.count == 1000, let key = changes.last?.userKey else { return }
-            last = key
-        }
-    }
-
-    private struct Line: Encodable {
-        var change: Runs.Change
-
-        init(_ change: Runs.Change) { self.change = change }
-
-        enum CodingKeys: String, CodingKey {
-            case outcome, rule, state, assets, announced, explanation
-            case userID = "user_id"
-            case typeBefore = "type_before"
-            case typeAfter = "type_after"
-        }
-
-        func encode(to encoder: any Encoder) throws {
-            var row = encoder.container(keyedBy: CodingKeys.self)
-            try row.encode(change.userID, forKey: .userID)
-            try row.encode(change.outcome, forKey: .outcome)
-            try row.encode(change.rule, forKey: .rule)
-            try row.encode(change.state, forKey: .state)
-            try row.encode(change.isAnnounced, forKey: .announced)
-            try row.encode(change.typeBefore, forKey: .typeBefore)
-            try row.encode(change.typeAfter, forKey: .typeAfter)
-            try row.encode(change.assets, forKey: .assets)
-            try row.encode(change.explanation, forKey: .explanation)
-        }
     }
 }

@@ -79,7 +79,8 @@ struct WorkerComposition {
                 retention: .init(
                     eventDays: config.retention.eventDays,
                     historyDays: config.retention.historyDays
-                )
+                ),
+                backgroundLook: config.decision.backgroundLook
             ),
             ignoresPause: config.decision.mode == .observe,
             logger: runtime.logger

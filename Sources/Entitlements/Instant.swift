@@ -18,4 +18,12 @@ package struct Instant: Hashable, Comparable, Sendable {
         let (seconds, attoseconds) = right.components
         return Instant(microseconds: left.microseconds + seconds * 1_000_000 + attoseconds / 1_000_000_000_000)
     }
+
+    /// The instant a duration earlier.
+    package static func - (left: Instant, right: Duration) -> Instant { left + (.zero - right) }
+
+    /// How much later than another it is.
+    package static func - (left: Instant, right: Instant) -> Duration {
+        .microseconds(left.microseconds - right.microseconds)
+    }
 }

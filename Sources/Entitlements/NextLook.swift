@@ -1,12 +1,18 @@
-/// When a user is looked at again, because no store will say that something changed.
+/// When a user is looked at again, though no store says that something changed.
 package struct NextLook: Hashable, Sendable {
     /// `nil`: nothing is to be expected any more.
     package var at: Instant?
+    /// The account's status decides against the user: there is nothing to look for until it changes.
+    package var awaitsEligibility = false
+    /// Nothing is expected: it is only to find what nobody told us.
+    package var isBackground = false
 
     /// Looks behind a period's end: charges are tried again for a day or two, and no schedule is published.
     static let offsets: [Duration] = [
         .seconds(60), .seconds(900), .seconds(3600), .seconds(21_600), .seconds(86_400), .seconds(172_800),
     ]
+    /// How long before a period's end it is asked whether it will be renewed; a quarter of shorter periods.
+    static let lead = Duration.seconds(86_400)
     /// How long an Onside order that gives access goes unasked, so that a refund is found.
     static let longest = Duration.seconds(86_400)
     /// How long a store goes on trying to charge, or lets people pause without a new purchase.
@@ -14,51 +20,71 @@ package struct NextLook: Hashable, Sendable {
 
     package init(at: Instant?) { self.at = at }
 
+    /// Rules that put a demotion off until a person, or the configuration, says otherwise: no reading will.
+    package static let untimed: Set<Rule> = [.unexplained, .storeNotAsked, .promoteOnly]
+
+    /// What is known of a user besides a reading.
+    package struct Knowledge: Sendable {
+        /// Whether the verdict gives access.
+        package var grants = false
+        /// By which rule the verdict was reached.
+        package var rule: Rule?
+        /// When an event spoke of access, which a reading may not show yet.
+        package var promisedAt: Instant?
+        /// When access ends that no store knows of: our own grants', a tester's.
+        package var ownEnds: [Instant] = []
+        /// When a silence counts, where it was put off for that.
+        package var margin = Duration.seconds(86_400)
+        /// How long nobody stays unread; `nil`: for as long as nothing is expected.
+        package var background: Duration?
+        /// Keeps those apart of whom the same is known.
+        package var spread = Spread.none
+
+        package init() {}
+    }
+
     /// Plans the next look; there is no plan where the reading says nothing about it.
     ///
     /// - Parameters:
     ///   - reading: what was read.
     ///   - attributions: whose each item is, in the order of the reading.
     ///   - outcome: what was decided.
-    ///   - grants: whether the verdict gives access.
-    ///   - promisedAt: when an event spoke of access, which a reading may not show yet.
-    ///   - margin: when a silence counts, where it was put off for that.
+    ///   - known: what else there is to go by.
     package init?(
         _ reading: Reading,
         _ attributions: [Attribution],
         outcome: Outcome = .unchanged,
-        grants: Bool = false,
-        promisedAt: Instant? = nil,
-        margin: Duration = .seconds(86_400)
+        known: Knowledge = Knowledge()
     ) {
-        let mine = zip(reading.observations, attributions).filter { $1.counts }.map(\.0)
-        let own = mine.filter { $0.source != .revenueCat }
-        // Where only RevenueCat is asked, it says by itself when something changes.
-        let onlyRevenueCat = reading.covered == [.revenueCat]
-        let silence = outcome == .deferred && !onlyRevenueCat ? reading.askedAt + margin : nil
-        // Only RevenueCat's readings lag behind what it tells.
-        let mayLag = !grants && reading.covered.contains(.revenueCat)
-        let promised = !mayLag ? nil : promisedAt.flatMap { Promise.look(after: reading.askedAt, at: $0) }
-        if outcome == .notEligible {
+        guard outcome != .notEligible else {
             at = nil
-        } else if !own.isEmpty {
-            at = (own.map { Self.look(at: $0, after: reading.askedAt) } + [silence, promised]).compactMap(\.self).min()
-        } else if onlyRevenueCat {
-            // Once nothing is promised any more, the look that was planned for it is over.
-            guard mayLag, promisedAt != nil else { return nil }
-            at = promised
-        } else if reading.coverage == .full {
-            at = [silence, promised].compactMap(\.self).min()
-        } else if grants {
-            // The stores were not asked, as RevenueCat's word was enough: it is, until its period ends.
-            let end = mine.compactMap(\.periodEndsAt).max().map { $0 + Self.offsets[0] }
-            at = end.flatMap { reading.askedAt < $0 ? $0 : nil }
-        } else {
+            awaitsEligibility = true
+            return
+        }
+        let now = reading.askedAt
+        let mine = zip(reading.observations, attributions).filter { $1.counts }.map(\.0)
+        // Where the stores were not asked, as RevenueCat's word was enough, the look is for when that is over.
+        guard reading.coverage == .full || known.grants || mine.contains(where: { $0.source != .revenueCat }) else {
             return nil
         }
+        // What RevenueCat says of a purchase is history where its store has spoken of it.
+        let told = Set(mine.filter { $0.source != .revenueCat }.flatMap { $0.identifiers.map(\.key) })
+        let items = mine.filter { $0.source != .revenueCat || told.isDisjoint(with: $0.identifiers.map(\.key)) }
+        var looks = items.map { Self.look(at: $0, after: now, known.spread) }
+        looks += known.ownEnds.map { now < $0 ? $0 + Self.offsets[0] : nil }
+        if outcome == .deferred, known.rule.map(Self.untimed.contains) != true { looks.append(now + known.margin) }
+        // Only RevenueCat's readings lag behind what it tells.
+        if !known.grants, reading.covered.contains(.revenueCat) {
+            looks.append(known.promisedAt.flatMap { Promise.look(after: now, at: $0) })
+        }
+        at = looks.compactMap(\.self).min()
+        guard let background = known.background else { return }
+        let latest = now + known.spread.shortened(background)
+        isBackground = at.map { latest < $0 } ?? true
+        if isBackground { at = latest }
     }
 
-    private static func look(at item: Observation, after now: Instant) -> Instant? {
+    private static func look(at item: Observation, after now: Instant, _ spread: Spread) -> Instant? {
         let isOnside = item.source == .onside
         let standing = standing(of: item.kind, status: item.status, givesAccess: item.givesAccess)
         let soonest = isOnside && standing == .access ? now + longest : nil
@@ -67,10 +93,46 @@ package struct NextLook: Hashable, Sendable {
         if standing == .ended, item.status.known == .paused || item.status.known == .inBillingRetry,
             let end = item.periodEndsAt, now < end + comeback
         {
-            return now + longest
+            // A pause may be ended early, which the store tells; its own end is known.
+            let resumes = item.resumesAt.map { $0 + spread.lengthened(offsets[0]) }.flatMap { now < $0 ? $0 : nil }
+            return [resumes, now + longest].compactMap(\.self).min()
         }
         guard let end = item.periodEndsAt, item.kind == .subscription else { return soonest }
-        let next = offsets.map { end + $0 }.first { now < $0 }
-        return [next, soonest].compactMap(\.self).min()
+        let before = standing == .access ? end - spread.lengthened(lead(of: item, until: end)) : nil
+        let after = offsets.map { end + spread.lengthened($0) }.first { now < $0 }
+        return [before.flatMap { now < $0 ? $0 : nil }, after, soonest].compactMap(\.self).min()
     }
+
+    private static func lead(of item: Observation, until end: Instant) -> Duration {
+        guard let start = item.periodStartsAt, start < end else { return lead }
+        return min(lead, (end - start) / 4)
+    }
+}
+
+/// Keeps looks apart that would fall on one moment: each user has a place of their own, which stays the same.
+package struct Spread: Hashable, Sendable {
+    /// From 0 to below 1.
+    private let share: Double
+
+    package static let none = Spread(share: 0)
+
+    private init(share: Double) { self.share = share }
+
+    /// A user's place.
+    ///
+    /// - Parameter userKey: neighbours have places far apart.
+    package init(userKey: Int64) {
+        // SplitMix64's finalizer: any bit of the key changes about half of the bits of the result.
+        var bits = UInt64(bitPattern: userKey) &+ 0x9e37_79b9_7f4a_7c15
+        bits = (bits ^ (bits >> 30)) &* 0xbf58_476d_1ce4_e5b9
+        bits = (bits ^ (bits >> 27)) &* 0x94d0_49bb_1331_11eb
+        bits ^= bits >> 31
+        share = Double(bits >> 11) / Double(1 << 53)
+    }
+
+    /// The duration, or up to a quarter more.
+    func lengthened(_ duration: Duration) -> Duration { duration * (1 + share / 4) }
+
+    /// The duration, or up to a quarter less.
+    func shortened(_ duration: Duration) -> Duration { duration * (1 - share / 4) }
 }

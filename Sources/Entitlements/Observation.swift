@@ -103,9 +103,13 @@ package struct Observation: Hashable, Sendable {
     package var boughtAt: Instant?
     /// What Google Play waits for before it keeps the sale.
     package var acknowledgement: Acknowledgement?
+    /// When a pause ends by itself.
+    ///
+    /// No fact that anything is decided by: it plans a look.
+    package var resumesAt: Instant?
     /// The store's own version of what it said: when it signed or fetched it.
     package var statedAt: Instant?
-    /// SHA-256 over the facts above.
+    /// SHA-256 over the facts.
     package var payloadHash: [UInt8]
 
     package init(
@@ -129,6 +133,7 @@ package struct Observation: Hashable, Sendable {
         lookupID: String? = nil,
         boughtAt: Instant? = nil,
         acknowledgement: Acknowledgement? = nil,
+        resumesAt: Instant? = nil,
         statedAt: Instant? = nil,
         payloadHash: [UInt8] = []
     ) {
@@ -138,6 +143,7 @@ package struct Observation: Hashable, Sendable {
         self.lookupID = lookupID
         self.boughtAt = boughtAt
         self.acknowledgement = acknowledgement
+        self.resumesAt = resumesAt
         self.statedAt = statedAt
         self.kind = kind
         self.store = store

@@ -147,11 +147,15 @@ package struct Apply: Sendable {
             LedgerReads.ledger(keys)
         )
         var scene = Scene(gate: gate, users: users, facts: facts, locked: locked, named: named, ledger: ledger)
-        for (key, state) in grants { scene.facts[key]?.grants = state }
+        for (key, grant) in grants {
+            scene.facts[key]?.grants = grant.state
+            scene.facts[key]?.grantsEnd = grant.end
+        }
         if !sandboxes.isEmpty {
             for item in batch {
-                guard let state = item.job.userID.flatMap({ sandboxes[$0] }) else { continue }
-                scene.facts[item.job.userKey]?.sandbox = state
+                guard let sandbox = item.job.userID.flatMap({ sandboxes[$0] }) else { continue }
+                scene.facts[item.job.userKey]?.sandbox = sandbox.state
+                scene.facts[item.job.userKey]?.sandboxEnds = sandbox.end
             }
         }
         return scene

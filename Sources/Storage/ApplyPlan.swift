@@ -143,9 +143,7 @@ struct ApplyPlan {
                         item.reading,
                         attributions,
                         outcome: verdict.outcome,
-                        grants: verdict.action == .grant,
-                        promisedAt: facts?.promisedAt,
-                        margin: ledger.map { decision.margin(of: $0.store) }.max() ?? decision.absenceMargin
+                        known: known(of: item, facts: facts, ledger: ledger, verdict)
                     )
                 )
             )
@@ -155,6 +153,23 @@ struct ApplyPlan {
                 alarms["app_not_registered"] = "The app is not registered at its store: check the store's console."
             }
         }
+    }
+
+    private func known(
+        of item: ReadJob,
+        facts: UserFacts?,
+        ledger: [Purchase],
+        _ verdict: Verdict
+    ) -> NextLook.Knowledge {
+        var known = NextLook.Knowledge()
+        known.grants = verdict.action == .grant
+        known.rule = verdict.rule
+        known.promisedAt = facts?.promisedAt
+        known.ownEnds = [facts?.grantsEnd, facts?.sandboxEnds].compactMap(\.self)
+        known.margin = ledger.map { decision.margin(of: $0.store) }.max() ?? decision.absenceMargin
+        known.background = decision.backgroundLook
+        known.spread = Spread(userKey: item.job.userKey)
+        return known
     }
 
     private mutating func observe(_ item: ReadJob, attributions: [Attribution], targets: [Purchase?]) {

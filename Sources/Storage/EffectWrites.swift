@@ -37,8 +37,7 @@ struct Effect {
         verdict.absence = .keep
         verdict.explanation += " " + reason
         // Where a store may stay silent for good, nobody else would bring the user up again.
-        let tomorrow = askedAt + .seconds(86_400)
-        nextLook?.at = tomorrow
+        nextLook = NextLook(at: askedAt + .seconds(86_400))
     }
 
     /// Whether the type changes, and to what.
@@ -115,13 +114,20 @@ enum EffectWrites {
                    absent_since = CASE n.absence WHEN 'clear' THEN NULL WHEN 'begin' THEN n.asked_at
                                                  ELSE u.absent_since END,
                    moved_away_at = CASE n.absence WHEN 'clear' THEN NULL ELSE u.moved_away_at END,
-                   next_look = CASE WHEN n.looks THEN n.next_look ELSE u.next_look END,
+                   next_look = CASE n.plan WHEN 'keep' THEN u.next_look
+                                           WHEN 'await_eligibility' THEN 'infinity'
+                                           -- One that is far enough away will do, and leaves the index as it is.
+                                           WHEN 'background'
+                                           THEN CASE WHEN u.next_look <= n.next_look
+                                                      AND u.next_look >= n.asked_at + (n.next_look - n.asked_at) / 2
+                                                     THEN u.next_look ELSE n.next_look END
+                                           ELSE n.next_look END,
                    ever_observed = u.ever_observed OR n.observed
               FROM unnest(\(effects.map(\.job.userKey)), \(effects.map { Int64($0.newType == nil ? 0 : 1) }),
                           \(effects.map(\.coverage.rawValue)), \(effects.map(\.askedAt.timestamp)),
                           \(effects.map { name(of: $0.verdict.absence) }), \(effects.map(\.observed)),
-                          \(effects.map { $0.nextLook != nil }), \(effects.map { $0.nextLook?.at?.timestamp }))
-                   AS n(user_key, changes, coverage, asked_at, absence, observed, looks, next_look)
+                          \(effects.map { plan(of: $0.nextLook) }), \(effects.map { $0.nextLook?.at?.timestamp }))
+                   AS n(user_key, changes, coverage, asked_at, absence, observed, plan, next_look)
              WHERE u.user_key = n.user_key AND u.user_key = ANY (\(effects.map(\.job.userKey)))
             """
         return [PostgresRequest(query)]
@@ -134,6 +140,12 @@ enum EffectWrites {
             "flapping":
                 "A user's type changed more than \(flipsADay) times within a day: see decision_log for who and why."
         ]
+    }
+
+    private static func plan(of look: NextLook?) -> String {
+        guard let look else { return "keep" }
+        if look.awaitsEligibility { return "await_eligibility" }
+        return look.isBackground ? "background" : "at"
     }
 
     private static func name(of note: AbsenceNote) -> String {

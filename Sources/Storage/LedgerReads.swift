@@ -16,6 +16,10 @@ struct UserFacts {
     var everObserved: Bool
     var grants = GrantState.none
     var sandbox = SandboxState.none
+    /// When the last grant in force ends.
+    var grantsEnd: Instant?
+    /// Until when the user's sandbox purchases count; `nil` as well where they count for good.
+    var sandboxEnds: Instant?
 }
 
 /// The switches in force.
@@ -131,36 +135,38 @@ enum LedgerReads {
         )
     }
 
-    /// Which users have grants, and whether one is in force.
-    static func grants(_ userKeys: [Int64]) -> PostgresRequest<[Int64: GrantState]> {
+    /// Which users have grants, whether one is in force, and until when.
+    static func grants(_ userKeys: [Int64]) -> PostgresRequest<[Int64: (state: GrantState, end: Instant?)]> {
         PostgresRequest(
             """
-            SELECT r.user_key, bool_or(r.revoked_at IS NULL AND r.until > now())
+            SELECT r.user_key, bool_or(r.revoked_at IS NULL AND r.until > now()),
+                   max(r.until) FILTER (WHERE r.revoked_at IS NULL AND r.until > now() AND isfinite(r.until))
               FROM entitlement_sync."grant" AS r
              WHERE r.user_key = ANY (\(userKeys))
              GROUP BY r.user_key
             """
         ) { rows in
-            var grants: [Int64: GrantState] = [:]
+            var grants: [Int64: (GrantState, Instant?)] = [:]
             for row in rows {
-                let (key, isActive) = try row.decode(Int64.self, Bool.self)
-                grants[key] = isActive ? .active : .past
+                let (key, isActive, end) = try row.decode(Int64.self, Bool.self, PostgresTimestamp?.self)
+                grants[key] = (isActive ? .active : .past, end.map(Instant.init))
             }
             return grants
         }
     }
 
-    /// Whose sandbox purchases count, or once counted.
-    static func sandboxes(_ userIDs: [String]) -> PostgresRequest<[String: SandboxState]> {
+    /// Whose sandbox purchases count, or once counted, and until when.
+    static func sandboxes(_ userIDs: [String]) -> PostgresRequest<[String: (state: SandboxState, end: Instant?)]> {
         PostgresRequest(
             """
-            SELECT a.user_id, a.until > now() FROM entitlement_sync.sandbox_user AS a WHERE a.user_id = ANY (\(userIDs))
+            SELECT a.user_id, a.until > now(), CASE WHEN a.until > now() AND isfinite(a.until) THEN a.until END
+              FROM entitlement_sync.sandbox_user AS a WHERE a.user_id = ANY (\(userIDs))
             """
         ) { rows in
-            var sandboxes: [String: SandboxState] = [:]
+            var sandboxes: [String: (SandboxState, Instant?)] = [:]
             for row in rows {
-                let (id, isAllowed) = try row.decode(String.self, Bool.self)
-                sandboxes[id] = isAllowed ? .allowed : .past
+                let (id, isAllowed, end) = try row.decode(String.self, Bool.self, PostgresTimestamp?.self)
+                sandboxes[id] = (isAllowed ? .allowed : .past, end.map(Instant.init))
             }
             return sandboxes
         }

@@ -133,6 +133,22 @@ package struct Housekeeping: Sendable {
         while try await inbox.forget(bodiesAfter: retention.eventDays, eventsAfter: Self.eventDays) {}
     }
 
+    /// Plans looks at known users who have none, a stretch at a time; and finds out whose account's status decides against
+    /// them no more.
+    ///
+    /// - Parameter background: within which time those are looked at of whom nothing is expected; `nil`: not at all.
+    /// - Returns: how many got a look.
+    /// - Throws: `PostgresError`.
+    package func planLooks(background: Duration?) async throws -> Int64 {
+        let planned = try await pool.query(
+            "SELECT entitlement_sync.plan_looks(\(Self.looksAtOnce), \(background?.components.seconds))"
+        )
+        return try planned.first?.decode(Int64.self, at: 0) ?? 0
+    }
+
+    /// Users looked through at once: with a turn every five seconds, ten million within three hours.
+    private static let looksAtOnce: Int32 = 5000
+
     /// Queues reconciles of users whose stores will not say by themselves that something changed.
     ///
     /// - Returns: how many.

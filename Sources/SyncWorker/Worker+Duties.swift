@@ -74,6 +74,7 @@ extension Worker {
                     if try await !laws.step() { nextLook = clock.now + .seconds(60) }
                 }
             }
+            await housekeep { _ = try await housekeeping.planLooks(background: settings.backgroundLook) }
             await housekeep {
                 if try await housekeeping.lookAgain() > 0 { shared.wake.raise() }
             }

@@ -15,6 +15,8 @@ package struct WorkerSettings: Sendable {
     package var pid: Int32
     package var version: String
     package var retention: Housekeeping.Retention
+    /// Within which time those are looked at of whom nothing is expected; `nil`: not at all.
+    package var backgroundLook: Duration?
 
     package init(
         concurrency: Int,
@@ -25,8 +27,10 @@ package struct WorkerSettings: Sendable {
         host: String,
         pid: Int32,
         version: String,
-        retention: Housekeeping.Retention = .init()
+        retention: Housekeeping.Retention = .init(),
+        backgroundLook: Duration? = .seconds(30 * 86_400)
     ) {
+        self.backgroundLook = backgroundLook
         self.retention = retention
         self.concurrency = concurrency
         self.batch = batch

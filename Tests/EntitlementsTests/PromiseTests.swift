@@ -149,32 +149,45 @@ import Testing
     ) {
         let end = expected.map { noon + Duration.seconds($0) }
         var reading = Reading(coverage: .full, askedAt: noon + .seconds(seconds), covered: [.revenueCat])
-        #expect(NextLook(reading, [], promisedAt: noon) == NextLook(at: end))
-        #expect(NextLook(reading, []) == nil, "RevenueCat says by itself when something changes")
+        #expect(look(reading, promisedAt: noon) == NextLook(at: end))
         reading.covered = Set(Store.allCases)
-        #expect(NextLook(reading, [], promisedAt: noon) == NextLook(at: end))
-        #expect(NextLook(reading, []) == NextLook(at: nil))
+        #expect(look(reading, promisedAt: noon) == NextLook(at: end))
+        #expect(look(reading, promisedAt: nil) == NextLook(at: nil))
     }
 
     @Test func `74: where access was found, or none can be given, no such look is planned`() {
         var reading = Reading(coverage: .full, askedAt: noon + .seconds(30), covered: [.revenueCat])
-        #expect(NextLook(reading, [], grants: true, promisedAt: noon) == nil)
-        #expect(NextLook(reading, [], outcome: .notEligible, promisedAt: noon) == NextLook(at: nil))
-        reading.covered = Set(Store.allCases)
-        #expect(NextLook(reading, [], grants: true, promisedAt: noon) == NextLook(at: nil))
+        #expect(look(reading, grants: true, promisedAt: noon) == NextLook(at: nil))
+        #expect(look(reading, outcome: .notEligible, promisedAt: noon)?.at == nil)
+        reading.covered = [.onside]
+        #expect(look(reading, promisedAt: noon) == NextLook(at: nil), "only RevenueCat lags behind what it tells")
     }
 
     @Test func `74: the earliest of all reasons to look decides`() {
         let promised = noon - .seconds(40)
         var reading = Reading(coverage: .full, askedAt: noon)
-        let silent = NextLook(reading, [], outcome: .deferred, promisedAt: promised, margin: .seconds(100))
+        let silent = look(reading, outcome: .deferred, promisedAt: promised, margin: .seconds(100))
         #expect(silent?.at == noon + .seconds(100))
-        #expect(NextLook(reading, [], outcome: .deferred, promisedAt: promised)?.at == noon + .seconds(260))
+        #expect(look(reading, outcome: .deferred, promisedAt: promised)?.at == noon + .seconds(260))
         // The store's own item asks for a look after 839 seconds, and then for one after 59.
         reading.observations = [stored(.account, "expired", access: false, source: .onside, ends: .seconds(-61))]
-        #expect(NextLook(reading, [.new])?.at == noon + .seconds(839))
-        #expect(NextLook(reading, [.new], promisedAt: promised)?.at == noon + .seconds(260))
+        #expect(look(reading, promisedAt: nil)?.at == noon + .seconds(839))
+        #expect(look(reading, promisedAt: promised)?.at == noon + .seconds(260))
         reading.observations = [stored(.account, "expired", access: false, source: .onside, ends: .seconds(-1))]
-        #expect(NextLook(reading, [.new], promisedAt: promised)?.at == noon + .seconds(59))
+        #expect(look(reading, promisedAt: promised)?.at == noon + .seconds(59))
+    }
+
+    private func look(
+        _ reading: Reading,
+        outcome: Outcome = .unchanged,
+        grants: Bool = false,
+        promisedAt: Instant?,
+        margin: Duration = .seconds(86_400)
+    ) -> NextLook? {
+        var known = NextLook.Knowledge()
+        known.grants = grants
+        known.promisedAt = promisedAt
+        known.margin = margin
+        return NextLook(reading, reading.observations.map { _ in .new }, outcome: outcome, known: known)
     }
 }

@@ -9,8 +9,6 @@ let catalog = ProductCatalog(["premium": true, "badge": false])
 let hour = Duration.seconds(3600)
 let day = Duration.seconds(86_400)
 
-func - (moment: Instant, back: Duration) -> Instant { moment + (.zero - back) }
-
 /// An item as a store lists it; `ends` counts from noon.
 func item(
     _ status: String,

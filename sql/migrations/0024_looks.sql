@@ -1,4 +1,68 @@
 -- compatible_from: 11
+-- Everybody who is known has a next look: 'infinity' stands for whoever waits for the account's status to change.
+
+-- Where the round through the known users stands, who have no look planned. A walk by key needs no index that every job would
+-- have to write.
+CREATE TABLE look_round (
+    is_only   boolean     PRIMARY KEY DEFAULT true CHECK (is_only),
+    after_key bigint      NOT NULL DEFAULT 0,
+    began_at  timestamptz NOT NULL DEFAULT '-infinity'
+);
+INSERT INTO look_round DEFAULT VALUES;
+COMMENT ON COLUMN look_round.after_key IS 'users up to this key were looked through in the round; 0: it is over';
+
+-- Goes a stretch of at most `batch` users on. Whoever was shut out and is no more is looked at within minutes; whoever never had
+-- a look gets one within `background` seconds (null: none). Returns how many looks were planned; 0 as well where somebody
+-- else is at it, and where the last round began less than ten minutes ago.
+CREATE FUNCTION plan_looks(batch integer, background bigint) RETURNS bigint
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp
+SET enable_seqscan = off SET lock_timeout = '1s' AS $$
+DECLARE
+    r       look_round;
+    last    bigint;
+    looked  bigint;
+    ids     text[];
+    able    text[];
+    planned bigint;
+BEGIN
+    PERFORM check_isolation();
+    SELECT x.* INTO r FROM look_round AS x FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND OR r.after_key = 0 AND r.began_at > clock_timestamp() - interval '10 minutes' THEN
+        RETURN 0;
+    END IF;
+    SELECT max(w.user_key), count(*),
+           array_agg(w.user_id ORDER BY w.user_id) FILTER (WHERE w.user_id IS NOT NULL
+               AND (w.next_look = 'infinity' OR w.next_look IS NULL AND background IS NOT NULL))
+      INTO last, looked, ids
+      FROM (SELECT u.user_key, u.user_id, u.next_look FROM user_sync AS u
+             WHERE u.user_key > r.after_key ORDER BY u.user_key LIMIT batch) AS w;
+    UPDATE look_round AS x
+       SET after_key = CASE WHEN looked < batch THEN 0 ELSE last END,
+           began_at = CASE WHEN r.after_key = 0 THEN clock_timestamp() ELSE x.began_at END;
+    IF ids IS NULL THEN
+        RETURN 0;
+    END IF;
+    able := ARRAY(SELECT h.id FROM entitlement_sync_host.read_users(ids) AS h WHERE h.status IN ('active', 'onboarding'));
+    WITH wanted AS MATERIALIZED (
+        SELECT u.user_key, u.next_look, u.user_id = ANY (able) AS is_able
+          FROM unnest(ids) AS i(id)
+         CROSS JOIN LATERAL (SELECT x.user_key, x.user_id, x.next_look FROM user_sync AS x
+                              WHERE x.user_id = i.id AND (x.next_look = 'infinity' OR x.next_look IS NULL)
+                                FOR NO KEY UPDATE SKIP LOCKED) AS u
+         WHERE (u.next_look IS NULL OR u.user_id = ANY (able))
+    ), written AS (
+        UPDATE user_sync AS u
+           SET next_look = CASE WHEN NOT n.is_able THEN 'infinity'
+                                WHEN n.next_look = 'infinity' THEN clock_timestamp() + random() * interval '5 minutes'
+                                ELSE clock_timestamp() + random() * background * interval '1 second' END
+          FROM wanted AS n WHERE u.user_key = n.user_key
+        RETURNING n.is_able
+    )
+    SELECT count(*) FILTER (WHERE w.is_able) INTO planned FROM written AS w;
+    RETURN planned;
+END
+$$;
+
 -- The planner writes a run under its fence alone; a stretch of due users is read in the order of their looks; and a part's
 -- turns are counted on.
 
@@ -172,5 +236,7 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_te
     RETURNING p.run_id, p.number, p.tries, p.keys
 $$;
 
-REVOKE ALL ON FUNCTION predict_run FROM PUBLIC;
-SELECT grant_to('entitlement_sync_worker', ARRAY['GRANT EXECUTE ON FUNCTION predict_run TO %I']);
+REVOKE ALL ON FUNCTION predict_run, plan_looks FROM PUBLIC;
+SELECT grant_to('entitlement_sync_worker', ARRAY[
+    'GRANT SELECT ON look_round TO %I',
+    'GRANT EXECUTE ON FUNCTION predict_run, plan_looks TO %I']);

@@ -113,7 +113,8 @@ extension SubscriptionPurchase {
             accountID: accountID ?? expiredAccountID,
             lookupID: token,
             boughtAt: startedAt,
-            acknowledgement: acknowledgement(token, givesAccess: givesAccess, at: now)
+            acknowledgement: acknowledgement(token, givesAccess: givesAccess, at: now),
+            resumesAt: state == .paused ? resumesAt : nil
         )
         observation.payloadHash = observation.factsHash
         return observation

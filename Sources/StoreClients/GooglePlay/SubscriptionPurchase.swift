@@ -43,6 +43,8 @@ struct SubscriptionPurchase: Hashable, Sendable {
     var isTest = false
     /// A change of plans put another purchase in its place.
     var isReplaced = false
+    /// When a pause ends by itself.
+    var resumesAt: Instant?
     /// What a purchase made in Play tells of the expired one before it.
     var expiredToken: String?
     var expiredAccountID: String?
@@ -73,7 +75,7 @@ enum AcknowledgementWord {
 private enum Field: String, CaseIterable {
     case kind, startTime, subscriptionState, acknowledgementState, latestOrderId, linkedPurchaseToken, lineItems
     case externalAccountIdentifiers, testPurchase, outOfAppPurchaseContext
-    case canceledStateContext
+    case canceledStateContext, pausedStateContext
 }
 
 private enum ItemField: String, CaseIterable {
@@ -86,6 +88,7 @@ private enum OfferField: String, CaseIterable { case basePlanId }
 private enum ReplacementField: String, CaseIterable { case productId }
 private enum AccountField: String, CaseIterable { case obfuscatedExternalAccountId }
 private enum CancellationField: String, CaseIterable { case replacementCancellation }
+private enum PauseField: String, CaseIterable { case autoResumeTime }
 private enum ContextField: String, CaseIterable { case expiredPurchaseToken, expiredExternalAccountIdentifiers }
 
 private let fields = JSONFields<Field>()
@@ -95,6 +98,7 @@ private let offerFields = JSONFields<OfferField>()
 private let replacementFields = JSONFields<ReplacementField>()
 private let accountFields = JSONFields<AccountField>()
 private let cancellationFields = JSONFields<CancellationField>()
+private let pauseFields = JSONFields<PauseField>()
 private let contextFields = JSONFields<ContextField>()
 
 extension SubscriptionPurchase {
@@ -126,6 +130,10 @@ extension SubscriptionPurchase {
             case .canceledStateContext:
                 try reader.readOptionalObject(cancellationFields) { reader, _ throws(JSONFault) in
                     purchase.isReplaced = try reader.readPresence()
+                }
+            case .pausedStateContext:
+                try reader.readOptionalObject(pauseFields) { reader, _ throws(JSONFault) in
+                    purchase.resumesAt = try reader.readOptionalTime()
                 }
             case .outOfAppPurchaseContext:
                 try reader.readOptionalObject(contextFields) { reader, field throws(JSONFault) in

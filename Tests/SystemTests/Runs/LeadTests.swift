@@ -27,15 +27,29 @@ import Testing
             let new = try #require(try await Self.lead(world, .planner, lasting: .seconds(60)).take(nil))
             #expect(new > old)
             #expect(try await planning.feed(run, fence: old, batch: 10) == nil)
-            #expect(try await planning.count(run, fence: old) == false)
-            #expect(try await planning.closeParts(fence: old) == 0)
-            #expect(try await planning.settle(run, fence: old) == nil)
             #expect(try await lead.take(old) == nil)
             #expect(try await world.number("SELECT count(*) FROM entitlement_sync.run_part") == 0)
             #expect(try await planning.feed(run, fence: new, batch: 10) == 1)
             // Whoever leads no more gives nothing up.
             try await lead.stepDown(old)
             #expect(try await planning.feed(run, fence: new, batch: 10) == 0)
+            try await world.working {
+                try await world.until("SELECT (count(*) = 0)::int FROM entitlement_sync.queue")
+            }
+            try await planning.predict(run, fence: old, endIn: 60)
+            #expect(try await planning.count(run, fence: old) == false)
+            #expect(try await planning.closeParts(fence: old) == 0)
+            #expect(try await planning.settle(run, fence: old) == nil)
+            var record = try #require(try await runs.run(run))
+            #expect(record.total == nil && record.predictedEnd == nil && record.ended == 0 && record.state == .reading)
+            // All of which there was to do.
+            try await planning.predict(run, fence: new, endIn: 60)
+            #expect(try await runs.run(run)?.predictedEnd != nil)
+            while try await planning.count(run, fence: new) {}
+            #expect(try await planning.closeParts(fence: new) == 1)
+            record = try #require(try await runs.run(run))
+            #expect(record.total == 1 && record.ended == 1)
+            #expect(try await planning.settle(run, fence: new) == .done)
             try await lead.stepDown(new)
             #expect(try await planning.feed(run, fence: new, batch: 10) == nil)
         }

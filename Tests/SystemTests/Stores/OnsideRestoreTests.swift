@@ -100,7 +100,7 @@ import Testing
             let seconds = try await world.number(
                 "SELECT round(extract(epoch FROM next_look - now()))::bigint FROM entitlement_sync.user_sync"
             )
-            #expect((3_500...3_660).contains(seconds), "a minute after the end")
+            #expect((2_470...2_700).contains(seconds), "a quarter of the hour before the end")
             try await world.steer("/onside/orders/\(Self.order)", #"{"account":"ann","expires":"+30d"}"#)
             try await world.pool.query("UPDATE entitlement_sync.user_sync SET next_look = now()")
             try await world.working(setup) {

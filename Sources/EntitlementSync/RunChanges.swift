@@ -1,0 +1,61 @@
+import Foundation
+import Reports
+import Storage
+
+/// Prints whom a run changes.
+struct RunChanges {
+    let runs: Runs
+    private static let shownInTable: Int32 = 200
+
+    /// Prints a run with its changes: as a table with the first of them, or as JSON lines with all.
+    func print(_ run: RunRecord, as format: OutputFormat) async throws {
+        switch format {
+        case .json:
+            let counts = try await runs.changeCounts(of: run.id)
+            try await runs.eachChange(of: run.id) { changes in for change in changes { try Output.json(Line(change)) } }
+            try Output.json(["summary": RunSummary(run, changes: counts)])
+        case .text:
+            let changes = try await runs.changes(of: run.id, limit: Self.shownInTable)
+            if !changes.isEmpty {
+                Output.table(
+                    ["user", "outcome", "rule", "state", "type", "assets", "why"],
+                    changes.map {
+                        [
+                            $0.userID ?? "(erased)", $0.outcome, $0.rule, $0.isAnnounced ? "announced" : $0.state,
+                            "\($0.typeBefore ?? "-") -> \($0.typeAfter ?? "-")", "\($0.assets)", $0.explanation,
+                        ]
+                    }
+                )
+                if changes.count == Int(Self.shownInTable) { Output.line("...: --csv or --output json has all") }
+                Output.line("")
+            }
+            for line in try await RunReporting(runs: runs).report(of: run).summary() { Output.line(line) }
+        }
+    }
+
+    private struct Line: Encodable {
+        var change: Runs.Change
+
+        init(_ change: Runs.Change) { self.change = change }
+
+        enum CodingKeys: String, CodingKey {
+            case outcome, rule, state, assets, announced, explanation
+            case userID = "user_id"
+            case typeBefore = "type_before"
+            case typeAfter = "type_after"
+        }
+
+        func encode(to encoder: any Encoder) throws {
+            var row = encoder.container(keyedBy: CodingKeys.self)
+            try row.encode(change.userID, forKey: .userID)
+            try row.encode(change.outcome, forKey: .outcome)
+            try row.encode(change.rule, forKey: .rule)
+            try row.encode(change.state, forKey: .state)
+            try row.encode(change.isAnnounced, forKey: .announced)
+            try row.encode(change.typeBefore, forKey: .typeBefore)
+            try row.encode(change.typeAfter, forKey: .typeAfter)
+            try row.encode(change.assets, forKey: .assets)
+            try row.encode(change.explanation, forKey: .explanation)
+        }
+    }
+}
