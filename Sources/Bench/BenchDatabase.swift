@@ -1,4 +1,4 @@
-import Foundation
+package import Foundation
 import Jobs
 package import Logging
 import Migrations
@@ -83,8 +83,8 @@ package struct BenchDatabase: Sendable {
         try await pool.query("VACUUM (ANALYZE) users, assets, entitlement_sync.user_sync")
     }
 
-    /// Loads free users, each with one asset that the lapse froze, and a restore for each where they are `queued`.
-    package func load(_ count: Int, prefix: String, queued: Bool = true) async throws {
+    /// Loads free users, each with `assets` that the lapse froze, and a restore for each where they are `queued`.
+    package func load(_ count: Int, prefix: String, queued: Bool = true, assets: Int = 1) async throws {
         try await pool.withConnection { connection in
             try await connection.query(
                 "INSERT INTO users (id) SELECT \(prefix) || n FROM generate_series(1, \(Int64(count))) AS n"
@@ -92,7 +92,8 @@ package struct BenchDatabase: Sendable {
             try await connection.query(
                 """
                 INSERT INTO assets (user_id, frozen_reasons, frozen_at)
-                SELECT \(prefix) || n, '{subscription_lapsed}', now() FROM generate_series(1, \(Int64(count))) AS n
+                SELECT \(prefix) || n, '{subscription_lapsed}', now()
+                  FROM generate_series(1, \(Int64(count))) AS n CROSS JOIN generate_series(1, \(Int64(assets))) AS a
                 """
             )
             try await connection.query(
@@ -110,6 +111,47 @@ package struct BenchDatabase: Sendable {
                 """
             )
         }
+    }
+
+    /// Loads users without assets and without jobs, each with a look within the month.
+    ///
+    /// - Parameters:
+    ///   - count: how many.
+    ///   - prefix: what their ids begin with.
+    ///   - type: `free` or `subscriber`.
+    /// - Throws: `PostgresError`.
+    package func loadKnown(_ count: Int, prefix: String, type: String) async throws {
+        try await pool.query(
+            "INSERT INTO users (id, type) SELECT \(prefix) || n, \(type) FROM generate_series(1, \(Int64(count))) AS n"
+        )
+        try await pool.query(
+            """
+            INSERT INTO entitlement_sync.user_sync (user_id, next_look)
+            SELECT \(prefix) || n, now() + interval '1 day' + n * interval '29 days' / \(Int64(count))
+              FROM generate_series(1, \(Int64(count))) AS n
+            """
+        )
+    }
+
+    /// Removes all users and what is known of them.
+    package func clearUsers() async throws {
+        try await pool.query(
+            """
+            TRUNCATE users, assets, entitlement_sync.user_sync, entitlement_sync.queue, entitlement_sync.purchase,
+                     entitlement_sync.purchase_identifier, entitlement_sync.run, entitlement_sync.run_part,
+                     entitlement_sync.run_change CASCADE
+            """
+        )
+    }
+
+    /// How long people waited for restores, in milliseconds, by the database's clock; only of those that have ended.
+    package func restoreTimes(_ ids: [UUID]) async throws -> [Double] {
+        try await pool.query(
+            """
+            SELECT extract(epoch FROM s.finished_at - s.created_at)::double precision * 1000
+              FROM entitlement_sync.job_status AS s WHERE s.id = ANY (\(ids)) AND s.state = 'done'
+            """
+        ).map { try $0.decode(Double.self, at: 0) }
     }
 
     /// Does the write set of so many queued jobs in plain SQL, 500 a commit, on one connection of `pgbench`.
@@ -268,7 +310,8 @@ package struct BenchDatabase: Sendable {
                    'production', 'subscription', 'active', 'purchased', 'will_renew', 'prod1', 'new', '{premium}',
                    sha256(q.restore_id::text::bytea)
               FROM entitlement_sync.queue AS q WHERE q.user_key = ANY (keys);
-            UPDATE entitlement_sync.user_sync AS s SET epoch = s.epoch + 1, read_at = now(), ever_observed = true
+            UPDATE entitlement_sync.user_sync AS s
+               SET epoch = s.epoch + 1, read_at = now(), ever_observed = true, next_look = now() + interval '19 days'
              WHERE s.user_key = ANY (keys);
             INSERT INTO entitlement_sync.decision (user_key, job_id, assets_changed, kind, rule, outcome, type_before,
                         type_after, explanation)

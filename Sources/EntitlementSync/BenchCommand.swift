@@ -25,6 +25,9 @@ struct BenchCommand: AsyncParsableCommand {
     @Option(help: "Seconds that each measurement of the doors is kept up.")
     var seconds = 60
 
+    @Option(help: "Users of the runs over everybody.")
+    var users = 100_000
+
     @Flag(help: "Also: memory with 1,000,000 jobs waiting, the queue's size after 1,000,000 jobs.")
     var full = false
 
@@ -38,19 +41,27 @@ struct BenchCommand: AsyncParsableCommand {
         case doors
         /// What one process costs.
         case process
+        /// What runs over everybody cost.
+        case runs
+        /// How many assets of one user come back how fast.
+        case assets
         /// How many signatures a core checks.
         case signatures
 
         var needsDatabase: Bool { self != .signatures }
     }
 
-    @Option(parsing: .upToNextOption, help: "Only these parts: throughput, people, doors, process, signatures.")
+    @Option(
+        parsing: .upToNextOption,
+        help: "Only these parts: throughput, people, doors, process, runs, assets, signatures."
+    )
     var only = Part.allCases
 
     @OptionGroup var options: OutputOptions
 
     func validate() throws {
         guard (1000...1_000_000).contains(jobs) else { throw ValidationError("--jobs: give 1000 to 1000000") }
+        guard (10_000...10_000_000).contains(users) else { throw ValidationError("--users: give 10000 to 10000000") }
         guard (1...600).contains(seconds) else { throw ValidationError("--seconds: give 1 to 600") }
     }
 
@@ -133,6 +144,10 @@ struct BenchCommand: AsyncParsableCommand {
             measurements += try await BenchDoors(database: database, runtime: runtime, seconds: seconds).measure()
         }
         if only.contains(.process) { measurements += try await work.process(simulator, full: full) }
+        if only.contains(.assets) { measurements += try await work.assets() }
+        if only.contains(.runs) {
+            measurements += try await BenchRuns(database: database, runtime: runtime, users: users).measure()
+        }
         measurements += signatures
         let settings = try await database.settings() + " wal_files=" + (wornIn ? "used" : "new")
         return Printed(measurements: measurements, settings: settings)

@@ -28,7 +28,7 @@ struct BenchWork {
         let promote = Double(jobs) / (try await timed { try await work(memoryStore()) })
         try await check("memory-")
         let port = try await simulator.port()
-        let raw = Double(jobs) / (try await timed { try await readRaw(port) })
+        let raw = try await rawRate(port, of: "http-")
         let transport = HTTPTransport(
             configuration: HTTPTransportConfiguration(
                 maxConnectionsPerHost: 64,
@@ -81,10 +81,18 @@ struct BenchWork {
 
     private static let connections = 64
 
-    /// The worker's first request for each user, by libcurl alone; the simulator answers in a process of its own.
-    private func readRaw(_ port: Int) async throws {
+    /// Requests a second by libcurl alone, the simulator's answers in a process of its own included.
+    ///
+    /// - Parameters:
+    ///   - port: the simulator's.
+    ///   - prefix: of the users whom the worker's first request is about.
+    func rawRate(_ port: Int, of prefix: String) async throws -> Double {
+        Double(jobs) / (try await timed { try await readRaw(port, prefix) })
+    }
+
+    private func readRaw(_ port: Int, _ prefix: String) async throws {
         let urls = (1...jobs).map {
-            "http://127.0.0.1:\(port)/v2/projects/projbench/customers/http-\($0)/subscriptions?limit=100"
+            "http://127.0.0.1:\(port)/v2/projects/projbench/customers/\(prefix)\($0)/subscriptions?limit=100"
         }
         try await withCheckedThrowingContinuation { (done: CheckedContinuation<Void, any Error>) in
             DispatchQueue.global().async {
@@ -206,6 +214,11 @@ struct BenchWork {
     }
 
     // MARK: - Work
+
+    /// How long it takes to unfreeze many assets of one user.
+    func assets() async throws -> [Bench.Measurement] {
+        try await BenchAssets(database: database) { try await work(memoryStore()) }.measure()
+    }
 
     /// Runs a worker: until it is idle, or with a `listener` until the task is cancelled.
     private func work(_ reader: StoreReader, listener: PostgresListener? = nil) async throws {

@@ -98,12 +98,31 @@ struct ControlTests {
             #expect(counts["by_status"]?["404"]?.integer == 2)
             #expect(counts["customer"]?["u"]?.integer == 3)
             #expect(counts["max_in_flight"]?.integer == 1)
+            #expect(counts["busiest_minute"]?.integer == 5)
             #expect(counts["by_customer"] == nil)
             let all = try await probe.control(.get, "/requests?customers=true").json
             #expect(all["by_customer"]?["nobody"]?.integer == 1)
             _ = try await probe.control(.delete, "/requests")
             #expect(try await probe.control(.get, "/requests").json["total"]?.integer == 0)
         }
+    }
+
+    @Test("The busiest minute is any sixty seconds, not one of the clock's")
+    func busiestMinute() {
+        var minute = BusiestMinute()
+        for _ in 1...3 { minute.count(nowMs: 59_900) }
+        for _ in 1...3 { minute.count(nowMs: 60_100) }
+        #expect(minute.requests == 6)
+        for _ in 1...3 { minute.count(nowMs: 118_999) }
+        #expect(minute.requests == 9)
+        minute.count(nowMs: 119_000)
+        #expect(minute.requests == 9, "the first three are a minute ago")
+        for _ in 1...8 { minute.count(nowMs: 400_000) }
+        #expect(minute.requests == 9)
+        for _ in 1...2 { minute.count(nowMs: 10_000) }
+        #expect(minute.requests == 9)
+        for _ in 1...8 { minute.count(nowMs: 11_000) }
+        #expect(minute.requests == 10)
     }
 
     @Test("Requests are kept in their order where that is asked for")

@@ -177,6 +177,8 @@ struct ControlEndpoint {
             json.value(report.inFlight)
             json.key("max_in_flight")
             json.value(report.peakInFlight)
+            json.key("busiest_minute")
+            json.value(report.busiestMinute)
             json.key("by_path")
             json.counts(report.byPath)
             json.key("by_status")

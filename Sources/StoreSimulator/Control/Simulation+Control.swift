@@ -6,6 +6,8 @@ package struct RequestReport: Sendable {
     package var inFlight: Int
     /// The most requests that were being answered at once; a request counts from its arrival to its last byte.
     package var peakInFlight: Int
+    /// The most requests within any sixty seconds.
+    package var busiestMinute: Int
     /// Requests by `METHOD /path/{template}`.
     package var byPath: [String: Int]
     /// Answers by HTTP status; 0 counts connections that were closed instead.
@@ -46,6 +48,7 @@ extension Simulation {
             total: tally.total,
             inFlight: concurrency.now,
             peakInFlight: concurrency.peak,
+            busiestMinute: tally.busiestMinute.requests,
             byPath: tally.paths,
             byStatus: tally.byStatus,
             byCustomer: tally.byCustomer,

@@ -11,6 +11,8 @@ struct RequestTally: Sendable {
     /// Requests whose customer was not counted, because there were too many different ones.
     private(set) var uncountedCustomers = 0
 
+    private(set) var busiestMinute = BusiestMinute()
+
     /// Requests as `METHOD /path`, in the order of their arrival, where somebody asked for that.
     private(set) var log: [String]?
 
@@ -19,8 +21,9 @@ struct RequestTally: Sendable {
 
     init(keepsLog: Bool = false) { log = keepsLog ? [] : nil }
 
-    /// Notes a request in its order.
-    mutating func note(_ request: StoreRequest) {
+    /// Notes a request in its order, and when it came.
+    mutating func note(_ request: StoreRequest, nowMs: Int64) {
+        busiestMinute.count(nowMs: nowMs)
         guard let count = log?.count, count < Self.logLimit else { return }
         log?.append("\(request.method) \(request.target.prefix { $0 != "?" })")
     }

@@ -2,7 +2,7 @@ extension Simulation.State {
     /// Answers a request to a store, with the faults in force.
     mutating func answer(_ request: StoreRequest) -> Reply {
         let nowMs = clock.nowMs
-        tally.note(request)
+        tally.note(request, nowMs: clock.nowMs)
         if let route = appStore.route(request) { return answer(request, route, \.appStore, nowMs: nowMs) }
         if let route = googlePlay.route(request) { return answer(request, route, \.googlePlay, nowMs: nowMs) }
         if let route = onside.route(request) { return answer(request, route, \.onside, nowMs: nowMs) }
