@@ -60,8 +60,8 @@ func tests(
 
 /// The console's pages.
 let templates = [
-    "causes", "confirm", "dead", "enrol", "figures", "help", "layout", "log", "message", "queue", "search", "signin",
-    "ticket", "user",
+    "causes", "confirm", "dead", "enrol", "figures", "help", "layout", "log", "message", "queue", "runs", "search",
+    "signin", "ticket", "user",
 ]
 
 let package = Package(

@@ -27,7 +27,9 @@ struct DoctorCommand: AsyncParsableCommand {
                 checks += try await runtime.withPool(checkingSchema: false) { pool in
                     let version = try await SchemaCheck(pool: pool).verify()
                     let schema = Check(name: "schema", ok: true, detail: "at version \(version)", fix: "")
-                    return [schema] + (await Doctor(pool: pool).checks())
+                    return [schema] + (await Doctor(pool: pool).checks()) + [
+                        try await BudgetCheck(runtime, pool: pool).check()
+                    ]
                 }
             } catch {
                 let failure = CommandFailure(error)

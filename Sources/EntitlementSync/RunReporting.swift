@@ -52,6 +52,14 @@ struct RunReporting {
         report.announcedDemotions = demotions["announced"] ?? 0
         report.applied = counts.values.reduce(0) { $0 + ($1["applied"] ?? 0) }
         report.changesTotal = counts.values.flatMap(\.values).reduce(0, +)
+        if let drift = try await LawWatch(pool: runs.pool).drift() {
+            report.drift = RunReport.Drift(
+                looked: run.ended - (run.outcomes["store_unavailable"] ?? 0),
+                agreeing: run.outcomes["unchanged"] ?? 0,
+                oldestEvidenceSeconds: Double(drift.oldestEvidenceSeconds),
+                convergenceSeconds: .init(p50: drift.convergence?.half, p95: drift.convergence?.most)
+            )
+        }
         report.changes = try await runs.changes(of: run.id, limit: Self.shown).map(\.reported)
         return report
     }

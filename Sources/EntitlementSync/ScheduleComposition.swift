@@ -34,11 +34,12 @@ struct ScheduleComposition {
     }
 
     /// How fast the store may be asked that everybody is asked at.
-    private var forecast: RunForecast {
+    var forecast: RunForecast {
         RunForecast(
             requestsPerMinute: config.revenueCat.map(\.requestsPerMinute).flatMap { rate in
                 rate > 0 ? RateBudget.sustained(perMinute: rate) : nil
-            }
+            },
+            reserved: Double(config.reserves.restorePercent + config.reserves.supportPercent) / 100
         )
     }
 

@@ -13,8 +13,10 @@ extension Doctor {
             """
         ).first
         let (schedules, isLed) = try row?.decode(Int64.self, Bool.self) ?? (Int64(0), false)
+        let drift = try await LawWatch(pool: pool).drift()
         let late = figures.lateSeconds.filter { $0.value > 3600 }.keys.sorted()
         return [
+            Self.drift(drift),
             Check(
                 name: "runs",
                 ok: stopped == 0,
@@ -34,4 +36,27 @@ extension Doctor {
             ),
         ]
     }
+
+    /// Records that are astray for longer than it takes to read everybody are for a person.
+    static func drift(_ drift: Drift?) -> Check {
+        var detail = "no worker has looked yet"
+        if let drift, let agreement = drift.agreement {
+            // Never rounded up to all.
+            let share = agreement == 1 ? "100" : "\((agreement * 10_000).rounded(.down) / 100)"
+            detail =
+                "\(share) % of \(drift.looked) users' records agree with the ledger; the oldest evidence is "
+                + "\(drift.oldestEvidenceSeconds / 86_400) days old"
+            if let (half, most) = drift.convergence {
+                detail += "; changes took \(shown(half)) (half of them), \(shown(most)) (95 of 100)"
+            }
+        }
+        return Check(
+            name: "drift",
+            ok: drift?.agreement.map { $0 >= 0.99 } ?? true,
+            detail: detail,
+            fix: "entitlement-sync reconcile --all --dry-run shows whom it is about; without --dry-run it mends them."
+        )
+    }
+
+    private static func shown(_ seconds: Double) -> String { "\((seconds * 10).rounded() / 10) s" }
 }

@@ -50,6 +50,7 @@ package struct SupportConsole: Sendable {
         UserPage(desk: desk).add(to: routes)
         SearchPage(desk: desk).add(to: routes)
         DeadPage(desk: desk).add(to: routes)
+        RunsPage(desk: desk).add(to: routes)
         FigurePages(desk: desk).add(to: routes)
         LogPage(desk: desk).add(to: routes)
         LiveStream(desk: desk).add(to: routes)

@@ -42,6 +42,15 @@ package struct WorkerGauges: Sendable {
             }
             Gauge(label: "entitlement_sync_drift_looked_users").record(drift.looked)
             Gauge(label: "entitlement_sync_evidence_oldest_seconds").record(drift.oldestEvidenceSeconds)
+            if let agreement = drift.agreement {
+                Gauge(label: "entitlement_sync_record_agreement_ratio").record(agreement)
+            }
+            if let (half, most) = drift.convergence {
+                for (quantile, seconds) in [("0.5", half), ("0.95", most)] {
+                    Gauge(label: "entitlement_sync_convergence_seconds", dimensions: [("quantile", quantile)])
+                        .record(seconds)
+                }
+            }
         }
         for entry in gates.entries {
             let labels = [("store", entry.credential)]

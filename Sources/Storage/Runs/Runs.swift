@@ -3,7 +3,7 @@ package import Postgres
 
 /// Runs as people ask for them and look at them.
 package struct Runs: Sendable {
-    let pool: PostgresPool
+    package let pool: PostgresPool
 
     package init(pool: PostgresPool) { self.pool = pool }
 

@@ -144,4 +144,7 @@
     if (source.readyState === EventSource.CLOSED) live.textContent = "This page is not kept up to date any more; load it again.";
   });
   window.addEventListener("pagehide", () => source.close());
+  // What goes on by itself, without a word to anybody.
+  const every = Math.min(...parts().map((part) => Number(part.dataset.live) || Infinity));
+  if (Number.isFinite(every)) setInterval(soon, every * 1000);
 })();

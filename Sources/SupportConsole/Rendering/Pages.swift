@@ -11,7 +11,8 @@ struct Pages: Sendable {
 
     /// Where the navigation leads; the duty that a role has to have for it.
     private static let places = [
-        ("/console", "Queue", "view"), ("/console/dead", "Dead jobs", "view"), ("/console/causes", "Causes", "view"),
+        ("/console", "Queue", "view"), ("/console/dead", "Dead jobs", "view"), ("/console/runs", "Runs", "view"),
+        ("/console/causes", "Causes", "view"),
         ("/console/figures", "Figures", "view"), ("/console/log", "Log", "audit"), ("/console/help", "Help", "view"),
     ]
 
@@ -33,6 +34,7 @@ struct Pages: Sendable {
         "figures": PackageResources.figures_mustache, "help": PackageResources.help_mustache,
         "layout": PackageResources.layout_mustache, "log": PackageResources.log_mustache,
         "message": PackageResources.message_mustache, "queue": PackageResources.queue_mustache,
+        "runs": PackageResources.runs_mustache,
         "search": PackageResources.search_mustache, "signin": PackageResources.signin_mustache,
         "ticket": PackageResources.ticket_mustache, "user": PackageResources.user_mustache,
     ]

@@ -19,6 +19,7 @@ struct Visit: Sendable {
     var digest: [UInt8] { token.digest }
     var console: DeskConsole { DeskConsole(pool: desk.pool, session: digest) }
     var tickets: DeskTickets { DeskTickets(pool: desk.pool, session: digest) }
+    var runs: DeskRuns { DeskRuns(pool: desk.pool, session: digest) }
     var users: DeskUsers { DeskUsers(pool: desk.pool, session: digest) }
     /// What forms of this session carry.
     var formKey: String { FormKey(token).text }

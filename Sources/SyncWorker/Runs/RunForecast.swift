@@ -7,13 +7,17 @@ package struct RunForecast: Sendable, Hashable {
     package var requestsPerMinute: Double?
     /// Requests a user's reading takes, where nothing is known of them.
     package var requestsPerUser: Double
+    /// What is kept for people, as a share: sweeps have it only while nobody asks.
+    package var reserved: Double
 
     /// Describes what limits runs.
     ///
     /// - Parameters:
     ///   - requestsPerMinute: of the store that everybody is asked at.
     ///   - requestsPerUser: from 1 to 2.
-    package init(requestsPerMinute: Double?, requestsPerUser: Double = 1.2) {
+    ///   - reserved: from 0 to below 1.
+    package init(requestsPerMinute: Double?, requestsPerUser: Double = 1.2, reserved: Double = 0) {
+        self.reserved = reserved
         self.requestsPerMinute = requestsPerMinute
         self.requestsPerUser = requestsPerUser
     }
@@ -21,12 +25,15 @@ package struct RunForecast: Sendable, Hashable {
     /// Users a minute at most; `nil`: nothing limits them.
     package var usersPerMinute: Int? { requestsPerMinute.map { max(1, Int($0 / requestsPerUser)) } }
 
+    /// Requests that looks may count on within a day; `nil`: nothing limits them.
+    package var dayRequests: Double? { requestsPerMinute.map { max($0 * (1 - reserved) * 1440, 1) } }
+
     /// What a day's looks need of what the stores' limits leave for them; above 1 the day does not suffice.
     ///
     /// - Parameter looks: users to be looked at within a day.
     /// - Returns: `nil`: nothing limits them.
     package func dayRatio(looks: Int64) -> Double? {
-        requestsPerMinute.map { Double(looks) * requestsPerUser / max($0 * 1440, 1) }
+        dayRequests.map { Double(looks) * requestsPerUser / $0 }
     }
 
     /// For how long a run has to be watched before its own pace says more than the limit.

@@ -238,6 +238,9 @@ struct ConsoleAttackTests {
                 INSERT INTO "grant" (user_key, until, reason) SELECT u.user_key, now(), '\(all)' FROM user_sync AS u;
                 INSERT INTO job_history (id, user_key, finished_at, kind, attempt, state, last_error)
                 SELECT new_id(), u.user_key, now(), 0, 1, 'dead', '\(all)' FROM user_sync AS u;
+                INSERT INTO run (scope, is_dry, state, asked_by, schedule, outcomes)
+                VALUES ('all', true, 'done', '\(all)', NULL, jsonb_build_object('\(all)', 1)),
+                       ('due', true, 'done', '', '\(all)', '{}');
                 INSERT INTO users (id) VALUES ('\(all.prefix(100))');
                 SELECT user_key_of('\(all.prefix(100))');
                 """
@@ -246,7 +249,8 @@ struct ConsoleAttackTests {
             let query = try #require(evil[0].addingPercentEncoding(withAllowedCharacters: .alphanumerics))
             let paths =
                 [
-                    "/console", "/console/tickets/1", "/console/dead", "/console/search?q=\(query)", "/console/causes",
+                    "/console", "/console/tickets/1", "/console/dead", "/console/runs", "/console/search?q=\(query)",
+                    "/console/causes",
                     "/console?lane=\(query)", "/console?kind=\(query)&done=\(query)&not=\(query)",
                 ] + keys.map { "/console/users/\($0)" }
             for path in paths {

@@ -23,6 +23,7 @@ struct ConsolePagesTests {
                     ("queue", "/console"), ("queue-closed", "/console?lane=closed"), ("ticket", "/console/tickets/1"),
                     ("user", "/console/users/\(claimant)"), ("search", "/console/search?q=claimant"),
                     ("dead", "/console/dead"), ("causes", "/console/causes"), ("figures", "/console/figures"),
+                    ("runs", "/console/runs"),
                     ("help", "/console/help"), ("confirm", "/console/confirm"), ("not-found", "/console/tickets/999"),
                 ]
                 for (name, path) in pages {
@@ -56,6 +57,11 @@ struct ConsolePagesTests {
             INSERT INTO job_history (id, user_key, finished_at, kind, attempt, state, last_error)
             SELECT new_id(), u.user_key, now() - u.user_key * interval '1 minute', u.user_key % 2, 4, 'dead', 'store_unreachable'
               FROM user_sync AS u WHERE u.user_id LIKE 'user-1%';
+            INSERT INTO run (scope, is_dry, state, asked_by, started_at, total, ended, skipped, outcomes, predicted_end)
+            VALUES ('all', false, 'done', 'ann@desk', now() - interval '1 hour', 1000, 990, 10, '{"unchanged": 990}', NULL),
+                   ('all', true, 'reading', 'ann@desk', now() - interval '1 minute', 1000000, 123456, 0,
+                    '{"promoted": 12, "unchanged": 123444}', now() + interval '8 minutes'),
+                   ('due', false, 'stopped', 'ann@desk', now() - interval '1 day', 1000, 1000, 0, '{"deferred": 1000}', NULL);
             """
         )
     }

@@ -69,6 +69,8 @@ struct Movement: Sendable, CustomStringConvertible {
             Movement("drift_users", ["kind": "free_with_access"], .within(1, 1), "the host took a payer's type away"),
             Movement("drift_users", ["kind": "evidence_overdue"], .within(1, 1), "a period ended, and nobody looked"),
             Movement("evidence_oldest_seconds", .within(432_000, 433_000), "a reading is five days old"),
+            Movement("record_agreement_ratio", .within(0.5, 0.99), "two records are astray"),
+            Movement("convergence_seconds", ["quantile": "0.95"], .within(0.001, 3600), "users became subscribers"),
             Movement("scheduler_leads", .within(0, 1), "a process follows schedules"),
             Movement(
                 "schedule_late_seconds",

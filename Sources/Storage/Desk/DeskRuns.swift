@@ -1,0 +1,24 @@
+package import Postgres
+
+/// Runs as the console shows them: how far they are, and never whom they are about.
+package struct DeskRuns: Sendable {
+    private let runs: Runs
+    private let operators: Operators
+    private let session: [UInt8]
+
+    /// - Parameters:
+    ///   - pool: the database.
+    ///   - session: the hash of what the operator shows.
+    package init(pool: PostgresPool, session: [UInt8]) {
+        self.session = session
+        runs = Runs(pool: pool)
+        operators = Operators(pool: pool)
+    }
+
+    /// The latest, the newest first.
+    ///
+    /// - Throws: `PostgresError`.
+    package func list() async throws -> [RunRecord] {
+        try await operators.recorded(session, "view") { try await runs.list(limit: 20) }
+    }
+}
