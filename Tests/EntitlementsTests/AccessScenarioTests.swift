@@ -102,6 +102,13 @@ import Testing
         #expect(Scene(.reconcile, .free, item).verdict?.outcome == .unchanged, "\(name)")
     }
 
+    @Test func `55: whoever is demoted after a refund finds that reason`() {
+        let refunded = Scene(.reconcile, .subscriber, item("refunded", access: false, ends: day))
+        #expect(refunded.verdict?.explanation.contains("(refunded)") == true)
+        let expired = Scene(.reconcile, .subscriber, item("expired", access: false, ends: .zero - day))
+        #expect(expired.verdict?.explanation.contains("refunded") == false)
+    }
+
     /// Items that neither give access nor say that it is over, with the rule that keeps a subscriber.
     static let open: [(String, Observation, Rule)] = [
         (

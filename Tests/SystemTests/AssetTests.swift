@@ -114,6 +114,16 @@ struct AssetTests {
                     comment: "the other assets stay frozen"
                 )
                 #expect(try await world.type(of: "ann") == "subscriber")
+                try await world.until(
+                    """
+                    SELECT count(*) FROM entitlement_sync.asset_batch AS b
+                      JOIN entitlement_sync.decision AS d ON d.id = b.decision_id
+                     WHERE d.job_id = \(job) AND b.failed = 'P0001'
+                    """,
+                    comment: "the failure is not on record with its decision"
+                )
+                let found = await Doctor(pool: world.pool).checks().filter { !$0.ok }.map(\.name)
+                #expect(Set(found).isSuperset(of: ["refused_assets", "alarm.asset_refused"]), "\(found)")
                 try await world.pool.query("DROP TRIGGER refuse ON assets")
                 try await world.pool.query("UPDATE entitlement_sync.asset_run SET due = now()")
                 try await world.until(
