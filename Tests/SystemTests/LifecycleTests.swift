@@ -85,6 +85,8 @@ struct LifecycleTests {
             try await world.change("ann", #"{"state":"\#(state)"}"#)
             #expect(try await world.reconciled("ann").outcome == "unchanged")
             #expect(try await world.type(of: "ann") == "subscriber")
+            let marked = try await world.decisions(about: "ann").last?.explanation.contains("at risk")
+            #expect(marked == (state == "grace"))
         }
     }
 
