@@ -267,31 +267,35 @@ struct RaceTests {
                 #expect(try await world.reconciled(user).outcome == "promoted")
                 try await world.change(user, #"{"state":"expired"}"#)
             }
-            try await world.inject(#"{"latency":"700ms","times":4}"#)
             let asked = try await world.storeRequests(for: "ann")
             var jobs: [UUID] = []
             for user in users { jobs.append(try await world.reconcile(user)) }
-            try await world.working { [jobs] in
-                for user in users {
-                    while try await world.storeRequests(for: user) == asked {
-                        try await Task.sleep(for: .milliseconds(5))
+            try await world.pool.withTransaction { [jobs] host in
+                // While the host holds them, what was read waits to be written.
+                try await host.query("SELECT id FROM users ORDER BY id FOR UPDATE")
+                try await world.working {
+                    for user in users {
+                        while try await world.storeRequests(for: user) == asked {
+                            try await Task.sleep(for: .milliseconds(5))
+                        }
                     }
-                }
-                // Another worker has read both meanwhile: ann as a whole, of bob one purchase.
-                try await world.pool.query(
-                    "UPDATE entitlement_sync.user_sync SET read_at = clock_timestamp() WHERE user_id = 'ann'"
-                )
-                try await world.pool.query(
-                    """
-                    UPDATE entitlement_sync.purchase AS p SET observed_at = clock_timestamp()
-                      FROM entitlement_sync.user_sync AS u WHERE u.user_key = p.owner_key AND u.user_id = 'bob'
-                    """
-                )
-                try await world.change("ann", #"{"state":"active"}"#)
-                for job in jobs {
-                    try await world.until(
-                        "SELECT count(*) FROM entitlement_sync.job_status WHERE id = \(job) AND state = 'done'"
+                    // Another worker has read both meanwhile: ann as a whole, of bob one purchase.
+                    try await world.pool.query(
+                        "UPDATE entitlement_sync.user_sync SET read_at = clock_timestamp() WHERE user_id = 'ann'"
                     )
+                    try await world.pool.query(
+                        """
+                        UPDATE entitlement_sync.purchase AS p SET observed_at = clock_timestamp()
+                          FROM entitlement_sync.user_sync AS u WHERE u.user_key = p.owner_key AND u.user_id = 'bob'
+                        """
+                    )
+                    try await world.change("ann", #"{"state":"active"}"#)
+                    try await host.query("COMMIT AND CHAIN")
+                    for job in jobs {
+                        try await world.until(
+                            "SELECT count(*) FROM entitlement_sync.job_status WHERE id = \(job) AND state = 'done'"
+                        )
+                    }
                 }
             }
             for (user, job) in zip(users, jobs) {
