@@ -20,6 +20,13 @@ struct AssetTests {
             #expect(unfrozen == 12)
             let legacy = try await world.number("SELECT count(*) FROM assets WHERE frozen_at = '2020-01-01'")
             #expect(legacy == 1)
+            // It is counted, and stands on the list for whoever reviews it.
+            let check = await Doctor(pool: world.pool).checks().first { $0.name == "unexplained_assets" }
+            #expect(check?.ok == false && check?.detail.hasPrefix("1 assets are frozen without") == true)
+            let listed = try await world.texts(
+                "SELECT concat_ws(' ', a.user_id, a.asset_id) FROM entitlement_sync_host.unexplained_assets(10) AS a"
+            )
+            #expect(listed == ["ann 16"])
             #expect(try await world.decisions(about: "ann").first?.assetsChanged == 13)
             #expect(try await world.restored("ann").outcome == "already_subscriber")
             #expect(try await world.decisions(about: "ann").last?.assetsChanged == 0)
