@@ -74,6 +74,7 @@ private func access(_ user: User, _ evidence: Evidence, _ situation: Situation) 
         case .storeAccess: "A store says that a purchase of this user gives access"
         default: "A grant by our own people gives access"
         }
+    let isAtRisk = evidence.hasAccess && !evidence.hasPaidAccess && situation.grants != .active
     return Verdict(
         rule,
         .grant,
@@ -83,6 +84,7 @@ private func access(_ user: User, _ evidence: Evidence, _ situation: Situation) 
         absence: .clear,
         tickets: ownershipTickets(situation),
         explanation: because + (wasFree ? ", so the user became a subscriber." : ", so the user stays a subscriber.")
+            + (isAtRisk ? " It is at risk: the last payment has failed, and the store gives time to mend that." : "")
     )
 }
 

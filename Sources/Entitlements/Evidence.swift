@@ -2,6 +2,8 @@
 package struct Evidence: Hashable, Sendable {
     /// An item of the user's own gives access now.
     package var hasAccess = false
+    /// It is paid for; what goes on although the payment has failed is at risk.
+    package var hasPaidAccess = false
     /// An item that gives access followed RevenueCat from another owner.
     package var followedOwner = false
     /// An item would give access if its entitlement stood in the catalogue.
@@ -218,7 +220,9 @@ package struct Evidence: Hashable, Sendable {
         switch standing {
         case .access:
             switch situation.catalog.mapping(of: entitlements) {
-            case .access: hasAccess = true
+            case .access:
+                hasAccess = true
+                if status.known != .inGracePeriod, status.known != .inBillingRetry { hasPaidAccess = true }
             case .unmapped: hasUnmapped = true
             case .noAccess: goesOnWithoutAccess()
             }

@@ -34,6 +34,33 @@ extension Doctor {
         ]
     }
 
+    /// Events that name a user of ours with other letter case; nobody is guessed.
+    func letterCase() async throws -> [Check] {
+        let rows = try await pool.query(
+            """
+            SELECT count(DISTINCT i.id), coalesce(min(i.event_id), '')
+              FROM entitlement_sync.inbox AS i
+             CROSS JOIN LATERAL jsonb_array_elements_text(i.about -> 'users') AS n(name)
+              JOIN entitlement_sync.user_sync AS u ON lower(u.user_id) = lower(n.name) AND u.user_id <> n.name
+             WHERE i.about IS NOT NULL AND i.state IN ('waiting', 'parked') AND i.received_at > now() - interval '7 days'
+            """
+        )
+        guard let row = rows.first else { return [] }
+        let (count, event) = try row.decode(Int64.self, String.self)
+        return [
+            Check(
+                name: "letter_case",
+                ok: count == 0,
+                detail: count == 0
+                    ? "no event names a user in another spelling"
+                    : "\(count) events of seven days name an id that differs from a user's by letter case alone, such as event"
+                        + " \(event.prefix(64))",
+                fix:
+                    "RevenueCat tells ids apart by letter case: let the application log in with the id as the host has it."
+            )
+        ]
+    }
+
     /// When each store was last heard of.
     func events() async throws -> [Check] {
         let rows = try await pool.query(

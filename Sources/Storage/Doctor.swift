@@ -61,9 +61,11 @@ package struct Doctor: Sendable {
             }
         }
         let looks: [(name: String, look: () async throws -> [Check])] = [
-            ("users", users), ("horizon", horizon), ("bloat", bloat), ("notifications", notifications),
+            ("users", users), ("unexplained_assets", unexplainedAssets), ("horizon", horizon), ("bloat", bloat),
+            ("notifications", notifications),
             ("replication_slots", slots), ("alarms", alarms), ("stores", stores), ("budgets", budgets),
-            ("unclaimed_purchases", unclaimed), ("inbox", inbox), ("events", events), ("outbox", outbox),
+            ("unclaimed_purchases", unclaimed), ("inbox", inbox), ("letter_case", letterCase), ("events", events),
+            ("outbox", outbox),
             ("runs", runs),
         ]
         // Each by itself: one that can't be taken must not hide what the others find.

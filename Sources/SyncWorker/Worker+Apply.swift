@@ -144,7 +144,9 @@ extension Worker {
         let held = Dictionary(items.map { ($0.read.job.id, $0) }) { first, _ in first }
         for ended in report.ended {
             metrics.end(ended.kind, ended.outcome)
-            guard ended.kind == .restore, let item = held[ended.id] else { continue }
+            guard let item = held[ended.id] else { continue }
+            metrics.count(item.read.reading)
+            guard ended.kind == .restore else { continue }
             let job = item.read.job
             // What others held up says nothing about this machine, nor does a retry, whose time nobody announces, or a job
             // that somebody died with.

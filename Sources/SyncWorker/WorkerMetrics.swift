@@ -18,6 +18,7 @@ struct WorkerMetrics: Sendable {
 
     private let claimed: [JobLane: Counter]
     private let ended: [Ended: Counter]
+    private let unknownStatuses: [Store: Counter]
     let retried = Counter(label: "entitlement_sync_jobs_retried_total")
     let postponed = Counter(label: "entitlement_sync_jobs_postponed_total")
     let eventsLooked = Counter(label: "entitlement_sync_events_looked_total")
@@ -50,6 +51,18 @@ struct WorkerMetrics: Sendable {
             }
         }
         self.ended = ended
+        unknownStatuses = Dictionary(
+            uniqueKeysWithValues: Store.allCases.map {
+                ($0, Counter(label: "entitlement_sync_unknown_statuses_total", dimensions: [("store", $0.rawValue)]))
+            }
+        )
+    }
+
+    /// Counts the words of stores that the rules do not know.
+    func count(_ reading: Reading) {
+        for item in reading.observations where item.status.known == .unknown {
+            unknownStatuses[item.source]?.increment()
+        }
     }
 
     /// Counts claimed jobs.

@@ -33,6 +33,8 @@ package enum MetricNames {
         name("jobs_postponed_total"): "Times a job waited for a row that another transaction held.",
         name("jobs_lost_total"): "Read jobs that were not this process's any more; others do them.",
         name("jobs_rescued_total"): "Jobs freed from dead workers.",
+        name("unknown_statuses_total"):
+            "Purchases whose status the rules do not know; their access is followed, by store.",
         name("leases_lost_total"): "Times this process found its lease ended.",
         name("apply_batch_jobs"): "Jobs in one transaction.",
         name("apply_duration_seconds"): "Time of one transaction that locks, decides, writes and commits.",

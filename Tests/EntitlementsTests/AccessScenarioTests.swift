@@ -102,6 +102,27 @@ import Testing
         #expect(Scene(.reconcile, .free, item).verdict?.outcome == .unchanged, "\(name)")
     }
 
+    @Test func `27: whoever has access although the payment has failed is marked as at risk`() {
+        let grace = item("in_grace_period", access: true, ends: .zero - hour)
+        for kind in JobKind.allCases {
+            for type in UserType.allCases {
+                let scene = Scene(kind, type, grace)
+                #expect(scene.verdict?.explanation.contains("at risk: the last payment has failed") == true)
+                let paid = Scene(kind, type, grace, item("active", access: true, id: "other", ends: day))
+                #expect(paid.verdict?.explanation.contains("at risk") == false, "something else is paid for")
+                #expect(scene.with { $0.grants = .active }.verdict?.explanation.contains("at risk") == false)
+            }
+        }
+        #expect(Scene(.restore, .free, item("active", access: true)).verdict?.explanation.contains("at risk") == false)
+    }
+
+    @Test func `55: whoever is demoted after a refund finds that reason`() {
+        let refunded = Scene(.reconcile, .subscriber, item("refunded", access: false, ends: day))
+        #expect(refunded.verdict?.explanation.contains("(refunded)") == true)
+        let expired = Scene(.reconcile, .subscriber, item("expired", access: false, ends: .zero - day))
+        #expect(expired.verdict?.explanation.contains("refunded") == false)
+    }
+
     /// Items that neither give access nor say that it is over, with the rule that keeps a subscriber.
     static let open: [(String, Observation, Rule)] = [
         (

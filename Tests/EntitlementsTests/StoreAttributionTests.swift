@@ -243,23 +243,23 @@ func stored(
         ("Onside, running", stored(.account, source: .onside, ends: day * 20), day),
         ("Onside, ends soon", stored(.account, source: .onside, ends: hour), hour + .seconds(60)),
         (
-            "Onside, just over", stored(.account, "expired", access: false, source: .onside, ends: .seconds(-61)),
+            "34: Onside, just over", stored(.account, "expired", access: false, source: .onside, ends: .seconds(-61)),
             .seconds(839)
         ),
         (
-            "Onside, over since an hour",
+            "34: Onside, over since an hour",
             stored(.account, "expired", access: false, source: .onside, ends: .zero - hour), hour * 5
         ),
         ("Onside, long over", stored(.account, "expired", access: false, source: .onside, ends: .zero - day * 3), nil),
         ("App Store, running", stored(.account, ends: day * 20), day * 19),
         ("App Store, ends within a day", stored(.account, ends: hour * 20), hour * 20 + .seconds(60)),
         (
-            "Google Play, paused",
+            "31: Google Play, paused",
             stored(.account, "paused", access: false, source: .googlePlay, ends: .zero - day * 20),
             day
         ),
         (
-            "App Store, tries to charge again",
+            "28: App Store, tries to charge again",
             stored(.account, "in_billing_retry", access: false, ends: .zero - day * 60),
             day
         ),
@@ -267,11 +267,11 @@ func stored(
             "Google Play, paused for good",
             stored(.account, "paused", access: false, source: .googlePlay, ends: .zero - day * 61), nil
         ),
-        ("awaits its payment", stored(.account, "incomplete", access: false, source: .googlePlay), hour),
+        ("49: awaits its payment", stored(.account, "incomplete", access: false, source: .googlePlay), hour),
     ]
 
     @Test(arguments: cases)
-    func `Stores that send no word are asked around the ends of what they sold`(
+    func `28, 31, 34, 49: stores that send no word are asked around the ends of what they sold`(
         name: String,
         item: Observation,
         expected: Duration?

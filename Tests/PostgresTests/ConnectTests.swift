@@ -123,7 +123,7 @@ import Testing
         #expect(try await port(string, timeout: .seconds(20)) == good)
     }
 
-    @Test func `the wanted kind of server is found behind another`() async throws {
+    @Test func `168: the wanted kind of server is found behind another`() async throws {
         let database = try #require(TestDatabase.current)
         let readOnly = try await PrivatePostgres.start(settings: ["default_transaction_read_only": "on"])
         let ports = [Int(readOnly.port), Int(database.server.port)]

@@ -32,7 +32,7 @@ struct RecoveryTests {
         }
     }
 
-    @Test(.database) func `a session that turned out read-only is not used again`() async throws {
+    @Test(.database) func `168: a session that turned out read-only is not used again`() async throws {
         try await withPool(try configuration { $0.maxConnections = 1 }) { pool in
             try await pool.query("CREATE TABLE t (id int8)")
             let first = try await pool.withConnection { connection in

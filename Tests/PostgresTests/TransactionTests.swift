@@ -100,7 +100,7 @@ import Testing
         }
     }
 
-    @Test func `a connection killed while COMMIT is under way leaves an unknown outcome`() async throws {
+    @Test func `167: a connection killed while COMMIT is under way leaves an unknown outcome`() async throws {
         try await withTable { connection in
             // A deferred trigger makes COMMIT itself wait for a lock that the observer holds.
             try await connection.execute(
@@ -294,7 +294,7 @@ import Testing
         }
     }
 
-    @Test func `conflicts are run again, from the beginning, a bounded number of times`() async throws {
+    @Test func `169: conflicts are run again, from the beginning, a bounded number of times`() async throws {
         try await withTable { connection in
             try await connection.query("INSERT INTO t VALUES (1)")
             try await withPool(try configuration()) { pool in

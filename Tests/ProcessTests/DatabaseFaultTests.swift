@@ -98,7 +98,7 @@ struct DatabaseFaultTests {
         }
     }
 
-    @Test("A schema that is ahead of this build but still fits it serves every command except migrate")
+    @Test("171: a schema that is ahead of this build but still fits it serves every command except migrate")
     func aheadButCompatible() async throws {
         try await Site.with { site in
             try await site.execute(
@@ -115,6 +115,17 @@ struct DatabaseFaultTests {
                 let ending = try await Site.run(command.words, settings: site.settings)
                 #expect(ending.code == 0, "\(command): \(ending)")
             }
+            // An old worker goes on, and each decision tells by which version of the rules it was made.
+            let simulator = try await Simulator(scenario: "customers: [{id: user-1, state: active}]")
+            var working = site.settings
+            working["REVENUECAT_BASE_URL"] = simulator.url
+            try await site.execute("SELECT entitlement_sync.request_restore('user-1')")
+            let worker = try await Site.run(["worker", "--until-idle"], settings: working)
+            #expect(worker.code == 0, "\(worker)")
+            #expect(try await site.answer("user-1") == "done restored restored")
+            #expect(
+                try await site.texts("SELECT DISTINCT d.version::text FROM entitlement_sync.decision AS d") == ["1"]
+            )
             let migrate = try await site.run("migrate")
             #expect(migrate.code == 78)
             #expect(migrate.err.contains("use the newer build"), "\(migrate)")

@@ -56,7 +56,7 @@ struct InterruptionTests {
         #expect(record.count("ticket", with: "owner_mismatch") > 0)
     }
 
-    @Test("L12: a worker killed again and again leaves what an undisturbed one leaves")
+    @Test("166, L12: a worker killed again and again leaves what an undisturbed one leaves")
     func killed() async throws {
         let undisturbed = try await Self.record.value
         let simulator = try await Simulator(scenario: Crowd.usual.scenario)

@@ -20,6 +20,13 @@ struct AssetTests {
             #expect(unfrozen == 12)
             let legacy = try await world.number("SELECT count(*) FROM assets WHERE frozen_at = '2020-01-01'")
             #expect(legacy == 1)
+            // It is counted, and stands on the list for whoever reviews it.
+            let check = await Doctor(pool: world.pool).checks().first { $0.name == "unexplained_assets" }
+            #expect(check?.ok == false && check?.detail.hasPrefix("1 assets are frozen without") == true)
+            let listed = try await world.texts(
+                "SELECT concat_ws(' ', a.user_id, a.asset_id) FROM entitlement_sync_host.unexplained_assets(10) AS a"
+            )
+            #expect(listed == ["ann 16"])
             #expect(try await world.decisions(about: "ann").first?.assetsChanged == 13)
             #expect(try await world.restored("ann").outcome == "already_subscriber")
             #expect(try await world.decisions(about: "ann").last?.assetsChanged == 0)
@@ -114,6 +121,16 @@ struct AssetTests {
                     comment: "the other assets stay frozen"
                 )
                 #expect(try await world.type(of: "ann") == "subscriber")
+                try await world.until(
+                    """
+                    SELECT count(*) FROM entitlement_sync.asset_batch AS b
+                      JOIN entitlement_sync.decision AS d ON d.id = b.decision_id
+                     WHERE d.job_id = \(job) AND b.failed = 'P0001'
+                    """,
+                    comment: "the failure is not on record with its decision"
+                )
+                let found = await Doctor(pool: world.pool).checks().filter { !$0.ok }.map(\.name)
+                #expect(Set(found).isSuperset(of: ["refused_assets", "alarm.asset_refused"]), "\(found)")
                 try await world.pool.query("DROP TRIGGER refuse ON assets")
                 try await world.pool.query("UPDATE entitlement_sync.asset_run SET due = now()")
                 try await world.until(

@@ -56,7 +56,7 @@ struct BudgetTests {
         }
     }
 
-    @Test("Sweeps leave what is kept for restores, and restores what is kept for support")
+    @Test("173: sweeps leave what is kept for restores, and restores what is kept for support")
     func reserves() async throws {
         try await World.with { world in
             let budget = budget(world, 480)

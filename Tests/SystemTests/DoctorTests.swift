@@ -93,6 +93,25 @@ struct DoctorTests {
             made: "UPDATE entitlement_sync.control AS c SET paused = true WHERE c.name = 'demotions'"
         ),
         Finding(
+            name: "unexplained_assets",
+            made: "INSERT INTO assets (user_id, frozen_at) VALUES ('payer', now())"
+        ),
+        // Older adapters do not tell of assets.
+        Finding(
+            name: "paused",
+            made: """
+                DROP FUNCTION entitlement_sync_host.unexplained_assets(integer);
+                UPDATE entitlement_sync.control AS c SET paused = true WHERE c.name = 'transfers'
+                """
+        ),
+        Finding(
+            name: "letter_case",
+            made: """
+                INSERT INTO entitlement_sync.inbox (source, event_id, state, about)
+                VALUES ('revenuecat', 'e-1', 'parked', '{"users": ["Payer", "payer-2"], "purchases": []}')
+                """
+        ),
+        Finding(
             name: "alarm.product_unmapped",
             made: "INSERT INTO entitlement_sync.alarm (name, detail) VALUES ('product_unmapped', 'Map it.')"
         ),

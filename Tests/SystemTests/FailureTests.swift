@@ -2,6 +2,7 @@ import Postgres
 import Jobs
 import Entitlements
 import Storage
+import StoreSimulator
 import Testing
 
 /// Two tries, hardly any wait between them.
@@ -37,6 +38,9 @@ struct FailureTests {
                 #expect(status.lastError != nil)
             }
             #expect(try await world.type(of: "paid") == "subscriber")
+            let found = await Doctor(pool: world.pool).checks().filter { !$0.ok }.map(\.name)
+            // A customer who is locked says nothing of the store.
+            #expect(found.contains("dead_jobs") && (number == "94" || found.contains("store.revenuecat")), "\(found)")
         }
     }
 
@@ -108,6 +112,26 @@ struct FailureTests {
             #expect(status.state == "done")
             #expect(status.outcome == "restored")
             #expect(try await world.commands.retry(dead.id) == false)
+        }
+    }
+
+    @Test func `106: what a product gives is in our own records; no catalogue of a store's has to answer`() async throws
+    {
+        try await World.with(customers: ["{id: ann, state: active}"]) { world in
+            try await world.add("ann")
+            #expect(try await world.restored("ann").outcome == "restored")
+            #expect(try await world.reconciled("ann").outcome == "unchanged")
+            let asked = world.simulator.requestReport().byPath
+            #expect(!asked.isEmpty && asked.keys.allSatisfy { $0.contains("/customers/") }, "\(asked)")
+            // A mapping that is taken away ends nobody's access, and nobody hears that there is nothing.
+            try await world.pool.query("DELETE FROM entitlement_sync.product")
+            for job in [
+                try await world.reconciled("ann", setup: twoAttempts),
+                try await world.restored("ann", setup: twoAttempts),
+            ] {
+                #expect(job.state == "dead" && job.lastError == "product_unmapped")
+            }
+            #expect(try await world.type(of: "ann") == "subscriber")
         }
     }
 

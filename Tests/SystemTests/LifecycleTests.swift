@@ -85,6 +85,8 @@ struct LifecycleTests {
             try await world.change("ann", #"{"state":"\#(state)"}"#)
             #expect(try await world.reconciled("ann").outcome == "unchanged")
             #expect(try await world.type(of: "ann") == "subscriber")
+            let marked = try await world.decisions(about: "ann").last?.explanation.contains("at risk")
+            #expect(marked == (state == "grace"))
         }
     }
 
@@ -136,6 +138,45 @@ struct LifecycleTests {
             #expect(try await world.restored("ann").outcome == "restored")
             #expect(try await world.type(of: "ann") == "subscriber")
             #expect(try await world.assets(of: "ann", frozenFor: ["moderation"]) == 2)
+        }
+    }
+
+    @Test func `51, 52: a temporary grant is replaced by the purchase it stood for, and nothing happens twice`()
+        async throws
+    {
+        @Sendable func temporary(_ user: String, isOver: Bool = false) -> String {
+            let state = isOver ? #""expired","store":"promotional","ends":"-1m""# : #""promotional","ends":"+20h""#
+            return #"{"id":"sub_of_\#(user)","state":\#(state)}"#
+        }
+        let real = #"{"state":"active","id":"sub_real","store_subscription_identifier":"200000070000001"}"#
+        try await World.with(customers: ["{id: ann, state: none}", "{id: bob, state: none}"]) { world in
+            for user in ["ann", "bob"] {
+                try await world.add(user)
+                try await world.addAssets(2, of: user, frozenFor: ["subscription_lapsed"])
+                try await world.change(user, #"{"subscriptions":[\#(temporary(user))]}"#)
+                #expect(try await world.reconciled(user).outcome == "promoted")
+            }
+            // Ann's purchase is validated under ids of its own while the grant runs; bob's never is.
+            for isOver in [false, true] {
+                let grant = temporary("ann", isOver: isOver)
+                try await world.change("ann", #"{"subscriptions":[\#(grant),\#(real)]}"#)
+                #expect(try await world.reconciled("ann").outcome == "unchanged")
+            }
+            let access = try await world.texts(
+                """
+                SELECT p.store FROM entitlement_sync.purchase AS p
+                  JOIN entitlement_sync.user_sync AS u ON u.user_key = p.owner_key
+                 WHERE u.user_id = 'ann' AND p.gives_access AND p.merged_into IS NULL
+                """
+            )
+            #expect(access == ["app_store"])
+            #expect(try await world.decisions(about: "ann").map(\.assetsChanged) == [2, 0, 0])
+            #expect(try await world.tickets(of: "ann").isEmpty)
+            try await world.change("bob", #"{"subscriptions":[\#(temporary("bob", isOver: true))]}"#)
+            #expect(try await world.reconciled("bob").outcome == "demoted")
+            let explanation = try await world.decisions(about: "bob").last?.explanation
+            #expect(explanation?.contains("refunded") == false)
+            #expect(try await world.restored("bob").messageKey == "nothing.expired")
         }
     }
 

@@ -102,6 +102,31 @@ struct OwnershipTests {
         }
     }
 
+    @Test func `15: whoever shares a customer with many of our users gets a ticket each, and nobody's purchase`()
+        async throws
+    {
+        let others = (2...5).map { "user-\($0)" }
+        let customer = "{id: user-1, aliases: [\(others.joined(separator: ", "))], state: active}"
+        try await World.with(customers: [customer]) { world in
+            for user in ["user-1"] + others { try await world.add(user) }
+            for user in others { _ = try await world.restore(user) }
+            try await world.work()
+            for user in others {
+                #expect(try await world.tickets(of: user).map(\.kind) == ["identity_collision"])
+                #expect(try await world.type(of: user) == "free")
+            }
+            #expect(try await world.restored("user-1").outcome == "restored")
+            #expect(try await world.tickets(of: "user-1").isEmpty)
+            let owned = try await world.number(
+                """
+                SELECT count(*) FROM entitlement_sync.purchase AS p
+                  JOIN entitlement_sync.user_sync AS u ON u.user_key = p.owner_key WHERE u.user_id <> 'user-1'
+                """
+            )
+            #expect(owned == 0)
+        }
+    }
+
     @Test(arguments: ["receipt_already_in_use", "RECEIPT_ALREADY_IN_USE", "7", "7102"])
     func `a receipt in use is a mismatch with a ticket, whatever a lookup finds`(_ error: String) async throws {
         try await World.with(customers: ["{id: claimant, state: none}"]) { world in

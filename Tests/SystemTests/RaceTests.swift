@@ -1,4 +1,5 @@
 import Entitlements
+import Foundation
 import Jobs
 import Postgres
 import Storage
@@ -254,6 +255,94 @@ struct RaceTests {
             let jobs = try await world.pool.query(PostgresQuery(rawSQL: ended)).map { try $0.decode(String.self) }
             #expect(jobs == ["reconcile unchanged", "restore restored"])
             #expect(try await world.number("SELECT count(*) FROM entitlement_sync.queue") == 0)
+        }
+    }
+
+    @Test(.timeLimit(.minutes(2)))
+    func `37, 82: a verdict on a reading that is older than what others wrote is not written`() async throws {
+        let users = ["ann", "bob"]
+        try await World.with(customers: users.map { "{id: \($0), state: active}" }) { world in
+            for user in users {
+                try await world.add(user)
+                #expect(try await world.reconciled(user).outcome == "promoted")
+                try await world.change(user, #"{"state":"expired"}"#)
+            }
+            let asked = try await world.storeRequests(for: "ann")
+            var jobs: [UUID] = []
+            for user in users { jobs.append(try await world.reconcile(user)) }
+            try await world.pool.withTransaction { [jobs] host in
+                // While the host holds them, what was read waits to be written.
+                try await host.query("SELECT id FROM users ORDER BY id FOR UPDATE")
+                try await world.working {
+                    for user in users {
+                        while try await world.storeRequests(for: user) == asked {
+                            try await Task.sleep(for: .milliseconds(5))
+                        }
+                    }
+                    // Another worker has read both meanwhile: ann as a whole, of bob one purchase.
+                    try await world.pool.query(
+                        "UPDATE entitlement_sync.user_sync SET read_at = clock_timestamp() WHERE user_id = 'ann'"
+                    )
+                    try await world.pool.query(
+                        """
+                        UPDATE entitlement_sync.purchase AS p SET observed_at = clock_timestamp()
+                          FROM entitlement_sync.user_sync AS u WHERE u.user_key = p.owner_key AND u.user_id = 'bob'
+                        """
+                    )
+                    try await world.change("ann", #"{"state":"active"}"#)
+                    try await host.query("COMMIT AND CHAIN")
+                    for job in jobs {
+                        try await world.until(
+                            "SELECT count(*) FROM entitlement_sync.job_status WHERE id = \(job) AND state = 'done'"
+                        )
+                    }
+                }
+            }
+            for (user, job) in zip(users, jobs) {
+                #expect(try await world.status(job).outcome == "unchanged")
+                #expect(try await world.type(of: user) == "subscriber")
+                #expect(try await world.decisions(about: user).map(\.outcome) == ["promoted", "unchanged"])
+            }
+            #expect(try await world.storeRequests(for: "ann") >= asked + 2, "the old reading is planned anew")
+        }
+    }
+
+    @Test func `169: what others' transactions undo is done again as a whole, a bounded number of times at once`()
+        async throws
+    {
+        try await World.with(customers: ["{id: ann, state: active}"]) { world in
+            try await world.add("ann")
+            try await world.addAssets(3, of: "ann", frozenFor: ["subscription_lapsed"])
+            // A sequence stays where it is whatever becomes of the transaction: it counts the tries, and their times.
+            try await world.pool.withConnection { connection in
+                try await connection.execute(
+                    script: """
+                        CREATE SEQUENCE tries; CREATE SEQUENCE sixth; CREATE SEQUENCE seventh;
+                        CREATE FUNCTION conflict() RETURNS trigger LANGUAGE plpgsql AS $$
+                        DECLARE try integer := nextval('public.tries');
+                        BEGIN
+                            IF try IN (6, 7) THEN
+                                PERFORM setval(CASE try WHEN 6 THEN 'public.sixth' ELSE 'public.seventh' END::regclass,
+                                               (extract(epoch FROM clock_timestamp()) * 1000)::bigint);
+                            END IF;
+                            IF try < 9 THEN
+                                RAISE EXCEPTION 'not now'
+                                    USING ERRCODE = CASE try % 2 WHEN 0 THEN '40001' ELSE '40P01' END;
+                            END IF;
+                            RETURN NEW;
+                        END $$;
+                        CREATE TRIGGER conflict BEFORE UPDATE ON users FOR EACH ROW EXECUTE FUNCTION conflict();
+                        """
+                )
+            }
+            let job = try await world.restored("ann")
+            #expect(job.outcome == "restored" && job.attempt == 0)
+            #expect(try await world.number("SELECT t.last_value FROM tries AS t") == 9)
+            let pause = try await world.number("SELECT b.last_value - a.last_value FROM sixth AS a, seventh AS b")
+            #expect(pause >= 250, "after six tries it is left alone for a moment")
+            #expect(try await world.assets(of: "ann", frozenFor: []) == 3)
+            #expect(try await world.decisions(about: "ann").map(\.assetsChanged) == [3])
+            #expect(try await world.number("SELECT count(*) FROM entitlement_sync.observation") == 1)
         }
     }
 

@@ -1,6 +1,7 @@
 import Foundation
 import Postgres
 import Storage
+import TestSupport
 import Testing
 
 struct RecoveryTests {
@@ -50,6 +51,94 @@ struct RecoveryTests {
             try await world.pool.query("UPDATE entitlement_sync.queue SET owner = 100000, active = 0")
             try await world.work()
             #expect(try await world.status(job).outcome == "restored")
+            #expect(try await world.decisions(about: "ann").count == 1)
+        }
+    }
+
+    @Test func `128: a worker that is killed in the middle of very many assets is followed by one that goes on there`()
+        async throws
+    {
+        try await World.with(customers: ["{id: ann, state: active}"]) { world in
+            try await world.add("ann")
+            try await world.addAssets(5000, of: "ann", frozenFor: ["subscription_lapsed"])
+            // Every change is noted; once two batches have followed the verdict's own, the next one waits for the test.
+            try await world.pool.withConnection { connection in
+                try await connection.execute(
+                    script: """
+                        CREATE TABLE touched (id bigint);
+                        CREATE FUNCTION touch() RETURNS trigger LANGUAGE plpgsql AS
+                            $$ BEGIN INSERT INTO public.touched VALUES (NEW.id); RETURN NULL; END $$;
+                        CREATE TRIGGER touch AFTER UPDATE ON assets FOR EACH ROW EXECUTE FUNCTION touch();
+                        CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$
+                        BEGIN
+                            IF (SELECT count(*) FROM entitlement_sync.asset_batch) = 2 THEN
+                                PERFORM pg_advisory_xact_lock(128);
+                            END IF;
+                            RETURN NULL;
+                        END $$;
+                        CREATE TRIGGER wait AFTER UPDATE ON assets FOR EACH STATEMENT EXECUTE FUNCTION wait();
+                        """
+                )
+            }
+            let job = try await world.restore("ann")
+            let waiting: PostgresQuery = """
+                SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = 128 AND NOT granted
+                """
+            try await world.pool.withConnection { test in
+                try await test.query("SELECT pg_advisory_lock(128)")
+                var setup = WorkerSetup()
+                setup.drain = .zero
+                try await world.working(setup) {
+                    try await world.until(waiting, comment: "the third batch did not come")
+                }
+                // As far as the database knows, nobody has left.
+                try await world.pool.query(
+                    """
+                    SELECT pg_terminate_backend(l.pid, 5000) FROM pg_locks AS l
+                     WHERE l.locktype = 'advisory' AND l.objid = 128 AND NOT l.granted
+                    """
+                )
+                try await test.query("SELECT pg_advisory_unlock(128)")
+            }
+            #expect(try await world.status(job).messageKey == "restored.assets_pending")
+            #expect(try await world.type(of: "ann") == "subscriber", "before all assets")
+            let progress = try await world.number("SELECT r.changed FROM entitlement_sync.asset_run AS r")
+            #expect(progress == 3000)
+            #expect(try await world.assets(of: "ann", frozenFor: []) == progress, "nothing of the third batch is left")
+            try await world.work()
+            #expect(try await world.assets(of: "ann", frozenFor: []) == 5000)
+            #expect(try await world.number("SELECT count(*) FROM touched") == 5000, "none twice")
+            #expect(try await world.decisions(about: "ann").map(\.assetsChanged) == [5000])
+            #expect(try await world.number("SELECT count(*) FROM entitlement_sync.asset_run") == 0)
+        }
+    }
+
+    @Test(.timeLimit(.minutes(2)))
+    func `168: on a server that takes no writes nothing is decided; on the primary it is`() async throws {
+        try await World.with(customers: ["{id: ann, state: active}"]) { world in
+            try await world.add("ann")
+            let job = try await world.restore("ann")
+            let name = world.database.name
+            // What a worker meets that is led to a standby: it can read, whatever is newer elsewhere.
+            try await world.pool.withConnection { primary in
+                try await primary.execute(script: "ALTER DATABASE \(name) SET default_transaction_read_only = on")
+                let refused: PostgresQuery = """
+                    SELECT d.xact_rollback FROM pg_stat_database AS d WHERE d.datname = current_database()
+                    """
+                let before = try await world.number(refused)
+                var setup = WorkerSetup()
+                setup.lease = .seconds(2)
+                try await world.working(setup) {
+                    while try await world.number(refused) == before { try await Task.sleep(for: .milliseconds(5)) }
+                    #expect(try await world.status(job).state == "queued")
+                    #expect(try await world.storeRequests(for: "ann") == 0)
+                    #expect(try await world.type(of: "ann") == "free")
+                    try await primary.execute(script: "ALTER DATABASE \(name) RESET default_transaction_read_only")
+                    try await world.until(
+                        "SELECT count(*) FROM entitlement_sync.job_status WHERE id = \(job) AND outcome = 'restored'"
+                    )
+                }
+            }
             #expect(try await world.decisions(about: "ann").count == 1)
         }
     }

@@ -97,7 +97,7 @@ struct RepeatTests {
         }
     }
 
-    @Test func `an idempotency key answers with the same job, also after its end`() async throws {
+    @Test func `90: an idempotency key answers with the same job, also after its end`() async throws {
         try await World.with(customers: ["{id: ann, state: active}", "{id: bob, state: active}"]) { world in
             for user in ["ann", "bob"] { try await world.add(user) }
             let job = try await world.restore("ann", key: "k")

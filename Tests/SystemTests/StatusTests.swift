@@ -67,6 +67,23 @@ struct StatusTests {
             #expect(status.messageKey == key)
             #expect(try await world.number("SELECT count(*) FROM users WHERE type = 'subscriber'") == 0)
             #expect(try await world.number("SELECT count(*) FROM entitlement_sync.decision") == 1)
+            let kept = try await world.number("SELECT count(*) FROM entitlement_sync.observation")
+            #expect(kept == (key == "account_gone" ? 0 : 1), "what was read is linked to nobody who is gone")
+        }
+    }
+
+    @Test(arguments: ["banned", "banned_final", "to_be_deleted"])
+    func `120: a subscriber who is not eligible is reported, and nobody changes them silently`(_ status: String)
+        async throws
+    {
+        try await World.with(customers: ["{id: ann, state: expired}"]) { world in
+            try await world.add("ann", .subscriber, status: status)
+            try await world.addAssets(2, of: "ann", frozenFor: [])
+            for _ in 1...2 { #expect(try await world.reconciled("ann").outcome == "not_eligible") }
+            #expect(try await world.type(of: "ann") == "subscriber")
+            #expect(try await world.assets(of: "ann", frozenFor: []) == 2)
+            let check = await Doctor(pool: world.pool).checks().first { $0.name == "law.ineligible_subscribers" }
+            #expect(check?.ok == false && check?.detail.hasPrefix("1 subscribers are banned") == true)
         }
     }
 }

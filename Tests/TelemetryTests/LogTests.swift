@@ -164,7 +164,9 @@ private func object(_ line: String) throws -> [String: Any] {
         #expect(first[metadataKey: "only"] == nil)
     }
 
-    @Test func `A reader that does not read costs lines, not time, and hears afterwards how many`() throws {
+    @Test func `172: a reader of the log that does not read costs lines, not time, and hears afterwards how many`()
+        throws
+    {
         let pipe = try LogPipe()
         let sink = LogSink(descriptor: pipe.writing, format: .text, patience: .milliseconds(20))
         let logger = Logger(label: "test") { LineLogHandler(label: $0, level: .info, sink: sink) }
@@ -182,7 +184,7 @@ private func object(_ line: String) throws -> [String: Any] {
         #expect(sink.droppedLines == 1000)
     }
 
-    @Test func `A reader that went away kills nobody`() throws {
+    @Test func `172: a reader of the log that went away kills nobody`() throws {
         var ends: [CInt] = [0, 0]
         try #require(pipe(&ends) == 0)
         close(ends[0])

@@ -222,3 +222,18 @@ BEGIN
     );
 END
 $$;
+
+-- Assets that are frozen without a recorded reason, at most `most`: for `doctor`, and for whoever reviews them. An adapter may
+-- leave this one out. It may read the whole table, as hardly any table has an index for it.
+CREATE OR REPLACE FUNCTION entitlement_sync_host.unexplained_assets(most integer)
+RETURNS TABLE (user_id text, asset_id text)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT a.user_id, a.id::text
+      FROM public.assets AS a
+     WHERE a.frozen_at IS NOT NULL AND a.frozen_reasons = '{}'
+     LIMIT most;
+END
+$$;

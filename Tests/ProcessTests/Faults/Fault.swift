@@ -70,7 +70,8 @@ struct Fault: Sendable, CustomTestStringConvertible {
         }
     }
 
-    static let promotion = Fault(name: "the primary dies and its standby is promoted", ground: .replicated) { stage in
+    static let promotion = Fault(name: "167: the primary dies and its standby is promoted", ground: .replicated) {
+        stage in
         let standby = try #require(stage.standby)
         try await stage.server.stop(immediately: true)
         try await Task.sleep(for: .seconds(1))
@@ -119,7 +120,7 @@ struct Fault: Sendable, CustomTestStringConvertible {
 
     private static func clock(_ name: String, _ shift: Int) -> Fault {
         Fault(
-            name: "the workers' clock is \(name)",
+            name: "109: the workers' clock is \(name)",
             settings: { try await WrongClock.settings(seconds: shift) },
             happen: { _ in try await Task.sleep(for: lasting) },
             leftTrace: { log in WrongClock.shift(in: log).map { abs($0 - Double(shift)) < 600 } ?? false }

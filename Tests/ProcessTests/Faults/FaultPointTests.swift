@@ -52,7 +52,7 @@ import TestSupport
             $1
         }
 
-        @Test("Workers that die at a point leave what an undisturbed one leaves", arguments: kills)
+        @Test("166: workers that die at a point leave what an undisturbed one leaves", arguments: kills)
         func dies(fault: PointFault) async throws {
             try await Self.run(fault) { site in
                 var random = SeededGenerator(seed: UInt64(fault.visits))
@@ -69,7 +69,7 @@ import TestSupport
         }
 
         @Test(
-            "A worker that loses, is refused or waits at a point leaves what an undisturbed one leaves",
+            "90, 167: a worker that loses, is refused or waits at a point leaves what an undisturbed one leaves",
             arguments: losses
         )
         func loses(fault: PointFault) async throws {

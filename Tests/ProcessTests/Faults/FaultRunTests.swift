@@ -8,17 +8,17 @@ struct FaultRunTests {
     /// A store that takes its time, so that work lasts longer than any fault.
     private static let crowd = Crowd(percent: 35, latency: 60)
 
-    @Test("A fault that passes changes nothing", arguments: Fault.chosen(Fault.all.dropFirst()))
+    @Test("109, 167: a fault that passes changes nothing", arguments: Fault.chosen(Fault.all.dropFirst()))
     func alone(fault: Fault) async throws { try await Self.run(fault, kills: 0) }
 
     @Test(
-        "A fault that passes changes nothing, although workers are killed meanwhile",
+        "109, 166, 167: a fault that passes changes nothing, although workers are killed meanwhile",
         arguments: Fault.chosen(Fault.all)
     )
     func withKills(fault: Fault) async throws { try await Self.run(fault, kills: 4) }
 
     @Test(
-        "A full disk changes nothing once it has room again",
+        "172: a full disk changes nothing once it has room again",
         .enabled(if: SmallDisk.isAvailable, "only root may mount a small disk"),
         arguments: Fault.chosen(Fault.disks),
         [0, 4]

@@ -8,7 +8,7 @@ struct KillRunTests {
     private static let crowd = Crowd(percent: FaultRuns.isFull ? 4500 : 900)
     private static let kills = FaultRuns.isFull ? 100 : 20
 
-    @Test("Tens of thousands of restores come out the same, however often workers are killed")
+    @Test("166: tens of thousands of restores come out the same, however often workers are killed")
     func killed() async throws {
         // The store has to keep up with thousands of requests at once: nobody else gets in its way.
         try await Turnstile.shared.pass(alone: true) { try await Self.run() }

@@ -51,6 +51,12 @@ struct Movement: Sendable, CustomStringConvertible {
             Movement("jobs_postponed_total", .least(1), "the host held a user's row"),
             Movement("jobs_lost_total", .least(1), "a job was taken away while its store was asked"),
             Movement("jobs_rescued_total", .least(1), "a job stood under the lease of a dead worker"),
+            Movement(
+                "unknown_statuses_total",
+                ["store": "revenuecat"],
+                .within(1, 1),
+                "47: a store gave a status that nobody knows, and access with it"
+            ),
             Movement("leases_lost_total", .least(1), "the worker's lease was ended"),
             Movement("apply_batch_jobs", .least(5), "batches were written"),
             Movement("apply_duration_seconds", .least(5), "batches were written"),

@@ -23,7 +23,7 @@ enum Scenes {
           - {id: payer, state: active}
           - {id: other-payer, state: active}
           - {id: stale-payer, state: active}
-          - {id: sub, state: active}
+          - {id: sub, state: unknown}
           - {id: gone, state: expired}
           - {id: banned, state: active}
           - {id: shaky, state: active}

@@ -124,7 +124,7 @@ struct AppStoreErrorTests {
         #expect(store.reports.last?.countsForBreaker == false)
     }
 
-    @Test func `the moment of a throttled answer, in milliseconds since 1970, becomes a wait`() async throws {
+    @Test func `93: the moment of a throttled answer, in milliseconds since 1970, becomes a wait`() async throws {
         let store = try SimulatedAppStore(transactions: Self.transactions)
         try store.control("POST", "/clock", #"{"frozen":true}"#)
         try store.control("POST", "/faults", #"{"endpoint":"app_store.statuses","status":429,"backoff":"90s"}"#)

@@ -50,6 +50,46 @@ import Testing
             }
             #expect(try await scene.state(ticket) == "auto_resolved")
             #expect(try await scene.facts(ticket).contains("lapsed"))
+            #expect(try await CaseRecords(pool: scene.world.pool).tell() == 1)
+            let told = try await Self.told(scene.world)
+            #expect(told.count == 1 && told.first?.hasPrefix("claimant ticket.decided") == true, "\(told)")
+            #expect(told.first?.contains("auto_resolved") == true)
+        }
+    }
+
+    @Test func `116: the purchase of somebody who is banned for good is claimed in vain, and a senior's to decide`()
+        async throws
+    {
+        try await DeskCase.with { scene, ticket in
+            try await scene.world.pool.query("UPDATE users SET status = 'banned_final' WHERE id = 'owner'")
+            let again = try await scene.world.restore("claimant", proofs: DeskCase.proof, clientError: "7")
+            try await scene.world.working(scene.setup) {
+                try await scene.world.until(
+                    "SELECT count(*) FROM entitlement_sync.job_status AS j WHERE j.id = \(again) AND j.state = 'done'"
+                )
+                try await scene.collect(ticket)
+            }
+            #expect(try await scene.world.status(again).outcome == "store_account_mismatch")
+            #expect(try await scene.facts(ticket).contains("owner_banned"))
+            #expect(try await scene.act(scene.bea, .claim, on: ticket) == nil)
+            #expect(try await scene.approve(scene.bea, ticket) == "needs_senior")
+            #expect(try await scene.act(scene.bea, .release, on: ticket) == nil)
+            #expect(try await scene.act(scene.cid, .claim, on: ticket) == nil)
+            #expect(try await scene.approve(scene.cid, ticket) == nil)
+        }
+    }
+
+    @Test func `119: a case whose claimant has gone can still be decided, and moves nothing to nobody`() async throws {
+        try await DeskCase.with { scene, ticket in
+            try await scene.world.pool.query("DELETE FROM assets WHERE user_id = 'claimant'")
+            try await scene.world.pool.query("DELETE FROM users WHERE id = 'claimant'")
+            _ = try await Erasure(pool: scene.world.pool).erase("claimant")
+            try await scene.world.working(scene.setup) { try await scene.collect(ticket) }
+            #expect(try await scene.facts(ticket).contains("claimant_ineligible"))
+            #expect(try await scene.act(scene.cid, .claim, on: ticket) == nil)
+            #expect(try await scene.approve(scene.cid, ticket) == "hindrance")
+            #expect(try await scene.act(scene.cid, .refuse(how: "refuse", words: nil), on: ticket) == nil)
+            #expect(try await scene.state(ticket) == "refused")
         }
     }
 

@@ -88,6 +88,42 @@ import Testing
         }
     }
 
+    @Test func `172: a transfer whose steps can't be recorded is not called for, and access stays as it is`()
+        async throws
+    {
+        try await DeskCase.with { scene, ticket in
+            let world = scene.world
+            try await world.working(scene.setup) {
+                try await scene.collect(ticket)
+                try await scene.approveAll(ticket)
+            }
+            #expect(try await scene.act(scene.bea, .transfer, on: ticket) == nil)
+            try await world.pool.withConnection { connection in
+                try await connection.execute(
+                    script: """
+                        CREATE SEQUENCE tries;
+                        CREATE FUNCTION no_room() RETURNS trigger LANGUAGE plpgsql AS $$
+                        BEGIN PERFORM nextval('public.tries'); RAISE EXCEPTION 'no room' USING ERRCODE = '53100'; END $$;
+                        CREATE TRIGGER no_room BEFORE INSERT ON entitlement_sync.transfer_step
+                            FOR EACH ROW EXECUTE FUNCTION no_room();
+                        """
+                )
+            }
+            try await world.working(scene.setup) {
+                try await world.until("SELECT s.is_called::int FROM tries AS s", comment: "nothing was tried")
+                #expect(try await Self.moved(world) == 0)
+                #expect(try await world.type(of: "owner") == "subscriber")
+                #expect(try await world.restored("owner").outcome == "already_subscriber")
+                try await world.pool.query("DROP TRIGGER no_room ON entitlement_sync.transfer_step")
+                try await world.pool.query("UPDATE entitlement_sync.transfer SET due = now()")
+                try await Self.untilEnded(scene, ticket)
+            }
+            #expect(try await scene.state(ticket) == "transferred")
+            #expect(try await Self.moved(world) == 1)
+            try await Self.expectReadingsBetweenCalls(world)
+        }
+    }
+
     @Test func `A paused transfer begins only when it is resumed`() async throws {
         try await DeskCase.with { scene, ticket in
             let world = scene.world

@@ -59,6 +59,25 @@ import Testing
         }
     }
 
+    @Test(arguments: ["claimant-7f3a9c", "owner-51d2e8"])
+    func `119: a ticket outlives the erasure of either side, and no table has the id`(_ erased: String) async throws {
+        let holding =
+            "{id: owner-51d2e8, subscriptions: [{state: active, store_subscription_identifier: \"200000070000001\"}]}"
+        try await World.with(customers: [holding, "{id: claimant-7f3a9c, state: none}"]) { world in
+            for user in ["claimant-7f3a9c", "owner-51d2e8"] { try await world.add(user) }
+            let job = try await world.restore("claimant-7f3a9c", proofs: DeskCase.proof, clientError: "7")
+            try await world.work()
+            #expect(try await world.status(job).outcome == "store_account_mismatch")
+            #expect(try await Erasure(pool: world.pool).erase(erased)?.tickets == 1)
+            #expect(try await Self.finds(erased, in: world) == [])
+            let tickets = try await world.texts(
+                "SELECT concat_ws(' ', t.kind, t.state, t.user_id, t.purchase_owner_id) FROM entitlement_sync.ticket_status AS t"
+            )
+            let left = erased == "owner-51d2e8" ? "claimant-7f3a9c" : "owner-51d2e8"
+            #expect(tickets == ["owner_mismatch new \(left)"])
+        }
+    }
+
     @Test func `Somebody who was never known here, and comes back in an event, is erased as well`() async throws {
         let user = "gone-51d2"
         try await World.with { world in

@@ -137,6 +137,10 @@ import Testing
             try await world.deliver(#"{"id":"own","type":"RENEWAL","app_user_id":"Ann"}"#)
             #expect(try await world.inbox.drain().queued == 1)
             #expect(try await world.state(ofEvent: "own") == "done")
+            // Nobody is guessed, and people hear of it.
+            #expect(try await world.state(ofEvent: "other") == "waiting")
+            let check = await Doctor(pool: world.pool).checks().first { $0.name == "letter_case" }
+            #expect(check?.ok == false && check?.detail.contains("such as event other") == true)
         }
     }
 

@@ -59,6 +59,47 @@ import Testing
         }
     }
 
+    @Test func `132: what others have to hear is written with the verdict that it tells of, or neither is`()
+        async throws
+    {
+        try await World.with(customers: ["{id: ann, state: active}"]) { world in
+            try await world.add("ann")
+            try await world.addAssets(2, of: "ann", frozenFor: ["subscription_lapsed"])
+            var telling = WorkerSetup()
+            telling.tells = true
+            try await world.pool.withConnection { connection in
+                try await connection.execute(
+                    script: """
+                        CREATE SEQUENCE tries;
+                        CREATE FUNCTION no_room() RETURNS trigger LANGUAGE plpgsql AS $$
+                        BEGIN PERFORM nextval('public.tries'); RAISE EXCEPTION 'no room' USING ERRCODE = '53100'; END $$;
+                        CREATE TRIGGER no_room BEFORE INSERT ON entitlement_sync.outbox
+                            FOR EACH ROW EXECUTE FUNCTION no_room();
+                        """
+                )
+            }
+            let job = try await world.restore("ann")
+            try await world.working(telling) {
+                try await world.until("SELECT s.is_called::int FROM tries AS s", comment: "nothing was tried")
+                #expect(try await world.type(of: "ann") == "free")
+                #expect(try await world.assets(of: "ann", frozenFor: ["subscription_lapsed"]) == 2)
+                #expect(try await world.decisions(about: "ann").isEmpty)
+                try await world.pool.query("DROP TRIGGER no_room ON entitlement_sync.outbox")
+                try await world.until(
+                    "SELECT count(*) FROM entitlement_sync.job_status WHERE id = \(job) AND outcome = 'restored'"
+                )
+            }
+            let told = try await world.texts(
+                """
+                SELECT concat_ws(' ', o.topic, o.data ->> 'to', o.data ->> 'count', o.created_at = d.at)
+                  FROM entitlement_sync.outbox AS o JOIN entitlement_sync.decision AS d ON d.user_key = o.user_key
+                 ORDER BY o.id
+                """
+            )
+            #expect(told == ["user.type_changed subscriber t", "assets.unfrozen 2 t", "restore.finished t"])
+        }
+    }
+
     @Test func `What whoever died had taken goes to another, with the same id`() async throws {
         try await World.with { world in
             try await world.add("ann")

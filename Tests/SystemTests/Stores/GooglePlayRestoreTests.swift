@@ -156,6 +156,30 @@ import Testing
         }
     }
 
+    @Test func `99: a token of which Google has said all that it will say is asked about no more`() async throws {
+        try await World.with(scenario: Self.scenario("token: tok-a, state: active")) { world in
+            try await world.add("ann")
+            try await world.addProducts()
+            let setup = world.asking(world.googlePlay)
+            let asked = { @Sendable in
+                world.simulator.requestReport().byPath.filter { $0.key.contains("/tokens/") }.map(\.value).reduce(0, +)
+            }
+            #expect(
+                try await world.restored("ann", proofs: world.tokenProof("tok-a"), setup: setup).outcome == "restored"
+            )
+            // Google tells of a subscription for sixty days after its end.
+            try await world.steer("/google-play/purchases/tok-a", #"{"state":"expired","expires":"-62d"}"#)
+            #expect(try await world.reconciled("ann", setup: setup).outcome == "demoted")
+            try await world.steer("/google-play/purchases/tok-a", #"{"state":"gone"}"#)
+            let before = asked()
+            for _ in 1...2 { #expect(try await world.reconciled("ann", setup: setup).outcome == "unchanged") }
+            #expect(before > 0 && asked() == before)
+            // Whoever shows it is answered all the same.
+            let shown = try await world.restored("ann", proofs: world.tokenProof("tok-a"), setup: setup)
+            #expect(shown.outcome == "nothing_to_restore")
+        }
+    }
+
     @Test(arguments: [
         (400, "purchaseTokenDoesNotMatchPackageName", ["credentials.google_play"]), (404, "purchaseTokenNotFound", []),
         (400, "invalid", []),

@@ -142,6 +142,39 @@ import Testing
         }
     }
 
+    @Test(arguments: [("-5m", nil, Int64(0)), ("-5m", "7", 0), ("-30d", nil, 1)])
+    func `17, 178: whoever shows what another account has had from the start is helped first where it was just bought`(
+        _ bought: String,
+        _ error: String?,
+        _ priority: Int64
+    ) async throws {
+        let scenario = AppStoreRestoreTests.scenario(
+            "original: \"2000000100000001\", transaction: \"2000000100000009\", product: premium_monthly,"
+                + " expires: +20d, purchased: \(bought), originally: \(bought)"
+        )
+        try await World.with(
+            customers: [WitnessTests.holding("owner"), "{id: claimant, state: none}"],
+            scenario: scenario
+        ) { world in
+            for user in ["owner", "claimant"] { try await world.add(user) }
+            try await world.addProducts()
+            let setup = try world.asking(world.revenueCat, world.appStore)
+            // A notification of the store's came first, under the other account.
+            try await world.deliver(#"{"id":"e","type":"INITIAL_PURCHASE","app_user_id":"owner"}"#)
+            try await world.work(setup)
+            #expect(try await world.type(of: "owner") == "subscriber")
+            let proof = try world.transactionProof("2000000100000009")
+            let job = try await world.restored("claimant", proofs: proof, clientError: error, setup: setup)
+            #expect(job.outcome == "store_account_mismatch" && job.ticketID != nil)
+            #expect(
+                try await world.tickets(of: "claimant")
+                    == [TicketRow(kind: "owner_mismatch", owner: "owner", state: "new", touches: 0)]
+            )
+            #expect(try await world.number("SELECT t.priority::bigint FROM entitlement_sync.ticket AS t") == priority)
+            #expect(try await world.type(of: "claimant") == "free")
+        }
+    }
+
     @Test func `A token of somebody else's hides nothing of one's own`() async throws {
         let scenario = GooglePlayRestoreTests.scenario(
             "token: tok-own, state: active",

@@ -117,4 +117,21 @@ import Testing
             #expect(other.outcome == "restored")
         }
     }
+
+    @Test(arguments: ["cancelled", "connection_error", "service_unavailable", "internal_error"])
+    func `175: a store that only the device can show counts as unread, and one that the server reads does not`(
+        _ error: String
+    ) async throws {
+        try await World.with(customers: ["{id: ann, state: none}"]) { world in
+            for user in ["ann", "bob"] { try await world.add(user) }
+            let setup = world.asking(world.revenueCat) { $0.retry.maxAttempts = 2 }
+            let onside = world.proof("onside", "onside_order_id", "5b0d6f1e-2c77-4c1b-8f9a-0e6a7c1d2b33")
+            let unread = try await world.restored("ann", proofs: onside, clientError: error, setup: setup)
+            #expect(unread.state == "dead" && unread.outcome == "store_unavailable" && unread.attempt == 2)
+            let apple = world.proof("app_store", "transaction_id", "2000000100000009")
+            let read = try await world.restored("bob", proofs: apple, clientError: error, setup: setup)
+            #expect(read.state == "done" && read.outcome == "nothing_to_restore" && read.attempt == 0)
+            for user in ["ann", "bob"] { #expect(try await world.tickets(of: user).isEmpty) }
+        }
+    }
 }

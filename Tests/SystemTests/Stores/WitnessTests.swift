@@ -117,6 +117,28 @@ import Testing
         }
     }
 
+    @Test func `95: that RevenueCat does not know somebody is nothing only once every other store was read`()
+        async throws
+    {
+        let scenario = AppStoreRestoreTests.scenario(
+            "original: \"2000000100000001\", transaction: \"2000000100000009\", product: premium_monthly,"
+                + " state: expired, expires: -9d"
+        )
+        try await World.with(scenario: scenario) { world in
+            try await world.add("alice")
+            try await world.addProducts()
+            let setup = try world.asking(world.revenueCat, world.appStore) { $0.retry.maxAttempts = 2 }
+            let proof = try world.transactionProof("2000000100000009")
+            try await world.steer("/faults", #"{"endpoint":"app_store.statuses","status":500}"#, method: .post)
+            #expect(try await world.restored("alice", proofs: proof, setup: setup).outcome == "store_unavailable")
+            try await world.steer("/faults", "", method: .delete)
+            let answered = try await world.restored("alice", proofs: proof, setup: setup)
+            #expect(answered.outcome == "nothing_to_restore" && answered.messageKey == "nothing.expired")
+            let alone = try await world.restored("alice", setup: world.asking(world.revenueCat))
+            #expect(alone.outcome == "nothing_to_restore")
+        }
+    }
+
     @Test func `64: two family members, two accounts: two purchases`() async throws {
         let scenario = """
             app_store:
