@@ -86,6 +86,8 @@ struct BenchWork {
     /// - Parameters:
     ///   - port: the simulator's.
     ///   - prefix: of the users whom the worker's first request is about.
+    /// - Returns: requests a second.
+    /// - Throws: `CommandFailure` where it does not answer.
     func rawRate(_ port: Int, of prefix: String) async throws -> Double {
         Double(jobs) / (try await timed { try await readRaw(port, prefix) })
     }
