@@ -2,11 +2,12 @@ import Foundation
 
 /// Which histories run.
 enum Profile {
-    /// 200 seeds; 2,000 with `ENTITLEMENT_SYNC_TEST_PROFILE=full`; one with `ENTITLEMENT_SYNC_TEST_SEED=N`.
-    static let seeds: Range<UInt64> = {
+    /// 200 seeds, and 60 with runs; 2,000 and 2,000 with `ENTITLEMENT_SYNC_TEST_PROFILE=full`; one with
+    /// `ENTITLEMENT_SYNC_TEST_SEED=N`.
+    static let seeds: [UInt64] = {
         let environment = ProcessInfo.processInfo.environment
-        if let seed = environment["ENTITLEMENT_SYNC_TEST_SEED"].flatMap(UInt64.init) { return seed..<seed + 1 }
-        return 0..<(isFull ? 2000 : 200)
+        if let seed = environment["ENTITLEMENT_SYNC_TEST_SEED"].flatMap(UInt64.init) { return [seed] }
+        return Array(0..<(isFull ? 2000 : 200)) + Array(History.runs..<History.runs + (isFull ? 2000 : 60))
     }()
 
     /// Whether ten times as much is asked for.
