@@ -121,7 +121,10 @@ extension Model {
 
     /// What a dry run finds out about the users of a part.
     ///
-    /// - Parameter items: of its users, in their order.
+    /// - Parameters:
+    ///   - items: of its users, in their order.
+    ///   - place: the part's among the run's.
+    ///   - index: the run's.
     mutating func lookAhead(_ items: [ModelItem], part place: Int, of index: Int) {
         var said: [String] = []
         var reasons: [String?] = []

@@ -114,9 +114,11 @@ extension World {
 
     /// L7: what was applied once changes nothing a second time.
     func judgeRepetition(_ look: Look) throws(Broken) {
+        // Of items that share a name each makes a row at first, and the last one stands afterwards.
+        let keys = look.truth.flatMap(\.keys)
+        guard Set(keys).count == keys.count else { return }
         var again = self
         guard try again.apply(look) != nil else { return }
-        // Items of one reading that share a name make a row each, which the next reading merges.
         guard again.people == people, again.ledger == ledger else {
             throw Broken(law: "L7: a repetition changed something")
         }

@@ -18,9 +18,9 @@ struct WorldHistory {
 
     private mutating func tell(_ text: @autoclosure () -> String) { if isTraced { trace.append(text()) } }
 
-    /// Makes 12 to 20 moves, then lets everything settle.
+    /// Makes 8 to 16 moves, then lets everything settle.
     mutating func perform() throws(Broken) {
-        for _ in 0..<generator.pick(12, 14, 16, 20) { try move() }
+        for _ in 0..<generator.pick(8, 10, 12, 16) { try move() }
         try judgeOrder()
         try settle()
     }
@@ -204,6 +204,13 @@ struct WorldHistory {
     private static func calm(_ world: inout World) {
         world.sweep = nil
         world.limit = 1000
+        // No grant ends while everything settles.
+        for record in world.records.indices {
+            for grant in world.records[record].grants.indices {
+                let until = world.records[record].grants[grant].until
+                if world.clock < until { world.records[record].grants[grant].until = until + day * 90 }
+            }
+        }
         for place in world.items.indices {
             world.items[place].isListed = true
             if world.items[place].access || world.items[place].status == "active" {
