@@ -28,12 +28,14 @@ struct WorldHistory {
     private mutating func move() throws(Broken) {
         world.clock = world.clock + generator.pick(.seconds(1), .seconds(1), .seconds(60), hour, hour * 20, day * 3)
         let person = generator.below(world.people.count)
+        // What was begun is brought to its end more often than not.
+        if world.sweep != nil, generator.oneIn(3) { return try sweep() }
         switch generator.below(16) {
         case 0, 1, 2: change(generator.below(world.items.count))
         case 3: changePerson(person)
         case 4: changeGrant(person)
         case 5 where generator.oneIn(2): transfer(generator.below(world.items.count), person)
-        case 6 where generator.oneIn(3): erase(person)
+        case 6 where generator.oneIn(2): erase(person)
         case 7, 8: try sweep()
         case 9 where !looks.isEmpty:
             try apply(looks.remove(at: generator.below(looks.count)))
