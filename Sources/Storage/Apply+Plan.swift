@@ -85,9 +85,11 @@ extension Apply {
             for (key, purchase) in holders { plan.knownIdentifiers[purchase.id, default: []].insert(key) }
             for item in ours where !postponed.contains(item.job.userKey) {
                 let key = item.job.userKey
+                // A job that was taken before an erasure carries the name that is gone.
+                let isErased = facts[key]?.isErased == true
                 plan.add(
                     item,
-                    user: item.job.userID.flatMap { scene.users[$0] },
+                    user: isErased ? nil : item.job.userID.flatMap { scene.users[$0] },
                     facts: facts[key],
                     canceled: locked[key]?.cancel ?? false,
                     holders: holders,

@@ -14,6 +14,8 @@ struct UserFacts {
     /// Changes of type within the last day.
     var flips: Int
     var everObserved: Bool
+    /// The account was erased since: whoever has its id now is somebody else to us.
+    var isErased = false
     var grants = GrantState.none
     var sandbox = SandboxState.none
     /// When the last grant in force ends.
@@ -125,7 +127,8 @@ enum LedgerReads {
         PostgresRequest(
             """
             SELECT u.user_key, u.epoch, u.read_at, u.absent_since, u.promised_at, u.moved_away_at,
-                   CASE WHEN u.flips_since > now() - interval '1 day' THEN u.flips ELSE 0 END, u.ever_observed
+                   CASE WHEN u.flips_since > now() - interval '1 day' THEN u.flips ELSE 0 END, u.ever_observed,
+                   u.user_id IS NULL
               FROM entitlement_sync.user_sync AS u
              WHERE u.user_key = ANY (\(userKeys))
              ORDER BY u.user_key
@@ -176,7 +179,7 @@ enum LedgerReads {
         var facts: [Int64: UserFacts] = [:]
         facts.reserveCapacity(rows.count)
         for row in rows {
-            let (key, epoch, readAt, absent, promised, moved, flips, ever) = try row.decode(
+            let (key, epoch, readAt, absent, promised, moved, flips, ever, erased) = try row.decode(
                 Int64.self,
                 Int64.self,
                 PostgresTimestamp?.self,
@@ -184,6 +187,7 @@ enum LedgerReads {
                 PostgresTimestamp?.self,
                 PostgresTimestamp?.self,
                 Int32.self,
+                Bool.self,
                 Bool.self
             )
             facts[key] = UserFacts(
@@ -193,7 +197,8 @@ enum LedgerReads {
                 promisedAt: promised.map(Instant.init),
                 movedAwayAt: moved.map(Instant.init),
                 flips: Int(flips),
-                everObserved: ever
+                everObserved: ever,
+                isErased: erased
             )
         }
         return facts

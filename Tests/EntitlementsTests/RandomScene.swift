@@ -11,6 +11,13 @@ enum Cases {
         return 0..<(environment["ENTITLEMENT_SYNC_TEST_PROFILE"] == "full" ? 1_000_000 : 50_000)
     }()
 
+    /// The histories of the domain: 5,000 seeds, or as many as there are cases;
+    /// `ENTITLEMENT_SYNC_TEST_HISTORIES=N` runs so many.
+    static var histories: Range<UInt64> {
+        let count = ProcessInfo.processInfo.environment["ENTITLEMENT_SYNC_TEST_HISTORIES"].flatMap(UInt64.init)
+        return count.map { 0..<$0 } ?? (seeds.count == 50_000 ? 0..<5000 : seeds)
+    }
+
     /// Whether a whole profile runs, so that rare situations must occur.
     static var isWholeProfile: Bool { seeds.count > 1 }
 }

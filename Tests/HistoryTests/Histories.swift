@@ -13,7 +13,7 @@ enum Histories {
     }
 
     /// Runs the histories of the seeds; the first failures are shrunk and told.
-    static func run(_ seeds: Range<UInt64>) async throws -> Results {
+    static func run(_ seeds: [UInt64]) async throws -> Results {
         let board = Board(seeds)
         let started = ContinuousClock.now
         try await withThrowingTaskGroup(of: Void.self) { group in
@@ -52,10 +52,10 @@ enum Histories {
 
     /// What the lanes share.
     private final class Board: Sendable {
-        private let seeds: Mutex<Range<UInt64>>
+        private let seeds: Mutex<ArraySlice<UInt64>>
         let results = Mutex(Results())
 
-        init(_ seeds: Range<UInt64>) { self.seeds = Mutex(seeds) }
+        init(_ seeds: [UInt64]) { self.seeds = Mutex(seeds[...]) }
 
         func take() -> UInt64? { seeds.withLock { $0.popFirst() } }
     }

@@ -50,17 +50,28 @@ struct History: Sendable {
     var setup: HistorySetup
     var steps: [Step]
 
+    /// The first seed of histories with runs.
+    static let runs: UInt64 = 1_000_000
+
     /// Makes up a history of 20 to 60 steps: short stories, two of which often run into each other.
+    ///
+    /// From `runs` on, most of them are about runs over many users.
     init(seed: UInt64) {
         self.seed = seed
         var generator = SeededGenerator(seed: seed)
         setup = HistorySetup(&generator)
         steps = []
         let length = generator.oneIn(3) ? 20 + generator.below(41) : 60
-        var stories = Stories(users: setup.users.count, items: setup.items.count)
+        let hasRuns = seed >= Self.runs
+        if hasRuns { setup.giveEachOne(&generator) }
+        var stories = Stories(
+            users: setup.users.count,
+            items: setup.items.count,
+            owners: hasRuns ? setup.items.compactMap(\.customer) : []
+        )
         while steps.count < length {
             let story = stories.next(&generator)
-            guard generator.oneIn(2) else {
+            guard generator.oneIn(hasRuns ? 4 : 2) else {
                 steps += story
                 continue
             }
@@ -87,6 +98,18 @@ struct History: Sendable {
 }
 
 extension HistorySetup {
+    /// Every user has one item, so that what becomes of it decides; seldom one has another.
+    fileprivate mutating func giveEachOne(_ generator: inout SeededGenerator) {
+        let more = generator.oneIn(4) ? 1 : 0
+        items = (0..<users.count + more).map { index in
+            var item = StoreItem(customer: index % users.count, names: ["rc-\(index)", "st-\(index)"])
+            if generator.oneIn(5) { item.store = "play_store" }
+            return item
+        }
+        if generator.oneIn(2) { mode = .full }
+        if generator.oneIn(2) { for index in users.indices { users[index].status = .active } }
+    }
+
     fileprivate init(_ generator: inout SeededGenerator) {
         if generator.oneIn(10) { mode = generator.pick(.promoteOnly, .observe) }
         hasMargin = generator.oneIn(4)

@@ -4,7 +4,7 @@ import Testing
 
 /// Made-up histories of the whole system on a real database, beside a model of it in memory.
 @Suite(.serialized) struct HistoryTests {
-    @Test(.timeLimit(.minutes(20)))
+    @Test(.timeLimit(.minutes(60)))
     func `Every made-up history goes in the database as in the model, and breaks no law`() async throws {
         let results = try await Histories.run(Profile.seeds)
         if !results.failures.isEmpty { Issue.record("\(results.failures.joined(separator: "\n\n"))") }

@@ -66,6 +66,14 @@ struct KnownHistory: Sendable, CustomTestStringConvertible {
             backsOff: true,
             [.store(item: 0, .becomeGold), .tap(user: 0)] + work() + [.reconcile(user: 0), .map(true)] + work()
         ),
+        KnownHistory(
+            "A job that was taken before an erasure changes nobody who has the id afterwards",
+            items: [0],
+            [
+                .host(user: 0, .addLapsedAssets(1)), .tap(user: 0), .claim(.a, 9), .read(.a, pick: nil, .full),
+                .erase(user: 0), .apply(.a, upTo: 9),
+            ]
+        ),
     ]
 }
 

@@ -15,6 +15,9 @@ struct ModelItem {
     var user: Int
     /// Failed readings before, as the claim told.
     var attempt: Int
+    var kind: JobKind
+    /// An event has asked for it.
+    var isEvents = false
     var reading: Reading
 }
 
@@ -57,6 +60,14 @@ extension Model {
                         attributions: attributions,
                         verdict: verdict,
                         isExplained: situation.isExplained,
+                        nextLook: NextLook(
+                            item.reading,
+                            attributions,
+                            outcome: verdict.outcome,
+                            grants: verdict.action == .grant,
+                            margin: situation.ledger.map { situation.settings.margin(of: $0.store) }.max()
+                                ?? situation.settings.absenceMargin
+                        ),
                         before: person.exists ? person.type : nil
                     )
                 )
@@ -94,9 +105,21 @@ extension Model {
         var attributions: [Attribution]
         var verdict: Verdict
         var isExplained: Bool
+        /// `nil`: what was planned before stands.
+        var nextLook: NextLook?
         /// The type before; nil for a user who is gone.
         var before: UserType?
+        /// A person has confirmed it among a run's.
+        var isConfirmed = false
         var writesLedger: Bool { item.reading.coverage != .none && before != nil }
+
+        mutating func putOff(by rule: Rule) {
+            verdict.rule = rule
+            verdict.action = .none
+            verdict.outcome = .deferred
+            verdict.absence = .keep
+            nextLook?.at = item.reading.askedAt + .seconds(86_400)
+        }
 
         var after: UserType? {
             switch verdict.action {
@@ -139,7 +162,7 @@ extension Model {
         var settings = setup.decision
         settings.demotionsPaused = paused.contains("demotions")
         let situation = Situation(
-            kind: jobs[item.job].kind,
+            kind: item.kind,
             user: person.exists ? User(id: userID(item.user), type: person.type, status: person.status) : nil,
             userKey: key,
             reading: item.reading,
@@ -150,6 +173,7 @@ extension Model {
             sandbox: person.sandbox,
             everObserved: person.everObserved,
             absentSince: person.absentSince,
+            movedAwayAt: person.movedAwayAt,
             catalog: ProductCatalog(catalog),
             settings: settings,
             claimed: claimed
@@ -206,7 +230,8 @@ extension Model {
         return followed + returned + contestedOwners(item, attributions)
     }
 
-    /// The brake lets so many unannounced demotions through, and defers the others.
+    /// Runs hold back what they have yet to count; of the rest the brake lets so many unannounced demotions through, and
+    /// defers the others.
     private mutating func hold(_ effects: inout [Effect]) {
         guard !isObserving else { return }
         var left = setup.brakeMinimum - decisions.count(where: \.isBraked)
@@ -215,13 +240,21 @@ extension Model {
                 note("announced demotion")
                 continue
             }
+            if let run = runs(on: effects[index].item.user) {
+                effects[index].isConfirmed = !run.isHeld && run.isConfirmed
+                if effects[index].isConfirmed { note("a confirmed demotion passes the brake") }
+                guard !effects[index].isConfirmed else { continue }
+                if run.isHeld, effects[index].item.isEvents { note("an event waits for no run") }
+                if run.isHeld, !effects[index].item.isEvents {
+                    note("held by a run")
+                    effects[index].putOff(by: .proposed)
+                    continue
+                }
+            }
             left -= 1
             guard left < 0 else { continue }
             note("brake held")
-            effects[index].verdict.rule = .brake
-            effects[index].verdict.action = .none
-            effects[index].verdict.outcome = .deferred
-            effects[index].verdict.absence = .keep
+            effects[index].putOff(by: .brake)
         }
     }
 

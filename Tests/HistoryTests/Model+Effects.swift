@@ -43,6 +43,8 @@ extension Model {
         note("merge of rows of one owner")
         if other != into { note("merge of a row that was merged in the same reading") }
         purchases[from].mergedInto = into
+        let moved = [purchases[into], purchases[from]].compactMap(\.facts.transferredAt).max()
+        purchases[into].facts.transferredAt = moved
         for (name, holder) in names where holder == from { names[name] = into }
     }
 
@@ -80,6 +82,7 @@ extension Model {
             facts.endAnnounced = old.endAnnounced && old.periodEndsAt == observation.periodEndsAt
         }
         facts.formerOwnerKey = old.formerOwnerKey
+        facts.transferredAt = old.transferredAt
         facts.ownerSince = old.ownerSince
         if old.ownerKey != facts.ownerKey {
             facts.ownerSince = moment
@@ -104,10 +107,13 @@ extension Model {
         }
         switch effect.verdict.absence {
         case .keep: break
-        case .clear: people[user].absentSince = nil
+        case .clear:
+            people[user].absentSince = nil
+            people[user].movedAwayAt = nil
         case .begin: people[user].absentSince = effect.item.reading.askedAt
         }
         if effect.isExplained { people[user].everObserved = true }
+        if let next = effect.nextLook { people[user].look = next.at }
         let changed = changeAssets(&effect, lockedAssets: lockedAssets)
         if !isObserving { openTickets(effect) }
         if effect.verdict.rule == .clientAppNotRegistered { alarms.insert("app_not_registered") }
@@ -120,7 +126,9 @@ extension Model {
                 before: effect.before,
                 after: effect.after,
                 assets: changed,
-                isBraked: !isObserving && effect.verdict.action == .demote && !effect.verdict.wasAnnounced,
+                isBraked: !isObserving && effect.verdict.action == .demote && !effect.verdict.wasAnnounced
+                    && !effect.isConfirmed,
+                isObserved: isObserving,
                 observations: effect.writesLedger ? max(1, items) : 0
             )
         )

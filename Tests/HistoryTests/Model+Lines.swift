@@ -6,15 +6,16 @@ extension Model {
     var lines: [String] {
         var lines: [String] = []
         for (index, person) in people.enumerated() {
+            let name = name(index)
             if person.exists { lines.append("user|\(userID(index))|\(person.type.rawValue)|\(person.status.rawValue)") }
             if person.isKnown {
                 lines.append(
-                    "known|\(userID(index))|\(person.epoch)|\(text(person.readAt))|\(text(person.absentSince))"
-                        + "|\(person.everObserved)"
+                    "known|\(name)|\(person.epoch)|\(text(person.readAt))|\(text(person.absentSince))"
+                        + "|\(text(person.movedAwayAt))|\(person.everObserved)|\(text(person.look))"
                 )
             }
             if let run = person.run {
-                lines.append("run|\(userID(index))|\(run.epoch)|\(run.freezes ? "freeze" : "unfreeze")")
+                lines.append("run|\(name)|\(run.epoch)|\(run.freezes ? "freeze" : "unfreeze")")
             }
             if let row = person.row { lines.append(line(row, of: index)) }
         }
@@ -23,6 +24,7 @@ extension Model {
             lines.append("asset|\(id)|\(userID(asset.owner))|\(asset.reasons.joined(separator: ","))|\(isFrozen)")
         }
         lines += purchases.indices.map(purchaseLine)
+        lines += sweeps.indices.flatMap(sweepLines)
         lines += tickets.map(ticketLine)
         lines += jobs.map(jobLine)
         for decision in decisions {
@@ -40,7 +42,7 @@ extension Model {
     private func line(_ row: Row, of user: Int) -> String {
         let slots = [row.queued[.restore], row.queued[.reconcile], row.next[.restore], row.next[.reconcile]]
         let isHeld = row.owner != nil || row.isCanceling
-        return "queue|\(userID(user))|" + slots.map { $0.map(id(of:)) ?? "-" }.joined(separator: "|")
+        return "queue|\(name(user))|" + slots.map { $0.map(id(of:)) ?? "-" }.joined(separator: "|")
             + "|\(text(row.owner))|\(isHeld ? text(row.active?.rawValue) : "-")|\(row.isCanceling)|\(row.crashes)"
     }
 
@@ -48,13 +50,14 @@ extension Model {
         let row = purchases[index]
         let facts = row.facts
         let held = names.filter { $0.value == index }.map { "\($0.key.value)/\($0.key.store)" }.sorted()
-        return "purchase|\(index)|\(facts.ownerKey.map { userID(Int($0) - 1) } ?? "-")|\(text(row.mergedInto))"
+        return "purchase|\(index)|\(facts.ownerKey.map { name(Int($0) - 1) } ?? "-")|\(text(row.mergedInto))"
+            + "|\(text(facts.formerOwnerKey.map { name(Int($0) - 1) }))|\(text(facts.transferredAt))"
             + "|\(facts.status.raw)|\(text(facts.givesAccess))|\(facts.endAnnounced)|\(text(facts.observedAt))"
             + "|\(text(facts.periodEndsAt))|\(facts.entitlements.joined(separator: ","))|\(held.joined(separator: ","))"
     }
 
     private func ticketLine(_ key: TicketKey, _ ticket: Ticket) -> String {
-        "ticket|\(label(key))|\(ticket.kind.rawValue)|\(text(ticket.owner.map(userID)))|\(text(ticket.originalID))"
+        "ticket|\(label(key))|\(ticket.kind.rawValue)|\(text(ticket.owner.map(name)))|\(text(ticket.originalID))"
             + "|\(ticket.isVisible)|\(ticket.priority)|\(ticket.touches)"
     }
 
@@ -64,27 +67,30 @@ extension Model {
         // Restores say why they wait.
         let waits = job.kind == .restore && paused.contains("all") && (job.state == .queued || job.state == .running)
         let key = waits ? "still_checking" : job.key?.rawValue
-        return "job|\(text(job.id))|\(kind)|\(userID(job.user))|\(job.state.rawValue)|\(text(job.outcome?.rawValue))"
+        let user = people[job.user].isErased ? "-" : userID(job.user)
+        return "job|\(text(job.id))|\(kind)|\(user)|\(job.state.rawValue)|\(text(job.outcome?.rawValue))"
             + "|\(text(key))|\(text(job.ticket.map(label)))|\(job.attempt)|\(text(error))"
     }
 
-    private func label(_ key: TicketKey) -> String { "\(userID(key.claimant))/\(text(key.purchase))" }
+    private func label(_ key: TicketKey) -> String { "\(name(key.claimant))/\(text(key.purchase))" }
 
     private func id(of job: Int) -> String { text(jobs[job].id) }
 
-    private func text(_ moment: Instant?) -> String { moment.map { "\($0.microseconds)" } ?? "-" }
+    func text(_ moment: Instant?) -> String { moment.map { "\($0.microseconds)" } ?? "-" }
 
     private func text(_ id: UUID?) -> String { id?.uuidString.lowercased() ?? "?" }
 
-    private func text<Value>(_ value: Value?) -> String { value.map { "\($0)" } ?? "-" }
+    func text<Value>(_ value: Value?) -> String { value.map { "\($0)" } ?? "-" }
 
     /// Learns what only the database can know: the ids of jobs that were queued by the system itself, and the numbers
     /// of rows.
     mutating func adopt(_ lines: [String]) {
         let known = Set(jobs.compactMap(\.id))
+        let named = Dictionary(people.indices.map { (name($0), $0) }) { first, _ in first }
         for line in lines {
             let parts = line.split(separator: "|", omittingEmptySubsequences: false).map(String.init)
-            if parts[0] == "queue", let user = userIndex(parts[1]), let row = people[user].row {
+            if parts[0] == "key", let user = userIndex(parts[1]) { people[user].key = Int64(parts[2]) }
+            if parts[0] == "queue", let user = named[parts[1]], let row = people[user].row {
                 let slots = [row.queued[.restore], row.queued[.reconcile], row.next[.restore], row.next[.reconcile]]
                 for (place, job) in slots.enumerated() {
                     guard let job, jobs[job].id == nil, let id = UUID(uuidString: parts[place + 2]), !known.contains(id)
@@ -93,7 +99,7 @@ extension Model {
                 }
             }
             if parts[0] == "purchase", let row = Int(parts[1]) {
-                let held = Set(parts[10].split(separator: ",").map(String.init))
+                let held = Set(parts[12].split(separator: ",").map(String.init))
                 for (name, rows) in contested where rows.contains(row) && held.contains("\(name.value)/\(name.store)") {
                     if rows.count > 1 { note("name wanted by two new rows") }
                     names[name] = row

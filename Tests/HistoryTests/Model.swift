@@ -10,6 +10,7 @@ struct Model {
     var setup: HistorySetup
     var people: [Person]
     var jobs: [Job] = []
+    var sweeps: [Sweep] = []
     var purchases: [LedgerRow] = []
     /// Which ledger row a name leads to.
     var names: [PurchaseIdentifierKey: Int] = [:]
@@ -33,6 +34,10 @@ struct Model {
 
     struct Person {
         var exists = true
+        /// The record of an account that was erased: it has no name, and stands behind the history's users.
+        var isErased = false
+        /// The database's key of the record, once it has been seen.
+        var key: Int64?
         /// A job or a ticket has met the user.
         var isKnown = false
         var type: UserType
@@ -40,6 +45,9 @@ struct Model {
         var epoch: Int64 = 0
         var readAt: Instant?
         var absentSince: Instant?
+        var movedAwayAt: Instant?
+        /// When the user is looked at again.
+        var look: Instant?
         var everObserved = false
         var flips = 0
         var grants: [Grant] = []
@@ -133,11 +141,20 @@ struct Model {
         var after: UserType?
         var assets: Int
         var isBraked: Bool
+        var isObserved: Bool
         /// How many observations the verdict left.
         var observations: Int
     }
 
     var isObserving: Bool { setup.mode == .observe }
+
+    /// How the records name a user: those of an erased account have their key alone.
+    func name(_ user: Int) -> String {
+        people[user].isErased ? "erased-\(people[user].key.map(String.init) ?? "?")" : userID(user)
+    }
+
+    /// The user behind a key of the records.
+    func user(behind key: Int64) -> Int? { people.firstIndex { $0.key == key } }
 
     mutating func note(_ situation: String) { situations.insert(situation) }
 }

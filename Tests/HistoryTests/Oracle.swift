@@ -118,7 +118,7 @@ extension Model {
             let owners = Set(rows.compactMap(\.ownerKey))
             guard owners != [Int64(user + 1)], !owners.isEmpty else { return false }
             return owners.count > 1 || item.isFamilyShared
-                || rows.contains { $0.isFamilyShared || $0.formerOwnerKey != nil }
+                || rows.contains { $0.isFamilyShared || $0.formerOwnerKey != nil || $0.transferredAt != nil }
         }
     }
 }

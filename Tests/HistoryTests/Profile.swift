@@ -2,11 +2,13 @@ import Foundation
 
 /// Which histories run.
 enum Profile {
-    /// 200 seeds; 2,000 with `ENTITLEMENT_SYNC_TEST_PROFILE=full`; one with `ENTITLEMENT_SYNC_TEST_SEED=N`.
-    static let seeds: Range<UInt64> = {
+    /// 200 seeds, and 60 with runs; 2,000 and 2,000 with `ENTITLEMENT_SYNC_TEST_PROFILE=full`; one with
+    /// `ENTITLEMENT_SYNC_TEST_SEED=N`, some with `N-M`.
+    static let seeds: [UInt64] = {
         let environment = ProcessInfo.processInfo.environment
-        if let seed = environment["ENTITLEMENT_SYNC_TEST_SEED"].flatMap(UInt64.init) { return seed..<seed + 1 }
-        return 0..<(isFull ? 2000 : 200)
+        let asked = environment["ENTITLEMENT_SYNC_TEST_SEED"]?.split(separator: "-").compactMap { UInt64($0) } ?? []
+        if let first = asked.first, let last = asked.last, first <= last { return Array(first...last) }
+        return Array(0..<(isFull ? 2000 : 200)) + Array(History.runs..<History.runs + (isFull ? 2000 : 60))
     }()
 
     /// Whether ten times as much is asked for.

@@ -92,7 +92,7 @@ extension Run {
         ApplyReport, Locks
     ) {
         let reads = batch.compactMap { hand in hand.taken.map { ReadJob(job: hand.claimed, reading: $0.reading) } }
-        let users = model.people.count
+        let users = setup.users.count
         var locks = Locks()
         switch held {
         case .user(let user) where model.people[user % users].exists:
@@ -134,7 +134,7 @@ extension Run {
         for hand in batch {
             let isOurs = ours.contains { $0.job == hand.job }
             let isPostponed = postponed.contains(hand.claimed.id)
-            if locks.users.contains(hand.user) {
+            if hand.asks.map(locks.users.contains) == true {
                 try expect(isPostponed, "a user whom the host holds was not put off")
                 model.note("postponed by a host's lock on the user")
                 continue
@@ -162,7 +162,8 @@ extension Run {
             }
         }
         for hand in ours where postponed.contains(hand.claimed.id) {
-            guard !locks.users.contains(hand.user), !locks.rows.contains(hand.user), let taken = hand.taken else {
+            guard hand.asks.map(locks.users.contains) != true, !locks.rows.contains(hand.user), let taken = hand.taken
+            else {
                 continue
             }
             let item = hand.item(taken)

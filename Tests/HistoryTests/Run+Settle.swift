@@ -1,6 +1,7 @@
 import Entitlements
 import Foundation
 import Postgres
+import Storage
 
 extension Run {
     /// Everything is readable, nothing is paused, nothing waits: the state settles, and stays.
@@ -17,6 +18,8 @@ extension Run {
         // Whatever another process of the past still holds.
         try await make(.rescue(.a))
         try await drain()
+        try await plan()
+        try await endSweeps()
         var states: [[String]] = []
         for _ in 0..<3 {
             for user in model.people.indices where model.people[user].exists {
@@ -31,10 +34,11 @@ extension Run {
         let open = model.jobs.filter { $0.state == .queued || $0.state == .running }
         try expect(open.isEmpty, "L11: a job never ended", "\(open)")
         try await resolveAll()
+        try await checkLaws()
     }
 
     /// Works until nothing is left to do.
-    private mutating func drain() async throws {
+    mutating func drain() async throws {
         for round in 0..<60 {
             let isIdle = model.people.allSatisfy { $0.row == nil && $0.run == nil }
             if isIdle { return }
@@ -52,6 +56,18 @@ extension Run {
         }
         let lines = model.lines.filter { $0.hasPrefix("queue|") || $0.hasPrefix("run|") }
         throw Failed(kind: "never idle", text: lines.joined(separator: "\n"))
+    }
+
+    /// The laws, as the product itself looks after them.
+    private func checkLaws() async throws {
+        let watch = LawWatch(pool: lane.host)
+        try await watch.run()
+        let laws = try await watch.found()
+        try expect(laws.count == 9, "\(laws.count) laws were looked at")
+        // Who was banned as a subscriber stays one until somebody decides: that is the host's to find.
+        for law in laws where law.broken != 0 && law.name != "ineligible_subscribers" {
+            throw Failed(kind: "law \(law.name)", text: "law \(law.name): \(law.broken)")
+        }
     }
 
     /// Every id that was ever returned is found.

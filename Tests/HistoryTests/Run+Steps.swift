@@ -7,7 +7,7 @@ import Storage
 extension Run {
     /// Makes one step in the database and in the model.
     mutating func make(_ step: Step) async throws {
-        let users = model.people.count
+        let users = setup.users.count
         switch step {
         case .tap(let user, let proof, let error, let key):
             try await tap(user % users, proof: proof, error: error, key: key)
@@ -33,6 +33,16 @@ extension Run {
         case .cancel(let pick): try await cancel(pick)
         case .retryDead(let pick): try await retryDead(pick)
         case .wait: try await wait()
+        case .sweep(let scope, let isDry, let most): try await sweep(scope, isDry: isDry, most: most)
+        case .feed(let batch): try await feed(batch)
+        case .plan: try await plan()
+        case .part(let side): try await part(side)
+        case .release(let pick, let wrong): try await release(pick, wrong: wrong)
+        case .cancelRun(let pick): try await cancelRun(pick)
+        case .fallDue(let user): try await fallDue(user % users)
+        case .erase(let user): try await erase(user % users)
+        case .transfer(let item, let user, let echoes):
+            try await transfer(item % truth.items.count, to: user % users, echoes: echoes)
         }
     }
 
@@ -99,6 +109,7 @@ extension Run {
         }
         let id = model.people[user].grants[place].id
         model.people[user].grants[place].isActive = false
+        model.note(revoking ? "grant revoked" : "grant expired")
         if revoking {
             _ = try await controls.revoke(id)
             model.enqueue(user, .reconcile)
@@ -173,6 +184,8 @@ extension Run {
             """
         )
         for job in model.jobs.indices { model.jobs[job].isDelayed = false }
+        try await lane.host.query("UPDATE entitlement_sync.run SET late_due = now() WHERE late_due > now()")
+        for place in model.sweeps.indices { model.sweeps[place].lateWaits = false }
     }
 
     // MARK: The host's application
@@ -228,7 +241,7 @@ extension Run {
                 model.assets[key]?.reasons.removeAll { $0 == "moderation" }
             }
         case .giveAsset(let other):
-            let other = other % model.people.count
+            let other = other % setup.users.count
             guard model.people[other].exists, let asset = firstAsset(of: user) else { return }
             try await lane.host.query("UPDATE assets SET user_id = \(userID(other)) WHERE id = \(asset)")
             model.assets[asset]?.owner = other

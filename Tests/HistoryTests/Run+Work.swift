@@ -16,9 +16,10 @@ extension Run {
         try expect(mayClaim || claimed.isEmpty, "jobs were claimed without leave")
         guard mayClaim else { return }
         for job in claimed {
-            let user = job.userID.flatMap(userIndex) ?? -1
+            let asks = job.userID.flatMap(userIndex)
+            let user = model.user(behind: job.userKey) ?? asks ?? -1
             let kind = model.people.indices.contains(user) ? model.claimable(user) : nil
-            try expect(kind == job.kind, "a job was claimed out of turn", "\(userID(user)) \(job.kind)")
+            try expect(kind == job.kind, "a job was claimed out of turn", "\(user) \(job.kind)")
             guard let number = model.claim(user, by: worker.epoch) else { continue }
             let expected = model.jobs[number]
             try expect(expected.id == job.id, "another job was claimed than the one queued")
@@ -29,7 +30,7 @@ extension Run {
                 job.sandboxAllowed == (model.people[user].sandbox == .allowed),
                 "the allow-list was not looked at"
             )
-            workers[side]?.hands.append(Hand(claimed: job, job: number, user: user, epoch: worker.epoch))
+            workers[side]?.hands.append(Hand(claimed: job, job: number, user: user, asks: asks, epoch: worker.epoch))
         }
         let left = model.people.indices.filter { model.claimable($0) != nil }
         try expect(claimed.count == limit || left.isEmpty, "due jobs were left", "\(left)")
@@ -61,10 +62,14 @@ extension Run {
             throw Failed(kind: "no clock", text: "the database told no time")
         }
         let asked = Instant(askedAt)
+        guard let user = hand.asks else {
+            // Nobody is asked about an account without a name.
+            return Taken(reading: Reading(coverage: .none, askedAt: asked), truth: [], manner: .full)
+        }
         var taken: Taken
         switch manner {
-        case .full: taken = listing(hand, asked, parity: nil)
-        case .partial(let parity): taken = listing(hand, asked, parity: parity)
+        case .full: taken = listing(user, asked, parity: nil)
+        case .partial(let parity): taken = listing(user, asked, parity: parity)
         case .failed(let code, let wished):
             let failure = ReadFailure(code, retryAfter: wished ? .seconds(50) : nil)
             taken = Taken(
@@ -73,27 +78,27 @@ extension Run {
                 manner: manner
             )
         case .stale(let back):
-            let earlier = past[hand.user] ?? []
-            taken = earlier.isEmpty ? listing(hand, asked, parity: nil) : earlier[back % earlier.count]
+            let earlier = past[user] ?? []
+            taken = earlier.isEmpty ? listing(user, asked, parity: nil) : earlier[back % earlier.count]
         }
-        if case .full = manner { past[hand.user, default: []].append(taken) }
+        if case .full = manner { past[user, default: []].append(taken) }
         let isFull = taken.reading.coverage == .full
         taken.reading.claims = ClaimFindings(clientError: hand.claimed.request.clientError.map { ClientError($0) })
         if isFull { taken.reading.claims.found = found(Self.values(in: hand.claimed.request.proofs)) }
         return taken
     }
 
-    private func listing(_ hand: Hand, _ asked: Instant, parity: Int?) -> Taken {
-        var items = truth.listing(for: hand.user)
+    func listing(_ user: Int, _ asked: Instant, parity: Int?) -> Taken {
+        var items = truth.listing(for: user)
         if let parity { items = items.enumerated().filter { ($0.offset + parity) % 2 == 0 }.map(\.element) }
         return Taken(
             reading: Reading(
                 coverage: parity == nil ? .full : .partial,
                 askedAt: asked,
-                observations: items.map { $0.observation(for: hand.user) },
+                observations: items.map { $0.observation(for: user) },
                 failure: parity == 1 ? ReadFailure(.timeout) : nil
             ),
-            truth: items.filter { $0.customer == hand.user },
+            truth: items.filter { $0.customer == user },
             manner: parity.map { .partial($0) } ?? .full
         )
     }

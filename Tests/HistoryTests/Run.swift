@@ -22,6 +22,8 @@ struct Run {
     var past: [Int: [Taken]] = [:]
     /// What was asked under an idempotency key: the words and the job that answers.
     var keys: [String: (words: String, job: Int)] = [:]
+    /// The number under which this history's process plans runs.
+    var fence: Int64 = 0
 
     var controls: Controls { Controls(pool: lane.host) }
     var commands: JobCommands { JobCommands(pool: lane.host) }
@@ -55,6 +57,7 @@ struct Run {
             )
         }
         for side in Side.allCases { try await start(side) }
+        try await takeLead()
     }
 
     /// Compares the database with the model.
@@ -64,7 +67,7 @@ struct Run {
         if let broken = seen.filter({ $0.hasPrefix("broken|") }).min() {
             throw Failed(kind: String(broken.prefix(10)), text: broken)
         }
-        let actual = Set(seen.filter { !$0.hasPrefix("number|") })
+        let actual = Set(seen.filter { !$0.hasPrefix("number|") && !$0.hasPrefix("key|") })
         let expected = Set(model.lines)
         guard actual != expected else { return }
         let extra = actual.subtracting(expected).sorted()
@@ -117,12 +120,21 @@ struct Hand {
     var claimed: ClaimedJob
     var job: Int
     var user: Int
+    /// The user of the history whom it was claimed for; an erasure may have taken the name from the record since.
+    var asks: Int?
     var epoch: Int32
     var taken: Taken?
 
     /// The job as the model takes it.
     func item(_ taken: Taken) -> ModelItem {
-        ModelItem(job: job, user: user, attempt: claimed.attempt, reading: taken.reading)
+        ModelItem(
+            job: job,
+            user: user,
+            attempt: claimed.attempt,
+            kind: claimed.kind,
+            isEvents: claimed.lane == .event,
+            reading: taken.reading
+        )
     }
 }
 

@@ -22,6 +22,14 @@ extension Model {
         "name wanted by two new rows",
         "contested purchase stays", "contest ended",
         "ineligible with access", "restore where a reconcile demotes",
+        "run of all", "run of due", "run of since", "dry run of all", "asked for a second run of a scope",
+        "run within its limit", "run stopped", "run released", "dry run released", "released by another hash",
+        "nothing to release", "run canceled", "run canceled while it was read", "run superseded", "run done",
+        "held by a run", "an event waits for no run", "a confirmed demotion passes the brake",
+        "changed while a run held it", "another turn in a run", "a run waits for the end of a pause",
+        "grant expired", "grant revoked", "erased", "erased in a run", "erased while a run held it",
+        "erased with a job in hand", "transferred", "transferred in a run", "a transfer moves several purchases",
+        "a transfer closes a ticket", "a store echoes what was transferred", "rule moved_away",
     ]
 
     /// Notes what a verdict was about.

@@ -1,4 +1,5 @@
 import Entitlements
+import Storage
 
 /// One of the two worker processes of a history.
 enum Side: String, Sendable, CaseIterable { case a = "A", b = "B" }
@@ -35,6 +36,22 @@ enum Step: Sendable, CustomStringConvertible {
     case retryDead(Int)
     /// The waits of all delayed jobs pass.
     case wait
+    /// Somebody asks for a run over many users; at most so many may be demoted.
+    case sweep(RunRecord.Scope, isDry: Bool = false, most: Int32? = nil)
+    /// Every run that goes on plans a stretch of so many users.
+    case feed(Int)
+    /// Ends the parts of runs that were read, and takes runs on to what follows.
+    case plan
+    /// A worker reads a part of a dry run.
+    case part(Side)
+    /// A person confirms what a run would change, by the hash or by another one.
+    case release(Int, wrong: Bool = false)
+    case cancelRun(Int)
+    /// The user's next look is due.
+    case fallDue(user: Int)
+    case erase(user: Int)
+    /// Support moves all that an item's owner has to a user; the store may go on naming the former one.
+    case transfer(item: Int, to: Int, echoes: Bool = false)
 
     var description: String {
         switch self {
@@ -63,6 +80,17 @@ enum Step: Sendable, CustomStringConvertible {
         case .cancel(let job): "cancel job \(job)"
         case .retryDead(let job): "retry dead job \(job)"
         case .wait: "waits pass"
+        case .sweep(let scope, let isDry, let most):
+            "\(isDry ? "dry " : "")run \(scope.rawValue)" + (most.map { " of at most \($0) demotions" } ?? "")
+        case .feed(let batch): "runs plan \(batch) users"
+        case .plan: "runs go on"
+        case .part(let side): "\(side.rawValue) reads a part of a dry run"
+        case .release(let run, let wrong): "release run \(run)" + (wrong ? " by another hash" : "")
+        case .cancelRun(let run): "cancel run \(run)"
+        case .fallDue(let user): "a look at u\(user) falls due"
+        case .erase(let user): "erase u\(user)"
+        case .transfer(let item, let user, let echoes):
+            "transfer of i\(item) to u\(user)" + (echoes ? ", and the store echoes" : "")
         }
     }
 }

@@ -73,12 +73,12 @@ struct StoreItem: Sendable {
     var saysAccess: Bool { isOneTime ? status == "owned" : access == true }
 
     var identifiers: [PurchaseIdentifier] {
-        names.enumerated().map { place, name in
+        names.map { name in
             PurchaseIdentifier(
                 value: name,
                 store: store,
                 environment: environment,
-                kind: place == 0 ? "revenuecat_id" : "store_id"
+                kind: name.hasPrefix("rc-") ? "revenuecat_id" : "store_id"
             )
         }
     }

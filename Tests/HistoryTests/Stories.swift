@@ -5,6 +5,8 @@ import TestSupport
 struct Stories {
     let users: Int
     let items: Int
+    /// Where runs over many users go on: who has each item at first.
+    var owners: [Int] = []
 
     /// Who plays in a story.
     struct Cast {
@@ -42,6 +44,12 @@ struct Stories {
             near: near,
             far: near == .a ? .b : .a
         )
+        if !owners.isEmpty, generator.below(5) > 0 {
+            var owning = cast
+            owning.one = owners[item]
+            owning.other = (owning.one + 1 + generator.below(users - 1)) % users
+            return Self.runs(Self.runStories[generator.below(Self.runStories.count)], &generator, owning)
+        }
         if generator.oneIn(5) { return [Self.anything(&generator, cast)] }
         var number = generator.below(61)
         // What is rarest by itself comes more often.

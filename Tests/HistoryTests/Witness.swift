@@ -3,13 +3,17 @@ enum Witness {
     static let schema = """
         CREATE SCHEMA hist;
         CREATE TABLE hist.broken (what text);
-        CREATE TABLE hist.type_change (tx xid8, user_id text, before text, after text);
-        CREATE TABLE hist.asset_change (tx xid8, user_id text, gains boolean);
+        CREATE TABLE hist.type_change (tx xid8, user_id text, user_key bigint, before text, after text);
+        CREATE TABLE hist.asset_change (tx xid8, user_id text, user_key bigint, gains boolean);
         CREATE TABLE hist.said (tx xid8, decision bigint);
         CREATE TABLE hist.batch (tx xid8, decision bigint);
 
         CREATE FUNCTION hist.is_host() RETURNS boolean LANGUAGE sql STABLE AS
             $$ SELECT coalesce(current_setting('hist.host', true), '') = 'on' $$;
+
+        -- The record of a user at this moment: later an erasure may take the name away.
+        CREATE FUNCTION hist.key_of(wanted text) RETURNS bigint LANGUAGE sql STABLE AS
+            $$ SELECT u.user_key FROM entitlement_sync.user_sync AS u WHERE u.user_id = wanted $$;
 
         CREATE FUNCTION hist.on_user() RETURNS trigger LANGUAGE plpgsql AS $$
         BEGIN
@@ -24,7 +28,7 @@ enum Witness {
             IF NEW.type = 'subscriber' AND NEW.status NOT IN ('active', 'onboarding') THEN
                 INSERT INTO hist.broken VALUES ('L6: type gained by ' || NEW.id || ' who is ' || NEW.status);
             END IF;
-            INSERT INTO hist.type_change VALUES (pg_current_xact_id(), NEW.id, OLD.type, NEW.type);
+            INSERT INTO hist.type_change VALUES (pg_current_xact_id(), NEW.id, hist.key_of(NEW.id), OLD.type, NEW.type);
             RETURN NEW;
         END $$;
         CREATE TRIGGER hist_user AFTER UPDATE ON public.users FOR EACH ROW EXECUTE FUNCTION hist.on_user();
@@ -50,7 +54,7 @@ enum Witness {
             IF NOT gains AND owner.type <> 'free' THEN
                 INSERT INTO hist.broken VALUES ('L5: an asset of a subscriber froze: ' || owner.id);
             END IF;
-            INSERT INTO hist.asset_change VALUES (pg_current_xact_id(), NEW.user_id, gains);
+            INSERT INTO hist.asset_change VALUES (pg_current_xact_id(), NEW.user_id, hist.key_of(NEW.user_id), gains);
             RETURN NEW;
         END $$;
         CREATE TRIGGER hist_asset AFTER UPDATE ON public.assets FOR EACH ROW EXECUTE FUNCTION hist.on_asset();
@@ -81,6 +85,16 @@ enum Witness {
             DELETE FROM public.users;
             DELETE FROM entitlement_sync.asset_run;
             DELETE FROM entitlement_sync.asset_batch;
+            DELETE FROM entitlement_sync.transfer_step;
+            DELETE FROM entitlement_sync.transfer;
+            DELETE FROM entitlement_sync.ticket_approval;
+            DELETE FROM entitlement_sync.ticket_evidence;
+            DELETE FROM entitlement_sync.run_change;
+            DELETE FROM entitlement_sync.run_part;
+            DELETE FROM entitlement_sync.run;
+            DELETE FROM entitlement_sync.leader;
+            DELETE FROM entitlement_sync.law_check;
+            DELETE FROM entitlement_sync.outbox;
             DELETE FROM entitlement_sync.ticket_event;
             DELETE FROM entitlement_sync.ticket;
             DELETE FROM entitlement_sync.decision;
@@ -102,51 +116,113 @@ enum Witness {
             VALUES ('revenuecat', 'premium', 'premium', true);
         $$;
 
+        -- A transfer that enough people have agreed to, and that a reading has confirmed.
+        CREATE FUNCTION hist.transfer(item bigint, source bigint, target bigint, names text[]) RETURNS bigint
+        LANGUAGE plpgsql AS $$
+        DECLARE
+            about bigint;
+            proof bigint;
+            made  bigint;
+        BEGIN
+            INSERT INTO entitlement_sync.operator (name, role) VALUES ('ann', 'approver'), ('bea', 'senior')
+            ON CONFLICT DO NOTHING;
+            UPDATE entitlement_sync.ticket AS t SET state = 'executing'
+             WHERE t.claimant_key = target AND t.purchase_id = item AND entitlement_sync.is_open(t.state)
+            RETURNING t.id INTO about;
+            IF about IS NULL THEN
+                INSERT INTO entitlement_sync.ticket (claimant_key, owner_key, purchase_id, kind, state, visible)
+                VALUES (target, source, item, 'owner_mismatch', 'executing', true) RETURNING id INTO about;
+            END IF;
+            INSERT INTO entitlement_sync.ticket_evidence
+                   (ticket_id, asked_at, hash, facts, hindrance, reason, approvals, also_moves, owner_window, holds, document)
+            VALUES (about, clock_timestamp(), sha256('seen'), '{}', 'none', 'shown', 2, '{}', '0', '1 day', '{}')
+            RETURNING id INTO proof;
+            UPDATE entitlement_sync.ticket AS t SET evidence_id = proof WHERE t.id = about;
+            INSERT INTO entitlement_sync.ticket_approval
+                   (ticket_id, operator_id, evidence_id, hash, expires_at, ended_at, ended_by)
+            SELECT about, o.id, proof, sha256('seen'), now() + interval '1 day', clock_timestamp(), 'used'
+              FROM entitlement_sync.operator AS o;
+            INSERT INTO entitlement_sync.transfer
+                   (ticket_id, from_key, to_key, purchase_id, begun_by, step, evidence_id, calls, called_at, moves)
+            SELECT about, source, target, item, min(o.id), 'confirmed', proof, 1, clock_timestamp(), names
+              FROM entitlement_sync.operator AS o RETURNING id INTO made;
+            RETURN made;
+        END $$;
+
         CREATE FUNCTION hist.micros(at timestamptz) RETURNS text LANGUAGE sql STABLE AS
             $$ SELECT coalesce((extract(epoch FROM at) * 1000000)::bigint::text, '-') $$;
 
+        CREATE VIEW hist.person AS
+        SELECT u.*, coalesce(u.user_id, 'erased-' || u.user_key) AS name FROM entitlement_sync.user_sync AS u;
+
+        CREATE FUNCTION hist.counts(counts jsonb) RETURNS text LANGUAGE sql STABLE AS $$
+            SELECT coalesce(string_agg(c.key || '=' || c.value, ',' ORDER BY c.key COLLATE "C"), '')
+              FROM jsonb_each_text(counts) AS c
+        $$;
+
         CREATE VIEW hist.state AS
         WITH p AS (SELECT x.*, row_number() OVER (ORDER BY x.first_seen_at, x.id) - 1 AS place
-                     FROM entitlement_sync.purchase AS x)
+                     FROM entitlement_sync.purchase AS x),
+             w AS (SELECT x.*, row_number() OVER (ORDER BY x.id) - 1 AS place FROM entitlement_sync.run AS x)
         SELECT concat_ws('|', 'user', u.id, u.type, u.status) AS line FROM public.users AS u
         UNION ALL
         SELECT concat_ws('|', 'asset', a.id, a.user_id, array_to_string(a.frozen_reasons, ','),
                          (a.frozen_at IS NOT NULL)::text) FROM public.assets AS a
         UNION ALL
-        SELECT concat_ws('|', 'known', s.user_id, s.epoch, hist.micros(s.read_at), hist.micros(s.absent_since),
-                         s.ever_observed::text) FROM entitlement_sync.user_sync AS s
+        SELECT concat_ws('|', 'known', s.name, s.epoch, hist.micros(s.read_at), hist.micros(s.absent_since),
+                         hist.micros(s.moved_away_at), s.ever_observed::text, hist.micros(s.next_look))
+          FROM hist.person AS s
         UNION ALL
-        SELECT concat_ws('|', 'run', s.user_id, r.epoch, r.direction)
-          FROM entitlement_sync.asset_run AS r JOIN entitlement_sync.user_sync AS s USING (user_key)
+        SELECT concat_ws('|', 'key', s.name, s.user_key) FROM hist.person AS s WHERE s.user_id IS NOT NULL
         UNION ALL
-        SELECT concat_ws('|', 'queue', s.user_id, coalesce(q.restore_id::text, '-'), coalesce(q.reconcile_id::text, '-'),
+        SELECT concat_ws('|', 'run', s.name, r.epoch, r.direction)
+          FROM entitlement_sync.asset_run AS r JOIN hist.person AS s USING (user_key)
+        UNION ALL
+        SELECT concat_ws('|', 'sweep', w.place, w.scope, w.is_dry::text, w.is_confirmed::text, w.state, w.is_paged::text,
+                         w.is_fed::text, w.fed, w.ended, w.skipped, w.held, cardinality(w.late), hist.counts(w.outcomes),
+                         hist.counts(w.rules)) FROM w
+        UNION ALL
+        SELECT concat_ws('|', 'part', w.place, x.number, (x.ended_at IS NULL)::text,
+                         (SELECT string_agg(s.name || '=' || coalesce(j.outcome, '-') || '/' || coalesce(j.rule, '-'), ','
+                                            ORDER BY s.name COLLATE "C")
+                            FROM unnest(x.keys, x.outcomes, x.rules) AS j(key, outcome, rule)
+                            JOIN hist.person AS s ON s.user_key = j.key))
+          FROM entitlement_sync.run_part AS x JOIN w ON w.id = x.run_id
+        UNION ALL
+        SELECT concat_ws('|', 'change', w.place, s.name, x.state, x.outcome, x.rule, coalesce(x.type_before, '-'),
+                         coalesce(x.type_after, '-'), x.announced::text, x.epoch)
+          FROM entitlement_sync.run_change AS x JOIN w ON w.id = x.run_id JOIN hist.person AS s USING (user_key)
+        UNION ALL
+        SELECT concat_ws('|', 'queue', s.name, coalesce(q.restore_id::text, '-'), coalesce(q.reconcile_id::text, '-'),
                          coalesce(q.restore_next::text, '-'), coalesce(q.reconcile_next::text, '-'),
                          coalesce(q.owner::text, '-'), coalesce(q.active::text, '-'), q.cancel::text, q.crashes)
-          FROM entitlement_sync.queue AS q JOIN entitlement_sync.user_sync AS s USING (user_key)
+          FROM entitlement_sync.queue AS q JOIN hist.person AS s USING (user_key)
         UNION ALL
-        SELECT concat_ws('|', 'purchase', p.place, coalesce(s.user_id, '-'), coalesce(m.place::text, '-'), p.status,
+        SELECT concat_ws('|', 'purchase', p.place, coalesce(s.name, '-'), coalesce(m.place::text, '-'), coalesce(f.name, '-'),
+                         hist.micros(p.transferred_at), p.status,
                          coalesce(p.gives_access::text, '-'), p.end_announced::text, hist.micros(p.observed_at),
                          hist.micros(p.period_ends_at), array_to_string(p.entitlements, ','),
                          coalesce((SELECT string_agg(i.value || '/' || i.store, ',' ORDER BY i.value || '/' || i.store
                                                      COLLATE "C")
                                      FROM entitlement_sync.purchase_identifier AS i WHERE i.purchase_id = p.id), ''))
-          FROM p LEFT JOIN entitlement_sync.user_sync AS s ON s.user_key = p.owner_key
+          FROM p LEFT JOIN hist.person AS s ON s.user_key = p.owner_key
+          LEFT JOIN hist.person AS f ON f.user_key = p.former_owner_key
           LEFT JOIN p AS m ON m.id = p.merged_into
         UNION ALL
         SELECT concat_ws('|', 'number', p.place, p.id) FROM p
         UNION ALL
-        SELECT concat_ws('|', 'ticket', c.user_id || '/' || coalesce(p.place::text, '-'), t.kind,
-                         coalesce(o.user_id, '-'), coalesce(t.original_id, '-'), t.visible::text, t.priority, t.touches)
+        SELECT concat_ws('|', 'ticket', c.name || '/' || coalesce(p.place::text, '-'), t.kind,
+                         coalesce(o.name, '-'), coalesce(t.original_id, '-'), t.visible::text, t.priority, t.touches)
           FROM entitlement_sync.ticket AS t
-          JOIN entitlement_sync.user_sync AS c ON c.user_key = t.claimant_key
-          LEFT JOIN entitlement_sync.user_sync AS o ON o.user_key = t.owner_key
-          LEFT JOIN p ON p.id = t.purchase_id
+          JOIN hist.person AS c ON c.user_key = t.claimant_key
+          LEFT JOIN hist.person AS o ON o.user_key = t.owner_key
+          LEFT JOIN p ON p.id = t.purchase_id WHERE entitlement_sync.is_open(t.state)
         UNION ALL
-        SELECT concat_ws('|', 'job', j.id, j.kind, j.user_id, j.state, coalesce(j.outcome, '-'),
+        SELECT concat_ws('|', 'job', j.id, j.kind, coalesce(j.user_id, '-'), j.state, coalesce(j.outcome, '-'),
                          coalesce(j.message_key, '-'),
-                         coalesce((SELECT c.user_id || '/' || coalesce(p.place::text, '-')
+                         coalesce((SELECT c.name || '/' || coalesce(p.place::text, '-')
                                      FROM entitlement_sync.ticket AS t
-                                     JOIN entitlement_sync.user_sync AS c ON c.user_key = t.claimant_key
+                                     JOIN hist.person AS c ON c.user_key = t.claimant_key
                                      LEFT JOIN p ON p.id = t.purchase_id WHERE t.id = j.ticket_id), '-'),
                          j.attempt, coalesce(j.last_error, '-'))
           FROM entitlement_sync.job_status AS j
@@ -166,23 +242,20 @@ enum Witness {
          CROSS JOIN LATERAL (
                SELECT count(*) AS decisions FROM hist.said AS x
                  JOIN entitlement_sync.decision AS d ON d.id = x.decision
-                 JOIN entitlement_sync.user_sync AS s ON s.user_key = d.user_key
-                WHERE x.tx = t.tx AND s.user_id = t.user_id AND d.type_before = t.before AND d.type_after = t.after) AS n
+                WHERE x.tx = t.tx AND d.user_key = t.user_key AND d.type_before = t.before AND d.type_after = t.after) AS n
          WHERE n.decisions <> 1
         UNION ALL
-        SELECT 'broken|L10: a decision says that ' || s.user_id || ' changed'
+        SELECT 'broken|L10: a decision says that the user of key ' || d.user_key || ' changed'
           FROM entitlement_sync.decision AS d
-          JOIN entitlement_sync.user_sync AS s ON s.user_key = d.user_key
           JOIN hist.said AS x ON x.decision = d.id
          WHERE d.type_before <> d.type_after AND NOT d.observed
-           AND NOT EXISTS (SELECT 1 FROM hist.type_change AS t WHERE t.tx = x.tx AND t.user_id = s.user_id)
+           AND NOT EXISTS (SELECT 1 FROM hist.type_change AS t WHERE t.tx = x.tx AND t.user_key = d.user_key)
         UNION ALL
         SELECT 'broken|L10: assets of ' || a.user_id || ' changed without a decision' FROM hist.asset_change AS a
          WHERE NOT EXISTS (
                SELECT 1 FROM (SELECT * FROM hist.said UNION ALL SELECT * FROM hist.batch) AS x
                  JOIN entitlement_sync.decision AS d ON d.id = x.decision
-                 JOIN entitlement_sync.user_sync AS s ON s.user_key = d.user_key
-                WHERE x.tx = a.tx AND s.user_id = a.user_id)
+                WHERE x.tx = a.tx AND d.user_key = a.user_key)
         UNION ALL
         SELECT 'broken|L1: the name ' || i.value || ' leads to a row that is merged'
           FROM entitlement_sync.purchase_identifier AS i

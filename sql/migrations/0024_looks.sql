@@ -227,11 +227,15 @@ $$;
 -- Takes parts of dry runs up, for a while: whoever dies meanwhile has its share taken by others.
 CREATE OR REPLACE FUNCTION take_part(lasting interval) RETURNS TABLE (run_id bigint, number integer, tries integer, keys bigint[])
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET enable_seqscan = off AS $$
+    -- Found once: a plan that looks for it anew beside each part would take the next one as well.
+    WITH free AS MATERIALIZED (
+        SELECT x.run_id, x.number
+          FROM run AS r JOIN run_part AS x ON x.run_id = r.id AND x.ended_at IS NULL
+         WHERE r.state = 'reading' AND r.is_dry AND x.due <= clock_timestamp()
+         ORDER BY x.run_id, x.number LIMIT 1 FOR UPDATE OF x SKIP LOCKED
+    )
     UPDATE run_part AS p SET due = clock_timestamp() + lasting, tries = p.tries + 1
-      FROM (SELECT x.run_id, x.number
-              FROM run AS r JOIN run_part AS x ON x.run_id = r.id AND x.ended_at IS NULL
-             WHERE r.state = 'reading' AND r.is_dry AND x.due <= clock_timestamp()
-             ORDER BY x.run_id, x.number LIMIT 1 FOR UPDATE OF x SKIP LOCKED) AS t
+      FROM free AS t
      WHERE p.run_id = t.run_id AND p.number = t.number
     RETURNING p.run_id, p.number, p.tries, p.keys
 $$;

@@ -1,0 +1,130 @@
+import Entitlements
+
+extension World {
+    /// Judges a verdict before anything is written.
+    func judge(_ look: Look, _ situation: Situation, _ resolution: Resolution) throws(Broken) {
+        guard case .verdict(let verdict) = resolution else {
+            if let user = situation.user, !user.status.isEligible { throw Broken(law: "L6: read again") }
+            return
+        }
+        guard let user = situation.user else {
+            if verdict.rule != .accountGone || verdict.action != .none { throw Broken(law: "an erased account") }
+            return
+        }
+        guard user.status.isEligible else {
+            if verdict.action != .none || verdict.outcome != .notEligible { throw Broken(law: "L6: \(verdict.rule)") }
+            return
+        }
+        let hasAccess = Oracle.hasAccess(situation)
+        if hasAccess != (verdict.action == .grant) {
+            throw Broken(law: hasAccess ? "L2: denied by \(verdict.rule)" : "L4: granted by \(verdict.rule)")
+        }
+        // By what the store itself held, where nobody else's record speaks of it.
+        let own = look.truth.contains { keys, gives in
+            gives
+                && keys.compactMap { names[$0] }.allSatisfy { row in
+                    rows[row].facts.ownerKey == situation.userKey
+                        && rows[row].facts.observedAt <= look.reading.askedAt
+                }
+        }
+        if own, verdict.action != .grant { throw Broken(law: "L2: the store gives access, denied by \(verdict.rule)") }
+        if situation.grants == .active, verdict.action != .grant { throw Broken(law: "L2: denied in spite of a grant") }
+        guard verdict.action == .demote else {
+            let isNegative = verdict.outcome == .nothingToRestore || verdict.outcome == .storeAccountMismatch
+            if isNegative, look.reading.coverage != .full { throw Broken(law: "L3: a no from a partial reading") }
+            return
+        }
+        guard look.kind == .reconcile else { throw Broken(law: "a restore demotes") }
+        guard look.reading.coverage == .full else { throw Broken(law: "L3: demoted by a partial reading") }
+        try judgeDemotion(verdict, look, situation)
+    }
+
+    /// L3: a demotion rests on a store's word, on silence twice a margin apart, or on a transfer.
+    private func judgeDemotion(_ verdict: Verdict, _ look: Look, _ situation: Situation) throws(Broken) {
+        let record = records[look.record]
+        switch verdict.rule {
+        case .storeEnded:
+            let words = look.reading.observations.map(\.status.raw) + situation.ledger.map(\.status.raw)
+            let ends: Set<String> = ["expired", "refunded", "paused", "in_billing_retry"]
+            if ends.isDisjoint(with: words) { throw Broken(law: "L3: no word of an end") }
+        case .absenceConfirmed:
+            guard let since = record.absentSince, since + day <= look.reading.askedAt else {
+                throw Broken(law: "L3: silence was not heard twice, a margin apart")
+            }
+        case .movedAway:
+            guard let moved = record.movedAwayAt, moved <= look.reading.askedAt else {
+                throw Broken(law: "L9: nothing was moved away")
+            }
+        default: throw Broken(law: "L3: demoted by \(verdict.rule)")
+        }
+    }
+
+    /// Judges what was written.
+    func judge(_ look: Look, _ situation: Situation, _ verdict: Verdict, _ before: World) throws(Broken) {
+        for (name, row) in names where rows[row].mergedInto != nil {
+            throw Broken(law: "L1: \(name.value) leads to a row that is merged")
+        }
+        for place in before.rows.indices {
+            let (old, new) = (before.rows[place], rows[place])
+            if new.facts.observedAt < old.facts.observedAt { throw Broken(law: "L7: the ledger went back in time") }
+            if old.mergedInto == nil, let into = new.mergedInto, rows[into].facts.ownerKey != old.facts.ownerKey,
+                before.rows[into].facts.ownerKey != old.facts.ownerKey
+            {
+                throw Broken(law: "L1: rows of two owners were merged")
+            }
+            guard old.facts.ownerKey != new.facts.ownerKey, old.mergedInto == nil, new.mergedInto == nil else {
+                continue
+            }
+            if old.facts.isFamilyShared || old.facts.transferredAt != nil || old.facts.formerOwnerKey != nil {
+                throw Broken(law: "L9: a purchase moved that must not")
+            }
+            if situation.user?.status.isEligible != true { throw Broken(law: "L6: a purchase was gained") }
+        }
+        for person in people.indices {
+            let (old, new) = (before.people[person], people[person])
+            if old.isModerated != new.isModerated { throw Broken(law: "L5: another reason was touched") }
+            if old != new, records[look.record].person != person { throw Broken(law: "somebody else was changed") }
+            if old != new, !new.status.isEligible { throw Broken(law: "L6: somebody gained or lost") }
+            if new.isLapsed, !old.isLapsed, new.type != .free { throw Broken(law: "L5: a subscriber's assets froze") }
+        }
+        if spent.count(where: { clock < $0 + day }) > max(limit, before.spent.count { clock < $0 + day }) {
+            throw Broken(law: "more were demoted than the brake allows")
+        }
+        try judgeState(verdict, look, situation)
+    }
+
+    /// L2: at the commit of a full reading, whoever is a subscriber has access or a reason.
+    private func judgeState(_ verdict: Verdict, _ look: Look, _ situation: Situation) throws(Broken) {
+        guard look.reading.coverage == .full, let user = situation.user, user.status.isEligible,
+            let person = records[look.record].person
+        else { return }
+        let hasAccess = Oracle.hasAccess(situation)
+        let isExcused =
+            verdict.outcome == .deferred || verdict.outcome == .alreadySubscriber || verdict.enqueuesReconcile
+        switch people[person].type {
+        case .free: if hasAccess { throw Broken(law: "L2: free with access") }
+        case .subscriber: if !hasAccess, !isExcused { throw Broken(law: "L2: a subscriber without a reason") }
+        }
+    }
+
+    /// Whose each name is, and what is known of it.
+    var ledger: Set<String> {
+        Set(names.map { "\($0.value) of \(rows[$1].facts.ownerKey ?? 0): \(rows[$1].facts.status.raw)" })
+    }
+
+    /// L7: what was applied once changes nothing a second time.
+    func judgeRepetition(_ look: Look) throws(Broken) {
+        // Of items that share a name each makes a row at first, and the last one stands afterwards.
+        let keys = look.truth.flatMap(\.keys)
+        guard Set(keys).count == keys.count else { return }
+        var again = self
+        guard try again.apply(look) != nil else { return }
+        guard again.people == people, again.ledger == ledger else {
+            throw Broken(law: "L7: a repetition changed something")
+        }
+        var (first, second) = (records[look.record], again.records[look.record])
+        first.readAt = nil
+        second.readAt = nil
+        if first != second { throw Broken(law: "L7: a repetition changed what is on record") }
+    }
+}
