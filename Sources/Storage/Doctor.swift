@@ -64,7 +64,7 @@ package struct Doctor: Sendable {
             ("users", users), ("horizon", horizon), ("bloat", bloat), ("notifications", notifications),
             ("replication_slots", slots), ("alarms", alarms), ("stores", stores), ("budgets", budgets),
             ("unclaimed_purchases", unclaimed), ("inbox", inbox), ("events", events), ("outbox", outbox),
-            ("runs", runs),
+            ("runs", runs), ("shadow", shadow),
         ]
         // Each by itself: one that can't be taken must not hide what the others find.
         for (name, look) in looks {
