@@ -82,7 +82,8 @@ private struct PastSituation {
             resolution = decide(situation)
         }
         guard let now = compare(resolution, situation) else { return .agrees }
-        return history.unread(in: ledger, at: decision.at) > 0 ? .unreplayable(.ledgerIncomplete) : .differs(now)
+        return history.unread(in: ledger, at: decision.at, reading: step.items) > 0
+            ? .unreplayable(.ledgerIncomplete) : .differs(now)
     }
 
     /// What would be decided; `nil` where it is what was decided.

@@ -84,10 +84,13 @@ extension UserHistory {
     }
 
     /// Rows that the user owned by a moment, and of which no reading is on record here.
-    func unread(in ledger: PastLedger, at moment: Instant) -> Int {
+    ///
+    /// `reading`: what was read at that very moment.
+    func unread(in ledger: PastLedger, at moment: Instant, reading: [PastItem] = []) -> Int {
         lineages.count { line in
             line.ownerKey == userKey && line.mergedInto == nil && line.ownerSince <= moment
                 && line.firstSeenAt <= moment && ledger.rows[line.id] == nil
+                && !reading.contains { $0.purchase == line.id }
         }
     }
 
