@@ -52,8 +52,13 @@ extension UserHistory {
         for item in items {
             steps[item.decision, default: Step(id: item.decision, at: item.recordedAt)].items.append(item)
         }
-        let sorted = steps.values.sorted { $0.id < $1.id }
-        return noteMergers(sorted)
+        // What one transaction decided about others this user's decision in it had not seen.
+        let own = Dictionary(decisions.map { ($0.at, $0.id) }) { max($0, $1) }
+        func place(_ step: Step) -> (Int64, Int, Int64) {
+            guard step.decision == nil, let together = own[step.at] else { return (step.id, 0, step.id) }
+            return (max(step.id, together), 1, step.id)
+        }
+        return noteMergers(steps.values.sorted { place($0) < place($1) })
     }
 
     /// Places mergers, whose moment is not on record: a row is gone once what it became part of is read without it.

@@ -119,4 +119,20 @@ struct ReplayTests {
         past.line(7, since: hour)
         #expect(past.replay() == [.agrees, .agrees, .agrees])
     }
+
+    @Test func `What was decided about another user in the same transaction was not seen`() {
+        var past = Past()
+        let paid = item("active", access: true, ends: day)
+        past.decide(1, .zero, .storeAccess, .promoted, .free, .subscriber, (7, "new", paid))
+        // Numbered before, and written with it.
+        var followed = past.history.items[0]
+        (followed.decision, followed.userKey, followed.recordedAt) = (2, 2, noon + day * 3)
+        followed.askedAt = noon + day * 3 - .milliseconds(10)
+        followed.attribution = "owner_followed_revenuecat"
+        past.history.items.append(followed)
+        past.decide(3, day * 3, .firstAbsence, .deferred, .subscriber, .subscriber)
+        past.line(7, owner: 2, since: day * 3)
+        #expect(past.replay() == [.agrees, .agrees])
+        #expect(past.state(day * 3).purchases.map(\.owner) == [.anotherUser])
+    }
 }
