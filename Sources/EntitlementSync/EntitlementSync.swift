@@ -9,6 +9,7 @@ struct EntitlementSync: AsyncParsableCommand {
         version: Build.version,
         subcommands: [
             Migrate.self, WorkerCommand.self, Serve.self, Run.self, Restore.self, Reconcile.self, Explain.self,
+            ReplayCommand.self, ScoreCommand.self,
             GrantCommand.self, Adopt.self,
             SandboxCommand.self, Pause.self, Resume.self, QueueCommand.self, DoctorCommand.self, Simulate.self,
             Inspect.self, Erase.self, TicketsCommand.self, TicketCommand.self, OperatorCommand.self,

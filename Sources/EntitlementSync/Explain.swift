@@ -1,4 +1,6 @@
 import ArgumentParser
+import Entitlements
+import Jobs
 import Logging
 import Postgres
 import Storage
@@ -10,7 +12,7 @@ struct Explain: AsyncParsableCommand {
     @Argument(help: "The user's id.")
     var user: String
 
-    @Option(help: "Leave out what came after this instant (ISO 8601).")
+    @Option(help: "Leave out what came after this instant (ISO 8601), and say how the user stood then.")
     var at: String?
 
     @Option(
@@ -26,9 +28,11 @@ struct Explain: AsyncParsableCommand {
         var events: [Timeline.Event]
         /// Left out where it was not asked for.
         var reply: Reply?
+        /// At the moment asked for; left out where none was.
+        var state: PrintedState?
 
         enum CodingKeys: String, CodingKey {
-            case events, reply
+            case events, reply, state
             case userID = "user_id"
         }
     }
@@ -49,18 +53,24 @@ struct Explain: AsyncParsableCommand {
         try await reporting {
             let runtime = try Runtime(level: .warning)
             return try await runtime.withPool { pool in
-                let moment = try at.map { try Moment(argument: $0, name: "--at").text }
-                guard let events = try await Timeline(pool: pool).events(of: user, until: moment) else {
+                let moment = try at.map { try Moment(argument: $0, name: "--at") }
+                guard let events = try await Timeline(pool: pool).events(of: user, until: moment?.text) else {
                     throw CommandFailure(.data, "no such user; check the id's spelling and letter case")
                 }
                 let answer = try await reply(from: pool)
+                var state: PrintedState?
+                if let moment {
+                    let at = Instant(moment.timestamp)
+                    state = PrintedState(try await Histories(pool: pool).state(of: user, at: at))
+                }
                 switch options.output {
-                case .json: try Output.json(Printed(userID: user, events: events, reply: answer))
+                case .json: try Output.json(Printed(userID: user, events: events, reply: answer, state: state))
                 // Alone: it is pasted as it is.
                 case .text where answer != nil: Output.line(answer?.text ?? "")
                 case .text:
                     Output.line("User \(user)")
                     for event in events { Output.line("  \(event.at)  \(event.kind.padded(to: 11))  \(event.text)") }
+                    for line in state?.lines ?? [] { Output.line(line) }
                 }
                 return .done
             }

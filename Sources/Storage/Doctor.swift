@@ -65,8 +65,7 @@ package struct Doctor: Sendable {
             ("notifications", notifications),
             ("replication_slots", slots), ("alarms", alarms), ("stores", stores), ("budgets", budgets),
             ("unclaimed_purchases", unclaimed), ("inbox", inbox), ("letter_case", letterCase), ("events", events),
-            ("outbox", outbox),
-            ("runs", runs),
+            ("outbox", outbox), ("runs", runs), ("shadow", shadow),
         ]
         // Each by itself: one that can't be taken must not hide what the others find.
         for (name, look) in looks {

@@ -21,6 +21,8 @@ struct UsageTests {
             ("restore", "<user>"), ("reconcile", "name at least one user"), ("explain", "<user>"),
             ("explain user-1 --reply tlh", "--reply: give one of de, en, es, fr, it, pt"),
             ("explain user-1 --reply --at 2026-11-23", "leave out --at"),
+            ("replay", "name at least one user, or --all"), ("replay user-1 --all", "name at least one user, or --all"),
+            ("replay --all --limit -1", "--limit"), ("score --limit=-1", "--limit: give 0 or more"),
             ("grant add", "<user>"), ("grant add user-1 --reason r", "--until"),
             ("grant add user-1 --until 2099-01-01", "--reason"), ("grant revoke", "<id>"),
             ("grant revoke first", "'first' is invalid for '<id>'"), ("adopt", "--file"), ("sandbox allow", "<user>"),

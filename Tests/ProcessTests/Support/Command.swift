@@ -38,6 +38,8 @@ struct Command: Sendable, CustomStringConvertible {
         Command("restore", "user-1", "--wait", "1", "--proof", "transaction_id=1"),
         Command("reconcile", "user-1", "--wait", "1", "--output", "json"), Command("reconcile", "user-1"),
         Command("explain", "user-1", "--output", "json"), Command("explain", "user-1"),
+        Command("explain", "user-1", "--at", "2099-01-01"), Command("replay", "--all", "--output", "json"),
+        Command("replay", "user-1", "--since", "2026-01-01", "--csv"), Command("score", "--output", "json"),
         Command("grant", "add", "user-1", "--until", "2099-01-01", "--reason", "r"),
         Command("grant", "list", "--output", "json"), Command("grant", "revoke", "1", "--output", "json"),
         Command("adopt", "--file", grants), Command("sandbox", "allow", "user-1", "--until", "2099-01-01"),

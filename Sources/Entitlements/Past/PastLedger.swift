@@ -1,0 +1,158 @@
+/// A user's records as they stood at a moment, rebuilt step by step from what was written down.
+struct PastLedger {
+    /// A ledger row with what decides nothing but is shown.
+    struct Row {
+        var purchase: Purchase
+        var productID: String?
+    }
+
+    /// By id; rows that became part of others are gone.
+    private(set) var rows: [Int64: Row] = [:]
+    /// The newest decision so far.
+    private(set) var last: PastDecision?
+    private(set) var absentSince: Instant?
+    private(set) var movedAwayAt: Instant?
+    private(set) var readAt: Instant?
+    /// An item of the user's own was seen that explains a type, by whatever catalogue.
+    private(set) var sawExplanation = false
+    private let userKey: Int64
+
+    init(userKey: Int64) { self.userKey = userKey }
+
+    /// The user's rows.
+    var owned: [Purchase] {
+        rows.values.map(\.purchase).filter { $0.ownerKey == userKey }.sorted { $0.id < $1.id }
+    }
+
+    mutating func apply(_ transfer: PastTransfer) {
+        guard var row = rows[transfer.purchase] else { return }
+        // Only what gave access explains that it is gone.
+        let gaveAccess = row.purchase.givesAccess ?? (row.purchase.status.known == .owned)
+        if transfer.from == userKey, !row.purchase.entitlements.isEmpty, gaveAccess { movedAwayAt = transfer.at }
+        row.purchase.ownerKey = transfer.to
+        row.purchase.ownerSince = transfer.at
+        row.purchase.transferredAt = transfer.at
+        // Readings that began before say nothing any more.
+        row.purchase.observedAt = max(row.purchase.observedAt, transfer.at)
+        rows[transfer.purchase] = row
+    }
+
+    /// Takes over what a step has written.
+    mutating func apply(_ step: UserHistory.Step) {
+        record(step.items)
+        for id in step.merged { rows[id] = nil }
+        guard let decision = step.decision else { return }
+        if let first = step.items.first { readAt = max(readAt ?? first.askedAt, first.askedAt) }
+        sawExplanation =
+            sawExplanation || step.items.contains(where: \.canExplain)
+            || owned.contains { canExplain($0.kind, $0.status, $0.givesAccess, $0.entitlements) }
+        switch decision.absence {
+        case .keep: break
+        case .clear: (absentSince, movedAwayAt) = (nil, nil)
+        case .begin: absentSince = absentSince ?? step.items.first?.askedAt ?? decision.at
+        }
+        last = decision
+    }
+
+    /// Brings rows up to a reading, as the ledger was.
+    private mutating func record(_ items: [PastItem]) {
+        var written: Set<Int64> = []
+        // Of two items that name one purchase the later one stands; in a new row a store's own word before RevenueCat's.
+        for item in items.reversed() {
+            guard let id = item.purchase, let observation = item.observation else { continue }
+            let isNew = rows[id] == nil
+            guard !written.contains(id) else { continue }
+            if isNew, observation.source == .revenueCat,
+                items.contains(where: { $0.purchase == id && $0.observation?.source != .revenueCat })
+            {
+                continue
+            }
+            written.insert(id)
+            write(item, observation, to: id)
+        }
+    }
+
+    private mutating func write(_ item: PastItem, _ observation: Observation, to id: Int64) {
+        let before = rows[id]?.purchase
+        // Somebody else's that was shown: what is known of it stands.
+        if !item.updatesRow, before != nil { return }
+        if let before, before.observedAt > item.askedAt { return }
+        let announces = Evidence.announces(observation, at: item.askedAt)
+        let isRunning = observation.periodEndsAt.map { item.askedAt < $0 } ?? false
+        let announcedBefore = before.map { $0.endAnnounced && $0.periodEndsAt == observation.periodEndsAt } ?? false
+        let owner = item.counts ? item.userKey : before?.ownerKey
+        rows[id] = Row(
+            purchase: Purchase(
+                id: id,
+                ownerKey: owner,
+                kind: observation.kind,
+                store: observation.store,
+                environment: observation.environment,
+                status: observation.status,
+                givesAccess: observation.givesAccess,
+                entitlements: observation.entitlements,
+                periodEndsAt: observation.periodEndsAt,
+                endAnnounced: isRunning || before == nil ? announces : announcedBefore,
+                isFamilyShared: observation.isFamilyShared,
+                observedAt: item.askedAt,
+                firstSeenAt: before?.firstSeenAt ?? item.recordedAt,
+                ownerSince: owner == before?.ownerKey ? before?.ownerSince ?? item.askedAt : item.askedAt,
+                transferredAt: before?.transferredAt,
+                source: observation.source
+            ),
+            productID: observation.productID
+        )
+    }
+}
+
+extension PastItem {
+    /// Whether it spoke for the user who was read.
+    var counts: Bool {
+        switch attribution {
+        case "new", "own", "owner_followed_revenuecat": true
+        default: false
+        }
+    }
+
+    /// Whether the row of its purchase took over what it says.
+    var updatesRow: Bool { counts || attribution == "unowned" || attribution == "unattributed" }
+
+    /// Whether a user's type can rest on it, by some catalogue.
+    var canExplain: Bool {
+        guard counts, let item = observation else { return false }
+        return Entitlements.canExplain(item.kind, item.status, item.givesAccess, item.entitlements)
+    }
+}
+
+private func canExplain(
+    _ kind: Observation.Kind,
+    _ status: StoreStatus,
+    _ givesAccess: Bool?,
+    _ entitlements: [String]
+) -> Bool {
+    let standing = standing(of: kind, status: status, givesAccess: givesAccess)
+    guard standing != .pending else { return false }
+    return !entitlements.isEmpty || kind == .subscription && standing == .ended
+}
+
+extension PastDecision {
+    /// What became of the note of an absence.
+    var absence: AbsenceMark {
+        guard let rule = knownRule, let before = typeBefore else { return .keep }
+        switch rule {
+        case .storeAccess, .grantAccess, .ownerFollowedRevenuecat: return .clear
+        case .accountGone, .notEligible: return .keep
+        default: break
+        }
+        guard before == .subscriber else { return .clear }
+        // What a subscriber without access hears notes nothing: the demotion is the reconcile's.
+        if kind == .restore, outcome != Outcome.alreadySubscriber.rawValue { return .keep }
+        switch rule {
+        case .softWindow, .firstAbsence: return .begin
+        case .storeEnded, .movedAway, .absenceConfirmed: return .clear
+        default: return .keep
+        }
+    }
+
+    enum AbsenceMark { case keep, clear, begin }
+}

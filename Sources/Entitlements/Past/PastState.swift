@@ -1,0 +1,146 @@
+/// How a user stood at a moment, as far as was known then.
+package struct PastState: Hashable, Sendable {
+    /// A purchase as the readings showed it.
+    package struct Held: Hashable, Sendable {
+        package enum Owner: String, Sendable {
+            case thisUser = "this_user"
+            case anotherUser = "another_user"
+            case nobody
+        }
+
+        package var owner: Owner
+        package var store: String
+        package var environment: String
+        package var kind: Observation.Kind
+        package var productID: String?
+        /// The store's raw word.
+        package var status: String
+        /// What that word comes to.
+        package var standing: Standing
+        package var givesAccess: Bool?
+        package var periodEndsAt: Instant?
+        package var endAnnounced: Bool
+        /// When the store was asked.
+        package var observedAt: Instant
+        /// Who said so.
+        package var source: Store
+    }
+
+    /// What cannot be said, and why.
+    package enum Unknown: Hashable, Sendable {
+        /// No decision was made by then; the type that the next one found, if there is one.
+        case undecided(next: PastDecision?)
+        /// The type was changed by others between two decisions.
+        case changedByOthers(after: Instant, before: Instant, to: UserType)
+        /// Purchases of the user whose readings are not on record for them.
+        case unreadPurchases(Int)
+        /// The oldest part of a long history was left out.
+        case cut
+        /// Decisions that rest on readings of which none is on record.
+        case readingsMissing(Int)
+        /// Since when sandbox purchases count.
+        case sandboxSince
+        /// Jobs that ended without a decision were forgotten.
+        case jobsForgotten
+    }
+
+    package var at: Instant
+    /// By the last decision.
+    package var type: UserType?
+    /// The last decision.
+    package var verdict: PastDecision?
+    /// When the newest reading known by then began.
+    package var readAt: Instant?
+    /// Since when full readings found no access and no word of a store.
+    package var absentSince: Instant?
+    /// The user's own first, then by store.
+    package var purchases: [Held]
+    /// Those in force.
+    package var grants: [PastGrant]
+    package var unknowns: [Unknown]
+}
+
+extension UserHistory {
+    /// Rebuilds how the user stood.
+    ///
+    /// - Parameter moment: when; what was recorded later is left out.
+    /// - Returns: what was known then, and what cannot be said.
+    package func state(at moment: Instant) -> PastState {
+        var missing = 0
+        let ledger = walk(until: moment) { step, _ in
+            if let decision = step.decision, decision.restsOnReadings, step.items.isEmpty { missing += 1 }
+        }
+        let next = decisions.first { $0.at > moment }
+        var unknowns: [PastState.Unknown] = []
+        if let last = ledger.last {
+            if let left = last.typeLeft, let found = next?.typeBefore, let next, found != left {
+                unknowns.append(.changedByOthers(after: last.at, before: next.at, to: found))
+            }
+        } else {
+            unknowns.append(.undecided(next: next))
+        }
+        let unread = unread(in: ledger, at: moment)
+        if unread > 0 { unknowns.append(.unreadPurchases(unread)) }
+        if missing > 0 { unknowns.append(.readingsMissing(missing)) }
+        if sandboxUntil != nil, ledger.rows.values.contains(where: { $0.purchase.environment != "production" }) {
+            unknowns.append(.sandboxSince)
+        }
+        if isCut { unknowns.append(.cut) }
+        return PastState(
+            at: moment,
+            type: ledger.last?.typeLeft,
+            verdict: ledger.last,
+            readAt: ledger.readAt,
+            absentSince: ledger.absentSince,
+            purchases: held(ledger, at: moment),
+            grants: grants.filter { $0.isInForce(at: moment) },
+            unknowns: unknowns
+        )
+    }
+
+    private func held(_ ledger: PastLedger, at moment: Instant) -> [PastState.Held] {
+        let lines = Dictionary(lineages.map { ($0.id, $0) }) { first, _ in first }
+        return ledger.rows.values.map { row -> (Int64, PastState.Held) in
+            let purchase = row.purchase
+            // Whose another's is may be known by the ledger alone.
+            let later = lines[purchase.id].flatMap { $0.ownerSince <= moment ? $0.ownerKey : nil }
+            let owner = purchase.ownerKey ?? later
+            return (
+                purchase.id,
+                PastState.Held(
+                    owner: owner == userKey ? .thisUser : owner == nil ? .nobody : .anotherUser,
+                    store: purchase.store,
+                    environment: purchase.environment,
+                    kind: purchase.kind,
+                    productID: row.productID,
+                    status: purchase.status.raw,
+                    standing: standing(
+                        of: purchase.kind,
+                        status: purchase.status,
+                        givesAccess: purchase.givesAccess
+                    ),
+                    givesAccess: purchase.givesAccess,
+                    periodEndsAt: purchase.periodEndsAt,
+                    endAnnounced: purchase.endAnnounced,
+                    observedAt: purchase.observedAt,
+                    source: purchase.source
+                )
+            )
+        }
+        .sorted { left, right in
+            let isOwn = (left.1.owner == .thisUser, right.1.owner == .thisUser)
+            return isOwn.0 != isOwn.1 ? isOwn.0 : (left.1.store, left.0) < (right.1.store, right.0)
+        }
+        .map(\.1)
+    }
+}
+
+extension PastDecision {
+    /// Whether its verdict needs something that was read.
+    var restsOnReadings: Bool {
+        switch knownRule {
+        case .accountGone, .notEligible, .grantAccess: false
+        default: true
+        }
+    }
+}

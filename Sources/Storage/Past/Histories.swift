@@ -1,0 +1,152 @@
+package import Entitlements
+import Jobs
+package import Postgres
+
+/// Users' pasts, as they were written down.
+package struct Histories: Sendable {
+    /// A user's past, with the host's id.
+    package struct One: Sendable {
+        /// `nil`: erased.
+        package var userID: String?
+        package var history: UserHistory
+    }
+
+    let pool: PostgresPool
+    /// How much of one user is looked at; who has more is said to be cut.
+    let mostDecisions: Int64
+    let mostItems: Int64
+    /// Users at a time.
+    static let page: Int64 = 50
+
+    package init(pool: PostgresPool, mostDecisions: Int64 = 1000, mostItems: Int64 = 2000) {
+        self.pool = pool
+        self.mostDecisions = mostDecisions
+        self.mostItems = mostItems
+    }
+
+    /// One user's past.
+    ///
+    /// - Parameter userID: the host's.
+    /// - Returns: `nil` where no job ever concerned such a user.
+    /// - Throws: `PostgresError`.
+    package func history(of userID: String) async throws -> One? {
+        try await reading { connection in
+            try await load(users([userID], on: connection), on: connection).first
+        }
+    }
+
+    /// How a user stood at a moment, as far as was known then.
+    ///
+    /// - Parameters:
+    ///   - userID: the host's; nothing is known of one whom no job ever concerned.
+    ///   - moment: when.
+    /// - Returns: what was known, and what cannot be said.
+    /// - Throws: `PostgresError`.
+    package func state(of userID: String, at moment: Instant) async throws -> PastState {
+        try await reading { connection in
+            guard let one = try await load(users([userID], on: connection), on: connection).first else {
+                return UserHistory(userKey: 0).state(at: moment)
+            }
+            var state = one.history.state(at: moment)
+            // Decisions stay for ever; the jobs they ended do not, and with them those that came to no decision.
+            let forgotten = try await connection.query(
+                """
+                SELECT EXISTS (SELECT 1 FROM (SELECT x.job_id FROM entitlement_sync.decision AS x
+                                               WHERE x.user_key = \(one.history.userKey) ORDER BY x.id LIMIT 1) AS d
+                                WHERE NOT EXISTS (SELECT 1 FROM entitlement_sync.job_history AS h WHERE h.id = d.job_id))
+                """
+            ).first?.decode(Bool.self, at: 0)
+            if forgotten == true { state.unknowns.append(.jobsForgotten) }
+            return state
+        }
+    }
+
+    /// Hands out users' pasts, a page at a time; a page is a snapshot of its own.
+    ///
+    /// - Parameters:
+    ///   - userIDs: whose, in no order; `nil`: everybody's about whom anything was decided.
+    ///   - since: leaves out users about whom nothing was decided from then on, if everybody is wanted.
+    ///   - body: gets them in the order of their keys.
+    /// - Returns: of `userIDs`, those whom no job ever concerned.
+    /// - Throws: `PostgresError`, and what `body` does.
+    package func each(
+        of userIDs: [String]?,
+        since: PostgresTimestamp?,
+        _ body: ([One]) async throws -> Void
+    ) async throws -> [String] {
+        guard let userIDs else {
+            var last: Int64 = 0
+            while true {
+                let page = try await reading { connection in
+                    try await load(users(after: last, since: since, on: connection), on: connection)
+                }
+                guard let next = page.last else { return [] }
+                try await body(page)
+                last = next.history.userKey
+            }
+        }
+        var unknown: [String] = []
+        let sorted = Set(userIDs).sorted()
+        for start in stride(from: 0, to: sorted.count, by: Int(Self.page)) {
+            let wanted = Array(sorted[start..<min(start + Int(Self.page), sorted.count)])
+            let page = try await reading { connection in
+                try await load(users(wanted, on: connection), on: connection)
+            }
+            unknown += Set(wanted).subtracting(page.compactMap(\.userID)).sorted()
+            try await body(page)
+        }
+        return unknown
+    }
+
+    /// Runs a body that sees one state of the records, and can't change them.
+    private func reading<Result>(_ body: (PostgresConnection) async throws -> Result) async throws -> Result {
+        try await pool.withTransaction(.repeatableRead) { connection in
+            try await connection.query("SET TRANSACTION READ ONLY")
+            return try await body(connection)
+        }
+    }
+
+    private func users(_ ids: [String], on connection: PostgresConnection) async throws -> [One] {
+        try await connection.query(
+            """
+            SELECT u.user_key, u.user_id, u.ever_observed, s.until
+              FROM entitlement_sync.user_sync AS u
+              LEFT JOIN entitlement_sync.sandbox_user AS s ON s.user_id = u.user_id
+             WHERE u.user_id = ANY (\(ids)) ORDER BY u.user_key
+            """
+        ).map(Self.user)
+    }
+
+    private func users(
+        after key: Int64,
+        since: PostgresTimestamp?,
+        on connection: PostgresConnection
+    ) async throws -> [One] {
+        try await connection.query(
+            """
+            SELECT u.user_key, u.user_id, u.ever_observed, s.until
+              FROM entitlement_sync.user_sync AS u
+              LEFT JOIN entitlement_sync.sandbox_user AS s ON s.user_id = u.user_id
+             WHERE u.user_key > \(key)
+               AND EXISTS (SELECT 1 FROM entitlement_sync.decision AS d
+                            WHERE d.user_key = u.user_key AND d.at >= coalesce(\(since)::timestamptz, '-infinity'))
+             ORDER BY u.user_key LIMIT \(Self.page)
+            """
+        ).map(Self.user)
+    }
+
+    private static func user(_ row: PostgresRow) throws -> One {
+        let (key, id, everObserved, sandbox) = try row.decode(
+            Int64.self,
+            String?.self,
+            Bool.self,
+            PostgresTimestamp?.self
+        )
+        let history = UserHistory(
+            userKey: key,
+            sandboxUntil: sandbox.map(Instant.init),
+            everObserved: everObserved
+        )
+        return One(userID: id, history: history)
+    }
+}
