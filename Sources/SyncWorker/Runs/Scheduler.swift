@@ -57,7 +57,8 @@ package struct Scheduler: Sendable {
         }
         for record in schedules {
             guard let slot = Self.schedule(of: record)?.missed(since: record.slotAt, upTo: now),
-                let run = try await store.start(record.name, slot: slot, fence: fence) else { continue }
+                let run = try await store.start(record.name, slot: slot, fence: fence)
+            else { continue }
             logger.notice(
                 "a schedule has started a run",
                 metadata: ["schedule": "\(record.name)", "run.id": "\(run)", "run.scope": "\(record.scope.rawValue)"]

@@ -43,6 +43,7 @@ extension StoreList {
     ///   - notifications: verifies them as those that are delivered.
     ///   - environment: whose.
     ///   - logger: hears of those that don't verify, by their fault alone.
+    /// - Returns: a list of days.
     package static func notifications(
         _ client: AppStoreClient,
         understood notifications: AppStoreNotifications,
@@ -82,9 +83,10 @@ extension StoreList {
         }
     }
 
-    /// Google Play's voided purchases. It lists what was recorded up to now, whatever the end.
+    /// Google Play's voided purchases, up to the moment of the asking.
     ///
     /// - Parameter client: asks for them.
+    /// - Returns: a list that is read at once.
     package static func voided(_ client: GooglePlayClient) -> StoreList {
         StoreList(
             name: Store.googlePlay.rawValue,

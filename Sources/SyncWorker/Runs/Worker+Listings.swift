@@ -37,6 +37,13 @@ package struct ListingWork: Sendable {
     }
 }
 
+extension StoreList {
+    /// What is listed at a time: less the more often it has failed, so that what can't be listed in one go is listed in several.
+    fileprivate func window(after failures: Int32) -> Duration? {
+        window.map { max($0 / (1 << min(Int(failures), 8)), .seconds(300)) }
+    }
+}
+
 /// Somebody else goes on with a list, or its run does not go on.
 private struct Overtaken: Error {}
 
@@ -58,7 +65,7 @@ extension Worker {
         do {
             var start = taken.reached
             repeat {
-                let end = min(list.window.map { start + $0 } ?? taken.until, taken.until)
+                let end = min(list.window(after: failures).map { start + $0 } ?? taken.until, taken.until)
                 try await list.read(start, end) { page in
                     let isKept = try await lister.listings.keep(
                         page,
