@@ -112,6 +112,9 @@ struct RunSummary: Encodable {
         guard !run.isDry else {
             return run.scope == .since ? ["no store was asked to list what it sent: that would be written"] : []
         }
+        if run.scope == .since, run.listed.isEmpty, !run.state.isOpen {
+            return ["no store listed what it sent: users were read, and that is all"]
+        }
         return run.listed.sorted { $0.key < $1.key }.map { name, list in
             var line =
                 "\(name): \(list.listed) listed from \(list.from.formatted(.iso8601)) on, \(list.new) of them new"

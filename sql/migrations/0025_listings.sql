@@ -229,5 +229,5 @@ REVOKE ALL ON FUNCTION note_listings, plan_listings, take_listing, hold_listing,
 SELECT grant_to('entitlement_sync_worker', ARRAY[
     'GRANT SELECT ON run_listing TO %I',
     'GRANT EXECUTE ON FUNCTION plan_listings, take_listing, keep_listing, move_listing, put_off_listing TO %I']);
-SELECT grant_to('entitlement_sync_support', ARRAY['GRANT SELECT ON run_listing TO %I']);
-SELECT grant_to('entitlement_sync_auditor', ARRAY['GRANT SELECT ON run_listing TO %I']);
+SELECT grant_to(r.name, ARRAY['GRANT SELECT ON run_listing TO %I', 'GRANT SELECT (is_listed) ON inbox TO %I'])
+  FROM unnest(ARRAY['entitlement_sync_support', 'entitlement_sync_auditor']) AS r(name);

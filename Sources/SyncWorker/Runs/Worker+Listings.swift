@@ -30,10 +30,11 @@ package struct ListingWork: Sendable {
     func next(after failure: ReadFailure, failures: Int32) -> (pause: Duration, failures: Int32) {
         let attempt = min(Int(failures), retry.maxAttempts - 2)
         let next = retry.next(after: failure, attempt: attempt, age: .zero, jitter: .random(in: 0...1))
-        guard case .again(let pause, let counted) = next else {
+        guard case .again(let pause, _) = next else {
             return (retry.backoffCap, max(failures + 1, Self.mostAwaited))
         }
-        return (pause, counted > attempt ? failures + 1 : failures)
+        // Our own limit is no failure: it is waited for.
+        return (pause, failure.code == .budgetExhausted ? failures : failures + 1)
     }
 }
 

@@ -85,10 +85,20 @@ import Testing
             #expect(event.id == Self.uuid(1) && kind == event.kind && promises == event.promises && isListed)
             #expect(at?.microsecondsSinceUnixEpoch == event.occurredAt?.microseconds)
             #expect(!event.purchases.isEmpty)
+            // That it was listed does not say that webhooks come.
+            func isHeardOf() async -> Bool {
+                await Doctor(pool: world.pool).checks().contains { $0.name == "events.app_store" }
+            }
+            #expect(await isHeardOf() == false)
+            let delivered = StoreEvent(source: .appStore, id: Self.uuid(2), kind: "DID_RENEW")
+            #expect(try await world.inbox.accept([try Inbox.Event(delivered, body: body.bytes)], from: .appStore) == 1)
+            #expect(await isHeardOf())
         }
     }
 
-    @Test func `Every page of every day is read, in the lane of sweeps`() async throws {
+    @Test func `75: every page of every day is read, in the lane of sweeps; many events of one user are few looks`()
+        async throws
+    {
         let days = [("-50h", 45), ("-26h", 21), ("-2h", 1)]
         var scenario: [String] = []
         for (at, count) in days {
@@ -100,6 +110,8 @@ import Testing
             #expect(listed.complete && listed.listed == 67 && listed.new == 67, "\(listed)")
             #expect(scene.listings(ListingScene.history) == 6, "three pages, two, and one")
             #expect(try await scene.world.number("SELECT count(*) FROM entitlement_sync.inbox_log") == 67)
+            let looks = try await scene.world.decisions(about: "ann").count - 1
+            #expect((1...5).contains(looks), "\(looks)")
 
             let lanes = Mutex<[Lane]>([])
             let gate = RequestGate(admit: { lane in lanes.withLock { $0.append(lane) } }, report: { _ in })
@@ -149,6 +161,26 @@ import Testing
             #expect(scene.listings("/notifications/history") == 0)
             #expect(try await scene.world.number("SELECT count(*) FROM entitlement_sync.inbox_log") == 0)
             #expect(try await scene.world.type(of: "ann") == "subscriber")
+        }
+    }
+
+    @Test func `Whoever goes gives a list back at once`() async throws {
+        try await ListingScene.withAppStore([Self.notification(1, "type: DID_RENEW, at: -10m")]) { scene in
+            let world = scene.world
+            try await world.inject(#"{"endpoint":"app_store.notifications","latency":"1h"}"#)
+            let id = try await scene.ask()
+            try await world.working(scene.setup) {
+                try await world.until(
+                    "SELECT count(*) FROM entitlement_sync.run_listing AS y WHERE y.due > now() + interval '30 seconds'"
+                )
+            }
+            let held: PostgresQuery = "SELECT count(*) FROM entitlement_sync.run_listing AS y WHERE y.due > now()"
+            #expect(try await world.number(held) == 0)
+            let run = try #require(try await scene.runs.run(id))
+            #expect(run.state == .reading && run.errors.isEmpty, "our own going is nobody's failure: \(run)")
+            try await world.heal()
+            try await world.work(scene.setup)
+            #expect(try #require(try await scene.runs.run(id)).listed["app_store"]?.new == 1)
         }
     }
 

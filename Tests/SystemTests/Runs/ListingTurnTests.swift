@@ -96,6 +96,21 @@ import Testing
         }
     }
 
+    @Test func `A dry run and a run of everybody have nothing listed`() async throws {
+        try await World.with { world in
+            let scene = try await Scene(world)
+            try await scene.worker(["app_store"])
+            let since = PostgresTimestamp(Date.now.addingTimeInterval(-3600))
+            let runs = Runs(pool: world.pool)
+            for (scope, isDry) in [(RunRecord.Scope.since, true), (.all, false), (.due, false)] {
+                let id = try #require(try await runs.ask(scope, isDry: isDry, since: since, by: "test"))
+                #expect(try await scene.planning.planListings(of: id, fence: scene.fence) == false)
+                #expect(try #require(try await runs.run(id)).listed.isEmpty)
+            }
+            #expect(try await world.number("SELECT count(*) FROM entitlement_sync.run_listing") == 0)
+        }
+    }
+
     @Test func `A run's end waits for a list that goes on, and not for one that fails or is silent`() async throws {
         try await World.with { world in
             let scene = try await Scene(world)
