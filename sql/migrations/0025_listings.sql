@@ -77,9 +77,9 @@ BEGIN
         RETURN false;
     END IF;
     INSERT INTO run_listing (run_id, list, since, until, reached)
-    SELECT DISTINCT which, o.list, r.since, clock_timestamp(), r.since
-      FROM worker AS w CROSS JOIN LATERAL unnest(w.lists) AS o(list)
-     WHERE w.expires_at > clock_timestamp() AND r.since < clock_timestamp()
+    SELECT which, o.list, r.since, clock_timestamp(), r.since
+      FROM (SELECT DISTINCT unnest(w.lists) AS list FROM worker AS w WHERE w.expires_at > clock_timestamp()) AS o
+     WHERE r.since < clock_timestamp()
        AND NOT EXISTS (SELECT 1 FROM run_listing AS y WHERE y.run_id = which AND y.list = o.list)
         ON CONFLICT DO NOTHING;
     GET DIAGNOSTICS fresh = ROW_COUNT;

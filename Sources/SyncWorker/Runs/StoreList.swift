@@ -66,17 +66,24 @@ extension StoreList {
                 lane: .sweep
             ) { texts in
                 var page = Listings.Page(events: [])
+                var codes: Set<ProofRefusal.Code> = []
                 for text in texts {
                     do throws(ProofRefusal) {
                         let event = try await notifications.event(signed: text)
                         page.events.append(Inbox.Event(event, body: AppStoreNotifications.body(of: text)))
                     } catch {
                         page.refused += 1
-                        logger.warning(
-                            "a listed notification does not show that it is the store's",
-                            metadata: ["event.source": "\(name)", "error.code": "\(error.code.rawValue)"]
-                        )
+                        codes.insert(error.code)
                     }
+                }
+                if page.refused > 0 {
+                    logger.warning(
+                        "listed notifications do not show that they are the store's",
+                        metadata: [
+                            "run.list": "\(name)", "event.count": "\(page.refused)",
+                            "error.code": "\(codes.map(\.rawValue).sorted().joined(separator: ", "))",
+                        ]
+                    )
                 }
                 try await each(page)
             }
