@@ -22,7 +22,7 @@ extension Worker {
                         host: settings.host,
                         pid: settings.pid,
                         version: settings.version,
-                        lists: lister.map { Array($0.reaches.keys) } ?? []
+                        lists: lister?.lists.map(\.name) ?? []
                     )
                     shared.epoch = epoch
                     shared.wake.raise()

@@ -98,17 +98,16 @@ END
 $$;
 
 -- Takes a list up, for a while: whoever dies meanwhile has it taken by others, who go on behind the last window that was listed
--- to its end. `reaches`: how far back each of `mine` goes, in seconds.
-CREATE FUNCTION take_listing(mine text[], reaches bigint[], lasting interval)
-RETURNS TABLE (run_id bigint, list text, turn integer, failures integer, reached timestamptz, until timestamptz)
+-- to its end. `reach`: how far back it goes.
+CREATE FUNCTION take_listing(of_list text, reach interval, lasting interval)
+RETURNS TABLE (run_id bigint, turn integer, failures integer, reached timestamptz, until timestamptz)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET enable_seqscan = off AS $$
 #variable_conflict use_column
 DECLARE
-    taken record;
+    taken bigint;
 BEGIN
-    SELECT y.run_id, y.list, m.reach INTO taken
-      FROM run AS r JOIN run_listing AS y ON y.run_id = r.id AND y.ended_at IS NULL
-      JOIN unnest(mine, reaches) AS m(list, reach) ON m.list = y.list
+    SELECT r.id INTO taken
+      FROM run AS r JOIN run_listing AS y ON y.run_id = r.id AND y.list = of_list AND y.ended_at IS NULL
      WHERE r.state IN ('reading', 'applying') AND y.due <= clock_timestamp()
      ORDER BY y.due LIMIT 1 FOR NO KEY UPDATE OF r, y SKIP LOCKED;
     IF NOT FOUND THEN
@@ -120,10 +119,10 @@ BEGIN
            -- No store is asked about more than it remembers.
            since = CASE WHEN y.reached > y.since THEN y.since ELSE greatest(y.since, b.begins) END,
            reached = least(greatest(y.reached, b.begins), y.until)
-      FROM (SELECT clock_timestamp() - taken.reach * interval '1 second' AS begins) AS b
-     WHERE y.run_id = taken.run_id AND y.list = taken.list
-    RETURNING y.run_id, y.list, y.tries, y.failures, y.reached, y.until;
-    PERFORM note_listings(taken.run_id);
+      FROM (SELECT clock_timestamp() - reach AS begins) AS b
+     WHERE y.run_id = taken AND y.list = of_list
+    RETURNING y.run_id, y.tries, y.failures, y.reached, y.until;
+    PERFORM note_listings(taken);
 END
 $$;
 

@@ -28,23 +28,23 @@ package struct Listings: Sendable {
 
     /// Takes a list up; others take it up where nothing was heard of it for a minute.
     ///
-    /// - Parameter reaches: how far back each list goes that this worker can read.
-    /// - Returns: `nil`: none waits.
+    /// - Parameters:
+    ///   - list: its name.
+    ///   - reach: how far back it goes.
+    /// - Returns: `nil`: no run has it waiting.
     /// - Throws: `PostgresError`.
-    package func take(_ reaches: [String: Duration]) async throws(PostgresError) -> Taken? {
-        let lists = reaches.keys.sorted()
+    package func take(_ list: String, reach: Duration) async throws(PostgresError) -> Taken? {
         let row = try await pool.query(
             """
-            SELECT t.run_id, t.list, t.turn, t.failures, t.reached, t.until
+            SELECT t.run_id, t.turn, t.failures, t.reached, t.until
               FROM entitlement_sync.take_listing(
-                       \(lists), \(lists.map { reaches[$0]?.components.seconds ?? 0 }),
+                       \(list), \(reach.microseconds) * interval '1 microsecond',
                        \(Self.lease.microseconds) * interval '1 microsecond') AS t
             """
         ).first
         guard let row else { return nil }
-        let (run, list, turn, failures, reached, until) = try row.decode(
+        let (run, turn, failures, reached, until) = try row.decode(
             Int64.self,
-            String.self,
             Int32.self,
             Int32.self,
             PostgresTimestamp.self,

@@ -15,9 +15,6 @@ package struct ListingWork: Sendable {
         self.retry = retry
     }
 
-    /// How far back each list goes.
-    var reaches: [String: Duration] { Dictionary(lists.map { ($0.name, $0.reach) }) { first, _ in first } }
-
     /// After so many failures in a row a run's end waits no longer; as `plan_listings` has it.
     private static let mostAwaited: Int32 = 3
 
@@ -51,11 +48,16 @@ private struct Overtaken: Error {}
 extension Worker {
     /// Reads stores' lists for runs that catch up.
     func listingDuty() async {
-        guard let lister, !lister.lists.isEmpty else { return }
-        await repeatedly("stores' lists could not be taken up; trying again") {
-            guard let taken = try await lister.listings.take(lister.reaches),
-                let list = lister.lists.first(where: { $0.name == taken.list })
-            else { return 0 }
+        guard let lister else { return }
+        await withDiscardingTaskGroup { group in
+            // Side by side: none waits for another store's, which may be long.
+            for list in lister.lists { group.addTask { await keepReading(list, for: lister) } }
+        }
+    }
+
+    private func keepReading(_ list: StoreList, for lister: ListingWork) async {
+        await repeatedly("a store's list could not be taken up; trying again") {
+            guard let taken = try await lister.listings.take(list.name, reach: list.reach) else { return 0 }
             try await read(list, taken, for: lister)
             return 1
         }

@@ -15,8 +15,6 @@ import Testing
         let fence: Int64
         let run: Int64
 
-        static let reaches: [String: Duration] = ["app_store": .seconds(86_400)]
-
         init(_ world: World, sinceHours hours: Double = 240) async throws {
             self.world = world
             listings = Listings(pool: world.pool)
@@ -30,6 +28,10 @@ import Testing
         func worker(_ lists: [String], lasting: Duration = .seconds(60)) async throws {
             _ = try await Leases(pool: world.pool, duration: lasting)
                 .register(host: "test", pid: 1, version: "test", lists: lists)
+        }
+
+        func take() async throws -> Listings.Taken? {
+            try await listings.take("app_store", reach: .seconds(86_400))
         }
 
         func record() async throws -> RunRecord { try #require(try await Runs(pool: world.pool).run(run)) }
@@ -56,12 +58,12 @@ import Testing
             _ = try await scene.planning.planListings(of: scene.run, fence: scene.fence - 1)
             #expect(try await scene.record().listed.isEmpty)
             #expect(try await scene.planning.planListings(of: scene.run, fence: scene.fence))
-            let first = try #require(try await scene.listings.take(Scene.reaches))
-            #expect(try await scene.listings.take(Scene.reaches) == nil, "it is somebody's")
+            let first = try #require(try await scene.take())
+            #expect(try await scene.take() == nil, "it is somebody's")
             #expect(try await scene.listings.keep(Self.page("a", "b"), from: .appStore, isOwned: false, of: first))
             // Its minute is over, and it goes on all the same.
             try await world.pool.query("UPDATE entitlement_sync.run_listing SET due = now()")
-            let second = try #require(try await scene.listings.take(Scene.reaches))
+            let second = try #require(try await scene.take())
             #expect(try await scene.listings.keep(Self.page("c"), from: .appStore, isOwned: false, of: first) == false)
             #expect(try await scene.listings.move(first, to: first.until) == false)
             try await scene.listings.putOff(first, for: .seconds(600), code: "late", failures: 9)
@@ -75,7 +77,7 @@ import Testing
             let listed = try #require(run.listed["app_store"])
             #expect(listed.listed == 4 && listed.new == 3 && listed.refused == 1 && listed.complete, "\(listed)")
             #expect(run.errors == ["listing.app_store.refused": 1] && !run.isListed)
-            #expect(try await scene.listings.take(Scene.reaches) == nil, "it is over")
+            #expect(try await scene.take() == nil, "it is over")
         }
     }
 
@@ -86,13 +88,13 @@ import Testing
             let scene = try await Scene(world)
             try await scene.worker(["app_store", "google_play"])
             #expect(try await scene.planning.planListings(of: scene.run, fence: scene.fence))
-            let taken = try #require(try await scene.listings.take(Scene.reaches))
+            let taken = try #require(try await scene.take())
             #expect(taken.list == "app_store")
             let back = Double(taken.until.microseconds - taken.reached.microseconds) / 1_000_000
             #expect(abs(back - 86_400) < 60, "\(back)")
             let from = try #require(try await scene.record().listed["app_store"]).from
             #expect(abs(from.timeIntervalSinceNow + 86_400) < 60, "\(from)")
-            #expect(try await scene.listings.take(Scene.reaches) == nil)
+            #expect(try await scene.take() == nil)
         }
     }
 
@@ -122,16 +124,16 @@ import Testing
             #expect(try await waits() == false, "no store is on that lists")
             try await scene.worker(["app_store"])
             #expect(try await waits())
-            let first = try #require(try await scene.listings.take(Scene.reaches))
+            let first = try #require(try await scene.take())
             try await scene.listings.putOff(first, for: .zero, code: "unavailable", failures: 2)
             #expect(try await waits())
-            let second = try #require(try await scene.listings.take(Scene.reaches))
+            let second = try #require(try await scene.take())
             #expect(second.failures == 2)
             try await scene.listings.putOff(second, for: .zero, code: "unavailable", failures: 3)
             #expect(try await waits() == false)
             #expect(try await scene.record().errors == ["listing.app_store": 1])
             // It is tried again for as long as the run goes on.
-            let third = try #require(try await scene.listings.take(Scene.reaches))
+            let third = try #require(try await scene.take())
             #expect(try await scene.listings.move(third, to: third.reached + .seconds(3600)))
             #expect(try await waits())
             #expect(try await scene.record().errors.isEmpty)
