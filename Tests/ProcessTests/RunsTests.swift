@@ -157,7 +157,10 @@ import Testing
             #expect(listed.out.contains("\"name\":\"often\"") && listed.out.contains("\"next\":\"20"), "\(listed)")
             let first = try await site.start("schedule")
             try await site.until(
-                "SELECT count(*) FROM entitlement_sync.leader AS l WHERE l.expires_at > clock_timestamp()"
+                """
+                SELECT count(*) FROM entitlement_sync.leader AS l
+                 WHERE l.name = 'scheduler' AND l.expires_at > clock_timestamp()
+                """
             )
             let second = try await site.start("schedule")
             let fence = try await Self.fence(site)
