@@ -56,6 +56,29 @@ import Testing
         }
     }
 
+    @Test func `No store's list waits for another's`() async throws {
+        let scenario = "google_play:\n  purchases:\n    - {token: tok-a, state: active}\n"
+        try await ListingScene.with(scenario) {
+            try $0.googlePlay.merging($0.appStore) { first, _ in first }
+        } proof: {
+            $0.tokenProof("tok-a")
+        } _: { scene in
+            try await scene.world.inject(#"{"endpoint":"app_store.notifications","latency":"1h"}"#)
+            let id = try await scene.ask()
+            try await scene.world.working(scene.setup) {
+                try await scene.world.until(
+                    """
+                    SELECT count(*) FROM entitlement_sync.run_listing AS y
+                     WHERE y.list = 'google_play' AND y.ended_at IS NOT NULL
+                    """
+                )
+            }
+            let run = try #require(try await scene.runs.run(id))
+            #expect(run.state == .reading, "its end waits for the App Store's")
+            #expect(run.listed["google_play"]?.complete == true && run.listed["app_store"]?.complete == false, "\(run)")
+        }
+    }
+
     @Test func `61: what was voided longer ago than the list reaches is found by the sweep of status`() async throws {
         try await Self.withGooglePlay(["token: tok-a, state: active"]) { scene in
             let world = scene.world
