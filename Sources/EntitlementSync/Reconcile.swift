@@ -19,7 +19,12 @@ struct Reconcile: AsyncParsableCommand {
     @Flag(help: "Every user of the application.")
     var all = false
 
-    @Option(help: "Every known user whom nobody has read since an instant, such as 2027-01-31T12:00:00Z.")
+    @Option(
+        help: """
+            Every known user whom nobody has read since an instant, such as 2027-01-31T12:00:00Z, and whomever stores' lists of \
+            what they sent since lead to.
+            """
+    )
     var since: String?
 
     @Option(

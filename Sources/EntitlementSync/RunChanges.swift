@@ -29,7 +29,7 @@ struct RunChanges {
                 if changes.count == Int(Self.shownInTable) { Output.line("...: --csv or --output json has all") }
                 Output.line("")
             }
-            for line in try await RunReporting(runs: runs).report(of: run).summary() { Output.line(line) }
+            for line in try await RunReporting(runs: runs).report(of: run).summary() + run.listings { Output.line(line) }
         }
     }
 

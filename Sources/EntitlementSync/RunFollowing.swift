@@ -45,7 +45,7 @@ struct RunFollowing {
             return .elapsed
         }
         try await printEnd(of: run)
-        return run.outcomes["store_unavailable"] ?? 0 > 0 ? .unavailable : .done
+        return run.outcomes["store_unavailable"] ?? 0 > 0 || !run.isListed ? .unavailable : .done
     }
 
     /// Waits for a run's end, with a bar for whoever watches.

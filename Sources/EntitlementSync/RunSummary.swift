@@ -17,7 +17,7 @@ struct RunSummary: Encodable {
     }
 
     private enum CodingKeys: String, CodingKey {
-        case run, scope, state, schedule, hash, users, total, skipped, outcomes, rules, errors, changes
+        case run, scope, state, schedule, hash, users, total, skipped, outcomes, rules, errors, changes, listed
         case isDry = "dry_run"
         case ofRun = "of_run"
         case askedBy = "asked_by"
@@ -31,10 +31,35 @@ struct RunSummary: Encodable {
         case demotionLimit = "demotion_limit"
     }
 
-    func encode(to encoder: any Encoder) throws {
-        func text(_ date: Date?) -> String? {
-            date?.formatted(Date.ISO8601FormatStyle(includingFractionalSeconds: true))
+    private static func text(_ date: Date) -> String {
+        date.formatted(Date.ISO8601FormatStyle(includingFractionalSeconds: true))
+    }
+
+    /// What a store has listed, as it is printed.
+    private struct Listed: Encodable {
+        var from: String
+        var until: String
+        var listed: Int64
+        var new: Int64
+        var unknown: Int64?
+        var refused: Int64?
+        var complete: Bool
+        var error: String?
+
+        init(_ listed: RunRecord.Listed) {
+            from = RunSummary.text(listed.from)
+            until = RunSummary.text(listed.until)
+            self.listed = listed.listed
+            new = listed.new
+            unknown = listed.unknown
+            refused = listed.refused
+            complete = listed.complete
+            error = listed.error
         }
+    }
+
+    func encode(to encoder: any Encoder) throws {
+        func text(_ date: Date?) -> String? { date.map(Self.text) }
         var row = encoder.container(keyedBy: CodingKeys.self)
         try row.encode(run.id, forKey: .run)
         try row.encode(run.scope.rawValue, forKey: .scope)
@@ -55,6 +80,7 @@ struct RunSummary: Encodable {
         try row.encode(run.outcomes, forKey: .outcomes)
         try row.encode(run.rules, forKey: .rules)
         try row.encode(run.errors, forKey: .errors)
+        try row.encode(run.listed.mapValues(Listed.init), forKey: .listed)
         try row.encode(run.held, forKey: .heldDemotions)
         try row.encode(run.demotionLimit, forKey: .demotionLimit)
         try row.encode(run.hash, forKey: .hash)

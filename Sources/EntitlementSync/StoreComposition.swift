@@ -26,6 +26,8 @@ struct StoreComposition {
     private(set) var acknowledger: Acknowledger?
     /// What workers do for the desk, once the reader is made.
     private(set) var desk: DeskWork?
+    /// What stores can list of what they sent, once the reader is made.
+    private(set) var lists: [StoreList] = []
     /// What a worker does for people who ask what it would do; in observe mode as well.
     private(set) var foresight: DryRunWork?
 
@@ -89,6 +91,11 @@ struct StoreComposition {
         )
     }
 
+    /// What a worker lists while runs go on that catch up.
+    var lister: ListingWork {
+        ListingWork(listings: Listings(pool: pool), lists: lists, retry: config.retry)
+    }
+
     private func http(_ store: Store) -> StoreHTTP {
         StoreHTTP(transport: transport, target: store.rawValue).withFaults
     }
@@ -130,13 +137,19 @@ struct StoreComposition {
                     gates[environment, default: [:]][budget] = gate(.appStore, name, share, breaker)
                 }
             }
-            appStoreClient = AppStoreClient(
+            let client = AppStoreClient(
                 configuration: configuration,
                 proofs: transactions,
                 http: http(.appStore),
                 gate: { [gates] in gates[$0]?[$1] ?? .open },
                 logger: logger
             )
+            appStoreClient = client
+            let appID = config.appStore.appID
+            let notifications = AppStoreNotifications(proofs: transactions, bundleID: bundleID, appID: appID)
+            lists += AppStoreEnvironment.allCases.map {
+                .notifications(client, understood: notifications, in: $0, logger: logger)
+            }
         }
         return AppStoreSource(
             transactions: transactions,
@@ -164,6 +177,7 @@ struct StoreComposition {
         if access.acknowledges, config.decision.mode != .observe {
             acknowledger = Acknowledger(records: Acknowledgements(pool: pool), client: client)
         }
+        lists.append(.voided(client))
         return GooglePlaySource(client: client)
     }
 

@@ -62,6 +62,7 @@ struct WorkerComposition {
             desk: desk,
             foresight: stores.foresight,
             runParts: RunParts(pool: pool),
+            lister: stores.lister,
             planner: { ScheduleComposition(runtime, pool: pool).planner(onFed: $0) },
             listener: PostgresListener(
                 configuration: runtime.postgres(connections: 1, direct: true),

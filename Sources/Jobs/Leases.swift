@@ -12,11 +12,18 @@ package struct Leases: Sendable {
     }
 
     /// Registers this process and returns its epoch, which is never used again.
-    package func register(host: String, pid: Int32, version: String) async throws(PostgresError) -> Int32 {
+    ///
+    /// `lists`: the stores' lists that it can read.
+    package func register(
+        host: String,
+        pid: Int32,
+        version: String,
+        lists: [String] = []
+    ) async throws(PostgresError) -> Int32 {
         let rows = try await pool.query(
             """
-            INSERT INTO entitlement_sync.worker (epoch, host, pid, version, expires_at)
-            VALUES (nextval('entitlement_sync.worker_epoch')::integer, \(host), \(pid), \(version),
+            INSERT INTO entitlement_sync.worker (epoch, host, pid, version, lists, expires_at)
+            VALUES (nextval('entitlement_sync.worker_epoch')::integer, \(host), \(pid), \(version), \(lists),
                     clock_timestamp() + \(duration.microseconds) * interval '1 microsecond')
             RETURNING epoch
             """

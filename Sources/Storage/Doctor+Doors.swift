@@ -66,7 +66,8 @@ extension Doctor {
         let rows = try await pool.query(
             """
             SELECT s.source, (SELECT extract(epoch FROM now() - max(i.received_at))::double precision
-                                FROM entitlement_sync.inbox AS i WHERE i.source = s.source)
+                                FROM entitlement_sync.inbox AS i
+                               WHERE i.source = s.source AND NOT i.is_listed)
               FROM unnest('{revenuecat,app_store,google_play}'::text[]) AS s(source)
             """
         )

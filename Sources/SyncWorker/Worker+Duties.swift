@@ -21,7 +21,8 @@ extension Worker {
                     let epoch = try await leases.register(
                         host: settings.host,
                         pid: settings.pid,
-                        version: settings.version
+                        version: settings.version,
+                        lists: lister?.lists.map(\.name) ?? []
                     )
                     shared.epoch = epoch
                     shared.wake.raise()

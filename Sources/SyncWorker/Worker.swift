@@ -22,6 +22,7 @@ package struct Worker: Service {
     let desk: DeskWork?
     let foresight: DryRunWork?
     let runParts: RunParts?
+    let lister: ListingWork?
     let planner: Planner?
     let listener: PostgresListener?
     let exchange: @Sendable () async -> Void
@@ -32,7 +33,7 @@ package struct Worker: Service {
     /// Creates a worker.
     ///
     /// `exchange`: called about once a second to trade the stores' limits and health with other workers.
-    /// `runParts`: dry runs of many users that it reads for; `planner`: plans runs where no other process does.
+    /// `runParts`: dry runs of many users that it reads for; `lister`: stores' lists that it reads for runs; `planner`: plans runs where no other process does.
     /// `listener`: hears of new restores at once; without one they are found by polling.
     package init(
         pool: PostgresPool,
@@ -44,6 +45,7 @@ package struct Worker: Service {
         desk: DeskWork? = nil,
         foresight: DryRunWork? = nil,
         runParts: RunParts? = nil,
+        lister: ListingWork? = nil,
         planner: ((_ onFed: @escaping @Sendable () -> Void) -> Planner)? = nil,
         listener: PostgresListener?,
         exchange: @escaping @Sendable () async -> Void,
@@ -61,6 +63,7 @@ package struct Worker: Service {
         self.desk = desk
         self.foresight = foresight
         self.runParts = runParts
+        self.lister = lister
         let wake = shared.wake
         self.planner = planner.map { $0 { wake.raise() } }
         housekeeping = Housekeeping(pool: pool, retention: settings.retention)
@@ -109,6 +112,7 @@ package struct Worker: Service {
             duties.addTask { await dryRunDuty() }
             // Two, so that one asks the stores while the other one decides.
             for _ in 0..<2 { duties.addTask { await runPartDuty() } }
+            duties.addTask { await listingDuty() }
             duties.addTask { await planner?.go() }
             await pipelineWithin(drain: settings.drain)
             shared.stop()

@@ -157,7 +157,10 @@ import Testing
             #expect(listed.out.contains("\"name\":\"often\"") && listed.out.contains("\"next\":\"20"), "\(listed)")
             let first = try await site.start("schedule")
             try await site.until(
-                "SELECT count(*) FROM entitlement_sync.leader AS l WHERE l.expires_at > clock_timestamp()"
+                """
+                SELECT count(*) FROM entitlement_sync.leader AS l
+                 WHERE l.name = 'scheduler' AND l.expires_at > clock_timestamp()
+                """
             )
             let second = try await site.start("schedule")
             let fence = try await Self.fence(site)
@@ -183,6 +186,77 @@ import Testing
                 ) == 0,
                 "the lead is given back"
             )
+        }
+    }
+
+    private static let missed = """
+        app_store:
+          customers: [{id: alice, transactions: [{original: "2000000100000001", product: premium_monthly, expires: +20d}]}]
+          notifications:
+            - {uuid: 00000000-0000-4000-8000-000000000001, type: DID_RENEW, transaction: "2000000100000001", at: -50h}
+            - {uuid: 00000000-0000-4000-8000-000000000002, type: DID_RENEW, transaction: "2000000100000001", at: -26h}
+            - {uuid: 00000000-0000-4000-8000-000000000003, type: DID_RENEW, transaction: "2000000100000001", at: -2h}
+        """
+
+    @Test func `166: a worker that is killed over a store's list loses nothing of it; what failed is told`()
+        async throws
+    {
+        try await StoreSite.with(scenario: Self.missed) { stores in
+            let site = stores.site
+            let port = stores.simulator.port
+            let since = Date.now.addingTimeInterval(-60 * 3600).formatted(.iso8601)
+            func inject(_ fault: String) async throws {
+                _ = try await fetch("POST", "/control/faults", body: fault, from: port)
+            }
+            try await inject(#"{"endpoint":"app_store.notifications","skip":2,"latency":"1h"}"#)
+            let victim = try await site.start("worker")
+            #expect(try await site.run("reconcile", "--since", since, "--wait", "0").code == 75)
+            try await site.until(
+                "SELECT count(*) FROM entitlement_sync.run_listing AS y WHERE y.list = 'app_store' AND y.reached > y.since"
+            )
+            victim.signal(SIGKILL)
+            #expect(try await victim.ending().signal == SIGKILL)
+            try await stores.simulator.heal()
+            // Its minute is over.
+            try await site.execute("UPDATE entitlement_sync.run_listing SET due = now() WHERE ended_at IS NULL")
+            #expect(try await site.run("worker", "--until-idle").code == 0)
+            let shown = try await site.run("runs", "show", "1")
+            #expect(
+                shown.out.contains("app_store: 3 listed from ") && shown.out.contains(", 3 of them new"),
+                "\(shown)"
+            )
+            let json = try await site.run("runs", "show", "1", "--output", "json")
+            struct Shown: Decodable {
+                struct List: Decodable {
+                    var from: String
+                    var listed: Int
+                    var new: Int
+                    var complete: Bool
+                }
+                struct Summary: Decodable {
+                    var listed: [String: List]
+                    var errors: [String: Int]
+                }
+                var summary: Summary
+            }
+            let summary = try JSONDecoder().decode(Shown.self, from: Data(json.out.utf8)).summary
+            let listed = try #require(summary.listed["app_store"])
+            #expect(listed.listed == 3 && listed.new == 3 && listed.complete && summary.errors.isEmpty, "\(json)")
+            #expect(Set(summary.listed.keys) == ["app_store", "app_store_sandbox", "google_play"], "\(json)")
+            #expect(try await site.number("SELECT count(*) FROM entitlement_sync.inbox_log") == 3)
+
+            try await inject(#"{"endpoint":"google_play.voided","status":503}"#)
+            let worker = try await site.start("worker")
+            let failed = try await site.run("reconcile", "--since", since)
+            #expect(failed.code == 69 && failed.out.contains("google_play: 0 listed from "), "\(failed)")
+            #expect(
+                failed.out.contains("not to its end, only up to ") && failed.out.contains("(unavailable)"),
+                "\(failed)"
+            )
+            let dry = try await site.run("reconcile", "--since", since, "--dry-run")
+            #expect(dry.code == 0 && dry.out.contains("no store was asked to list what it sent"), "\(dry)")
+            worker.signal(SIGTERM)
+            #expect(try await worker.ending().code == 0)
         }
     }
 

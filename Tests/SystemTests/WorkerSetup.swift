@@ -149,6 +149,7 @@ extension World {
             desk: setup.servesDesk ? stores.desk : nil,
             foresight: setup.servesDesk ? stores.foresight : nil,
             runParts: setup.plans == nil ? nil : RunParts(pool: pool),
+            lister: ListingWork(listings: Listings(pool: pool), lists: stores.lists, retry: setup.retry),
             planner: setup.plans.map { limits in
                 { onFed in
                     Planner(

@@ -60,6 +60,15 @@ package struct RunPlanning: Sendable {
             .first?.decode(Int32?.self, at: 0).map { Int($0) }
     }
 
+    /// Has workers list what stores sent since a run's instant, where they can.
+    ///
+    /// - Returns: whether the run's end has to wait for it.
+    /// - Throws: `PostgresError`.
+    package func planListings(of run: Int64, fence: Int64) async throws(PostgresError) -> Bool {
+        try await pool.query("SELECT entitlement_sync.plan_listings(\(fence), \(run))")
+            .first?.decode(Bool?.self, at: 0) ?? false
+    }
+
     /// Counts on whom a run is about, a stretch at a time.
     ///
     /// - Returns: whether there is more to count.

@@ -32,6 +32,25 @@ package struct RunRecord: Sendable, Hashable {
         package var users: Int64
     }
 
+    /// What was found in a store's list of what it sent.
+    package struct Listed: Sendable, Hashable, Decodable {
+        /// From when on: no earlier than the store remembers.
+        package var from: Date
+        /// Whatever came before was listed.
+        package var until: Date
+        package var listed: Int64
+        /// Those that had not been delivered.
+        package var new: Int64
+        /// Those about purchases that nobody is known to own.
+        package var unknown: Int64?
+        /// Those that did not show that they are the store's.
+        package var refused: Int64?
+        /// Whether it was read to its end.
+        package var complete: Bool
+        /// Why it could not be read on.
+        package var error: String?
+    }
+
     package var id: Int64
     package var scope: Scope
     package var state: State
@@ -66,6 +85,14 @@ package struct RunRecord: Sendable, Hashable {
     package var progress: [Point]
     /// How many stretches were planned so far.
     package var parts: Int32
+    /// What was listed besides, by the list: `app_store`, `app_store_sandbox`, `google_play`.
+    package var listed: [String: Listed]
+
+    /// Whether a kind of errors is about a store's list, and not about users.
+    package static func isOfList(_ error: String) -> Bool { error.hasPrefix("listing.") }
+
+    /// Whether no list has failed so far, and whatever they held showed that it is the store's.
+    package var isListed: Bool { !errors.keys.contains(where: Self.isOfList) }
 
     /// Users still to be read; `nil`: nobody has counted them yet.
     package var left: Int64? { total.map { max($0 - ended - skipped, 0) } }
@@ -78,7 +105,11 @@ extension RunRecord {
         r.held, r.demotion_limit, r.subscribers, encode(r.hash, 'hex'), r.outcomes::text, r.rules::text, r.errors::text,
         coalesce((SELECT jsonb_agg(jsonb_build_array((extract(epoch FROM (p.point ->> 'at')::timestamptz) * 1000)::bigint,
                                                      p.point -> 'users') ORDER BY p.n)
-                    FROM jsonb_array_elements(r.progress) WITH ORDINALITY AS p(point, n)), '[]')::text, r.parts
+                    FROM jsonb_array_elements(r.progress) WITH ORDINALITY AS p(point, n)), '[]')::text, r.parts,
+        coalesce((SELECT jsonb_object_agg(l.list, l.said || jsonb_build_object(
+                                              'from', (extract(epoch FROM (l.said ->> 'from')::timestamptz) * 1000)::bigint,
+                                              'until', (extract(epoch FROM (l.said ->> 'until')::timestamptz) * 1000)::bigint))
+                    FROM jsonb_each(r.listed) AS l(list, said)), '{}')::text
         """
 
     init(_ row: PostgresRow) throws(PostgresError) {
@@ -122,6 +153,12 @@ extension RunRecord {
         rules = try counts(25)
         errors = try counts(26)
         parts = try row.decode(Int32.self, at: 28)
+        let lists = try row.decode(String.self, at: 29)
+        let decoder = JSONDecoder()
+        decoder.dateDecodingStrategy = .millisecondsSince1970
+        do { listed = try decoder.decode([String: Listed].self, from: Data(lists.utf8)) } catch {
+            throw PostgresError(.decoding, message: "what a run has listed can't be read")
+        }
         let points = try row.decode(String.self, at: 27)
         do {
             progress = try JSONDecoder().decode([[Int64]].self, from: Data(points.utf8)).compactMap { point in

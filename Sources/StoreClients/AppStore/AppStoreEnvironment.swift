@@ -11,6 +11,14 @@ package enum AppStoreEnvironment: String, Sendable, CaseIterable {
         case .sandbox: "sandbox"
         }
     }
+
+    /// How far back the list of its notifications goes, less an hour for clocks that differ, and for long lists.
+    package var notificationReach: Duration {
+        switch self {
+        case .production: .seconds(180 * 86_400 - 3600)
+        case .sandbox: .seconds(30 * 86_400 - 3600)
+        }
+    }
 }
 
 /// Requests that share a limit.

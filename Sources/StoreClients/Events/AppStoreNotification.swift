@@ -43,12 +43,23 @@ package struct AppStoreNotifications: Sendable {
         do throws(JSONFault) { signed = try Self.signedPayload(body) } catch {
             throw .malformed(MalformedEvent(reason: error.clause))
         }
-        do throws(ProofRefusal) {
-            let notification = try await proofs.verified(signed, as: SignedNotification.self)
-            try check(notification)
-            return try await event(notification)
-        } catch { throw .untrusted(error.code) }
+        do throws(ProofRefusal) { return try await event(signed: signed) } catch { throw .untrusted(error.code) }
     }
+
+    /// Verifies a notification as it stands in the App Store's list of them, as one that was delivered.
+    ///
+    /// - Parameter signed: the payload; no JSON around it.
+    /// - Returns: whom to look at.
+    /// - Throws: `ProofRefusal`.
+    package func event(signed: String) async throws(ProofRefusal) -> StoreEvent {
+        guard signed.utf8.count <= Self.maximumBytes else { throw ProofRefusal(.malformed, "It is too long.") }
+        let notification = try await proofs.verified(signed, as: SignedNotification.self)
+        try check(notification)
+        return try await event(notification)
+    }
+
+    /// The request's body that would have brought a payload, which is Base64 and dots.
+    package static func body(of signed: String) -> [UInt8] { Array(#"{"signedPayload":"\#(signed)"}"#.utf8) }
 
     private static func signedPayload(_ body: [UInt8]) throws(JSONFault) -> String {
         var reader = try JSONReader(body)

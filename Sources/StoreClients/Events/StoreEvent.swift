@@ -1,4 +1,5 @@
 package import Entitlements
+import Foundation
 
 /// What a store's message comes to: a hint to look at somebody again, and never a word about access.
 package struct StoreEvent: Sendable, Hashable {
@@ -49,6 +50,20 @@ package struct StoreEvent: Sendable, Hashable {
         self.users = users
         self.purchases = purchases
         self.isBlocked = isBlocked
+    }
+
+    /// Whom it may be about beside the users that it names, as the inbox keeps it: a JSON object; `nil`: nobody.
+    package var about: String? {
+        guard !purchases.isEmpty || isBlocked else { return nil }
+        let about = About(purchases: purchases, blocked: isBlocked ? true : nil)
+        // Texts alone: there is nothing that can't be written.
+        return (try? JSONEncoder().encode(about)).map { String(decoding: $0, as: UTF8.self) }
+    }
+
+    private struct About: Encodable {
+        var purchases: [Purchase]
+        /// Only where it is so.
+        var blocked: Bool?
     }
 
     /// Whether there is anybody to look at.

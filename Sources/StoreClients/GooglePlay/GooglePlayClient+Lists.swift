@@ -46,8 +46,8 @@ package struct GooglePlayVoidedPurchase: Hashable, Sendable {
 }
 
 extension GooglePlayClient {
-    /// The longest that the voided list reaches back, less a minute for clocks that differ, in seconds.
-    private static let voidedReach: Int64 = 30 * 86_400 - 60
+    /// How far back the voided list goes, less a minute for clocks that differ.
+    package static let voidedReach = Duration.seconds(30 * 86_400 - 60)
     /// The most pages of the voided list; each holds up to 1,000.
     private static let maximumPages = 500
 
@@ -81,7 +81,7 @@ extension GooglePlayClient {
         lane: Lane,
         each: ([GooglePlayVoidedPurchase]) async throws -> Void
     ) async throws {
-        let earliest = (systemSeconds() - Self.voidedReach) * 1000
+        let earliest = (systemSeconds() - Self.voidedReach.components.seconds) * 1000
         let start = max(since.microseconds / 1000, earliest)
         var query = "type=1&maxResults=1000&startTime=\(start)"
         var cursors: Set<String> = []

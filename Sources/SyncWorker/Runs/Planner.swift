@@ -79,8 +79,14 @@ package struct Planner: Sendable {
     private func go(on run: RunRecord, fence: Int64, room: inout (jobs: Int, parts: Int)) async throws -> Bool {
         var isBusy = false
         if run.total == nil, run.state == .reading, try await planning.count(run.id, fence: fence) { isBusy = true }
+        let mayEnd =
+            if run.scope == .since, !run.isDry, run.state == .reading {
+                try await !planning.planListings(of: run.id, fence: fence)
+            } else {
+                true
+            }
         if run.isFed {
-            if let state = try await planning.settle(run.id, fence: fence) {
+            if mayEnd, let state = try await planning.settle(run.id, fence: fence) {
                 tell(run, state)
                 isBusy = true
             }

@@ -1,5 +1,4 @@
 import Entitlements
-import Foundation
 package import Logging
 import Postgres
 import ServiceLifecycle
@@ -52,7 +51,7 @@ package final class EventIntake: Service {
             occurredAt: event.occurredAt,
             promises: event.promises,
             users: event.users,
-            about: About.text(event),
+            about: event.about,
             body: body
         )
         return await sources[event.source]?.ask(kept) ?? false
@@ -92,19 +91,5 @@ private final class Complaints: Sendable {
                 "error.code": "\((error as? PostgresError)?.code.rawValue ?? "other")",
             ]
         )
-    }
-}
-
-/// Whom an event may be about beside the users that it names, as the inbox keeps it.
-private struct About: Encodable {
-    var purchases: [StoreEvent.Purchase]
-    /// Only where it is so.
-    var blocked: Bool?
-
-    static func text(_ event: StoreEvent) -> String? {
-        guard !event.purchases.isEmpty || event.isBlocked else { return nil }
-        let about = About(purchases: event.purchases, blocked: event.isBlocked ? true : nil)
-        // Texts alone: there is nothing that can't be written.
-        return (try? JSONEncoder().encode(about)).map { String(decoding: $0, as: UTF8.self) }
     }
 }

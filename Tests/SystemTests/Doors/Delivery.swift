@@ -82,18 +82,13 @@ extension World {
 extension Inbox.Event {
     /// An event as the API keeps it.
     init(_ event: StoreEvent, body: [UInt8] = Array("{}".utf8)) throws {
-        var about: String?
-        if !event.purchases.isEmpty || event.isBlocked {
-            let named = About(purchases: event.purchases, blocked: event.isBlocked ? true : nil)
-            about = String(decoding: try JSONEncoder().encode(named), as: UTF8.self)
-        }
         self.init(
             id: event.id,
             kind: event.kind,
             occurredAt: event.occurredAt,
             promises: event.promises,
             users: event.users,
-            about: about,
+            about: event.about,
             body: body
         )
     }
@@ -110,10 +105,4 @@ extension StoreEvent {
             users: users
         )
     }
-}
-
-/// Whom an event may be about, as it is kept.
-private struct About: Encodable {
-    var purchases: [StoreEvent.Purchase]
-    var blocked: Bool?
 }
