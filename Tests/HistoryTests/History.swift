@@ -16,7 +16,12 @@ struct HistorySetup: Sendable {
 
     var decision: DecisionSettings {
         let margin = Duration.seconds(hasMargin ? 3_155_760_000 : 0)
-        return DecisionSettings(mode: mode, absenceMargin: margin, absenceMarginGooglePlay: margin)
+        return DecisionSettings(
+            mode: mode,
+            absenceMargin: margin,
+            absenceMarginGooglePlay: margin,
+            backgroundLook: nil
+        )
     }
 
     var brake: DemotionBrake { DemotionBrake(percent: 0, minimum: brakeMinimum) }

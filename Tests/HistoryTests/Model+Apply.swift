@@ -13,6 +13,8 @@ struct Taken: Sendable {
 struct ModelItem {
     var job: Int
     var user: Int
+    /// The database's key of the user's record.
+    var key: Int64
     /// Failed readings before, as the claim told.
     var attempt: Int
     var kind: JobKind
@@ -64,9 +66,7 @@ extension Model {
                             item.reading,
                             attributions,
                             outcome: verdict.outcome,
-                            grants: verdict.action == .grant,
-                            margin: situation.ledger.map { situation.settings.margin(of: $0.store) }.max()
-                                ?? situation.settings.absenceMargin
+                            known: known(of: item, situation, verdict)
                         ),
                         before: person.exists ? person.type : nil
                     )
@@ -100,6 +100,19 @@ extension Model {
         return ended + effects.map(\.item.job)
     }
 
+    private func known(of item: ModelItem, _ situation: Situation, _ verdict: Verdict) -> NextLook.Knowledge {
+        var known = NextLook.Knowledge()
+        known.grants = verdict.action == .grant
+        known.rule = verdict.rule
+        known.margin =
+            situation.ledger.map { situation.settings.margin(of: $0.store) }.max() ?? situation.settings.absenceMargin
+        // Whatever is given in these histories is given until then.
+        if situation.grants == .active { known.ownEnds.append(StoreTruth.future) }
+        if situation.sandbox == .allowed { known.ownEnds.append(StoreTruth.future) }
+        known.spread = Spread(userKey: item.key)
+        return known
+    }
+
     struct Effect {
         var item: ModelItem
         var attributions: [Attribution]
@@ -118,7 +131,7 @@ extension Model {
             verdict.action = .none
             verdict.outcome = .deferred
             verdict.absence = .keep
-            nextLook?.at = item.reading.askedAt + .seconds(86_400)
+            nextLook = NextLook(at: item.reading.askedAt + .seconds(86_400))
         }
 
         var after: UserType? {

@@ -10,7 +10,8 @@ extension HistoryTests {
     func `Replayed under unchanged rules, no decision of any made-up history differs`() async throws {
         try await Lane.with { lane in
             var sums = (decisions: 0, held: 0)
-            for seed in Profile.isWhole ? 0..<(Profile.isFull ? 1000 : 120) : Profile.seeds {
+            let seeds = Profile.isWhole ? Array(0..<(Profile.isFull ? 1000 : 120)) : Profile.seeds
+            for seed in seeds {
                 let history = History(seed: seed)
                 var run = Run(lane: lane, setup: history.setup)
                 do {

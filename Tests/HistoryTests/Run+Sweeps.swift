@@ -110,7 +110,9 @@ extension Run {
             var reading = Reading(coverage: .none, askedAt: job.claimedAt)
             if let asks = job.userID.flatMap(userIndex) { reading = listing(asks, job.claimedAt, parity: nil).reading }
             left.append(ReadJob(job: job, reading: reading))
-            items.append(ModelItem(job: -1, user: user, attempt: 0, kind: .reconcile, reading: reading))
+            items.append(
+                ModelItem(job: -1, user: user, key: job.userKey, attempt: 0, kind: .reconcile, reading: reading)
+            )
         }
         var answers: [Int64: Apply.Foresight.Answer] = [:]
         while !left.isEmpty {

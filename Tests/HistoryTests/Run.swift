@@ -130,6 +130,7 @@ struct Hand {
         ModelItem(
             job: job,
             user: user,
+            key: claimed.userKey,
             attempt: claimed.attempt,
             kind: claimed.kind,
             isEvents: claimed.lane == .event,
