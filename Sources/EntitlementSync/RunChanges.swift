@@ -29,7 +29,8 @@ struct RunChanges {
                 if changes.count == Int(Self.shownInTable) { Output.line("...: --csv or --output json has all") }
                 Output.line("")
             }
-            for line in try await RunReporting(runs: runs).report(of: run).summary() + run.listings { Output.line(line) }
+            let report = try await RunReporting(runs: runs).report(of: run)
+            for line in report.summary() + run.listings { Output.line(line) }
         }
     }
 
