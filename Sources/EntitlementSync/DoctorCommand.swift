@@ -27,9 +27,15 @@ struct DoctorCommand: AsyncParsableCommand {
                 checks += try await runtime.withPool(checkingSchema: false) { pool in
                     let version = try await SchemaCheck(pool: pool).verify()
                     let schema = Check(name: "schema", ok: true, detail: "at version \(version)", fix: "")
-                    return [schema] + (await Doctor(pool: pool).checks()) + [
-                        try await BudgetCheck(runtime, pool: pool).check()
-                    ]
+                    var found = [schema] + (await Doctor(pool: pool).checks())
+                    do { found.append(try await BudgetCheck(runtime, pool: pool).check()) } catch {
+                        // It must not hide what the others have found.
+                        let detail = "could not be read: \(CommandFailure(error).message)"
+                        found.append(
+                            Check(name: "budget", ok: false, detail: detail, fix: "Mend what the detail says.")
+                        )
+                    }
+                    return found
                 }
             } catch {
                 let failure = CommandFailure(error)

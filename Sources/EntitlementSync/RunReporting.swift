@@ -52,13 +52,17 @@ struct RunReporting {
         report.announcedDemotions = demotions["announced"] ?? 0
         report.applied = counts.values.reduce(0) { $0 + ($1["applied"] ?? 0) }
         report.changesTotal = counts.values.flatMap(\.values).reduce(0, +)
-        if let drift = try await LawWatch(pool: runs.pool).drift() {
-            report.drift = RunReport.Drift(
-                looked: run.ended - (run.outcomes["store_unavailable"] ?? 0),
-                agreeing: run.outcomes["unchanged"] ?? 0,
-                oldestEvidenceSeconds: Double(drift.oldestEvidenceSeconds),
-                convergenceSeconds: .init(p50: drift.convergence?.half, p95: drift.convergence?.most)
-            )
+        report.drift = RunReport.Drift(
+            looked: run.ended - (run.outcomes["store_unavailable"] ?? 0) - (run.outcomes["not_eligible"] ?? 0),
+            // Whose change waits agrees as well: no store has said yet that it is due.
+            agreeing: ["unchanged", "already_subscriber", "deferred"].reduce(0) { $0 + (run.outcomes[$1] ?? 0) }
+        )
+        // What is known of all records is of this moment: it says nothing of a run of last month.
+        if run.endedAt.map({ $0.timeIntervalSinceNow > -3600 }) ?? true,
+            let drift = try await LawWatch(pool: runs.pool).drift()
+        {
+            report.drift?.oldestEvidenceSeconds = Double(drift.oldestEvidenceSeconds)
+            report.drift?.convergenceSeconds = .init(p50: drift.convergence?.half, p95: drift.convergence?.most)
         }
         report.changes = try await runs.changes(of: run.id, limit: Self.shown).map(\.reported)
         return report

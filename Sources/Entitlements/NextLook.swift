@@ -71,8 +71,11 @@ package struct NextLook: Hashable, Sendable {
         let told = Set(mine.filter { $0.source != .revenueCat }.flatMap { $0.identifiers.map(\.key) })
         let items = mine.filter { $0.source != .revenueCat || told.isDisjoint(with: $0.identifiers.map(\.key)) }
         var looks = items.map { Self.look(at: $0, after: now, known.spread) }
-        looks += known.ownEnds.map { now < $0 ? $0 + Self.offsets[0] : nil }
-        if outcome == .deferred, known.rule.map(Self.untimed.contains) != true { looks.append(now + known.margin) }
+        // Many may have been given access until one moment.
+        looks += known.ownEnds.map { now < $0 ? $0 + Self.offsets[0] + known.spread.part(of: .seconds(3600)) : nil }
+        // A restore says that access stands where a reconcile would have put its end off.
+        let isPutOff = outcome == .deferred || outcome == .alreadySubscriber && !known.grants
+        if isPutOff, known.rule.map(Self.untimed.contains) != true { looks.append(now + known.margin) }
         // Only RevenueCat's readings lag behind what it tells.
         if !known.grants, reading.covered.contains(.revenueCat) {
             looks.append(known.promisedAt.flatMap { Promise.look(after: now, at: $0) })
@@ -91,11 +94,12 @@ package struct NextLook: Hashable, Sendable {
         // A payment that is awaited comes within days or not at all.
         if standing == .pending { return now + .seconds(3600) }
         if standing == .ended, item.status.known == .paused || item.status.known == .inBillingRetry,
-            let end = item.periodEndsAt, now < end + comeback
+            let end = item.periodEndsAt
         {
             // A pause may be ended early, which the store tells; its own end is known.
             let resumes = item.resumesAt.map { $0 + spread.lengthened(offsets[0]) }.flatMap { now < $0 ? $0 : nil }
-            return [resumes, now + longest].compactMap(\.self).min()
+            let daily = now < end + comeback ? now + longest : nil
+            if let soonest = [resumes, daily].compactMap(\.self).min() { return soonest }
         }
         guard let end = item.periodEndsAt, item.kind == .subscription else { return soonest }
         let before = standing == .access ? end - spread.lengthened(lead(of: item, until: end)) : nil
@@ -132,6 +136,9 @@ package struct Spread: Hashable, Sendable {
 
     /// The duration, or up to a quarter more.
     func lengthened(_ duration: Duration) -> Duration { duration * (1 + share / 4) }
+
+    /// From nothing to the duration.
+    func part(of duration: Duration) -> Duration { duration * share }
 
     /// The duration, or up to a quarter less.
     func shortened(_ duration: Duration) -> Duration { duration * (1 - share / 4) }

@@ -178,6 +178,9 @@ package struct Migrator: Sendable {
             PERFORM * FROM entitlement_sync_host.count_assets('{}');
             PERFORM * FROM entitlement_sync_host.page_users(NULL, 0);
             PERFORM * FROM entitlement_sync_host.count_subscribers();
+            IF to_regprocedure('entitlement_sync_host.unexplained_assets(integer)') IS NOT NULL THEN
+                PERFORM a.user_id || a.asset_id FROM entitlement_sync_host.unexplained_assets(0) AS a(user_id, asset_id);
+            END IF;
         END
         $$
         """
@@ -187,6 +190,10 @@ package struct Migrator: Sendable {
             try await connection.withTransaction { connection in
                 try await connection.execute(
                     script: "SET LOCAL lock_timeout = '10s'; SET LOCAL client_min_messages = warning;"
+                )
+                // An adapter may leave this one out, and is not to be given another's.
+                try await connection.execute(
+                    script: "DROP FUNCTION IF EXISTS entitlement_sync_host.unexplained_assets(integer)"
                 )
                 try await connection.execute(script: adapter)
                 try await connection.execute(script: Self.probe)

@@ -152,6 +152,8 @@ extension Apply {
 
     private func withoutTypeChange(_ effect: Effect) -> Effect {
         var same = effect
+        // Nobody was demoted: the next look at the same has to come to the same.
+        if same.verdict.action == .demote { same.verdict.absence = .keep }
         same.verdict.action = .none
         return same
     }

@@ -43,6 +43,7 @@ extension Doctor {
              CROSS JOIN LATERAL jsonb_array_elements_text(i.about -> 'users') AS n(name)
               JOIN entitlement_sync.user_sync AS u ON lower(u.user_id) = lower(n.name) AND u.user_id <> n.name
              WHERE i.about IS NOT NULL AND i.state IN ('waiting', 'parked') AND i.received_at > now() - interval '7 days'
+               AND NOT EXISTS (SELECT 1 FROM entitlement_sync.user_sync AS e WHERE e.user_id = n.name)
             """
         )
         guard let row = rows.first else { return [] }

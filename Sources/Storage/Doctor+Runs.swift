@@ -52,7 +52,8 @@ extension Doctor {
         }
         return Check(
             name: "drift",
-            ok: drift?.agreement.map { $0 >= 0.99 } ?? true,
+            // A few are the host's own doing, or a purchase of this minute.
+            ok: drift.map { $0.astray < 5 || ($0.agreement ?? 1) >= 0.99 } ?? true,
             detail: detail,
             fix: "entitlement-sync reconcile --all --dry-run shows whom it is about; without --dry-run it mends them."
         )

@@ -23,14 +23,15 @@ package struct Drift: Sendable {
     package var oldestEvidenceSeconds: Int64 = 0
     /// Users whose next look is within a day; counted up to a few millions.
     package var looksNextDay: Int64 = 0
-    /// How long half of a day's last thousand changes of type took, and 95 of 100: from the moment there was reason to look
-    /// (somebody asked, an event came, a look was due) to the commit; in seconds, `nil` where nothing changed.
+    /// How long half of a day's last thousand changes of type took, and 95 of 100: from the moment the look was queued (somebody asked, an event was taken up, a look was due) to the commit; in seconds, `nil` where nothing changed.
     package var convergence: (half: Double, most: Double)?
+
+    /// Users whose record and ledger disagree.
+    package var astray: Int64 { users[.subscriberWithoutAccess, default: 0] + users[.freeWithAccess, default: 0] }
 
     /// The share of users whose record agrees with the ledger; `nil` where nobody was looked at.
     package var agreement: Double? {
-        let astray = users[.subscriberWithoutAccess, default: 0] + users[.freeWithAccess, default: 0]
-        return looked > 0 ? 1 - min(Double(astray) / Double(looked), 1) : nil
+        looked > 0 ? 1 - min(Double(astray) / Double(looked), 1) : nil
     }
 }
 
@@ -109,10 +110,11 @@ extension LawWatch {
         SELECT coalesce(round(1000 * percentile_cont(0.5) WITHIN GROUP (ORDER BY c.seconds)), 0)::bigint,
                coalesce(round(1000 * percentile_cont(0.95) WITHIN GROUP (ORDER BY c.seconds)), 0)::bigint
           FROM (SELECT greatest(extract(epoch FROM d.at - entitlement_sync.id_time(d.job_id)), 0.001)::double precision AS seconds
-                  FROM (SELECT x.at, x.job_id, x.type_before, x.type_after FROM entitlement_sync.decision AS x
+                  FROM (SELECT x.at, x.job_id, x.type_before, x.type_after, x.observed, x.id FROM entitlement_sync.decision AS x
                          ORDER BY x.id DESC LIMIT 100000) AS d
                  WHERE d.type_before <> d.type_after AND d.at > now() - interval '1 day' AND d.job_id IS NOT NULL
-                 LIMIT 1000) AS c
+                   AND NOT d.observed
+                 ORDER BY d.id DESC LIMIT 1000) AS c
         """
 
     /// Every row is reached by key from the host's users, so that the look costs as much in a big database as in a small.
@@ -130,11 +132,14 @@ extension LawWatch {
                    EXISTS (SELECT 1 FROM entitlement_sync."grant" AS g
                             WHERE g.user_key = s.user_key AND g.revoked_at IS NULL AND g.until > now()) AS granted,
                    NOT EXISTS (SELECT 1 FROM entitlement_sync.queue AS q WHERE q.user_key = s.user_key) AS settled,
-                   coalesce((SELECT d.outcome = 'deferred'
+                   -- Where it was only observed, nothing was to be written.
+                   coalesce((SELECT d.observed OR d.outcome = 'deferred'
                                     OR d.outcome = 'already_subscriber'
                                        AND d.rule NOT IN ('store_access', 'grant_access', 'owner_followed_revenuecat')
                                FROM entitlement_sync.decision AS d
-                              WHERE d.user_key = s.user_key ORDER BY d.id DESC LIMIT 1), false) AS waits
+                              WHERE d.user_key = s.user_key ORDER BY d.id DESC LIMIT 1), false) AS waits,
+                   coalesce((SELECT d.observed FROM entitlement_sync.decision AS d
+                              WHERE d.user_key = s.user_key ORDER BY d.id DESC LIMIT 1), false) AS seen_only
               FROM entitlement_sync_host.read_users(ARRAY(SELECT t.user_id FROM stretch AS t)) AS u
              CROSS JOIN LATERAL (SELECT k.user_key, k.read_at, k.full_read_at FROM entitlement_sync.user_sync AS k
                                   WHERE k.user_id = u.id OFFSET 0) AS s
@@ -155,7 +160,7 @@ extension LawWatch {
         )
         SELECT count(*),
                count(*) FILTER (WHERE f.subscriber AND f.settled AND NOT f.granted AND NOT f.some AND NOT f.waits),
-               count(*) FILTER (WHERE NOT f.subscriber AND f.settled AND (f.granted OR f.running)),
+               count(*) FILTER (WHERE NOT f.subscriber AND f.settled AND (f.granted OR f.running) AND NOT f.seen_only),
                count(*) FILTER (WHERE f.subscriber AND f.settled AND NOT f.granted AND f.some AND NOT f.fresh),
                coalesce(max(extract(epoch FROM now() - f.read_at)) FILTER (WHERE f.subscriber), 0)::bigint
           FROM facts AS f

@@ -49,7 +49,7 @@ package enum MetricNames {
         name("record_agreement_ratio"):
             "Share of the users looked at last whose record agrees with the ledger; 1 is all.",
         name("convergence_seconds"):
-            "From the moment there was reason to look to the change of type: half of a day's changes, and 95 of 100.",
+            "From a look's job to the change of type: half of a day's changes took no longer, and 95 of 100.",
         name("scheduler_leads"): "1 while this process starts what schedules ask for; one process does.",
         name("schedule_late_seconds"): "For how long a schedule's slot has waited for another run's end.",
         name("due_users"): "Users whose next look is due, counted up to 100,000.",

@@ -292,6 +292,10 @@ func stored(
         #expect(look(reading(item))?.at == noon + day, "it may be ended early")
         item.resumesAt = noon - .seconds(61)
         #expect(look(reading(item))?.at == noon + day)
+        item.periodEndsAt = noon - day * 80
+        #expect(look(reading(item))?.at == nil)
+        item.resumesAt = noon + day * 5
+        #expect(look(reading(item))?.at == noon + day * 5 + .seconds(60), "pauses may last three months")
     }
 
     @Test func `RevenueCat's items are asked about around their ends like any other's`() {
@@ -338,6 +342,8 @@ func stored(
         let reading = Reading(coverage: .full, askedAt: noon, observations: [stored(.account, ends: day * 20)])
         #expect(look(reading, outcome: .deferred)?.at == noon + day)
         #expect(look(reading, outcome: .deferred) { $0.margin = day * 30 }?.at == noon + day * 19)
+        #expect(look(reading, outcome: .alreadySubscriber)?.at == noon + day, "a restore does not forget the silence")
+        #expect(look(reading, outcome: .alreadySubscriber, grants: true)?.at == noon + day * 19)
         for rule in Rule.allCases {
             let waits = look(reading, outcome: .deferred) { $0.rule = rule }?.at == noon + day
             #expect(waits == !NextLook.untimed.contains(rule), "\(rule)")

@@ -105,7 +105,7 @@ extension Model {
         if effect.item.reading.coverage != .none {
             people[user].readAt = max(people[user].readAt ?? effect.item.reading.askedAt, effect.item.reading.askedAt)
         }
-        switch effect.verdict.absence {
+        switch isObserving && effect.verdict.action == .demote ? .keep : effect.verdict.absence {
         case .keep: break
         case .clear:
             people[user].absentSince = nil

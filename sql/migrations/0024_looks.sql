@@ -11,7 +11,7 @@ CREATE TABLE look_round (
 INSERT INTO look_round DEFAULT VALUES;
 COMMENT ON COLUMN look_round.after_key IS 'users up to this key were looked through in the round; 0: it is over';
 
--- Goes a stretch of at most `batch` users on. Whoever was shut out and is no more is looked at within minutes; whoever never had
+-- Goes a stretch of at most `batch` users on. Whoever was shut out and is found let in is looked at within minutes; whoever never had
 -- a look gets one within `background` seconds (null: none). Returns how many looks were planned; 0 as well where somebody
 -- else is at it, and where the last round began less than ten minutes ago.
 CREATE FUNCTION plan_looks(batch integer, background bigint) RETURNS bigint
@@ -22,7 +22,6 @@ DECLARE
     last    bigint;
     looked  bigint;
     ids     text[];
-    able    text[];
     planned bigint;
 BEGIN
     PERFORM check_isolation();
@@ -42,14 +41,16 @@ BEGIN
     IF ids IS NULL THEN
         RETURN 0;
     END IF;
-    able := ARRAY(SELECT h.id FROM entitlement_sync_host.read_users(ids) AS h WHERE h.status IN ('active', 'onboarding'));
-    WITH wanted AS MATERIALIZED (
-        SELECT u.user_key, u.next_look, u.user_id = ANY (able) AS is_able
-          FROM unnest(ids) AS i(id)
-         CROSS JOIN LATERAL (SELECT x.user_key, x.user_id, x.next_look FROM user_sync AS x
-                              WHERE x.user_id = i.id AND (x.next_look = 'infinity' OR x.next_look IS NULL)
+    WITH able AS MATERIALIZED (
+        SELECT h.id FROM entitlement_sync_host.read_users(ids) AS h WHERE h.status IN ('active', 'onboarding')
+    ), wanted AS MATERIALIZED (
+        -- Whoever is shut out still is not touched.
+        SELECT u.user_key, u.next_look, a.id IS NOT NULL AS is_able
+          FROM unnest(ids) AS i(id) LEFT JOIN able AS a ON a.id = i.id
+         CROSS JOIN LATERAL (SELECT x.user_key, x.next_look FROM user_sync AS x
+                              WHERE x.user_id = i.id
+                                AND (x.next_look IS NULL OR x.next_look = 'infinity' AND a.id IS NOT NULL)
                                 FOR NO KEY UPDATE SKIP LOCKED) AS u
-         WHERE (u.next_look IS NULL OR u.user_id = ANY (able))
     ), written AS (
         UPDATE user_sync AS u
            SET next_look = CASE WHEN NOT n.is_able THEN 'infinity'

@@ -84,14 +84,14 @@ BEGIN
         ON CONFLICT DO NOTHING;
     GET DIAGNOSTICS fresh = ROW_COUNT;
     UPDATE run_listing AS y SET error = 'silent'
-     WHERE y.run_id = which AND y.ended_at IS NULL AND y.error IS NULL AND y.moved_at < clock_timestamp() - interval '5 minutes';
+     WHERE y.run_id = which AND y.ended_at IS NULL AND y.error IS NULL AND greatest(y.moved_at, y.due) < clock_timestamp() - interval '5 minutes';
     GET DIAGNOSTICS mute = ROW_COUNT;
     IF fresh + mute > 0 THEN
         PERFORM note_listings(which);
     END IF;
     RETURN EXISTS (SELECT 1 FROM run_listing AS y
                     WHERE y.run_id = which AND y.ended_at IS NULL AND y.failures < 3
-                      AND y.moved_at >= clock_timestamp() - interval '5 minutes')
+                      AND greatest(y.moved_at, y.due) >= clock_timestamp() - interval '5 minutes')
            -- Nobody has said yet what can be listed.
         OR NOT EXISTS (SELECT 1 FROM worker AS w WHERE w.expires_at > clock_timestamp());
 END
@@ -223,10 +223,219 @@ BEGIN
 END
 $$;
 
-REVOKE ALL ON FUNCTION note_listings, plan_listings, take_listing, hold_listing, keep_listing, move_listing, put_off_listing
+-- ---- What lists tell comes into the inbox, and waits as sweeps do --------------------------------------------------------
+
+-- Has users read again for what an event told, in a lane.
+CREATE FUNCTION reread(keys bigint[], job_lane smallint) RETURNS void
+LANGUAGE plpgsql SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    at     timestamptz := clock_timestamp();
+    fresh  uuid[] := ARRAY(SELECT new_id() FROM unnest(keys));
+    queued bigint[];
+BEGIN
+    queued := ARRAY(SELECT e.user_key FROM enqueue_reconciles(keys, job_lane, fresh) AS e
+                     WHERE e.answered_by = ANY (fresh));
+    -- Events about one purchase come in bursts: whoever was read a moment ago is read again when it is over.
+    UPDATE queue AS q
+       SET reconcile_due = u.read_at + interval '5 seconds',
+           due = CASE WHEN q.restore_id IS NULL THEN u.read_at + interval '5 seconds' ELSE q.due END
+      FROM user_sync AS u
+     WHERE u.user_key = ANY (queued) AND u.read_at > at - interval '5 seconds'
+       AND q.user_key = u.user_key AND q.owner IS NULL AND q.reconcile_id = ANY (fresh);
+END
+$$;
+
+CREATE OR REPLACE FUNCTION reread(keys bigint[]) RETURNS void
+LANGUAGE plpgsql SET search_path = entitlement_sync, pg_temp AS $$
+BEGIN
+    PERFORM reread(keys, 1::smallint);
+END
+$$;
+
+-- Looks into events that are due: whoever is known by them is read again soon, one job a user. `looked`: events that were
+-- looked into; `queued`: users. Rows that another session holds for longer than a moment are left for the next time.
+CREATE OR REPLACE FUNCTION drain_inbox(most integer DEFAULT 500)
+RETURNS TABLE (looked bigint, queued bigint)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = entitlement_sync, pg_temp SET lock_timeout = '50ms' SET enable_seqscan = off SET enable_mergejoin = off SET jit = off AS $$
+DECLARE
+    picked   bigint[];
+    names    text[];
+    one_name text;
+    events   bigint[];
+    keys     bigint[];
+    todo     bigint[];
+    slow     bigint[];
+    one_key  bigint;
+    held     bigint[];
+    tries    integer := 0;
+BEGIN
+    picked := ARRAY(SELECT i.id FROM inbox AS i
+                     WHERE i.state IN ('received', 'waiting') AND i.due <= clock_timestamp()
+                     ORDER BY i.due LIMIT most FOR UPDATE SKIP LOCKED);
+    looked := cardinality(picked);
+    queued := 0;
+    IF looked = 0 THEN
+        RETURN NEXT;
+        RETURN;
+    END IF;
+
+    -- Users of the host who were never asked about get their row.
+    names := ARRAY(SELECT DISTINCT n.name FROM inbox AS i
+                    CROSS JOIN LATERAL jsonb_array_elements_text(i.about -> 'users') AS n(name)
+                    WHERE i.id = ANY (picked));
+    names := ARRAY(SELECT h.id FROM entitlement_sync_host.read_users(names) AS h ORDER BY h.id);
+    FOR one_name IN
+        SELECT n.name FROM unnest(names) AS n(name)
+         WHERE NOT EXISTS (SELECT 1 FROM user_sync AS u WHERE u.user_id = n.name)
+    LOOP
+        BEGIN
+            INSERT INTO user_sync (user_id) VALUES (one_name) ON CONFLICT (user_id) DO NOTHING;
+        EXCEPTION
+            -- Somebody's open transaction makes them known just now; such waits must not add up.
+            WHEN lock_not_available THEN tries := tries + 1;
+        END;
+        EXIT WHEN tries >= 4;
+    END LOOP;
+
+    -- Who each event is about: an event and a user at each place of the two arrays.
+    SELECT coalesce(array_agg(w.id), '{}'), coalesce(array_agg(w.key), '{}') INTO events, keys FROM (
+        SELECT i.id, u.user_key AS key
+          FROM inbox AS i
+         CROSS JOIN LATERAL jsonb_array_elements_text(i.about -> 'users') AS n(name)
+          JOIN user_sync AS u ON u.user_id = n.name
+         WHERE i.id = ANY (picked) AND n.name = ANY (names)
+         UNION
+        SELECT i.id, p.owner_key
+          FROM inbox AS i
+         CROSS JOIN LATERAL jsonb_to_recordset(i.about -> 'purchases') AS n(store text, environment text, value text)
+          JOIN purchase_identifier AS x ON x.value = n.value AND x.store = n.store
+           AND x.environment = coalesce(n.environment, x.environment)
+          JOIN purchase AS f ON f.id = x.purchase_id
+          JOIN purchase AS p ON p.id = coalesce(f.merged_into, f.id)
+         WHERE i.id = ANY (picked) AND p.owner_key IS NOT NULL
+    ) AS w;
+
+    -- Before the queue's rows, as whoever writes verdicts does, and without waiting for them.
+    WITH promised AS MATERIALIZED (
+        -- From when it came, for the sender's own reads may lag behind it; an old one promises nothing new.
+        SELECT k.key, max(CASE WHEN i.occurred_at < i.received_at - interval '10 minutes' THEN i.occurred_at
+                               ELSE i.received_at END) AS at
+          FROM unnest(events, keys) AS k(event, key) JOIN inbox AS i ON i.id = k.event
+         WHERE i.promises GROUP BY 1
+    ), locked AS MATERIALIZED (
+        SELECT u.user_key FROM user_sync AS u JOIN promised AS p ON p.key = u.user_key
+         ORDER BY u.user_key FOR NO KEY UPDATE OF u SKIP LOCKED
+    ), noted AS (
+        UPDATE user_sync AS u SET promised_at = greatest(u.promised_at, p.at)
+          FROM promised AS p JOIN locked AS l ON l.user_key = p.key
+         WHERE u.user_key = p.key
+    )
+    SELECT coalesce(array_agg(p.key), '{}') INTO held
+      FROM promised AS p WHERE NOT EXISTS (SELECT 1 FROM locked AS l WHERE l.user_key = p.key);
+
+    todo := ARRAY(SELECT DISTINCT k.key FROM unnest(keys) AS k(key) WHERE k.key <> ALL (held) ORDER BY 1);
+    -- Whom only lists speak of waits as a sweep does, and is held by a run as everybody in it is.
+    slow := ARRAY(SELECT t.key FROM unnest(todo) AS t(key)
+                   WHERE NOT EXISTS (SELECT 1 FROM unnest(events, keys) AS k(event, key) JOIN inbox AS i ON i.id = k.event
+                                      WHERE k.key = t.key AND NOT i.is_listed));
+    -- Whoever the run that had it listed is still to read is left to that run.
+    todo := ARRAY(SELECT t.key FROM unnest(todo) AS t(key)
+                   WHERE t.key <> ALL (slow)
+                      OR NOT EXISTS (SELECT 1 FROM run AS r JOIN user_sync AS u ON u.user_key = t.key
+                                      WHERE r.state = 'reading' AND r.scope = 'since' AND NOT r.is_dry AND NOT r.is_paged
+                                        AND u.user_key > coalesce(r.cursor_key, 0)
+                                        AND coalesce(u.read_at, '-infinity') < r.since)
+                   ORDER BY 1);
+    BEGIN
+        PERFORM reread(ARRAY(SELECT t.key FROM unnest(todo) AS t(key) WHERE t.key <> ALL (slow)), 1::smallint);
+        PERFORM reread(ARRAY(SELECT t.key FROM unnest(todo) AS t(key) WHERE t.key = ANY (slow)), 2::smallint);
+    EXCEPTION
+        -- One by one, to find out whose rows are held. A host that speaks of many users in one transaction holds many: to
+        -- wait for each would take minutes.
+        WHEN lock_not_available THEN
+            FOREACH one_key IN ARRAY todo LOOP
+                IF tries >= 4 THEN
+                    held := held || one_key;
+                    CONTINUE;
+                END IF;
+                BEGIN
+                    PERFORM reread(ARRAY[one_key], CASE WHEN one_key = ANY (slow) THEN 2 ELSE 1 END::smallint);
+                EXCEPTION
+                    WHEN lock_not_available THEN
+                        held := held || one_key;
+                        tries := tries + 1;
+                END;
+            END LOOP;
+    END;
+    queued := (SELECT count(*) FROM unnest(todo) AS t(key) WHERE t.key <> ALL (held));
+
+    IF EXISTS (SELECT 1 FROM inbox AS i WHERE i.id = ANY (picked) AND i.attempt = 0 AND i.about ? 'blocked'
+                  AND NOT EXISTS (SELECT 1 FROM unnest(events, keys) AS k(event, key)
+                                   WHERE k.event = i.id AND k.key = ANY (held))) THEN
+        BEGIN
+            INSERT INTO alarm AS a (name, detail)
+            VALUES ('blocked_customer_id', 'RevenueCat has a customer with an id such as null or guest: an app sends it in '
+                                           'place of the user''s own, and many people become one customer.')
+            ON CONFLICT (name) DO UPDATE SET last_at = now(), count = a.count + 1;
+        EXCEPTION
+            -- Whoever mends it holds the row, and knows.
+            WHEN lock_not_available THEN NULL;
+        END;
+    END IF;
+
+    UPDATE inbox AS i
+       SET user_keys = n.user_keys,
+           state = n.state,
+           about = CASE WHEN n.state = 'done' THEN NULL ELSE i.about END,
+           attempt = CASE WHEN n.is_held THEN i.attempt ELSE i.attempt + 1 END,
+           due = clock_timestamp() + CASE WHEN n.is_held THEN interval '1 second' ELSE
+                 (ARRAY['10 seconds', '1 minute', '5 minutes', '30 minutes', '2 hours']::interval[])
+                     [least(i.attempt + 1, 5)] END
+      FROM (SELECT x.id, w.user_keys, coalesce(w.user_keys && held, false) AS is_held,
+                   CASE WHEN w.user_keys && held THEN 'received'
+                        WHEN w.user_keys IS NOT NULL THEN 'done'
+                        WHEN x.attempt >= 5 OR x.about -> 'users' = '[]' AND x.about -> 'purchases' = '[]' THEN 'parked'
+                        ELSE 'waiting' END AS state
+              FROM inbox AS x
+              LEFT JOIN (SELECT k.event, array_agg(k.key ORDER BY k.key) AS user_keys
+                           FROM unnest(events, keys) AS k(event, key) GROUP BY 1) AS w ON w.event = x.id
+             WHERE x.id = ANY (picked)) AS n
+     WHERE i.id = n.id;
+    RETURN NEXT;
+END
+$$;
+
+REVOKE ALL ON FUNCTION reread(bigint[], smallint), note_listings, plan_listings, take_listing, hold_listing, keep_listing, move_listing, put_off_listing
     FROM PUBLIC;
 SELECT grant_to('entitlement_sync_worker', ARRAY[
     'GRANT SELECT ON run_listing TO %I',
     'GRANT EXECUTE ON FUNCTION plan_listings, take_listing, keep_listing, move_listing, put_off_listing TO %I']);
 SELECT grant_to(r.name, ARRAY['GRANT SELECT ON run_listing TO %I', 'GRANT SELECT (is_listed) ON inbox TO %I'])
+  FROM unnest(ARRAY['entitlement_sync_support', 'entitlement_sync_auditor']) AS r(name);
+
+-- ---- A run names nobody once it has gone by -----------------------------------------------------------------------------
+
+CREATE FUNCTION forget_cursors() RETURNS trigger LANGUAGE plpgsql SET search_path = entitlement_sync, pg_temp AS $$
+BEGIN
+    IF NEW.is_paged OR NEW.state NOT IN ('reading', 'applying') THEN
+        NEW.cursor_id := NULL;
+    END IF;
+    IF NEW.total IS NOT NULL OR NEW.state NOT IN ('reading', 'applying') THEN
+        NEW.count_cursor := NULL;
+    END IF;
+    RETURN NEW;
+END
+$$;
+REVOKE ALL ON FUNCTION forget_cursors FROM PUBLIC;
+CREATE TRIGGER forget_cursors BEFORE UPDATE ON run FOR EACH ROW EXECUTE FUNCTION forget_cursors();
+UPDATE run SET state = state;
+
+-- Where an open run stands is a user's id, which is not for everybody who may see how far it is.
+SELECT grant_to(r.name, ARRAY[
+           'REVOKE SELECT ON run FROM %I',
+           (SELECT 'GRANT SELECT (' || string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum) || ') ON run TO %I'
+              FROM pg_catalog.pg_attribute AS a
+             WHERE a.attrelid = 'run'::regclass AND a.attnum > 0 AND NOT a.attisdropped
+               AND a.attname NOT IN ('cursor_id', 'count_cursor'))])
   FROM unnest(ARRAY['entitlement_sync_support', 'entitlement_sync_auditor']) AS r(name);

@@ -49,7 +49,10 @@ struct PastLedger {
         switch decision.absence {
         case .keep: break
         case .clear: (absentSince, movedAwayAt) = (nil, nil)
-        case .begin: absentSince = absentSince ?? step.items.first?.askedAt ?? decision.at
+        case .begin:
+            // There was no note where a silence was the first.
+            if decision.knownRule == .firstAbsence { absentSince = nil }
+            absentSince = absentSince ?? step.items.first?.askedAt ?? decision.at
         }
         last = decision
     }
@@ -139,6 +142,8 @@ extension PastDecision {
     /// What became of the note of an absence.
     var absence: AbsenceMark {
         guard let rule = knownRule, let before = typeBefore else { return .keep }
+        // Nobody was demoted.
+        if isObserved, before == .subscriber, typeAfter == .free { return .keep }
         switch rule {
         case .storeAccess, .grantAccess, .ownerFollowedRevenuecat: return .clear
         case .accountGone, .notEligible: return .keep

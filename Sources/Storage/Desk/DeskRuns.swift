@@ -3,6 +3,7 @@ package import Postgres
 /// Runs as the console shows them: how far they are, and never whom they are about.
 package struct DeskRuns: Sendable {
     private let runs: Runs
+    private let console: DeskConsole
     private let operators: Operators
     private let session: [UInt8]
 
@@ -12,6 +13,7 @@ package struct DeskRuns: Sendable {
     package init(pool: PostgresPool, session: [UInt8]) {
         self.session = session
         runs = Runs(pool: pool)
+        console = DeskConsole(pool: pool, session: session)
         operators = Operators(pool: pool)
     }
 
@@ -19,6 +21,9 @@ package struct DeskRuns: Sendable {
     ///
     /// - Throws: `PostgresError`.
     package func list() async throws -> [RunRecord] {
-        try await operators.recorded(session, "view") { try await runs.list(limit: 20) }
+        try await operators.recorded(session, "view") {
+            _ = try await console.me()
+            return try await runs.list(limit: 20)
+        }
     }
 }

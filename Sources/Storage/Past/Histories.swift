@@ -17,6 +17,8 @@ package struct Histories: Sendable {
     let mostItems: Int64
     /// Users at a time.
     static let page: Int64 = 50
+    /// Known users who are looked through at a time for those.
+    private static let stretch: Int64 = 2000
 
     package init(pool: PostgresPool, mostDecisions: Int64 = 1000, mostItems: Int64 = 2000) {
         self.pool = pool
@@ -77,12 +79,15 @@ package struct Histories: Sendable {
         guard let userIDs else {
             var last: Int64 = 0
             while true {
-                let page = try await reading { connection in
-                    try await load(users(after: last, since: since, on: connection), on: connection)
+                let (end, users) = try await reading { connection in
+                    try await stretch(after: last, since: since, on: connection)
                 }
-                guard let next = page.last else { return [] }
-                try await body(page)
-                last = next.history.userKey
+                guard let end else { return [] }
+                for start in stride(from: 0, to: users.count, by: Int(Self.page)) {
+                    let some = Array(users[start..<min(start + Int(Self.page), users.count)])
+                    try await body(try await reading { connection in try await load(some, on: connection) })
+                }
+                last = end
             }
         }
         var unknown: [String] = []
@@ -117,31 +122,37 @@ package struct Histories: Sendable {
         ).map(Self.user)
     }
 
-    private func users(
+    /// Users about whom something was decided, among the next known ones.
+    ///
+    /// Their newest decision tells, as those of a user ascend with time: each stretch costs the same, wherever it begins.
+    ///
+    /// - Returns: the key that the stretch ends with, `nil` where it is empty; and who is wanted of it.
+    private func stretch(
         after key: Int64,
         since: PostgresTimestamp?,
         on connection: PostgresConnection
-    ) async throws -> [One] {
-        try await connection.query(
+    ) async throws -> (end: Int64?, users: [One]) {
+        let rows = try await connection.query(
             """
-            SELECT u.user_key, u.user_id, u.ever_observed, s.until
-              FROM entitlement_sync.user_sync AS u
+            SELECT u.user_key, u.user_id, u.ever_observed, s.until,
+                   coalesce(n.at >= coalesce(\(since)::timestamptz, '-infinity'), false)
+              FROM (SELECT x.user_key, x.user_id, x.ever_observed FROM entitlement_sync.user_sync AS x
+                     WHERE x.user_key > \(key) ORDER BY x.user_key LIMIT \(Self.stretch)) AS u
+              LEFT JOIN LATERAL (SELECT d.at FROM entitlement_sync.decision AS d
+                                  WHERE d.user_key = u.user_key ORDER BY d.id DESC LIMIT 1) AS n ON true
               LEFT JOIN entitlement_sync.sandbox_user AS s ON s.user_id = u.user_id
-             WHERE u.user_key > \(key)
-               AND EXISTS (SELECT 1 FROM entitlement_sync.decision AS d
-                            WHERE d.user_key = u.user_key AND d.at >= coalesce(\(since)::timestamptz, '-infinity'))
-             ORDER BY u.user_key LIMIT \(Self.page)
+             ORDER BY u.user_key
             """
-        ).map(Self.user)
+        )
+        let users = try rows.filter { try $0.decode(Bool.self, at: 4) }.map(Self.user)
+        return (try rows.last?.decode(Int64.self, at: 0), users)
     }
 
     private static func user(_ row: PostgresRow) throws -> One {
-        let (key, id, everObserved, sandbox) = try row.decode(
-            Int64.self,
-            String?.self,
-            Bool.self,
-            PostgresTimestamp?.self
-        )
+        let key = try row.decode(Int64.self, at: 0)
+        let id = try row.decode(String?.self, at: 1)
+        let everObserved = try row.decode(Bool.self, at: 2)
+        let sandbox = try row.decode(PostgresTimestamp?.self, at: 3)
         let history = UserHistory(
             userKey: key,
             sandboxUntil: sandbox.map(Instant.init),

@@ -39,7 +39,7 @@ package struct RunRecord: Sendable, Hashable {
         /// Whatever came before was listed.
         package var until: Date
         package var listed: Int64
-        /// Those that had not been delivered.
+        /// Those that were not in the inbox.
         package var new: Int64
         /// Those about purchases that nobody is known to own.
         package var unknown: Int64?

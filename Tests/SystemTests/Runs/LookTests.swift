@@ -38,6 +38,11 @@ struct LookTests {
             try await world.change("ann", #"{"state":"none"}"#)
             #expect(try await world.reconciled("ann").outcome == "deferred")
             #expect(try await Self.within(world, "ann", "23 hours 59 minutes", "24 hours"))
+            #expect(try await world.restored("ann").outcome == "already_subscriber")
+            #expect(
+                try await Self.within(world, "ann", "23 hours 59 minutes", "24 hours"),
+                "whoever asks is not forgotten"
+            )
         }
     }
 
@@ -125,7 +130,7 @@ struct LookTests {
             _ = try await Controls(pool: world.pool).grant("ann", until: until, reason: "test")
             try await world.work()
             #expect(try await world.type(of: "ann") == "subscriber")
-            #expect(try await Self.within(world, "ann", "1 hour", "62 minutes"))
+            #expect(try await Self.within(world, "ann", "1 hour", "122 minutes"))
             try await world.pool.query("UPDATE entitlement_sync.\"grant\" SET until = now()")
             try await world.pool.query("UPDATE entitlement_sync.user_sync SET next_look = now()")
             #expect(try await Housekeeping(pool: world.pool).lookAgain() == 1)
