@@ -115,13 +115,14 @@ enum EffectWrites {
                                                  ELSE u.absent_since END,
                    moved_away_at = CASE n.absence WHEN 'clear' THEN NULL ELSE u.moved_away_at END,
                    next_look = CASE n.plan WHEN 'keep' THEN u.next_look
-                                           WHEN 'await_eligibility' THEN 'infinity'
+                                           WHEN 'await_eligibility' THEN NULL
                                            -- One that is far enough away will do, and leaves the index as it is.
                                            WHEN 'background'
                                            THEN CASE WHEN u.next_look <= n.next_look
                                                       AND u.next_look >= n.asked_at + (n.next_look - n.asked_at) / 2
                                                      THEN u.next_look ELSE n.next_look END
                                            ELSE n.next_look END,
+                   shut_out = CASE n.plan WHEN 'keep' THEN u.shut_out ELSE n.plan = 'await_eligibility' END,
                    ever_observed = u.ever_observed OR n.observed
               FROM unnest(\(effects.map(\.job.userKey)), \(effects.map { Int64($0.newType == nil ? 0 : 1) }),
                           \(effects.map(\.coverage.rawValue)), \(effects.map(\.askedAt.timestamp)),

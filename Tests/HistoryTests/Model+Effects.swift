@@ -113,7 +113,7 @@ extension Model {
         case .begin: people[user].absentSince = effect.item.reading.askedAt
         }
         if effect.isExplained { people[user].everObserved = true }
-        if let next = effect.nextLook { people[user].look = next.awaitsEligibility ? Self.never : next.at }
+        if let next = effect.nextLook { people[user].look = next.at }
         let changed = changeAssets(&effect, lockedAssets: lockedAssets)
         if !isObserving { openTickets(effect) }
         if effect.verdict.rule == .clientAppNotRegistered { alarms.insert("app_not_registered") }

@@ -11,7 +11,7 @@ extension Model {
             if person.isKnown {
                 lines.append(
                     "known|\(name)|\(person.epoch)|\(text(person.readAt))|\(text(person.absentSince))"
-                        + "|\(text(person.movedAwayAt))|\(person.everObserved)|\(person.look == Self.never ? "infinity" : text(person.look))"
+                        + "|\(text(person.movedAwayAt))|\(person.everObserved)|\(text(person.look))"
                 )
             }
             if let run = person.run {

@@ -56,9 +56,6 @@ struct Model {
         var run: Run?
     }
 
-    /// The look of whoever is shut out.
-    static let never = Instant(microseconds: .max)
-
     struct Grant {
         var id: Int64
         var isActive = true

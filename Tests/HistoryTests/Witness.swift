@@ -150,8 +150,7 @@ enum Witness {
         END $$;
 
         CREATE FUNCTION hist.micros(at timestamptz) RETURNS text LANGUAGE sql STABLE AS
-            $$ SELECT CASE WHEN at = 'infinity' THEN 'infinity'
-                           ELSE coalesce((extract(epoch FROM at) * 1000000)::bigint::text, '-') END $$;
+            $$ SELECT coalesce((extract(epoch FROM at) * 1000000)::bigint::text, '-') $$;
 
         CREATE VIEW hist.person AS
         SELECT u.*, coalesce(u.user_id, 'erased-' || u.user_key) AS name FROM entitlement_sync.user_sync AS u;

@@ -1,12 +1,15 @@
 -- compatible_from: 11
--- Everybody who is known has a next look: 'infinity' stands for whoever waits for the account's status to change.
+-- Everybody who is known has a next look, save those whom the account's status shuts out.
+
+ALTER TABLE user_sync ADD COLUMN shut_out boolean NOT NULL DEFAULT false;
+COMMENT ON COLUMN user_sync.shut_out IS 'the account''s status decided against the user: nobody looks until it changes';
 
 -- Where the round through the known users stands, who have no look planned. A walk by key needs no index that every job would
 -- have to write.
 CREATE TABLE look_round (
     is_only   boolean     PRIMARY KEY DEFAULT true CHECK (is_only),
     after_key bigint      NOT NULL DEFAULT 0,
-    began_at  timestamptz NOT NULL DEFAULT '-infinity'
+    began_at  timestamptz NOT NULL DEFAULT 'epoch'
 );
 INSERT INTO look_round DEFAULT VALUES;
 COMMENT ON COLUMN look_round.after_key IS 'users up to this key were looked through in the round; 0: it is over';
@@ -30,10 +33,10 @@ BEGIN
         RETURN 0;
     END IF;
     SELECT max(w.user_key), count(*),
-           array_agg(w.user_id ORDER BY w.user_id) FILTER (WHERE w.user_id IS NOT NULL
-               AND (w.next_look = 'infinity' OR w.next_look IS NULL AND background IS NOT NULL))
+           array_agg(w.user_id ORDER BY w.user_id) FILTER (WHERE w.user_id IS NOT NULL AND w.next_look IS NULL
+               AND (w.shut_out OR background IS NOT NULL))
       INTO last, looked, ids
-      FROM (SELECT u.user_key, u.user_id, u.next_look FROM user_sync AS u
+      FROM (SELECT u.user_key, u.user_id, u.next_look, u.shut_out FROM user_sync AS u
              WHERE u.user_key > r.after_key ORDER BY u.user_key LIMIT batch) AS w;
     UPDATE look_round AS x
        SET after_key = CASE WHEN looked < batch THEN 0 ELSE last END,
@@ -45,16 +48,16 @@ BEGIN
         SELECT h.id FROM entitlement_sync_host.read_users(ids) AS h WHERE h.status IN ('active', 'onboarding')
     ), wanted AS MATERIALIZED (
         -- Whoever is shut out still is not touched.
-        SELECT u.user_key, u.next_look, a.id IS NOT NULL AS is_able
+        SELECT u.user_key, u.shut_out, a.id IS NOT NULL AS is_able
           FROM unnest(ids) AS i(id) LEFT JOIN able AS a ON a.id = i.id
-         CROSS JOIN LATERAL (SELECT x.user_key, x.next_look FROM user_sync AS x
-                              WHERE x.user_id = i.id
-                                AND (x.next_look IS NULL OR x.next_look = 'infinity' AND a.id IS NOT NULL)
+         CROSS JOIN LATERAL (SELECT x.user_key, x.shut_out FROM user_sync AS x
+                              WHERE x.user_id = i.id AND x.next_look IS NULL AND (NOT x.shut_out OR a.id IS NOT NULL)
                                 FOR NO KEY UPDATE SKIP LOCKED) AS u
     ), written AS (
         UPDATE user_sync AS u
-           SET next_look = CASE WHEN NOT n.is_able THEN 'infinity'
-                                WHEN n.next_look = 'infinity' THEN clock_timestamp() + random() * interval '5 minutes'
+           SET shut_out = NOT n.is_able,
+               next_look = CASE WHEN NOT n.is_able THEN NULL
+                                WHEN n.shut_out THEN clock_timestamp() + random() * interval '5 minutes'
                                 ELSE clock_timestamp() + random() * background * interval '1 second' END
           FROM wanted AS n WHERE u.user_key = n.user_key
         RETURNING n.is_able

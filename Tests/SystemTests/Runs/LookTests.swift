@@ -50,10 +50,10 @@ struct LookTests {
         try await World.with(customers: ["{id: ann, state: active}"]) { world in
             try await world.add("ann", status: "banned")
             #expect(try await world.reconciled("ann").outcome == "not_eligible")
-            #expect(try await Self.look(world, "ann") == "infinity")
+            #expect(try await Self.isShutOut(world, "ann"))
             let housekeeping = Housekeeping(pool: world.pool)
             #expect(try await housekeeping.planLooks(background: .seconds(86_400)) == 0)
-            #expect(try await Self.look(world, "ann") == "infinity")
+            #expect(try await Self.isShutOut(world, "ann"))
             try await world.pool.query("UPDATE users SET status = 'active'")
             #expect(try await housekeeping.planLooks(background: nil) == 0, "the round is over")
             try await world.pool.query(
@@ -65,6 +65,9 @@ struct LookTests {
             #expect(try await housekeeping.lookAgain() == 1)
             try await world.work()
             #expect(try await world.type(of: "ann") == "subscriber")
+            #expect(try await !Self.isShutOut(world, "ann"))
+            let waits = try await world.number("SELECT count(*) FROM entitlement_sync.user_sync WHERE shut_out")
+            #expect(waits == 0)
         }
     }
 
@@ -95,12 +98,12 @@ struct LookTests {
                 """
             )
             let late = try await world.number(
-                "SELECT count(*) FROM entitlement_sync.user_sync WHERE next_look BETWEEN now() + interval '10 days' AND 'infinity'"
+                "SELECT count(*) FROM entitlement_sync.user_sync WHERE next_look > now() + interval '10 days'"
             )
             #expect(looks == 38 && late > 20, "\(looks) \(late): they are spread")
             #expect(
                 try await world.number(
-                    "SELECT count(*) FROM entitlement_sync.user_sync WHERE next_look = 'infinity'"
+                    "SELECT count(*) FROM entitlement_sync.user_sync WHERE shut_out AND next_look IS NULL"
                 ) == 10
             )
             #expect(try await Self.within(world, "u1", "-61 minutes", "-59 minutes"))
@@ -147,6 +150,15 @@ struct LookTests {
             "SELECT u.next_look::text FROM entitlement_sync.user_sync AS u WHERE u.user_id = \(user)"
         )
         return try rows.first?.decode(String?.self, at: 0)
+    }
+
+    private static func isShutOut(_ world: World, _ user: String) async throws -> Bool {
+        try await world.number(
+            """
+            SELECT count(*) FROM entitlement_sync.user_sync AS u
+             WHERE u.user_id = \(user) AND u.shut_out AND u.next_look IS NULL
+            """
+        ) == 1
     }
 
     /// Whether a user is looked at between two intervals from now on.
