@@ -104,6 +104,7 @@ struct DatabaseFaultTests {
             try await site.execute(
                 """
                 INSERT INTO users (id) VALUES ('user-1');
+                SELECT entitlement_sync.user_key_of('user-1');
                 INSERT INTO entitlement_sync.schema_migration VALUES (99, '0099_later', '', 1);
                 """
             )

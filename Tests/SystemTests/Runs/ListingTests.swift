@@ -56,6 +56,31 @@ import Testing
         }
     }
 
+    @Test(arguments: [true, false])
+    func `164: a run's limit holds for whom its own lists speak of`(isReadBefore: Bool) async throws {
+        try await ListingScene.withAppStore([Self.notification(1, "type: EXPIRED, subtype: VOLUNTARY, at: -10m")]) {
+            scene in
+            let world = scene.world
+            try await world.steer("/app-store/customers/alice", Self.expired)
+            // Either she is still to be read when the list is, or the run has her read already.
+            try await world.pool.query("UPDATE entitlement_sync.user_sync SET read_at = now() - interval '2 hours'")
+            var setup = scene.setup
+            if isReadBefore { try await world.inject(#"{"endpoint":"app_store.notifications","latency":"1s"}"#) }
+            setup.retry.maxAttempts = 1
+            let since = PostgresTimestamp(Date.now.addingTimeInterval(-3600))
+            let id = try #require(
+                try await scene.runs.ask(.since, isDry: false, since: since, maxDemotions: 0, by: "test")
+            )
+            try await world.working(setup) { try await world.until(RunScene.hasEnded(id)) }
+            let run = try #require(try await scene.runs.run(id))
+            #expect(run.state == .stopped && run.held == 1 && run.listed["app_store"]?.new == 1, "\(run)")
+            #expect(try await world.type(of: "ann") == "subscriber")
+            #expect(
+                try await world.number("SELECT count(*) FROM entitlement_sync.decision WHERE outcome = 'demoted'") == 0
+            )
+        }
+    }
+
     @Test func `A listed notification is kept as one that was delivered`() async throws {
         let scenario = [Self.notification(1, "type: DID_RENEW, at: -10m")]
         try await ListingScene.withAppStore(scenario) { scene in
@@ -192,6 +217,13 @@ import Testing
             let world = scene.world
             try await world.inject(#"{"endpoint":"app_store.notifications","skip":2,"latency":"1h"}"#)
             let id = try await scene.ask(sinceHours: 96)
+            // The fault counts requests of both lists: this one is over before it begins.
+            try await world.pool.query(
+                """
+                INSERT INTO entitlement_sync.run_listing (run_id, list, since, until, reached, ended_at)
+                VALUES (\(id), 'app_store_sandbox', now(), now(), now(), now())
+                """
+            )
             // The first life ends while a day is being listed.
             try await world.working(scene.setup) {
                 try await world.until(

@@ -138,8 +138,13 @@ import Testing
             #expect(try await waits())
             #expect(try await scene.record().errors.isEmpty)
             try await world.pool.query(
-                "UPDATE entitlement_sync.run_listing SET moved_at = now() - interval '6 minutes'"
+                """
+                UPDATE entitlement_sync.run_listing
+                   SET moved_at = now() - interval '6 minutes', due = now() + interval '1 minute'
+                """
             )
+            #expect(try await waits(), "a store that has asked for a wait is not silent")
+            try await world.pool.query("UPDATE entitlement_sync.run_listing SET due = now() - interval '6 minutes'")
             #expect(try await waits() == false)
             #expect(try await scene.record().listed["app_store"]?.error == "silent")
             _ = try await Runs(pool: world.pool).cancel(scene.run)
