@@ -71,7 +71,16 @@ import Testing
             let id = try #require(
                 try await scene.runs.ask(.since, isDry: false, since: since, maxDemotions: 0, by: "test")
             )
-            try await world.working(setup) { try await world.until(RunScene.hasEnded(id)) }
+            try await world.working(setup) {
+                try await world.until(RunScene.hasEnded(id))
+                // Whatever follows from what was listed.
+                try await world.until(
+                    """
+                    SELECT (NOT EXISTS (SELECT 1 FROM entitlement_sync.inbox AS i WHERE i.state IN ('received', 'waiting'))
+                            AND NOT EXISTS (SELECT 1 FROM entitlement_sync.queue))::int
+                    """
+                )
+            }
             let run = try #require(try await scene.runs.run(id))
             #expect(run.state == .stopped && run.held == 1 && run.listed["app_store"]?.new == 1, "\(run)")
             #expect(try await world.type(of: "ann") == "subscriber")
