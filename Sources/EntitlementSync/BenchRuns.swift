@@ -132,19 +132,21 @@ struct BenchRuns {
     /// Requests a minute: ten times those of a real project, so that ten minutes are one.
     private static let perMinute = 4800
     private static let restoresPerSecond = 5
+    /// Whoever taps, once each; the run reads them last.
+    private static let taps = 1500
 
     /// A run by two processes under a store's limit, with a restore every 200 ms.
     private func limited() async throws -> [Bench.Measurement] {
-        let (paying, others) = (5000, 1000)
         try await database.clearUsers()
-        try await database.loadKnown(paying, prefix: "pays-", type: "subscriber")
-        try await database.loadKnown(others, prefix: "free-", type: "free")
-        try await database.load(3000, prefix: "tap-", queued: false)
-        let simulator = try SimulatorProcess(
-            prefixes: ["pays-": paying, "tap-": 3000],
-            without: ["free-": others],
-            perMinute: Self.perMinute
-        )
+        var (paying, others) = (["tap-": Self.taps], [String: Int]())
+        // Runs go by id, and whoever has nothing costs two requests: as in life, both kinds stand among each other.
+        for stretch in 10..<30 {
+            try await database.loadKnown(500, prefix: "\(stretch)-pays-", type: "subscriber")
+            try await database.loadKnown(100, prefix: "\(stretch)-free-", type: "free")
+            (paying["\(stretch)-pays-"], others["\(stretch)-free-"]) = (500, 100)
+        }
+        try await database.load(Self.taps, prefix: "tap-", queued: false)
+        let simulator = try SimulatorProcess(prefixes: paying, without: others, perMinute: Self.perMinute)
         defer { simulator.stop() }
         let port = try await simulator.port()
         let program = worker(port, perMinute: Self.perMinute)
@@ -166,7 +168,7 @@ struct BenchRuns {
         let id = try await ask(isDry: false)
         let tapping = Task {
             var taps: [UUID] = []
-            while !Task.isCancelled, taps.count < 3000 {
+            while !Task.isCancelled, taps.count < Self.taps {
                 do {
                     taps.append(try await requests.restore("tap-\(taps.count + 1)", proofs: "[]", clientError: nil))
                 } catch let error as PostgresError where error.code == .cancelled { break }

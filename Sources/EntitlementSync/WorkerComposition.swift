@@ -69,6 +69,7 @@ struct WorkerComposition {
                 logger: runtime.logger
             ),
             exchange: { await gates.exchange(with: health) },
+            turns: { gates.turns },
             settings: WorkerSettings(
                 concurrency: config.worker.concurrency,
                 batch: config.worker.batch,

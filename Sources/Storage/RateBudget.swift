@@ -2,8 +2,8 @@ package import Postgres
 
 /// The token bucket of one credential, shared by all workers through one row.
 ///
-/// A worker takes tokens in chunks. Sweeps leave the reserved share alone, restores leave support's: under load the
-/// bucket hovers at the share's edge, and whoever may use the share still finds tokens there.
+/// A worker takes tokens in chunks that are good for a second. Sweeps leave the reserved share alone, restores leave
+/// support's: under load the bucket hovers at the share's edge, and whoever may use the share still finds tokens there.
 package struct RateBudget: Sendable {
     private let pool: PostgresPool
     private let credential: String
@@ -41,13 +41,17 @@ package struct RateBudget: Sendable {
     /// The bucket holds an eighth of a minute's requests, and refills so that no sixty seconds exceed the limit.
     private static let burstShare = 0.125
 
+    /// The seconds in which the rest of a minute's requests are filled in: a minute, one second for which workers have
+    /// tokens in hand, and one for what one request is longer on its way than another.
+    private static let window = 62.0
+
     /// Requests a minute that can go on for as long as one likes: what the bucket is filled with.
     ///
     /// - Parameter perMinute: the limit that no sixty seconds exceed.
     /// - Returns: a little less.
     package static func sustained(perMinute: Int) -> Double {
         let limit = Double(perMinute)
-        return max(limit - limit * burstShare, limit * burstShare)
+        return max(limit - limit * burstShare, limit * burstShare) * 60 / window
     }
 
     /// The least that the bucket holds: one whole token beside the reserves, or a small limit would let nobody ask.
@@ -82,11 +86,11 @@ package struct RateBudget: Sendable {
             """
             WITH bucket AS MATERIALIZED (
                 SELECT b.credential, b.blocked_until, n.rate,
-                       least(n.size, b.tokens + n.rate * extract(epoch FROM clock_timestamp() - b.refilled_at)) AS level,
+                       least(n.size, b.tokens + n.rate * greatest(0, extract(epoch FROM clock_timestamp() - b.refilled_at))) AS level,
                        n.size
                   FROM entitlement_sync.rate_budget AS b
                  CROSS JOIN LATERAL (
-                       SELECT s.size, greatest(l.cap - s.size, l.cap * \(Self.burstShare)) / 60 AS rate
+                       SELECT s.size, greatest(l.cap - s.size, l.cap * \(Self.burstShare)) / \(Self.window) AS rate
                          FROM (SELECT \(rawSQL: Self.cap) AS cap) AS l
                         CROSS JOIN LATERAL (SELECT greatest(l.cap * \(Self.burstShare), \(smallestSize)) AS size) AS s
                        ) AS n
@@ -116,8 +120,8 @@ package struct RateBudget: Sendable {
     package func level() async throws -> (tokens: Double, blockedSeconds: Double) {
         let rows = try await pool.query(
             """
-            SELECT least(s.size, b.tokens + greatest(l.cap - s.size, l.cap * \(Self.burstShare)) / 60
-                                            * extract(epoch FROM clock_timestamp() - b.refilled_at))::double precision,
+            SELECT least(s.size, b.tokens + greatest(l.cap - s.size, l.cap * \(Self.burstShare)) / \(Self.window)
+                                            * greatest(0, extract(epoch FROM clock_timestamp() - b.refilled_at)))::double precision,
                    coalesce(greatest(extract(epoch FROM b.blocked_until - clock_timestamp()), 0), 0)::double precision
               FROM entitlement_sync.rate_budget AS b
              CROSS JOIN LATERAL (SELECT \(rawSQL: Self.cap) AS cap) AS l

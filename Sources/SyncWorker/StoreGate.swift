@@ -7,8 +7,10 @@ import Synchronization
 /// Decides for every request whether it may go out: the shared budget, the store's own waits, and the breaker.
 package final class StoreGate: Sendable {
     private struct State {
-        var tokens: [RateBudget.Share: Int] = [:]
-        var isRefilling = false
+        /// One for each share: whoever waits for sweeps' tokens does not stand in a restore's way.
+        var purses: [RateBudget.Share: Purse] = [:]
+        /// How many are at the gate.
+        var waiting: [RateBudget.Share: Int] = [:]
         var blockedUntil: ContinuousClock.Instant?
         var limit: Int?
         var usage: Int?
@@ -55,6 +57,16 @@ package final class StoreGate: Sendable {
         )
     }
 
+    /// How many of those wait for tokens whom nobody waits for, and how many may; `nil`: nothing limits them.
+    package var turns: Turns? {
+        guard budget.perMinute > 0 else { return nil }
+        return state.withLock { state in
+            // The store may have said that its limit is lower.
+            let perMinute = min(budget.perMinute, state.limit ?? budget.perMinute)
+            return Turns(perMinute: perMinute, waiting: state.waiting[.sweep] ?? 0)
+        }
+    }
+
     private static func share(of lane: Lane) -> RateBudget.Share {
         switch lane {
         case .restore: .restore
@@ -68,56 +80,56 @@ package final class StoreGate: Sendable {
         let deadline = clock.now + patience
         state.withLock { $0.usedAt = clock.now }
         if let wait = breaker.waitBeforeSending(at: clock.now) { throw ReadFailure(.breakerOpen, retryAfter: wait) }
+        let share = Self.share(of: lane)
+        state.withLock { $0.waiting[share, default: 0] += 1 }
+        defer { state.withLock { $0.waiting[share, default: 0] -= 1 } }
         while true {
+            // Without this, whoever is told to go would ask the bucket again and again.
+            guard !Task.isCancelled else { throw ReadFailure(.interrupted) }
             if let blocked = state.withLock({ $0.blockedUntil }), blocked > clock.now {
                 guard blocked < deadline else { throw ReadFailure(.budgetExhausted, retryAfter: blocked - clock.now) }
                 try await pause(blocked - clock.now)
                 continue
             }
             guard budget.perMinute > 0 else { return }
-            let share = Self.share(of: lane)
-            let step = state.withLock { state -> Step in
-                if let left = state.tokens[share], left > 0 {
-                    state.tokens[share] = left - 1
-                    return .go
-                }
-                guard !state.isRefilling else { return .wait }
-                state.isRefilling = true
-                return .refill
-            }
+            let step = state.withLock { $0.purses[share, default: newPurse(share)].spend(at: clock.now) }
             switch step {
             case .go: return
-            case .wait: try await pause(.milliseconds(20))
-            case .refill:
-                let wait = await refill(share)
+            case .wait(let wait):
                 guard clock.now + wait < deadline else { throw ReadFailure(.budgetExhausted, retryAfter: wait) }
-                if wait > .zero { try await pause(min(wait, .seconds(1))) }
+                try await pause(min(wait, .seconds(1)))
+            case .refill(let count): if await refill(count, share) { return }
             }
             guard clock.now < deadline else { throw ReadFailure(.budgetExhausted, retryAfter: .seconds(1)) }
         }
     }
 
-    private enum Step { case go, wait, refill }
+    /// Small, so that a worker never sits on tokens that another needs.
+    private func newPurse(_ share: RateBudget.Share) -> Purse {
+        Purse(largest: min(20, budget.perMinute / 60), rest: share == .sweep ? .milliseconds(100) : .zero)
+    }
 
     private func pause(_ duration: Duration) async throws(ReadFailure) {
         do { try await Task.sleep(for: duration) } catch { throw ReadFailure(.interrupted) }
     }
 
-    /// Takes a chunk for one share; small, so that a worker never sits on tokens that another needs.
-    private func refill(_ share: RateBudget.Share) async -> Duration {
+    /// Asks for tokens, the first of which is the caller's.
+    private func refill(_ count: Int, _ share: RateBudget.Share) async -> Bool {
+        let asked = ContinuousClock.now
+        var (tokens, wait) = (0, Duration.milliseconds(500))
         do {
-            let grant = try await budget.take(max(1, min(20, budget.perMinute / 60)), for: share)
-            state.withLock { state in
-                state.tokens[share, default: 0] += grant.tokens
-                state.isRefilling = false
-                if grant.isBlocked { state.blockedUntil = ContinuousClock.now + grant.wait }
-            }
-            return grant.tokens > 0 ? .zero : grant.wait
+            let grant = try await budget.take(count, for: share)
+            (tokens, wait) = (grant.tokens, grant.wait)
+            if grant.isBlocked { state.withLock { $0.blockedUntil = ContinuousClock.now + grant.wait } }
         } catch {
-            state.withLock { $0.isRefilling = false }
-            logger.warning("the rate budget could not be read", metadata: ["error.code": "\(type(of: error))"])
-            return .milliseconds(500)
+            if Task.isCancelled {
+                // Our own going says nothing of the bucket: the next one asks.
+                wait = .zero
+            } else {
+                logger.warning("the rate budget could not be read", metadata: ["error.code": "\(type(of: error))"])
+            }
         }
+        return state.withLock { $0.purses[share, default: newPurse(share)].add(tokens, wait: wait, at: asked) }
     }
 
     private func report(_ answer: StoreAnswer) {

@@ -38,6 +38,9 @@ package struct StoreGates: Sendable {
         return gate
     }
 
+    /// Who waits at the store that everybody is asked at; `nil`: nothing limits them.
+    package var turns: Turns? { entries.first { $0.store == .revenueCat }?.gate.turns }
+
     /// Writes down what was learned, and learns what other workers wrote.
     ///
     /// A store is one, however many limits it has: of what was learned since the last time, a failure is not hidden by

@@ -14,4 +14,7 @@ final class Turn: Sendable {
             return true
         }
     }
+
+    /// Nothing came of the turn that was just had.
+    func giveBack() { last.withLock { $0 = nil } }
 }

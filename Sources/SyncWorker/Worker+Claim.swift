@@ -46,6 +46,8 @@ extension Worker {
                 round += 1
                 WorkerMetrics.shared.claim(jobs)
                 guard !jobs.isEmpty else {
+                    // What is announced next has it: who finds nothing keeps nobody waiting.
+                    if wishes.count > 1 { shared.sweepTurn.giveBack() }
                     // The inbox first: what leaves it stands in the queue with the same commit.
                     if settings.untilIdle, shared.flight.count == 0, try await !inbox.hasNew(),
                         try await queue.isIdle(), try await acknowledger?.records.hasOpen() != true
@@ -97,7 +99,11 @@ extension Worker {
             someoneWaits: shared.flight.count > sweeps,
             at: .now
         )
-        let rest = min(limit, places - sweeps)
+        var rest = min(limit, places - sweeps)
+        if rest > 0, let turns = turns() {
+            rest = min(rest, turns.room(besides: shared.readingForRuns))
+            if rest > 0, !shared.sweepTurn.isDue() { rest = 0 }
+        }
         guard rest > 0 else { return [.init(lane: .restore, limit: limit)] }
         let wishes: [JobQueue.Wish] = [
             .init(lane: .restore, limit: limit), .init(lane: .event, limit: rest), .init(lane: .sweep, limit: rest),

@@ -26,6 +26,7 @@ package struct Worker: Service {
     let planner: Planner?
     let listener: PostgresListener?
     let exchange: @Sendable () async -> Void
+    let turns: @Sendable () -> Turns?
     let settings: WorkerSettings
     let logger: Logger
     let shared = WorkerShared()
@@ -33,6 +34,7 @@ package struct Worker: Service {
     /// Creates a worker.
     ///
     /// `exchange`: called about once a second to trade the stores' limits and health with other workers.
+    /// `turns`: who waits at the store that everybody is asked at; `nil`: nothing limits them.
     /// `runParts`: dry runs of many users that it reads for; `lister`: stores' lists that it reads for runs; `planner`: plans runs where no other process does.
     /// `listener`: hears of new restores at once; without one they are found by polling.
     package init(
@@ -49,6 +51,7 @@ package struct Worker: Service {
         planner: ((_ onFed: @escaping @Sendable () -> Void) -> Planner)? = nil,
         listener: PostgresListener?,
         exchange: @escaping @Sendable () async -> Void,
+        turns: @escaping @Sendable () -> Turns? = { nil },
         settings: WorkerSettings,
         ignoresPause: Bool = false,
         logger: Logger
@@ -71,6 +74,7 @@ package struct Worker: Service {
         inbox = Inbox(pool: pool)
         self.listener = listener
         self.exchange = exchange
+        self.turns = turns
         self.settings = settings
         self.logger = logger
     }

@@ -8,6 +8,7 @@ final class WorkerShared: Sendable {
         var readersAreDone = false
         var epoch: Int32?
         var lacksRoom = false
+        var readingForRuns = 0
         var told: [String: ContinuousClock.Instant] = [:]
     }
 
@@ -18,6 +19,8 @@ final class WorkerShared: Sendable {
     let wake = Signal()
     let answers = Answers()
     let courtesy = Courtesy()
+    /// Whoever is claimed for a limited store has to come to its gate before it is known how many wait there.
+    let sweepTurn = Turn(every: .milliseconds(50))
     /// Raised when sales wait to be acknowledged.
     let salesWaiting = Signal()
     /// Raised when asset runs begin.
@@ -33,6 +36,12 @@ final class WorkerShared: Sendable {
         get { state.withLock { $0.lacksRoom } }
         set { state.withLock { $0.lacksRoom = newValue } }
     }
+
+    /// Readings of dry runs, which keep no others from the stores.
+    var readingForRuns: Int { state.withLock { $0.readingForRuns } }
+
+    /// Notes that readings of dry runs begin, or end.
+    func read(forRuns count: Int) { state.withLock { $0.readingForRuns += count } }
 
     /// This process's lease; `nil` before the first registration and after one was lost.
     var epoch: Int32? {

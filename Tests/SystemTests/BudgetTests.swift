@@ -56,6 +56,21 @@ struct BudgetTests {
         }
     }
 
+    @Test("Whoever is cancelled at the gate leaves it at once, and the others are served")
+    func cancelled() async throws {
+        try await World.with { world in
+            let budget = budget(world, 480)
+            while try await budget.take(1000, for: .sweep).tokens > 0 {}
+            let gate = StoreGate(budget: budget, logger: .quiet).gate
+            let waiting = Task { try await gate.admit(.sweep) }
+            waiting.cancel()
+            // Without an end of its own this would last as long as the gate's patience.
+            let refusal = await #expect(throws: ReadFailure.self) { try await waiting.value }
+            #expect(refusal?.code == .interrupted)
+            try await gate.admit(.support)
+        }
+    }
+
     @Test("173: sweeps leave what is kept for restores, and restores what is kept for support")
     func reserves() async throws {
         try await World.with { world in

@@ -164,6 +164,7 @@ extension World {
             },
             listener: PostgresListener(configuration: configuration, logger: .quiet),
             exchange: { await gates.exchange(with: health) },
+            turns: { gates.turns },
             settings: WorkerSettings(
                 concurrency: 64,
                 batch: 100,

@@ -131,14 +131,19 @@ extension Worker {
             var next = jobs.startIndex
             var running = 0
             while next < jobs.endIndex || running > 0 {
-                while next < jobs.endIndex, running < runPlaces, !Task.isCancelled {
+                // Those who are let go now are not at the gate yet; one at a time goes on whatever others do.
+                var allowed = turns().map { max(running == 0 ? 1 : 0, ($0.most - $0.waiting) / 2) } ?? jobs.count
+                while next < jobs.endIndex, running < runPlaces, allowed > 0, !Task.isCancelled {
+                    allowed -= 1
                     let job = jobs[next]
                     group.addTask { ReadJob(job: job, reading: await reader.read(job)) }
                     next += 1
                     running += 1
+                    shared.read(forRuns: 1)
                 }
                 guard running > 0, let item = await group.next() else { break }
                 running -= 1
+                shared.read(forRuns: -1)
                 read.append(item)
             }
             return read

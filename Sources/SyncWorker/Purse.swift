@@ -1,0 +1,73 @@
+/// The tokens that a worker has in hand for one share of a store's limit.
+///
+/// They are good for a second: what is kept longer could be spent together with what the bucket has refilled since, and the
+/// limit with it. How many are taken at once follows what was spent of the last ones, so that few are lost.
+struct Purse {
+    /// How long tokens in hand are good for; the bucket's filling leaves as much aside.
+    static let validity = Duration.seconds(1)
+
+    /// What to do for one request.
+    enum Step: Equatable {
+        /// A token is spent: go.
+        case go
+        /// Somebody of this share asks for tokens, or there are none before that moment.
+        case wait(Duration)
+        /// Ask for so many tokens, and say with ``add(_:wait:at:)`` what came.
+        case refill(Int)
+    }
+
+    private let largest: Int
+    private let rest: Duration
+    private var tokens = 0
+    /// The last ones: how many, and when.
+    private var taken: (count: Int, at: ContinuousClock.Instant)?
+    private var chunk = 1
+    private var isRefilling = false
+    private var emptyUntil: ContinuousClock.Instant?
+
+    /// - Parameters:
+    ///   - largest: the most tokens that are asked for at once.
+    ///   - rest: how long at least nobody asks where there were none: longer where many wait and nobody is in a hurry.
+    init(largest: Int, rest: Duration = .zero) {
+        self.largest = max(1, largest)
+        self.rest = rest
+    }
+
+    /// Spends a token, or says what to do instead.
+    mutating func spend(at now: ContinuousClock.Instant) -> Step {
+        if let taken, tokens > 0, now - taken.at > Self.validity {
+            chunk = max(1, taken.count - tokens)
+            tokens = 0
+            self.taken = nil
+        }
+        if tokens > 0 {
+            tokens -= 1
+            return .go
+        }
+        if isRefilling { return .wait(.milliseconds(5)) }
+        if let emptyUntil, emptyUntil > now { return .wait(emptyUntil - now) }
+        // Gone in half the time that they are good for, and more are wanted: twice as many are not lost either.
+        if let taken, taken.count >= chunk, now - taken.at < Self.validity / 2 { chunk = min(largest, chunk * 2) }
+        isRefilling = true
+        return .refill(chunk)
+    }
+
+    /// Takes what the bucket gave, the first one for whoever asked: it is theirs however long the asking took.
+    ///
+    /// - Parameters:
+    ///   - count: how many tokens.
+    ///   - wait: when it makes sense to ask again, where there were none.
+    ///   - now: the moment before the bucket was asked.
+    /// - Returns: whether there was one.
+    mutating func add(_ count: Int, wait: Duration, at now: ContinuousClock.Instant) -> Bool {
+        isRefilling = false
+        guard count > 0 else {
+            emptyUntil = wait > .zero ? now + max(wait, rest) : nil
+            return false
+        }
+        emptyUntil = nil
+        tokens += count - 1
+        taken = (count, now)
+        return true
+    }
+}

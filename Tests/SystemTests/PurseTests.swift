@@ -1,0 +1,92 @@
+@testable import SyncWorker
+import Testing
+
+/// Tokens in hand.
+struct PurseTests {
+    private let start = ContinuousClock.now
+
+    private func chunk(_ purse: inout Purse, at offset: Duration) -> Int? {
+        guard case .refill(let count) = purse.spend(at: start + offset) else { return nil }
+        return count
+    }
+
+    /// Gives tokens, the first of which is for whoever asked.
+    private func expectAdded(
+        _ purse: inout Purse,
+        _ count: Int,
+        wait: Duration,
+        at now: ContinuousClock.Instant,
+        _ location: SourceLocation = #_sourceLocation
+    ) {
+        let isGiven = purse.add(count, wait: wait, at: now)
+        #expect(isGiven == (count > 0), sourceLocation: location)
+    }
+
+    @Test("Tokens are spent once, and one asks for more while the others wait")
+    func once() {
+        var purse = Purse(largest: 20)
+        #expect(purse.spend(at: start) == .refill(1))
+        #expect(purse.spend(at: start) == .wait(.milliseconds(5)))
+        expectAdded(&purse, 2, wait: .zero, at: start)
+        #expect(purse.spend(at: start) == .go)
+        #expect(purse.spend(at: start) != .go)
+    }
+
+    @Test("93: what is kept for longer than a second is not spent any more")
+    func validity() {
+        var purse = Purse(largest: 20)
+        #expect(purse.spend(at: start) == .refill(1))
+        expectAdded(&purse, 4, wait: .zero, at: start)
+        #expect(purse.spend(at: start + .milliseconds(900)) == .go)
+        #expect(purse.spend(at: start + Purse.validity) == .go)
+        #expect(purse.spend(at: start + Purse.validity + .milliseconds(1)) == .refill(3))
+    }
+
+    @Test("As many are asked for as are spent in the meantime, and never more than allowed")
+    func chunks() throws {
+        var purse = Purse(largest: 6)
+        var offset = Duration.zero
+        var asked: [Int] = []
+        for _ in 0..<5 {
+            let count = try #require(chunk(&purse, at: offset))
+            asked.append(count)
+            expectAdded(&purse, count, wait: .zero, at: start + offset)
+            for _ in 1..<count {
+                offset += .milliseconds(1)
+                #expect(purse.spend(at: start + offset) == .go)
+            }
+        }
+        #expect(asked == [1, 2, 4, 6, 6])
+        // One a second from here on: the first ask learns it, and nothing is lost after that.
+        let last = try #require(chunk(&purse, at: offset))
+        expectAdded(&purse, last, wait: .zero, at: start + offset)
+        for _ in 0..<3 {
+            offset += .milliseconds(1100)
+            #expect(chunk(&purse, at: offset) == 1)
+            expectAdded(&purse, 1, wait: .zero, at: start + offset)
+        }
+    }
+
+    @Test("Where there are none, nobody asks again before there may be some")
+    func empty() {
+        var purse = Purse(largest: 20)
+        #expect(purse.spend(at: start) == .refill(1))
+        expectAdded(&purse, 0, wait: .milliseconds(300), at: start)
+        #expect(purse.spend(at: start + .milliseconds(100)) == .wait(.milliseconds(200)))
+        #expect(purse.spend(at: start + .milliseconds(300)) == .refill(1))
+        var patient = Purse(largest: 20, rest: .milliseconds(500))
+        #expect(patient.spend(at: start) == .refill(1))
+        expectAdded(&patient, 0, wait: .milliseconds(300), at: start)
+        #expect(patient.spend(at: start + .milliseconds(300)) == .wait(.milliseconds(200)))
+    }
+
+    @Test("As many sweeps wait at a limit as it serves within a quarter of a second, dry runs aside")
+    func turns() {
+        #expect(Turns(perMinute: 1, waiting: 0).most == 3)
+        #expect(Turns(perMinute: 480, waiting: 0).most == 4)
+        #expect(Turns(perMinute: 4800, waiting: 0).most == 19)
+        #expect(Turns(perMinute: 480, waiting: 4).room(besides: 0) == 0)
+        #expect(Turns(perMinute: 480, waiting: 4).room(besides: 1) == 1)
+        #expect(Turns(perMinute: 480, waiting: 4).room(besides: 100) == 2)
+    }
+}
