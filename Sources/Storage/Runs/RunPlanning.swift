@@ -87,6 +87,26 @@ package struct RunPlanning: Sendable {
             .first?.decode(Int32?.self, at: 0).map { Int($0) } ?? 0
     }
 
+    /// Counts the users of a real run whose job has ended while others of their stretch are on their way.
+    ///
+    /// - Parameter run: which.
+    /// - Returns: how many; the run's record does not count them yet.
+    /// - Throws: `PostgresError`.
+    package func underway(_ run: Int64) async throws(PostgresError) -> Int64 {
+        try await pool.query(
+            """
+            SELECT coalesce(sum(cardinality(x.jobs) - w.waiting), 0)::bigint
+              FROM entitlement_sync.run_part AS x
+             CROSS JOIN LATERAL (
+                   SELECT count(*) AS waiting
+                     FROM unnest(x.keys, x.jobs) AS j(key, id)
+                     JOIN entitlement_sync.queue AS q
+                       ON q.user_key = j.key AND j.id IN (q.reconcile_id, q.reconcile_next)) AS w
+             WHERE x.run_id = \(run) AND x.ended_at IS NULL AND x.jobs IS NOT NULL
+            """
+        ).first?.decode(Int64.self, at: 0) ?? 0
+    }
+
     /// Takes a run to what follows, where everything that was planned has ended.
     ///
     /// - Returns: its new state.

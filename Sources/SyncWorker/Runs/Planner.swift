@@ -24,6 +24,7 @@ package struct Planner: Sendable {
     private let forecast: RunForecast
     private let limits: Limits
     private let onFed: @Sendable () -> Void
+    private let pace = RunPace()
     private let logger: Logger
 
     /// Describes a planner.
@@ -65,6 +66,7 @@ package struct Planner: Sendable {
     func step(_ fence: Int64) async throws -> Duration {
         var isBusy = try await planning.closeParts(fence: fence) > 0
         let runs = try await planning.open().sorted { ($0.urgency, $0.id) < ($1.urgency, $1.id) }
+        pace.keep(runs.map(\.id))
         guard !runs.isEmpty else { return isBusy ? .milliseconds(20) : .seconds(1) }
         var room = try await planning.room(most: limits.jobs, parts: limits.parts)
         var failure: (any Error)?
@@ -93,12 +95,20 @@ package struct Planner: Sendable {
         } else if try await feed(run, fence: fence, room: &room) {
             isBusy = true
         }
-        let seconds = forecast.secondsLeft(of: run)
-        let end = seconds.map { Date.now.addingTimeInterval($0) }
+        if pace.isDue(run.id, at: .now) { try await foresee(run, fence) }
+        return isBusy
+    }
+
+    /// Says when a run should end.
+    private func foresee(_ run: RunRecord, _ fence: Int64) async throws {
+        let read = run.ended + (run.isDry ? 0 : try await planning.underway(run.id))
+        let now = Date.now
+        pace.note(run.id, users: read, at: now)
+        let seconds = forecast.secondsLeft(of: run, read: read, pace.curve(of: run.id))
+        let end = seconds.map { now.addingTimeInterval($0) }
         let isNews =
             end.map { abs($0.timeIntervalSince(run.predictedEnd ?? .distantPast)) > 2 } ?? (run.predictedEnd != nil)
         if isNews { try await planning.predict(run.id, fence: fence, endIn: seconds) }
-        return isBusy
     }
 
     /// Fills what room there is.
@@ -123,7 +133,7 @@ package struct Planner: Sendable {
 
     private func tell(_ run: RunRecord, _ state: RunRecord.State) {
         let metadata: Logger.Metadata = [
-            "run.id": "\(run.id)", "run.scope": "\(run.scope.rawValue)", "run.state": "\(state.rawValue)",
+            "run.id": "\(run.id)", "run.scope": "\(run.scopeName)", "run.state": "\(state.rawValue)",
             "run.users": "\(run.ended)",
         ]
         if state == .stopped {

@@ -41,20 +41,32 @@ package struct RunForecast: Sendable, Hashable {
 
     /// Seconds until a run's end.
     ///
-    /// - Parameter run: which.
+    /// - Parameters:
+    ///   - run: which.
+    ///   - read: its users who were read so far.
+    ///   - curve: how far it had come lately, oldest first.
     /// - Returns: `nil`: its users are still being counted, or nothing can be said yet.
-    package func secondsLeft(of run: RunRecord) -> Double? {
-        guard let left = run.left else { return nil }
+    package func secondsLeft(of run: RunRecord, read: Int64, _ curve: [RunRecord.Point]) -> Double? {
+        guard let total = run.total else { return nil }
+        let left = max(total - read - run.skipped, 0)
         guard left > 0 else { return 0 }
-        if let pace = Self.pace(of: run) { return Double(left) / pace }
+        // Of a dry run nothing is known between the ends of its stretches, of which the first takes minutes under a limit.
+        if !run.isDry, let first = curve.first, let last = curve.last,
+            last.at.timeIntervalSince(first.at) >= Self.watched
+        {
+            // One that stands still has no end.
+            return Self.pace(of: curve).map { Double(left) / $0 }
+        }
+        // A planner that has just taken over knows the run's own curve alone.
+        if let pace = Self.pace(of: run.progress) { return Double(left) / pace }
         return requestsPerMinute.map { Double(left) * requestsPerUser / $0 * 60 }
     }
 
     /// Users a second, over the younger half of what is known.
-    private static func pace(of run: RunRecord) -> Double? {
-        guard let last = run.progress.last, let first = run.progress.first else { return nil }
+    private static func pace(of curve: [RunRecord.Point]) -> Double? {
+        guard let last = curve.last, let first = curve.first else { return nil }
         let middle = first.at.addingTimeInterval(last.at.timeIntervalSince(first.at) / 2)
-        let from = run.progress.last { $0.at <= middle } ?? first
+        let from = curve.last { $0.at <= middle } ?? first
         let seconds = last.at.timeIntervalSince(from.at)
         guard seconds >= watched / 2, last.users > from.users else { return nil }
         return Double(last.users - from.users) / seconds
