@@ -42,21 +42,28 @@ struct BenchAssets {
     private func longestWait() async throws -> (Double, looks: Int) {
         let clock = ContinuousClock()
         var (longest, looks) = (0.0, 0)
+        // Batches go by id: whatever lies before is done, and looking through it would be counted as waiting.
+        var last: Int64 = 0
         while !Task.isCancelled {
             let started = clock.now
             // All locks that a batch may hold: the host's own writes wait for them.
             do {
-                try await database.pool.query(
-                    """
-                    WITH one AS (SELECT u.id FROM users AS u WHERE u.id = \(Self.user) FOR NO KEY UPDATE)
-                    SELECT count(*) FROM (SELECT 1 FROM assets AS a JOIN one ON one.id = a.user_id
-                                           WHERE a.frozen_reasons <> '{}' ORDER BY a.id LIMIT 10 FOR UPDATE OF a) AS x
-                    """
-                )
-            } catch {
-                guard error.code == .cancelled else { throw error }
-                break
-            }
+                last = try await database.pool.withTransaction { [last] connection in
+                    // Ten of many by their order, or the look itself would take long.
+                    try await connection.query("SET LOCAL enable_sort = off")
+                    try await connection.query("SET LOCAL enable_bitmapscan = off")
+                    return try await connection.query(
+                        """
+                        WITH one AS MATERIALIZED (SELECT u.id FROM users AS u WHERE u.id = \(Self.user) FOR NO KEY UPDATE),
+                             held AS MATERIALIZED (
+                                SELECT a.id FROM assets AS a
+                                 WHERE a.id > \(last) AND a.user_id = (SELECT one.id FROM one) AND a.frozen_reasons <> '{}'
+                                 ORDER BY a.user_id, a.id LIMIT 10 FOR UPDATE)
+                        SELECT min(h.id) - 1 FROM held AS h
+                        """
+                    ).first?.decode(Int64?.self, at: 0) ?? last
+                }
+            } catch let error as PostgresError where error.code == .cancelled { break }
             longest = max(longest, (clock.now - started).milliseconds)
             looks += 1
             try? await Task.sleep(for: .milliseconds(2))

@@ -196,6 +196,10 @@ package struct Migrator: Sendable {
                     script: "DROP FUNCTION IF EXISTS entitlement_sync_host.unexplained_assets(integer)"
                 )
                 try await connection.execute(script: adapter)
+                // What one adapter has stepped over another might not come back to; whoever is at a batch is waited for.
+                try await connection.execute(
+                    script: "UPDATE entitlement_sync.asset_run SET cursor = NULL WHERE cursor IS NOT NULL"
+                )
                 try await connection.execute(script: Self.probe)
                 do {
                     try await connection.execute(script: Self.oddID)

@@ -147,17 +147,20 @@ package struct AssetRuns: Sendable {
                 try await connection.send(OutboxWrites.insert([message]))
             }
         }
-        guard let progress, progress.more else {
+        let isOver = progress?.more != true
+        // What the host refused was stepped over.
+        guard !isOver || run.hasFailed && run.cursor != nil else {
             try await end(run, on: connection)
             return
         }
+        let changed = progress?.changed ?? 0
         // Nothing changed although something is left: somebody holds the rest, or the host refused it before.
-        let isStuck = progress.changed == 0
-        let cursor = isStuck ? nil : progress.cursor
+        let isStuck = isOver || changed == 0
+        let cursor = isStuck ? nil : progress?.cursor
         try await connection.query(
             """
             UPDATE entitlement_sync.asset_run AS r
-               SET cursor = \(cursor), changed = r.changed + \(Int64(progress.changed)),
+               SET cursor = \(cursor), changed = r.changed + \(Int64(changed)),
                    batch = least(1000, greatest(r.batch, 1) * 2),
                    attempt = CASE WHEN \(isStuck) THEN r.attempt + 1 ELSE 0 END,
                    parked = n.parked,

@@ -178,9 +178,12 @@ extension Model {
         -> (changed: Int, more: Bool, cursor: Int64)
     {
         let candidates = assets.filter {
-            $0.value.owner == user && $0.value.isLapsed != freezes && !(freezes && $0.value.isMysterious)
+            $0.key > after && $0.value.owner == user && $0.value.isLapsed != freezes
+                && !(freezes && $0.value.isMysterious)
         }.keys.sorted()
-        let chosen = candidates.filter { $0 > after && !locked.contains($0) }.prefix(limit)
+        let chosen = candidates.filter { !locked.contains($0) }.prefix(limit)
+        // The cursor stays before the first that somebody holds.
+        let left = candidates.first { !chosen.contains($0) }
         for id in chosen {
             if freezes {
                 assets[id]?.reasons.append(Asset.lapsed)
@@ -188,7 +191,8 @@ extension Model {
                 assets[id]?.reasons.removeAll { $0 == Asset.lapsed }
             }
         }
-        return (chosen.count, min(candidates.count, limit + 1) > chosen.count, chosen.last ?? 0)
+        let cursor = min(chosen.last ?? 0, left.map { $0 - 1 } ?? .max)
+        return (chosen.count, min(candidates.count, limit + 1) > chosen.count, cursor)
     }
 
     /// One batch of a user's unfinished assets.

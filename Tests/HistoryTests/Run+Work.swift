@@ -159,15 +159,16 @@ extension Run {
 
     mutating func assets(_ side: Side, _ user: Int) async throws {
         guard model.people[user].run != nil else { return }
-        // Small batches, and this user's first.
+        // Small batches, and this user's alone: whoever decides on the user may have it wait, and another's would be next.
         try await lane.host.query(
             """
             UPDATE entitlement_sync.asset_run AS r
-               SET batch = 2, due = CASE WHEN u.user_id = \(userID(user)) THEN now() - interval '1 hour' ELSE now() END
+               SET batch = 2, due = CASE WHEN u.user_id = \(userID(user)) THEN now() ELSE 'infinity' END
               FROM entitlement_sync.user_sync AS u WHERE u.user_key = r.user_key
             """
         )
         _ = try await worker(side).assets.step()
+        try await lane.host.query("UPDATE entitlement_sync.asset_run SET due = now() WHERE due = 'infinity'")
         model.continueAssets(of: user, limit: 2)
     }
 }

@@ -11,7 +11,8 @@
 --   * keep plpgsql, and cast columns of other types to those of the result: it plans a query once a session, while an SQL
 --     function that is not inlined plans it at every call; keep enable_seqscan off, or a plan that was made when a table
 --     was small stays for the session;
---   * a cursor is any text that orders a user's assets; it is handed back as it was given out.
+--   * a cursor is any text that orders a user's assets; it is handed back as it was given out, and stays before the first
+--     row that was left because somebody holds it; `more` is about what comes behind the cursor that was handed in.
 
 CREATE SCHEMA IF NOT EXISTS entitlement_sync_host;
 
@@ -60,13 +61,15 @@ BEGIN
 END
 $$;
 
--- Adds the reason to assets after each user's cursor (null: from the first). `more` says that rows were left,
--- be it beyond the batch or because somebody holds them; users with nothing to do are left out. Written and left rows
--- are added up by grouping: to look each user up among the written rows would take the square of the batch.
+-- Adds the reason to assets after each user's cursor (null: from the first). `more` says that rows were left after it,
+-- be it beyond the batch or because somebody holds them, and `cursor` stays before the first of those: a batch takes as long
+-- near the end of very many assets as at their beginning, as long as nobody holds one of them. Users with nothing to do are left out. The plan is the index's order,
+-- whatever is known of the table: to sort what is left in each batch would take long. Written and left rows are added up by
+-- grouping: to look each user up among the written rows would take the square of the batch.
 CREATE OR REPLACE FUNCTION entitlement_sync_host.freeze_assets(ids text[], after text[], batch integer)
 RETURNS TABLE (user_id text, changed bigint, cursor text, more boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
@@ -90,20 +93,23 @@ BEGIN
          WHERE a.id = ANY (ARRAY(SELECT p.id FROM picked AS p))
         RETURNING a.user_id, a.id
     )
-    SELECT found.user_id, count(found.changed_id), max(found.changed_id)::text,
+    SELECT found.user_id, count(found.changed_id), least(max(found.changed_id), min(found.left_id) - 1)::text,
            coalesce(sum(found.candidates), 0) > count(found.changed_id)
-      FROM (SELECT w.user_id, w.id AS changed_id, NULL::bigint AS candidates
+      FROM (SELECT w.user_id, w.id AS changed_id, NULL::bigint AS candidates, NULL::bigint AS left_id
               FROM written AS w
              UNION ALL
-            SELECT wanted.user_id, NULL, rest.candidates
-              FROM unnest(ids) AS wanted(user_id)
+            SELECT wanted.user_id, NULL, rest.candidates, rest.left_id
+              FROM unnest(ids, after) AS wanted(user_id, after)
              CROSS JOIN LATERAL (
-                   SELECT count(*) AS candidates
-                     FROM (SELECT 1
+                   SELECT count(*) AS candidates,
+                          min(seen.id) FILTER (WHERE seen.id NOT IN (SELECT p.id FROM picked AS p)) AS left_id
+                     FROM (SELECT x.id
                              FROM public.assets AS x
                             WHERE x.user_id = wanted.user_id
+                              AND x.id > coalesce(wanted.after::bigint, 0)
                               AND NOT x.frozen_reasons @> '{subscription_lapsed}'
                               AND NOT (x.frozen_at IS NOT NULL AND x.frozen_reasons = '{}')
+                            ORDER BY x.user_id, x.id
                             LIMIT batch + 1) AS seen) AS rest
              WHERE rest.candidates > 0) AS found
      GROUP BY found.user_id;
@@ -114,7 +120,7 @@ $$;
 CREATE OR REPLACE FUNCTION entitlement_sync_host.unfreeze_assets(ids text[], after text[], batch integer)
 RETURNS TABLE (user_id text, changed bigint, cursor text, more boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-SET enable_seqscan = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
@@ -138,19 +144,22 @@ BEGIN
          WHERE a.id = ANY (ARRAY(SELECT p.id FROM picked AS p))
         RETURNING a.user_id, a.id
     )
-    SELECT found.user_id, count(found.changed_id), max(found.changed_id)::text,
+    SELECT found.user_id, count(found.changed_id), least(max(found.changed_id), min(found.left_id) - 1)::text,
            coalesce(sum(found.candidates), 0) > count(found.changed_id)
-      FROM (SELECT w.user_id, w.id AS changed_id, NULL::bigint AS candidates
+      FROM (SELECT w.user_id, w.id AS changed_id, NULL::bigint AS candidates, NULL::bigint AS left_id
               FROM written AS w
              UNION ALL
-            SELECT wanted.user_id, NULL, rest.candidates
-              FROM unnest(ids) AS wanted(user_id)
+            SELECT wanted.user_id, NULL, rest.candidates, rest.left_id
+              FROM unnest(ids, after) AS wanted(user_id, after)
              CROSS JOIN LATERAL (
-                   SELECT count(*) AS candidates
-                     FROM (SELECT 1
+                   SELECT count(*) AS candidates,
+                          min(seen.id) FILTER (WHERE seen.id NOT IN (SELECT p.id FROM picked AS p)) AS left_id
+                     FROM (SELECT x.id
                              FROM public.assets AS x
                             WHERE x.user_id = wanted.user_id
+                              AND x.id > coalesce(wanted.after::bigint, 0)
                               AND x.frozen_reasons @> '{subscription_lapsed}'
+                            ORDER BY x.user_id, x.id
                             LIMIT batch + 1) AS seen) AS rest
              WHERE rest.candidates > 0) AS found
      GROUP BY found.user_id;
