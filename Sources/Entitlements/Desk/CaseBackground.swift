@@ -6,17 +6,25 @@ package struct CaseBackground: Hashable, Sendable {
     package var passed: [CasePast]
     /// When a store last said that the purchase was refunded, as far as we asked.
     package var refundSeenAt: Instant?
+    /// When money paid for it was last taken back as fraud or by a chargeback, as a store's list says.
+    package var chargedBackAt: Instant?
+    /// The same was done with something that would move along.
+    package var movesChargedBack: Bool
     package var frozen: FrozenAssets
 
     package init(
         history: [CasePast] = [],
         passed: [CasePast] = [],
         refundSeenAt: Instant? = nil,
+        chargedBackAt: Instant? = nil,
+        movesChargedBack: Bool = false,
         frozen: FrozenAssets = FrozenAssets()
     ) {
         self.history = history
         self.passed = passed
         self.refundSeenAt = refundSeenAt
+        self.chargedBackAt = chargedBackAt
+        self.movesChargedBack = movesChargedBack
         self.frozen = frozen
     }
 }
@@ -94,6 +102,8 @@ package struct CaseTimes: Hashable, Sendable, Codable {
     /// When people moved it last.
     package var movedAt: Int64?
     package var refundSeenAt: Int64?
+    /// When money was last taken back as fraud.
+    package var chargedBackAt: Int64?
 
     enum CodingKeys: String, CodingKey {
         case boughtAt = "bought_at"
@@ -101,6 +111,7 @@ package struct CaseTimes: Hashable, Sendable, Codable {
         case ownerSince = "owner_since"
         case movedAt = "moved_at"
         case refundSeenAt = "refund_seen_at"
+        case chargedBackAt = "charged_back_at"
     }
 
     init(_ inputs: CaseInputs) {
@@ -109,6 +120,7 @@ package struct CaseTimes: Hashable, Sendable, Codable {
         ownerSince = inputs.purchase?.ownerSince.microseconds
         movedAt = inputs.purchase?.transferredAt?.microseconds
         refundSeenAt = inputs.background.refundSeenAt?.microseconds
+        chargedBackAt = inputs.background.chargedBackAt?.microseconds
     }
 }
 

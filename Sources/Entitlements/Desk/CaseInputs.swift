@@ -201,6 +201,9 @@ private func purchaseFacts(_ purchase: Purchase, _ inputs: CaseInputs) -> Set<Tr
     if items.isEmpty { facts.insert(.unseen) }
     if !standings.isEmpty, standings.allSatisfy({ $0 == .ended }) { facts.insert(.lapsed) }
     if items.contains(where: { $0.status.known == .refunded }) { facts.insert(.refunded) }
+    // Whoever pays and takes the money back has had it refunded, whatever its last period shows.
+    if inputs.background.chargedBackAt != nil { facts.formUnion([.chargedBack, .refunded]) }
+    if inputs.background.movesChargedBack { facts.insert(.chargedBack) }
     if purchase.environment != "production" || items.contains(where: \.isSandbox) { facts.insert(.sandbox) }
     if purchase.isFamilyShared || items.contains(where: \.isFamilyShared) { facts.insert(.familyShared) }
     if purchase.store == "promotional" || items.contains(where: { $0.store == "promotional" }) {

@@ -80,7 +80,7 @@ package let suggestionRules: [SuggestionRule] = [
     SuggestionRule([.lapsed, .ownedByClaimant], .refuse, .nothingToTransfer),
     SuggestionRule([.claimantIneligible], .refuse, .claimantIneligible),
     SuggestionRule([.purchaseUnknown], nil, .purchaseUnknown),
-    SuggestionRule([.familyShared, .refunded, .sandbox, .promotional], .refuse, .notTransferable),
+    SuggestionRule([.familyShared, .refunded, .chargedBack, .sandbox, .promotional], .refuse, .notTransferable),
     SuggestionRule([.heldElsewhere], nil, .heldElsewhere),
     SuggestionRule([.unseen], nil, .unseen),
     SuggestionRule([.movesForeign], nil, .movesForeign),

@@ -16,6 +16,8 @@ package enum TransferFact: String, Sendable, CaseIterable, Codable {
     case ownedByClaimant = "owned_by_claimant"
     case familyShared = "family_shared"
     case refunded
+    /// Money paid for it, or for what moves along with it, was taken back as fraud or by a chargeback.
+    case chargedBack = "charged_back"
     case sandbox
     /// Given by RevenueCat or a store, not bought.
     case promotional
@@ -68,8 +70,8 @@ extension TransferFact {
     package var hindrance: TransferHindrance {
         switch self {
         case .lapsed, .ownedByClaimant: .closes
-        case .purchaseUnknown, .unseen, .heldElsewhere, .movesForeign, .keyMissing, .familyShared, .refunded, .sandbox,
-            .promotional, .claimantIneligible:
+        case .purchaseUnknown, .unseen, .heldElsewhere, .movesForeign, .keyMissing, .familyShared, .refunded,
+            .chargedBack, .sandbox, .promotional, .claimantIneligible:
             .forbids
         case .movedLately, .ownerBanned, .ownerObjected: .needsSenior
         case .ownerErased, .ownerReleased, .proofVerified, .proofFailed, .tokenNamesClaimant, .tokenNamesOwner,

@@ -5,15 +5,20 @@ import Postgres
 extension CaseRecords {
     /// Reads what is on record around a case.
     ///
-    /// - Parameter file: the case, whose own ticket is left out.
+    /// - Parameters:
+    ///   - file: the case, whose own ticket is left out.
+    ///   - held: what would be moved along.
     /// - Returns: earlier cases and transfers by what came of them, and what is frozen now.
     /// - Throws: `PostgresError`.
-    package func background(of file: File) async throws -> CaseBackground {
+    package func background(of file: File, moving held: [Observation] = []) async throws -> CaseBackground {
         let past = try await past(of: file)
+        let (own, along) = try await chargedBack(file.purchase, held.flatMap(\.identifiers))
         return CaseBackground(
             history: past.filter(\.isMove),
             passed: past.filter { !$0.isMove },
             refundSeenAt: try await refundSeen(of: file),
+            chargedBackAt: own,
+            movesChargedBack: along,
             frozen: try await frozen(of: file)
         )
     }
@@ -93,6 +98,39 @@ extension CaseRecords {
                AND entitlement_sync.living(x.purchase_id) = \(purchase.id)
             """
         ).first?.decode(PostgresTimestamp?.self, at: 0).map { Instant($0) }
+    }
+
+    /// When money paid for the purchase was last taken back as fraud, and whether that was done with what moves along: under
+    /// any number that they ever had.
+    private func chargedBack(_ purchase: Purchase?, _ moved: [PurchaseIdentifier]) async throws
+        -> (own: Instant?, along: Bool)
+    {
+        guard let purchase else { return (nil, false) }
+        let rows = try await pool.query(
+            """
+            WITH moved AS (
+                SELECT n.value, n.store, n.environment
+                  FROM unnest(\(moved.map(\.value)), \(moved.map(\.store)), \(moved.map(\.environment)))
+                       AS n(value, store, environment)
+            ), item AS (
+                SELECT m.store, m.value, entitlement_sync.living(x.purchase_id) AS id
+                  FROM moved AS m
+                  LEFT JOIN entitlement_sync.purchase_identifier AS x
+                    ON x.value = m.value AND x.store = m.store AND x.environment = m.environment
+            )
+            SELECT entitlement_sync.charged_back(ARRAY[\(purchase.id)::bigint]),
+                   entitlement_sync.charged_back(
+                       ARRAY(SELECT DISTINCT i.id FROM item AS i
+                              WHERE i.id <> entitlement_sync.living(\(purchase.id)::bigint))) IS NOT NULL
+                   -- What nobody has met yet has a name alone.
+                   OR EXISTS (SELECT 1 FROM item AS i
+                                JOIN entitlement_sync.chargeback_name AS k ON k.hash = entitlement_sync.name_hash(i.store, i.value)
+                               WHERE i.id IS NULL AND k.lifted_at IS NULL)
+            """
+        )
+        guard let row = rows.first else { return (nil, false) }
+        let (own, along) = try row.decode(PostgresTimestamp?.self, Bool.self)
+        return (own.map { Instant($0) }, along)
     }
 
     /// What the host has frozen for a lapse; users without assets have none.

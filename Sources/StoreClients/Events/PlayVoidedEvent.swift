@@ -13,8 +13,16 @@ extension GooglePlayVoidedPurchase {
             id: "voided." + Hex.encode(SHA256.hash(data: Array(entry.utf8))),
             kind: "voidedPurchase",
             occurredAt: voidedAt,
-            purchases: [StoreEvent.Purchase(store: Store.googlePlay.rawValue, value: purchaseToken)]
+            purchases: names.map { StoreEvent.Purchase(store: Store.googlePlay.rawValue, value: $0) },
+            chargedBackAt: isChargedBack ? voidedAt ?? Instant(microseconds: 0) : nil
         )
+    }
+
+    /// The ids by which it may be known: where RevenueCat alone was asked, those of its orders.
+    private var names: [String] {
+        var names = [purchaseToken]
+        for id in orderID.map({ [$0, OrderNumber.base($0)] }) ?? [] where !names.contains(id) { names.append(id) }
+        return names
     }
 
     /// Its words, as the list has them.

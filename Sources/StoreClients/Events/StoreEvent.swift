@@ -31,6 +31,8 @@ package struct StoreEvent: Sendable, Hashable {
     package var purchases: [Purchase]
     /// It names as a customer what broken apps send in place of an id.
     package var isBlocked: Bool
+    /// A store's list says that the money was taken back as fraud, and when; the beginning of 1970 where it says no time.
+    package var chargedBackAt: Instant?
 
     package init(
         source: Store,
@@ -40,7 +42,8 @@ package struct StoreEvent: Sendable, Hashable {
         promises: Bool = false,
         users: [String] = [],
         purchases: [Purchase] = [],
-        isBlocked: Bool = false
+        isBlocked: Bool = false,
+        chargedBackAt: Instant? = nil
     ) {
         self.source = source
         self.id = id
@@ -50,13 +53,18 @@ package struct StoreEvent: Sendable, Hashable {
         self.users = users
         self.purchases = purchases
         self.isBlocked = isBlocked
+        self.chargedBackAt = chargedBackAt
     }
 
     /// Whom it may be about beside the users that it names, as the inbox keeps it: a JSON object; `nil`: nobody.
     package var about: String? {
         guard !purchases.isEmpty || isBlocked else { return nil }
-        let about = About(purchases: purchases, blocked: isBlocked ? true : nil)
-        // Texts alone: there is nothing that can't be written.
+        let about = About(
+            purchases: purchases,
+            blocked: isBlocked ? true : nil,
+            chargedBack: chargedBackAt.map { $0.microseconds / 1000 }
+        )
+        // Texts and numbers alone: there is nothing that can't be written.
         return (try? JSONEncoder().encode(about)).map { String(decoding: $0, as: UTF8.self) }
     }
 
@@ -64,6 +72,13 @@ package struct StoreEvent: Sendable, Hashable {
         var purchases: [Purchase]
         /// Only where it is so.
         var blocked: Bool?
+        /// Milliseconds since 1970; only where it is so.
+        var chargedBack: Int64?
+
+        private enum CodingKeys: String, CodingKey {
+            case purchases, blocked
+            case chargedBack = "charged_back"
+        }
     }
 
     /// Whether there is anybody to look at.

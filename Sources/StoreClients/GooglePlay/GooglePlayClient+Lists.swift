@@ -43,6 +43,9 @@ package struct GooglePlayVoidedPurchase: Hashable, Sendable {
         self.reason = reason
         self.source = source
     }
+
+    /// Whether the money was taken back against us: as fraud (5), friendly fraud (6) or by a chargeback (7).
+    package var isChargedBack: Bool { (5...7).contains(reason) }
 }
 
 extension GooglePlayClient {

@@ -26,6 +26,8 @@ package enum EvidenceWords {
         case .ownedByClaimant: ("The claimant owns it already.", .known)
         case .familyShared: ("It is shared within a family, not bought: it can't be transferred.", .against)
         case .refunded: ("It was refunded or revoked.", .against)
+        case .chargedBack:
+            ("Money paid for it, or for what would move along, was taken back as fraud or by a chargeback.", .against)
         case .sandbox: ("It is a sandbox purchase.", .against)
         case .promotional: ("It was given, not bought.", .against)
         case .claimantIneligible: ("The claimant's account is banned, being deleted, or gone.", .against)

@@ -38,6 +38,9 @@ package enum PastWords {
         if let since = times.ownerSince { lines.append("The owner's by our records since \(day(since)).") }
         if let moved = times.movedAt { lines.append("Moved by support on \(day(moved)).") }
         if let refund = times.refundSeenAt { lines.append("A refund of it was last seen on \(day(refund)).") }
+        if let taken = times.chargedBackAt {
+            lines.append("Money paid for it was taken back as fraud on \(day(taken)).")
+        }
         return lines
     }
 

@@ -98,7 +98,10 @@ package struct EvidenceCollector: Sendable {
         }
         var (inputs, source) = try await look(into: file)
         inputs.isDisproven = named.isDisproven || named.failure != nil && file.wasDisproven
-        inputs.background = try await records.background(of: file)
+        inputs.background = try await records.background(
+            of: file,
+            moving: inputs.needsCall ? inputs.held.map(\.observation) : []
+        )
         let evidence = CaseEvidence(inputs, settings)
         let found = CaseRecords.Found(
             evidence: evidence,

@@ -73,11 +73,13 @@ import Testing
             (.tokenNamesClaimant, { $0.words[0].observation.owner = .otherAccount(id: "claimant") }),
             (.tokenNamesThird, { $0.words[0].observation.owner = .otherAccount(id: "third") }),
             (.tokenNamesThird, { $0.purchase = row(7, owner: 2, account: 9) }),
+            (.chargedBack, { $0.background.movesChargedBack = true }),
             (.boughtAfterClaimantJoined, { $0.words[0].observation.boughtAt = noon - day * 99 }),
         ]
         for (fact, change) in cases { #expect(Self.known(change) == [fact], "\(fact): \(Self.known(change))") }
         let missing = Set(TransferFact.allCases).subtracting(cases.map(\.0))
         #expect(missing == [.refunded], "every fact can come to be known")
+        #expect(Self.known { $0.background.chargedBackAt = noon - day } == [.chargedBack, .refunded])
         #expect(
             Self.known { $0.words = [CaseWord(item("refunded", access: false), asked: .owner)] } == [
                 .lapsed, .refunded,

@@ -13,8 +13,9 @@ import Testing
         }
     }
 
-    @Test(arguments: [TransferFact.familyShared, .refunded, .sandbox, .promotional])
-    func `148: family-shared, refunded, voided, sandbox and given purchases are moved for nobody`(fact: TransferFact) {
+    @Test(arguments: [TransferFact.familyShared, .refunded, .chargedBack, .sandbox, .promotional])
+    func `60 148: family-shared, refunded, voided, sandbox and given purchases are moved for nobody`(fact: TransferFact)
+    {
         #expect(hindrance([fact, .proofVerified, .ownerReleased]) == .forbids)
         #expect(suggest([fact, .proofVerified, .tokenNamesClaimant]).verdict == .refuse)
     }

@@ -54,6 +54,39 @@ import Testing
         }
     }
 
+    @Test(arguments: [false, true])
+    func `60: what a list told of fraud after the evidence was collected stops the transfer`(isAlong: Bool) async throws
+    {
+        try await Self.begun { scene, ticket, transfers, due in
+            let world = scene.world
+            let fresh = try await scene.evidenceAnew(ticket)
+            // The name of another one, by which RevenueCat calls it.
+            try await world.pool.query(
+                """
+                WITH other AS (
+                    INSERT INTO entitlement_sync.purchase (id, observed_at, source, store, environment, kind, status, ownership,
+                                                           owner_rule)
+                    SELECT p.id + 1000, p.observed_at, p.source, p.store, p.environment, p.kind, p.status, p.ownership, p.owner_rule
+                      FROM entitlement_sync.purchase AS p JOIN entitlement_sync.transfer AS x ON x.purchase_id = p.id
+                    RETURNING id
+                )
+                INSERT INTO entitlement_sync.purchase_identifier (value, store, environment, kind, purchase_id)
+                SELECT 'sub', 'revenuecat', 'production', 'revenuecat_id', o.id FROM other AS o
+                """
+            )
+            try await world.pool.query(
+                """
+                INSERT INTO entitlement_sync.chargeback (purchase_id, at)
+                SELECT CASE WHEN \(isAlong) THEN i.purchase_id ELSE x.purchase_id END, now()
+                  FROM entitlement_sync.transfer AS x CROSS JOIN entitlement_sync.purchase_identifier AS i
+                 WHERE i.value = 'sub'
+                """
+            )
+            #expect(try await transfers.goOn(due, on: fresh, moving: ["sub"]) == .stopped("hindrance"))
+            #expect(try await Self.steps(world) == ["stopped"])
+        }
+    }
+
     @Test func `142: a worker whose turn is over begins nothing and records nothing`() async throws {
         try await Self.begun { scene, ticket, transfers, late in
             try await scene.world.pool.query("UPDATE entitlement_sync.transfer SET due = now()")
