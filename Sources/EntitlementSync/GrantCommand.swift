@@ -28,8 +28,11 @@ struct GrantCommand: AsyncParsableCommand {
                 let moment = try Moment(argument: until, name: "--until")
                 return try await Runtime(level: .warning).withPool { pool in
                     let id = try await Controls(pool: pool).grant(user, until: moment.timestamp, reason: reason)
+                    let isOver = moment.timestamp.date <= .now
                     try options.print(
-                        "grant \(id) added; the user will be looked at",
+                        isOver
+                            ? "grant \(id) added; it is over already and gives no access: was another --until meant?"
+                            : "grant \(id) added; the user will be looked at",
                         json: Granted(id: id, userID: user, until: moment.text, reason: reason)
                     )
                     return .done
@@ -154,7 +157,9 @@ struct SandboxCommand: AsyncParsableCommand {
                 return try await Runtime(level: .warning).withPool { pool in
                     try await Controls(pool: pool).allowSandbox(user, until: moment.timestamp)
                     try options.print(
-                        "sandbox purchases of \(user) count until \(moment.text)",
+                        moment.timestamp.date <= .now
+                            ? "sandbox purchases of \(user) do not count: \(moment.text) is over"
+                            : "sandbox purchases of \(user) count until \(moment.text)",
                         json: Allowed(userID: user, until: moment.text)
                     )
                     return .done

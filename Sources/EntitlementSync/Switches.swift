@@ -35,8 +35,12 @@ struct Resume: AsyncParsableCommand {
     func run() async throws {
         try await reporting {
             try await Runtime(level: .warning).withPool { pool in
-                try await Controls(pool: pool).set(what.rawValue, paused: false)
-                try options.print("\(what.rawValue) resumed", json: Switched(name: what.rawValue, paused: false))
+                let controls = Controls(pool: pool)
+                try await controls.set(what.rawValue, paused: false)
+                // Each switch is by itself: that of everything says nothing of the others.
+                let left = try await controls.paused()
+                let note = left.isEmpty ? "" : "; still paused: \(left.joined(separator: ", "))"
+                try options.print("\(what.rawValue) resumed\(note)", json: Switched(name: what.rawValue, paused: false))
                 return .done
             }
         }

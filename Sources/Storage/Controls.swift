@@ -17,6 +17,12 @@ package struct Controls: Sendable {
         )
     }
 
+    /// The switches that stand at paused, by name.
+    package func paused() async throws -> [String] {
+        try await pool.query("SELECT c.name FROM entitlement_sync.control AS c WHERE c.paused ORDER BY c.name")
+            .map { try $0.decode(String.self) }
+    }
+
     /// Whether everything is paused.
     package func isPaused() async throws -> Bool {
         let rows = try await pool.query("SELECT c.paused FROM entitlement_sync.control AS c WHERE c.name = 'all'")

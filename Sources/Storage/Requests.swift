@@ -85,6 +85,19 @@ package struct Requests: Sendable {
         }
     }
 
+    /// Those of the users whom the application does not have.
+    ///
+    /// - Throws: `PostgresError`, also where the connection's role may not read users.
+    package func unknown(among userIDs: [String]) async throws(PostgresError) -> [String] {
+        try await pool.query(
+            """
+            SELECT w.id FROM unnest(\(userIDs)) WITH ORDINALITY AS w(id, place)
+             WHERE NOT EXISTS (SELECT 1 FROM entitlement_sync_host.read_users(\(userIDs)) AS h WHERE h.id = w.id)
+             ORDER BY w.place
+            """
+        ).map { row throws(PostgresError) in try row.decode(String.self) }
+    }
+
     private func id(in rows: PostgresRows) throws(PostgresError) -> UUID {
         guard let row = rows.first else { throw PostgresError(.protocolViolation, message: "no job id") }
         return try row.decode(UUID.self, at: 0)

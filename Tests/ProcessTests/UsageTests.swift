@@ -123,7 +123,7 @@ struct UsageTests {
                 ["restore", "user-1", "--client-error", String(repeating: "x", count: 501)],
                 "client_error: longer than 500"
             ),
-            (["reconcile", "user-1", "nobody"], "user_id: no such user"),
+            (["reconcile", "user-1", "nobody", "noone"], "user_id: no such user: nobody, noone."),
             (["explain", "nobody", "--output", "json"], "no such user"),
             (["explain", "user-1", "--at", "noon"], "--at: write"),
             (["grant", "add", "nobody", "--until", "2099-01-01", "--reason", "r"], "user_id: no such user"),
@@ -147,6 +147,29 @@ struct UsageTests {
                 try await Self.command(words).expectFailure(site.settings, code: 65, naming: [text])
             }
             #expect(try await site.content() == before)
+        }
+    }
+
+    @Test func `What an operator did is told as it stands then`() async throws {
+        try await Site.with { site in
+            try await site.execute("INSERT INTO users (id) VALUES ('user-1')")
+            let words: [([String], String)] = [
+                (["pause", "all"], "all paused"), (["pause", "demotions"], "demotions paused"),
+                (["resume", "all"], "all resumed; still paused: demotions\n"),
+                (["resume", "demotions"], "demotions resumed\n"),
+                (
+                    ["grant", "add", "user-1", "--until", "2020-01-01", "--reason", "r"],
+                    "is over already and gives no access"
+                ),
+                (
+                    ["sandbox", "allow", "user-1", "--until", "2020-01-01"],
+                    "do not count: 2020-01-01T00:00:00Z is over"
+                ),
+            ]
+            for (command, text) in words {
+                let ending = try await Site.run(command, settings: site.settings)
+                #expect(ending.code == 0 && ending.out.contains(text), "\(ending)")
+            }
         }
     }
 
