@@ -8,7 +8,9 @@ import Testing
 @Suite(.serialized)
 struct InterruptionTests {
     /// Small batches and few jobs at once, so that every instant is in the middle of something.
-    static let settings = ["WORKER_CONCURRENCY": "200", "WORKER_BATCH": "50", "JOB_LEASE_SECONDS": "2"]
+    static let settings = [
+        "WORKER_CONCURRENCY": "200", "WORKER_BATCH": "50", "JOB_LEASE_SECONDS": "2", "BACKGROUND_LOOK_DAYS": "0",
+    ]
 
     /// After how many ended jobs the next worker dies.
     private static let goals: [Int64] =

@@ -4,8 +4,17 @@ import TestSupport
 /// What is done to the texts that the decoders read, and how much of it.
 enum Mutations {
     /// Altered inputs for each kind of decoder: a hundred thousand, and a million in the long profile.
-    static let count =
-        ProcessInfo.processInfo.environment["ENTITLEMENT_SYNC_TEST_PROFILE"] == "full" ? 1_000_000 : 100_000
+    static let count = isFull ? 1_000_000 : 100_000
+
+    /// Altered texts whose signatures are looked at, which takes as long as a hundred that are only read.
+    static let signed = isFull ? 500_000 : 10_000
+
+    static let isFull = ProcessInfo.processInfo.environment["ENTITLEMENT_SYNC_TEST_PROFILE"] == "full"
+
+    /// Where a signed text is altered: in every place in the long profile, else in each fifth, with the first and the last.
+    static func places(of text: [UInt8]) -> [Int] {
+        text.indices.filter { isFull || $0 % 5 == 0 || $0 == text.count - 1 }
+    }
 
     /// The bytes that JSON gives a meaning to, and some that are no UTF-8.
     static let json = Array("{}[]\",:\\u0123456789-+.eEtfnTZ \n\0\u{1F}".utf8) + [0x80, 0xC2, 0xED, 0xF4, 0xFF]

@@ -102,7 +102,10 @@
       for (const button of panel.querySelectorAll("button")) button.disabled = true;
       byID("stale").hidden = false;
       live.textContent = "The case has changed.";
-      if (!used && !panel.contains(document.activeElement)) location.reload();
+      if (!used && !panel.contains(document.activeElement) && !document.querySelector("dialog[open]")) {
+        location.reload();
+        return;
+      }
     }
     for (const part of parts()) {
       const next = fresh.getElementById(part.id);

@@ -103,7 +103,12 @@ struct ConsoleJourneyTests {
                 #expect(try await browser.focused()?.name == "Start the transfer")
                 try await browser.leaving { try await browser.keys(.enter) }
                 try await console.awaitTransfer()
-                try await browser.keys("?")
+                try await browser.wait(forText: "Transferred")
+                // What follows may load the page once more, just then.
+                for _ in 0..<50 where try await !browser.exists("dialog[open]") {
+                    try await browser.keys("?")
+                    try await Task.sleep(for: .milliseconds(100))
+                }
                 try await browser.wait(for: "dialog[open]")
                 try await browser.keys(.escape)
                 try await browser.wait(forNo: "dialog[open]")

@@ -42,6 +42,8 @@ enum FaultRuns {
         "JOB_LEASE_SECONDS": "2", "JOB_MAX_ATTEMPTS": "10", "JOB_BACKOFF_CAP_MS": "200",
         // Whom the brake holds back depends on who comes first.
         "DEMOTION_BRAKE_MINIMUM": "1000000",
+        // Of tens of thousands a few would have their slow look meanwhile, wherever in a month it falls.
+        "BACKGROUND_LOOK_DAYS": "0",
     ]
 }
 

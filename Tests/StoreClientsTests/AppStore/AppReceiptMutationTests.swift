@@ -14,14 +14,14 @@ struct AppReceiptMutationTests {
 
     private func base64(_ bytes: [UInt8]) -> String { Data(bytes).base64EncodedString() }
 
-    /// Alters each byte in a few ways, or in all; returns the places where the receipt still verified, with the values.
+    /// Alters bytes in a few ways, or in all; returns the places where the receipt still verified, with the values.
     private func altered(
         _ genuine: [UInt8],
         _ verifier: AppReceiptProofs,
         values: (UInt8) -> [UInt8]
     ) async -> [(place: Int, value: UInt8)] {
         var accepted: [(place: Int, value: UInt8)] = []
-        for place in genuine.indices {
+        for place in Mutations.places(of: genuine) {
             for value in values(genuine[place]) where value != genuine[place] {
                 var bytes = genuine
                 bytes[place] = value
@@ -51,8 +51,7 @@ struct AppReceiptMutationTests {
         let place = try #require(genuine.indices.first { genuine[$0] != other[$0] })
         #expect(genuine.count == other.count && genuine[place] == 0x01 && other[place] == 0x0B)
         // The signer's algorithms, of which no other byte may be any other.
-        let isFull = ProcessInfo.processInfo.environment["ENTITLEMENT_SYNC_TEST_PROFILE"] == "full"
-        let places = isFull ? genuine.indices : (place - 30)..<(place + 10)
+        let places = Mutations.isFull ? genuine.indices : (place - 30)..<(place + 10)
         for index in places {
             for value in UInt8.min...UInt8.max where value != genuine[index] {
                 var bytes = genuine
@@ -94,7 +93,7 @@ struct AppReceiptMutationTests {
         let same = [container.bytes(), container.bytes(inPieces: 100)]
         let interesting: [UInt8] = [0x00, 0x01, 0x02, 0x04, 0x06, 0x0B, 0x24, 0x30, 0x31, 0x80, 0x81, 0x82, 0xA0, 0xFF]
         var random = SeededGenerator(seed: seed)
-        for number in 0..<AppReceiptPayloadTests.rounds {
+        for number in 0..<Mutations.signed {
             let genuine = seeds[random.oneIn(4) ? 1 : 0]
             let bytes = Mutations.alter(genuine, interesting, &random)
             guard !seeds.contains(bytes), !same.contains(bytes) else { continue }

@@ -225,7 +225,7 @@ struct AppStoreProofTests {
     private func refusesEveryNeighbour(of text: String, _ verifier: AppStoreProofs) async throws {
         let genuine = Array(text.utf8)
         #expect(await refusal(text, verifier) == nil)
-        for index in genuine.indices {
+        for index in Mutations.places(of: genuine) {
             var altered = genuine
             altered[index] = altered[index] == UInt8(ascii: "A") ? UInt8(ascii: "B") : UInt8(ascii: "A")
             #expect(await refusal(String(decoding: altered, as: UTF8.self), verifier) != nil, "byte \(index)")
@@ -244,7 +244,7 @@ struct AppStoreProofTests {
         let verifier = proofs(authority)
         let genuine = Array(try authority.sign(payload()).utf8)
         var random = SeededGenerator(seed: seed)
-        for number in 0..<Mutations.count / 2 {
+        for number in 0..<Mutations.signed {
             let altered = Mutations.alter(genuine, Mutations.jws, &random)
             guard altered != genuine else { continue }
             let code = await refusal(String(decoding: altered, as: UTF8.self), verifier)

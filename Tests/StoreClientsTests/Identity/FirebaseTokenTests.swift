@@ -224,7 +224,7 @@ import Testing
         let tokens = try bench.tokens()
         let genuine = Array(try bench.token().utf8)
         var random = SeededGenerator(seed: seed)
-        for number in 0..<Mutations.count / 2 {
+        for number in 0..<Mutations.signed {
             let altered = Mutations.alter(genuine, Mutations.jws, &random)
             guard altered != genuine else { continue }
             let failure = await failure(String(decoding: altered, as: UTF8.self), tokens)

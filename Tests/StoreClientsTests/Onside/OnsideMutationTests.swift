@@ -21,7 +21,7 @@ import Testing
         #expect(await refusal(text, client) == nil)
         let genuine = Array(text.utf8)
         var random = SeededGenerator(seed: seed)
-        for number in 0..<Mutations.count / 4 {
+        for number in 0..<Mutations.signed {
             let altered = Mutations.alter(genuine, Mutations.jws, &random)
             guard altered != genuine else { continue }
             let failure = await refusal(String(decoding: altered, as: UTF8.self), client)
