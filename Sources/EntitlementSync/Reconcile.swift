@@ -27,6 +27,9 @@ struct Reconcile: AsyncParsableCommand {
     )
     var since: String?
 
+    @Flag(help: "With --since: read nobody but those whom stores' lists lead to.")
+    var listedOnly = false
+
     @Option(
         help: "Write no demotion of a run where there would be more than this; ends that were announced do not count."
     )
@@ -42,13 +45,17 @@ struct Reconcile: AsyncParsableCommand {
 
     func validate() throws {
         let runs = [due, all, since != nil].count { $0 }
+        guard !listedOnly || since != nil else { throw ValidationError("--listed-only: with --since") }
         guard runs <= 1, (runs == 0) != users.isEmpty else {
-            throw ValidationError("name at least one user, or one of --due, --all and --since")
+            throw ValidationError("name at least one user, or one of --due, --all and --since, and nothing besides")
         }
         guard maxDemotions == nil || runs == 1 else {
             throw ValidationError("--max-demotions: of a run; name --due, --all or --since")
         }
         guard maxDemotions.map({ $0 >= 0 }) ?? true else { throw ValidationError("--max-demotions: give 0 or more") }
+        guard !listedOnly || since != nil && !dryRun && maxDemotions == nil else {
+            throw ValidationError("--listed-only: with --since, and without --dry-run and --max-demotions")
+        }
         guard wait.map({ (0...604_800).contains($0) }) ?? true else {
             throw ValidationError("--wait: give seconds from 0 to 604800")
         }
@@ -68,13 +75,14 @@ struct Reconcile: AsyncParsableCommand {
                         scope,
                         isDry: dryRun,
                         since: since,
+                        listsOnly: listedOnly,
                         maxDemotions: maxDemotions,
                         waiting: .seconds(wait ?? 604_800)
                     )
                 }
                 guard !dryRun else { return try await foresee(pool) }
                 let requests = Requests(pool: pool)
-                let ids = try await requests.reconcile(users, reason: "manual")
+                let ids = try await queued(requests)
                 let ended = try await Waiting(requests: requests).untilEnded(ids, within: .seconds(wait ?? 3600)) {
                     Output.progress($0, of: ids.count)
                 }
@@ -92,6 +100,17 @@ struct Reconcile: AsyncParsableCommand {
                 try print(lines)
                 return ended ? Self.status(lines) : .elapsed
             }
+        }
+    }
+
+    /// - Throws: `CommandFailure` that names those whom the application does not have: one of many is hard to find.
+    private func queued(_ requests: Requests) async throws -> [UUID] {
+        do { return try await requests.reconcile(users, reason: "manual") } catch let error as PostgresError
+            where error.sqlState == "ES001"
+        {
+            guard let unknown = try? await requests.unknown(among: users), !unknown.isEmpty else { throw error }
+            let named = unknown.prefix(20).joined(separator: ", ") + (unknown.count > 20 ? ", …" : "")
+            throw CommandFailure(.data, "user_id: no such user: \(named). Nobody was queued; leave them out.")
         }
     }
 

@@ -13,6 +13,7 @@ struct RunFollowing {
     ///   - scope: whom it is about.
     ///   - isDry: nothing is written.
     ///   - since: of the scope `since`.
+    ///   - listsOnly: of the scope `since`: users are not read, save those whom lists lead to.
     ///   - maxDemotions: more than that are not written.
     ///   - limit: how long to wait; the run goes on without anybody who waits.
     /// - Returns: how the command ends.
@@ -21,12 +22,17 @@ struct RunFollowing {
         _ scope: RunRecord.Scope,
         isDry: Bool,
         since: PostgresTimestamp?,
+        listsOnly: Bool,
         maxDemotions: Int32?,
         waiting limit: Duration
     ) async throws -> ExitStatus {
-        guard
-            let id = try await runs.ask(scope, isDry: isDry, since: since, maxDemotions: maxDemotions, by: Asker.name)
-        else {
+        let asked =
+            if listsOnly, let since {
+                try await runs.askLists(since: since, by: Asker.name)
+            } else {
+                try await runs.ask(scope, isDry: isDry, since: since, maxDemotions: maxDemotions, by: Asker.name)
+            }
+        guard let id = asked else {
             let open = try await runs.open(scope, isDry: isDry)
             throw CommandFailure(
                 .data,

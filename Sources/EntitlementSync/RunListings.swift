@@ -8,7 +8,11 @@ extension RunRecord {
             return scope == .since ? ["no store was asked to list what it sent: that would be written"] : []
         }
         if scope == .since, listed.isEmpty, !state.isOpen {
-            return ["no store listed what it sent: users were read, and that is all"]
+            return [
+                listsOnly
+                    ? "no store listed what it sent: no worker can have one list"
+                    : "no store listed what it sent: users were read, and that is all"
+            ]
         }
         return listed.sorted { $0.key < $1.key }.map { name, list in
             var line =

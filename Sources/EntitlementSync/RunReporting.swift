@@ -16,21 +16,24 @@ struct RunReporting {
     func report(of run: RunRecord) async throws -> RunReport {
         var report = RunReport(
             run: run.id,
-            scope: run.scope.rawValue,
+            scope: run.scopeName,
             isDryRun: run.isDry,
             state: run.state.rawValue,
             askedBy: run.askedBy,
             askedAt: run.askedAt
         )
         report.schedule = run.schedule
+        report.lists = run.listings
         report.since = run.since
         report.startedAt = run.startedAt
         report.endedAt = run.endedAt
         report.predictedEnd = run.predictedEnd
         report.users = run.ended + run.skipped
+        if run.skipped > 0 { report.skipped = run.skipped }
         report.total = run.total
         report.outcomes = run.outcomes
-        if run.skipped > 0 { report.outcomes["not_eligible", default: 0] += run.skipped }
+        // Of a run since an instant they had been read since.
+        if run.skipped > 0, run.scope != .since { report.outcomes["not_eligible", default: 0] += run.skipped }
         report.rules = run.rules
         report.errors = run.errors
         report.held = run.state == .stopped ? run.held : 0

@@ -62,7 +62,7 @@ struct RunSummary: Encodable {
         func text(_ date: Date?) -> String? { date.map(Self.text) }
         var row = encoder.container(keyedBy: CodingKeys.self)
         try row.encode(run.id, forKey: .run)
-        try row.encode(run.scope.rawValue, forKey: .scope)
+        try row.encode(run.scopeName, forKey: .scope)
         try row.encode(run.state.rawValue, forKey: .state)
         try row.encode(run.isDry, forKey: .isDry)
         try row.encodeIfPresent(run.ofRun, forKey: .ofRun)

@@ -26,7 +26,7 @@ struct RunsCommand: AsyncParsableCommand {
                             ["run", "scope", "dry", "state", "users", "of", "asked", "ended"],
                             runs.map {
                                 [
-                                    "\($0.id)", $0.scope.rawValue, $0.isDry ? "yes" : "no", $0.state.rawValue,
+                                    "\($0.id)", $0.scopeName, $0.isDry ? "yes" : "no", $0.state.rawValue,
                                     "\($0.ended)", $0.total.map { "\($0)" } ?? "?", $0.askedAt.formatted(.iso8601),
                                     $0.endedAt?.formatted(.iso8601) ?? "-",
                                 ]

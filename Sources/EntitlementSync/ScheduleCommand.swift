@@ -38,11 +38,12 @@ struct ScheduleCommand: AsyncParsableCommand {
             var scope: String
             var isDry: Bool
             var maxDemotions: Int32?
+            var days: Int32?
             var next: String?
             var waitsSince: String?
 
             enum CodingKeys: String, CodingKey {
-                case name, cron, zone, scope, next
+                case name, cron, zone, scope, days, next
                 case isDry = "dry_run"
                 case maxDemotions = "max_demotions"
                 case waitsSince = "waits_since"
@@ -58,9 +59,10 @@ struct ScheduleCommand: AsyncParsableCommand {
                             name: record.name,
                             cron: record.cron,
                             zone: record.zone,
-                            scope: record.scope.rawValue,
+                            scope: record.scopeName,
                             isDry: record.isDry,
                             maxDemotions: record.maxDemotions,
+                            days: record.days,
                             next: Scheduler.schedule(of: record)?.next(after: max(now, record.slotAt))
                                 .map { $0.formatted(.iso8601) },
                             waitsSince: record.lateSince.map { $0.formatted(.iso8601) }
@@ -72,7 +74,10 @@ struct ScheduleCommand: AsyncParsableCommand {
                         Output.table(
                             ["name", "cron", "zone", "scope", "dry run", "next"],
                             lines.map {
-                                [$0.name, $0.cron, $0.zone, $0.scope, $0.isDry ? "yes" : "no", $0.next ?? "never"]
+                                [
+                                    $0.name, $0.cron, $0.zone, $0.scope + ($0.days.map { ", \($0) days" } ?? ""),
+                                    $0.isDry ? "yes" : "no", $0.next ?? "never",
+                                ]
                             }
                         )
                     }
@@ -88,7 +93,8 @@ struct ScheduleCommand: AsyncParsableCommand {
         @Argument(help: "Its name: small letters, digits, - and _.") var name: String
         @Option(help: "When, as in a crontab: minute hour day month weekday; or @daily and the like.") var cron: String
         @Option(help: "In which time zone: its IANA name.") var zone = "UTC"
-        @Option(help: "Whom it is about: due or all.") var scope = "due"
+        @Option(help: "Whom it is about: due, all, or listed, whomever stores' lists lead to.") var scope = "due"
+        @Option(help: "Of the scope listed: how many days back stores list what they sent.") var days: Int32?
         @Flag(help: "Only say what would change.") var dryRun = false
         @Option(help: "Write no demotion where there would be more than this.") var maxDemotions: Int32?
         @OptionGroup var options: OutputOptions
@@ -112,8 +118,15 @@ struct ScheduleCommand: AsyncParsableCommand {
             guard name.wholeMatch(of: /[a-z][a-z0-9_-]{0,39}/) != nil else {
                 throw CommandFailure(.data, "NAME: up to 40 small letters, digits, - and _, the first one a letter")
             }
-            guard let scope = RunRecord.Scope(rawValue: scope), scope == .due || scope == .all else {
-                throw CommandFailure(.data, "--scope: due or all")
+            let isListed = scope == RunRecord.listed
+            guard let scope = isListed ? .since : RunRecord.Scope(rawValue: scope),
+                isListed || scope == .due || scope == .all
+            else { throw CommandFailure(.data, "--scope: due, all or listed") }
+            guard isListed == (days != nil), days.map({ (1...180).contains($0) }) ?? true else {
+                throw CommandFailure(.data, "--days: from 1 to 180 with --scope listed, and with no other")
+            }
+            guard !isListed || !dryRun && maxDemotions == nil else {
+                throw CommandFailure(.data, "--scope: listed reads no users; leave --dry-run and --max-demotions away")
             }
             guard maxDemotions.map({ $0 >= 0 }) ?? true else {
                 throw CommandFailure(.data, "--max-demotions: 0 or more")
@@ -126,7 +139,8 @@ struct ScheduleCommand: AsyncParsableCommand {
                     zone: schedule.zone.name,
                     scope: scope,
                     isDry: dryRun,
-                    maxDemotions: maxDemotions
+                    maxDemotions: maxDemotions,
+                    days: days
                 )
             } catch let fault as CronExpression.Fault {
                 throw CommandFailure(.data, "--cron: \(fault)")

@@ -64,7 +64,8 @@ extension RunReport {
     /// What was counted.
     var numbers: [Fact] {
         [
-            Fact("Users read", users),
+            Fact("Users read", usersRead),
+            Fact("Users not read", skipped),
             Fact("Users to read", total),
             Fact("Promotions", promotions),
             Fact("Demotions", demotions),

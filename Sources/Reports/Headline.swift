@@ -101,13 +101,13 @@ extension RunReport {
 
     private var done: Headline {
         let happened =
-            users == 0
+            usersRead == 0
             ? "The run is done: there was nobody to read."
             : promotions == 0 && demotions == 0
-                ? "The run is done: \(Figures.count(users, "user")) \(users == 1 ? "was" : "were") read, and nobody's type "
-                    + "had to change."
-                : "The run is done: of \(Figures.count(users, "user")), \(Figures.grouped(promotions)) became subscribers "
-                    + "and \(Figures.grouped(demotions)) lost access."
+                ? "The run is done: \(Figures.count(usersRead, "user")) \(usersRead == 1 ? "was" : "were") read, and nobody's "
+                    + "type had to change."
+                : "The run is done: of \(Figures.count(usersRead, "user")), \(Figures.grouped(promotions)) became "
+                    + "\(promotions == 1 ? "a subscriber" : "subscribers") and \(Figures.grouped(demotions)) lost access."
         if held > 0 {
             return Headline(
                 tone: .warning,
@@ -143,7 +143,8 @@ extension RunReport {
         let change =
             promotions == 0 && demotions == 0
             ? "nobody's type would change"
-            : "\(Figures.grouped(promotions)) would become subscribers and \(Figures.grouped(demotions)) would lose access"
+            : "\(Figures.grouped(promotions)) would become \(promotions == 1 ? "a subscriber" : "subscribers") and "
+                + "\(Figures.grouped(demotions)) would lose access"
         return Headline(
             tone: state == "stopped" || unread > 0 ? .warning : .good,
             happened: users == 0

@@ -40,8 +40,9 @@ extension RunReport {
 
 extension RunReport {
     enum CodingKeys: String, CodingKey {
-        case run, scope, state, schedule, since, users, total, outcomes, rules, errors, promotions, demotions, applied
-        case held, subscribers, hash, requests, progress, drift, changes
+        case run, scope, state, schedule, since, users, skipped, total, outcomes, rules, errors, promotions, demotions,
+            applied
+        case held, subscribers, hash, requests, progress, drift, lists, changes
         case isDryRun = "dry_run"
         case askedBy = "asked_by"
         case askedAt = "asked_at"
@@ -69,6 +70,7 @@ extension RunReport {
         try container.encode(endedAt, forKey: .endedAt)
         try container.encode(predictedEnd, forKey: .predictedEnd)
         try container.encode(users, forKey: .users)
+        try container.encode(skipped, forKey: .skipped)
         try container.encode(total, forKey: .total)
         try container.encode(outcomes, forKey: .outcomes)
         try container.encode(rules, forKey: .rules)
@@ -85,6 +87,7 @@ extension RunReport {
         try container.encode(usersPerSecond, forKey: .usersPerSecond)
         try container.encode(progress, forKey: .progress)
         try container.encode(drift, forKey: .drift)
+        try container.encode(lists, forKey: .lists)
         try container.encode(changes, forKey: .changes)
         try container.encode(changesTotal, forKey: .changesTotal)
     }

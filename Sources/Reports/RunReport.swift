@@ -20,8 +20,10 @@ package struct RunReport: Codable, Hashable, Sendable {
     package var endedAt: Date?
     package var predictedEnd: Date?
 
-    /// Users who were read so far.
+    /// Users whom the run is done with so far.
     package var users: Int64 = 0
+    /// Those of them who were not read: the account's status lets nothing be decided, or they had been read since.
+    package var skipped: Int64?
     /// How many are to be read; `nil` until that is known.
     package var total: Int64?
     /// Users by outcome: `promoted`, `demoted`, `unchanged`, `deferred`, `not_eligible`, `store_unavailable`.
@@ -52,6 +54,8 @@ package struct RunReport: Codable, Hashable, Sendable {
     package var usersPerSecond: Double?
     package var progress: [Point] = []
     package var drift: Drift?
+    /// What stores listed beside the reading of users, a sentence each.
+    package var lists: [String]?
 
     /// The changes, or the first of them.
     package var changes: [Change] = []
@@ -86,6 +90,9 @@ extension RunReport {
 
     /// Whether more demotions count toward the limit than it allows.
     package var exceedsLimit: Bool { demotionLimit.map { countedDemotions > $0 } ?? false }
+
+    /// Users who were read.
+    var usersRead: Int64 { max(0, users - (skipped ?? 0)) }
 
     /// How many changes the report leaves out.
     var cutOff: Int64 { max(0, max(0, changesTotal) - Int64(changes.count)) }

@@ -306,7 +306,7 @@ struct ApplyPlan {
     }
 
     /// What to mend where a store refuses our credentials.
-    private static let credentialsAlarms: [Store: String] = [
+    static let credentialsAlarms: [Store: String] = [
         .revenueCat: "RevenueCat refuses our key: check REVENUECAT_API_KEY and its permissions.",
         .appStore:
             "The App Store refuses our tokens: check APP_STORE_ISSUER_ID, APP_STORE_KEY_ID, APP_STORE_PRIVATE_KEY (an In-App"
@@ -319,12 +319,15 @@ struct ApplyPlan {
             + " ONSIDE_MERCHANT_SECRET and ONSIDE_SECRET_KEY_ID.",
     ]
 
+    static func credentialsAlarm(of store: Store) -> String {
+        store == .revenueCat ? "credentials" : "credentials.\(store.rawValue)"
+    }
+
     private mutating func tryAgain(_ item: ReadJob, after failure: ReadFailure) {
         switch failure.code {
         case .unauthorized:
             let store = failure.store ?? .revenueCat
-            alarms[store == .revenueCat ? "credentials" : "credentials.\(store.rawValue)"] =
-                Self.credentialsAlarms[store]
+            alarms[Self.credentialsAlarm(of: store)] = Self.credentialsAlarms[store]
         case .unmapped:
             let keys = Set(item.reading.observations.flatMap(\.entitlements))
                 .filter { catalog.mapping(of: [$0]) == .unmapped }.sorted()

@@ -9,10 +9,16 @@ extension Doctor {
             """
             SELECT (SELECT count(*) FROM entitlement_sync.schedule),
                    EXISTS (SELECT 1 FROM entitlement_sync.leader AS l
-                            WHERE l.name = 'scheduler' AND l.expires_at > clock_timestamp())
+                            WHERE l.name = 'scheduler' AND l.expires_at > clock_timestamp()),
+                   EXISTS (SELECT 1 FROM entitlement_sync.worker AS w
+                            WHERE w.expires_at > clock_timestamp() AND w.lists <> '{}')
+                   AND NOT EXISTS (SELECT 1 FROM entitlement_sync.schedule AS s WHERE s.scope = 'since')
             """
         ).first
-        let (schedules, isLed) = try row?.decode(Int64.self, Bool.self) ?? (Int64(0), false)
+        let (schedules, isLed, lacksLists) =
+            try row?.decode(Int64.self, Bool.self, Bool.self) ?? (Int64(0), false, false)
+        // What a store's list alone knows, such as who charged back, is asked for by nobody then.
+        let lists = lacksLists ? "; none has stores list what they sent (schedule set NAME --scope listed)" : ""
         let drift = try await LawWatch(pool: pool).drift()
         let late = figures.lateSeconds.filter { $0.value > 3600 }.keys.sorted()
         return [
@@ -31,7 +37,7 @@ extension Doctor {
                 detail: schedules > 0 && !isLed
                     ? "\(schedules) schedules, and no process follows them"
                     : late.isEmpty
-                        ? "\(schedules) schedules, none of them late" : "late: \(late.joined(separator: ", "))",
+                        ? "\(schedules) schedules, none of them late\(lists)" : "late: \(late.joined(separator: ", "))",
                 fix: "Start entitlement-sync schedule (or run), and see entitlement-sync runs for what is in the way."
             ),
         ]

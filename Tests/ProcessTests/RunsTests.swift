@@ -125,12 +125,18 @@ import Testing
         (["reconcile"], 64, "name at least one user"), (["reconcile", "--all", "--due"], 64, "one of"),
         (["reconcile", "somebody", "--all"], 64, "one of"),
         (["reconcile", "somebody", "--max-demotions", "1"], 64, "of a run"),
+        (["reconcile", "--all", "--listed-only"], 64, "with --since"),
+        (["reconcile", "--since", "2026-01-01T00:00:00Z", "--listed-only", "--dry-run"], 64, "without --dry-run"),
         (["reconcile", "--since", "yesterday"], 65, "--since"), (["runs", "show", "7"], 65, "no run"),
         (["runs", "release", "7", "--hash", "abc"], 65, "64 hexadecimal"),
         (["schedule", "set", "x", "--cron", "61 * * * *"], 65, "--cron: minute"),
         (["schedule", "set", "x", "--cron", "@daily", "--zone", "Mars"], 65, "--zone"),
         (["schedule", "set", "X y", "--cron", "@daily"], 65, "NAME"),
         (["schedule", "set", "x", "--cron", "@daily", "--scope", "some"], 65, "--scope"),
+        (["schedule", "set", "x", "--cron", "@daily", "--scope", "listed"], 65, "--days"),
+        (["schedule", "set", "x", "--cron", "@daily", "--scope", "listed", "--days", "181"], 65, "--days"),
+        (["schedule", "set", "x", "--cron", "@daily", "--days", "3"], 65, "--days"),
+        (["schedule", "set", "x", "--cron", "@daily", "--scope", "listed", "--days", "3", "--dry-run"], 65, "--scope"),
         (["schedule", "remove", "x"], 65, "no schedule"),
     ])
     func `What can't be done is told with its name`(words: [String], code: Int32, said: String) async throws {
@@ -208,7 +214,8 @@ import Testing
             func inject(_ fault: String) async throws {
                 _ = try await fetch("POST", "/control/faults", body: fault, from: port)
             }
-            try await inject(#"{"endpoint":"app_store.notifications","skip":2,"latency":"1h"}"#)
+            // Whichever of the store's two lists is asked for first: a window is listed, and the next one is being asked for.
+            try await inject(#"{"endpoint":"app_store.notifications","latency":"5s"}"#)
             let victim = try await site.start("worker")
             #expect(try await site.run("reconcile", "--since", since, "--wait", "0").code == 75)
             try await site.until(
@@ -253,6 +260,8 @@ import Testing
                 failed.out.contains("not to its end, only up to ") && failed.out.contains("(unavailable)"),
                 "\(failed)"
             )
+            let lists = try await site.run("reconcile", "--since", since, "--listed-only")
+            #expect(lists.code == 69 && lists.out.contains("app_store: 3 listed from "), "\(lists)")
             let dry = try await site.run("reconcile", "--since", since, "--dry-run")
             #expect(dry.code == 0 && dry.out.contains("no store was asked to list what it sent"), "\(dry)")
             worker.signal(SIGTERM)

@@ -7,8 +7,10 @@ import Testing
     private static let keys = [
         "announced_demotions", "applied", "asked_at", "asked_by", "changes", "changes_total", "demotion_limit",
         "demotions",
-        "drift", "dry_run", "ended_at", "errors", "hash", "held", "outcomes", "predicted_end", "progress", "promotions",
-        "requests", "rules", "run", "schedule", "scope", "since", "started_at", "state", "subscribers", "total",
+        "drift", "dry_run", "ended_at", "errors", "hash", "held", "lists", "outcomes", "predicted_end", "progress",
+        "promotions",
+        "requests", "rules", "run", "schedule", "scope", "since", "skipped", "started_at", "state", "subscribers",
+        "total",
         "users",
         "users_per_second",
     ]

@@ -98,6 +98,7 @@ enum Sample {
         report.outcomes = [text: 5]
         report.rules = [text: 6]
         report.errors = [text: 7]
+        report.lists = [text]
         report.changes = [
             RunReport.Change(
                 userID: text,

@@ -29,6 +29,16 @@ import Testing
         for change in Sample.stopped.changes { #expect(!text.contains(change.userID)) }
     }
 
+    @Test(arguments: [(12, "there was nobody to read"), (5, "7 users were read")])
+    func `Users who were left out are not told as read`(skipped: Int64, said: String) {
+        var report = Sample.empty
+        report.state = "done"
+        (report.isDryRun, report.users, report.total, report.skipped) = (false, 12, 12, skipped)
+        let lines = report.summary()
+        #expect(lines.contains { $0.contains(said) }, "\(lines)")
+        #expect(lines.contains { $0.hasPrefix("  Users not read") && $0.hasSuffix(" \(skipped)") }, "\(lines)")
+    }
+
     @Test func `An empty report has no empty tables`() {
         let lines = Sample.empty.summary()
         #expect(!lines.contains("Errors") && !lines.contains("Drift") && !lines.contains("Users by rule"))

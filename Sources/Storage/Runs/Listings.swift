@@ -115,6 +115,15 @@ package struct Listings: Sendable {
         ).first?.decode(Bool.self, at: 0) ?? false
     }
 
+    /// Tells an operator that a store refuses our credentials.
+    ///
+    /// - Parameter store: whose list it is.
+    /// - Throws: `PostgresError`.
+    package func noteRefusal(by store: Store) async throws {
+        guard let words = ApplyPlan.credentialsAlarms[store] else { return }
+        try await EffectWrites.note(ApplyPlan.credentialsAlarm(of: store), words, in: pool)
+    }
+
     /// Puts a list off.
     ///
     /// - Parameters:

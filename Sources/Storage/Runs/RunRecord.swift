@@ -30,6 +30,11 @@ package struct RunRecord: Sendable, Hashable {
     package struct Point: Sendable, Hashable {
         package var at: Date
         package var users: Int64
+
+        package init(at: Date, users: Int64) {
+            self.at = at
+            self.users = users
+        }
     }
 
     /// What was found in a store's list of what it sent.
@@ -85,8 +90,16 @@ package struct RunRecord: Sendable, Hashable {
     package var progress: [Point]
     /// How many stretches were planned so far.
     package var parts: Int32
+    /// No user is read but those whom stores' lists lead to.
+    package var listsOnly: Bool
     /// What was listed besides, by the list: `app_store`, `app_store_sandbox`, `google_play`.
     package var listed: [String: Listed]
+
+    /// Whom it is about, in the word that commands have for it.
+    package var scopeName: String { listsOnly ? RunRecord.listed : scope.rawValue }
+
+    /// Runs of the scope `since` that read no users.
+    package static let listed = "listed"
 
     /// Whether a kind of errors is about a store's list, and not about users.
     package static func isOfList(_ error: String) -> Bool { error.hasPrefix("listing.") }
@@ -109,7 +122,8 @@ extension RunRecord {
         coalesce((SELECT jsonb_object_agg(l.list, l.said || jsonb_build_object(
                                               'from', (extract(epoch FROM (l.said ->> 'from')::timestamptz) * 1000)::bigint,
                                               'until', (extract(epoch FROM (l.said ->> 'until')::timestamptz) * 1000)::bigint))
-                    FROM jsonb_each(r.listed) AS l(list, said)), '{}')::text
+                    FROM jsonb_each(r.listed) AS l(list, said)), '{}')::text,
+        r.lists_only
         """
 
     init(_ row: PostgresRow) throws(PostgresError) {
@@ -159,6 +173,7 @@ extension RunRecord {
         do { listed = try decoder.decode([String: Listed].self, from: Data(lists.utf8)) } catch {
             throw PostgresError(.decoding, message: "what a run has listed can't be read")
         }
+        listsOnly = try row.decode(Bool.self, at: 30)
         let points = try row.decode(String.self, at: 27)
         do {
             progress = try JSONDecoder().decode([[Int64]].self, from: Data(points.utf8)).compactMap { point in

@@ -29,6 +29,18 @@ package struct Runs: Sendable {
         ).first?.decode(Int64?.self, at: 0) ?? nil
     }
 
+    /// Asks for a run that reads no users, and only has stores list what they sent.
+    ///
+    /// - Parameters:
+    ///   - since: from when on.
+    ///   - asker: who, for people.
+    /// - Returns: the run; `nil`: one of the scope `since` goes on.
+    /// - Throws: `PostgresError`.
+    package func askLists(since: PostgresTimestamp, by asker: String) async throws -> Int64? {
+        try await pool.query("SELECT entitlement_sync.ask_lists(\(since), \(asker))").first?.decode(Int64?.self, at: 0)
+            ?? nil
+    }
+
     /// The newest runs first.
     package func list(limit: Int32 = 50) async throws -> [RunRecord] {
         try await pool.query(

@@ -9,10 +9,15 @@ package struct ScheduleRecord: Sendable, Hashable {
     package var scope: RunRecord.Scope
     package var isDry: Bool
     package var maxDemotions: Int32?
+    /// Of the scope `since`, whose runs only have stores list what they sent: how many days back.
+    package var days: Int32?
     /// Slots up to here were started or passed over.
     package var slotAt: Date
     /// The slot that waits for another run's end.
     package var lateSince: Date?
+
+    /// Whom its runs are about, in the word that commands have for it.
+    package var scopeName: String { days == nil ? scope.rawValue : RunRecord.listed }
 
     package init(
         name: String,
@@ -21,6 +26,7 @@ package struct ScheduleRecord: Sendable, Hashable {
         scope: RunRecord.Scope,
         isDry: Bool,
         maxDemotions: Int32? = nil,
+        days: Int32? = nil,
         slotAt: Date = .now,
         lateSince: Date? = nil
     ) {
@@ -30,6 +36,7 @@ package struct ScheduleRecord: Sendable, Hashable {
         self.scope = scope
         self.isDry = isDry
         self.maxDemotions = maxDemotions
+        self.days = days
         self.slotAt = slotAt
         self.lateSince = lateSince
     }
@@ -45,7 +52,8 @@ package struct ScheduleStore: Sendable {
     package func all() async throws -> (schedules: [ScheduleRecord], now: Date) {
         let rows = try await pool.query(
             """
-            SELECT t.now, s.name, s.cron, s.zone, s.scope, s.is_dry, s.max_demotions, s.slot_at, s.late_since
+            SELECT t.now, s.name, s.cron, s.zone, s.scope, s.is_dry, s.max_demotions, s.slot_at, s.late_since,
+                   s.days
               FROM (SELECT clock_timestamp() AS now) AS t LEFT JOIN entitlement_sync.schedule AS s ON true ORDER BY s.name
             """
         )
@@ -63,6 +71,7 @@ package struct ScheduleStore: Sendable {
                     scope: scope,
                     isDry: try row.decode(Bool.self, at: 5),
                     maxDemotions: try row.decode(Int32?.self, at: 6),
+                    days: try row.decode(Int32?.self, at: 9),
                     slotAt: try row.decode(PostgresTimestamp.self, at: 7).date,
                     lateSince: try row.decode(PostgresTimestamp?.self, at: 8)?.date
                 )
@@ -78,12 +87,12 @@ package struct ScheduleStore: Sendable {
     package func set(_ schedule: ScheduleRecord) async throws(PostgresError) {
         try await pool.query(
             """
-            INSERT INTO entitlement_sync.schedule AS s (name, cron, zone, scope, is_dry, max_demotions)
+            INSERT INTO entitlement_sync.schedule AS s (name, cron, zone, scope, is_dry, max_demotions, days)
             VALUES (\(schedule.name), \(schedule.cron), \(schedule.zone), \(schedule.scope.rawValue), \(schedule.isDry),
-                    \(schedule.maxDemotions))
+                    \(schedule.maxDemotions), \(schedule.days))
             ON CONFLICT (name) DO UPDATE
                SET cron = excluded.cron, zone = excluded.zone, scope = excluded.scope, is_dry = excluded.is_dry,
-                   max_demotions = excluded.max_demotions, slot_at = clock_timestamp(), late_since = NULL
+                   max_demotions = excluded.max_demotions, days = excluded.days, slot_at = clock_timestamp(), late_since = NULL
             """
         )
     }

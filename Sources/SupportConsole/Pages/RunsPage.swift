@@ -45,6 +45,8 @@ struct RunsPage: Sendable {
         switch run.scope {
         case .due: "whoever is due"
         case .all: "everybody"
+        case .since where run.listsOnly:
+            "what stores list since " + (run.since?.formatted(.iso8601) ?? "then")
         case .since: "whoever was not read since " + (run.since?.formatted(.iso8601) ?? "then")
         case .diff: "what run \(run.ofRun.map { "\($0)" } ?? "?") would change"
         }

@@ -61,7 +61,7 @@ package struct Scheduler: Sendable {
             else { continue }
             logger.notice(
                 "a schedule has started a run",
-                metadata: ["schedule": "\(record.name)", "run.id": "\(run)", "run.scope": "\(record.scope.rawValue)"]
+                metadata: ["schedule": "\(record.name)", "run.id": "\(run)", "run.scope": "\(record.scopeName)"]
             )
         }
         return .seconds(1)

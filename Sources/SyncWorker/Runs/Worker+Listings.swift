@@ -101,6 +101,10 @@ extension Worker {
                 metadata: describe(taken).merging(["error.code": "\(code)"]) { $1 }
             )
             try await lister.listings.putOff(taken, for: next.pause, code: code, failures: next.failures)
+            // A sandbox alone may be closed to keys that are right.
+            if failure?.code == .unauthorized, list.name == list.source.rawValue {
+                try await lister.listings.noteRefusal(by: list.source)
+            }
         }
     }
 

@@ -88,4 +88,101 @@ import Testing
             #expect(try await store.remove("often") == false)
         }
     }
+
+    @Test func `166: a schedule of lists leaves nothing out: each list begins where it was read to`() async throws {
+        try await World.with { world in
+            let store = ScheduleStore(pool: world.pool)
+            let runs = Runs(pool: world.pool)
+            let lead = Self.lead(world, .scheduler, lasting: .seconds(600))
+            let fence = try #require(try await lead.take(nil))
+            let planner = try #require(try await Self.lead(world, .planner, lasting: .seconds(600)).take(nil))
+            let scheduler = Scheduler(lead: lead, store: store, logger: .quiet)
+            let planning = RunPlanning(pool: world.pool, brake: DemotionBrake(percent: 1, minimum: 1))
+            try await store.set(
+                .init(name: "lists", cron: "* * * * *", zone: "UTC", scope: .since, isDry: false, days: 3)
+            )
+            #expect(try await store.all().schedules.map(\.scopeName) == ["listed"])
+            /// How many days back each list begins in the schedule's next run, which ends as it is told.
+            func begins(_ lists: [String], read: [String] = []) async throws -> [String: Int] {
+                try await world.pool.query("DELETE FROM entitlement_sync.worker")
+                try await world.pool.query(
+                    """
+                    INSERT INTO entitlement_sync.worker (epoch, expires_at, host, pid, version, lists)
+                    VALUES (1, now() + interval '1 hour', 'host', 1, '1', \(lists))
+                    """
+                )
+                try await world.pool.query(
+                    "UPDATE entitlement_sync.schedule SET slot_at = now() - interval '3 minutes'"
+                )
+                _ = try await scheduler.step(fence)
+                let run = try #require(try await runs.list().first)
+                #expect(run.state == .reading && run.scopeName == "listed" && run.total == 0 && run.isFed, "\(run)")
+                #expect(try await planning.planListings(of: run.id, fence: planner))
+                let listed = try #require(try await runs.run(run.id)).listed
+                // Some are read to their end, of the others nothing.
+                try await world.pool.query(
+                    """
+                    UPDATE entitlement_sync.run_listing SET reached = until, ended_at = now()
+                     WHERE run_id = \(run.id) AND list = ANY (\(read))
+                    """
+                )
+                try await world.pool.query("SELECT entitlement_sync.note_listings(\(run.id))")
+                try await world.pool.query("UPDATE entitlement_sync.run SET state = 'done' WHERE id = \(run.id)")
+                return listed.mapValues { Int((Date.now.timeIntervalSince($0.from) / 86_400).rounded(.down)) }
+            }
+            /// Puts all runs some days into the past.
+            func pass(days: Int32) async throws {
+                try await world.pool.query(
+                    """
+                    UPDATE entitlement_sync.run AS r
+                       SET listed = (SELECT jsonb_object_agg(l.key, l.value || jsonb_build_object(
+                                                'until', (l.value ->> 'until')::timestamptz - \(days) * interval '1 day'))
+                                       FROM jsonb_each(r.listed) AS l)
+                    """
+                )
+            }
+            let both = ["app_store", "google_play"]
+            #expect(
+                try await begins(both, read: ["app_store"]) == ["app_store": 30, "google_play": 30],
+                "a month at first"
+            )
+            #expect(
+                try await begins(both, read: ["app_store"]) == ["app_store": 3, "google_play": 30],
+                "one alone fails"
+            )
+            try await pass(days: 10)
+            #expect(try await begins(["app_store"]) == ["app_store": 10], "nobody looked for ten days")
+            #expect(try await begins(both, read: both) == ["app_store": 10, "google_play": 40], "it is made up for")
+            #expect(try await begins(both, read: both) == ["app_store": 3, "google_play": 3])
+            // Other schedules' runs, and those that people ask for, stand for nothing.
+            try await pass(days: 5)
+            try await world.pool.query("UPDATE entitlement_sync.run SET schedule = 'other'")
+            #expect(try await begins(both) == ["app_store": 30, "google_play": 30])
+        }
+    }
+
+    @Test func `164: a run of lists takes nothing from what an earlier run has left to people`() async throws {
+        try await World.with { world in
+            let runs = Runs(pool: world.pool)
+            let planning = RunPlanning(pool: world.pool, brake: DemotionBrake(percent: 1, minimum: 1))
+            let fence = try #require(try await Self.lead(world, .planner, lasting: .seconds(600)).take(nil))
+            try await world.add("user")
+            let key = try await world.number("SELECT entitlement_sync.user_key_of('user')")
+            let since = PostgresTimestamp(Date.now.addingTimeInterval(-3600))
+            let stopped = try #require(try await runs.ask(.since, isDry: false, since: since, by: "test"))
+            try await world.pool.query("UPDATE entitlement_sync.run SET state = 'stopped' WHERE id = \(stopped)")
+            try await world.pool.query(
+                """
+                INSERT INTO entitlement_sync.run_change (run_id, user_key, epoch, state, outcome, rule, explanation)
+                SELECT \(stopped), u.user_key, u.epoch, 'held', 'demoted', 'store_ended', '-' FROM entitlement_sync.user_sync AS u
+                 WHERE u.user_key = \(key)
+                """
+            )
+            let lists = try #require(try await runs.askLists(since: since, by: "test"))
+            // Somebody else had the user read meanwhile.
+            try await world.pool.query("UPDATE entitlement_sync.user_sync SET read_at = clock_timestamp()")
+            #expect(try await planning.settle(lists, fence: fence) == .done)
+            #expect(try await runs.run(stopped)?.state == .stopped, "a person still has to look")
+        }
+    }
 }

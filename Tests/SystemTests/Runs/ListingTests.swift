@@ -187,6 +187,16 @@ import Testing
         }
     }
 
+    @Test func `A store that refuses our credentials where it lists is an alarm, as where it is read`() async throws {
+        try await ListingScene.withAppStore([Self.notification(1, "type: DID_RENEW, at: -10m")]) { scene in
+            let world = scene.world
+            try await world.inject(#"{"endpoint":"app_store.notifications","status":401}"#)
+            let run = try await scene.run()
+            #expect(run.listed["app_store"]?.error == "unauthorized", "\(run)")
+            #expect(try await world.alarms() == ["credentials.app_store"])
+        }
+    }
+
     @Test func `A dry run lists nothing, and writes nothing into the inbox`() async throws {
         try await ListingScene.withAppStore([Self.notification(1, "type: EXPIRED, at: -10m")]) { scene in
             try await scene.world.steer("/app-store/customers/alice", Self.expired)

@@ -41,7 +41,72 @@ import Testing
             #expect(
                 try await world.texts("SELECT event_id FROM entitlement_sync.inbox_log").first?.contains("tok") == false
             )
+            let mark = try await world.number(
+                """
+                SELECT count(*) FROM entitlement_sync.chargeback AS c JOIN entitlement_sync.purchase AS p ON p.id = c.purchase_id
+                 WHERE c.at BETWEEN now() - interval '10 minutes' AND now()
+                """
+            )
+            #expect(mark == 1, "its lineage is marked")
             #expect(try await scene.run().listed["google_play"]?.new == 0)
+        }
+    }
+
+    @Test func `72: a run may have stores list what they sent, and read nobody but whom that leads to`() async throws {
+        try await Self.withGooglePlay(["token: tok-a, state: active"]) { scene in
+            let world = scene.world
+            try await world.add("ben")
+            _ = try await scene.run()
+            try await world.pool.query("UPDATE entitlement_sync.user_sync SET read_at = now() - interval '2 hours'")
+            try await world.steer(
+                "/google-play/purchases/tok-a",
+                #"{"state":"expired","voided":"-1m","voided_reason":7}"#
+            )
+            let since = PostgresTimestamp(Date.now.addingTimeInterval(-3600))
+            let id = try #require(try await scene.runs.askLists(since: since, by: "test"))
+            #expect(try await scene.runs.askLists(since: since, by: "test") == nil, "one goes on")
+            #expect(try await scene.runs.ask(.since, isDry: false, since: since, by: "test") == nil)
+            try await world.work(scene.setup)
+            let run = try #require(try await scene.runs.run(id))
+            #expect(run.state == .done && run.scopeName == "listed" && run.fed == 0 && run.total == 0, "\(run)")
+            #expect(run.listed["google_play"]?.new == 1 && run.endedAt != nil, "\(run)")
+            #expect(try await world.type(of: "ann") == "free", "the list led to her")
+            let read = try await world.texts(
+                "SELECT u.user_id FROM entitlement_sync.user_sync AS u WHERE u.read_at > now() - interval '1 hour'"
+            )
+            #expect(read == ["ann"], "nobody else was read")
+        }
+    }
+
+    @Test(arguments: [(0, false), (1, false), (4, false), (5, true), (6, true), (7, true), (8, false)])
+    func `60: what was voided for a reason that is no fraud marks nobody`(reason: Int, isFraud: Bool) async throws {
+        try await Self.withGooglePlay(["token: tok-a, state: active"]) { scene in
+            let world = scene.world
+            try await world.steer(
+                "/google-play/purchases/tok-a",
+                #"{"state":"active","voided":"-1m","voided_reason":\#(reason)}"#
+            )
+            _ = try await scene.run()
+            #expect(try await world.number("SELECT count(*) FROM entitlement_sync.chargeback") == (isFraud ? 1 : 0))
+            #expect(try await world.type(of: "ann") == "subscriber")
+        }
+    }
+
+    @Test func `60: whoever owns it, or nobody, and however often it was listed: what was charged back is marked`()
+        async throws
+    {
+        try await Self.withGooglePlay(["token: tok-a, state: active"]) { scene in
+            let world = scene.world
+            try await world.pool.query("UPDATE entitlement_sync.purchase SET owner_key = NULL")
+            try await world.steer(
+                "/google-play/purchases/tok-a",
+                #"{"state":"active","voided":"-1m","voided_reason":7}"#
+            )
+            #expect(try await scene.run().listed["google_play"]?.unknown == 1)
+            #expect(try await world.number("SELECT count(*) FROM entitlement_sync.chargeback") == 1)
+            try await world.pool.query("DELETE FROM entitlement_sync.chargeback")
+            _ = try await scene.run()
+            #expect(try await world.number("SELECT count(*) FROM entitlement_sync.chargeback") == 1)
         }
     }
 
