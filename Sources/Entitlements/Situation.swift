@@ -24,6 +24,8 @@ package struct Situation: Sendable {
     package var settings: DecisionSettings
     /// Ledger owners of purchases that typed ids led to, by the store's customer id.
     package var claimed: [ClaimedPurchase]
+    /// When others' purchases were first seen, of which an event told and whose owners have never restored.
+    package var firstTold: [Int64: Instant]
 
     package init(
         kind: JobKind,
@@ -41,7 +43,8 @@ package struct Situation: Sendable {
         movedAwayAt: Instant? = nil,
         catalog: ProductCatalog,
         settings: DecisionSettings = DecisionSettings(),
-        claimed: [ClaimedPurchase] = []
+        claimed: [ClaimedPurchase] = [],
+        firstTold: [Int64: Instant] = [:]
     ) {
         self.kind = kind
         self.user = user
@@ -59,6 +62,7 @@ package struct Situation: Sendable {
         self.catalog = catalog
         self.settings = settings
         self.claimed = claimed
+        self.firstTold = firstTold
     }
 }
 

@@ -56,17 +56,23 @@ private func oneEach(_ tickets: [TicketRequest]) -> [TicketRequest] {
     return tickets.sorted(by: comesBefore).filter { seen.insert($0.purchase).inserted }
 }
 
+/// How long after a purchase, of which an event told for another account, a proof is about which of the two came first.
+private let firstSeenWindow = Duration.seconds(3 * 86400)
+
 /// The tickets about purchases of others that the claimant has shown proofs of.
 func shownTickets(_ situation: Situation) -> [TicketRequest] {
     var tickets: [TicketRequest] = []
     for (observation, attribution) in zip(situation.reading.observations, situation.attributions)
     where observation.isShown {
         guard case .foreign(let purchase, let owner, let account) = attribution else { continue }
+        let askedAt = situation.reading.askedAt
         // Renewed or restored a moment ago proves nothing; bought for the first time a moment ago is money just taken.
-        let isNew = observation.boughtAt.map { situation.reading.askedAt < $0 + .seconds(3600) } ?? false
+        let isNew = observation.boughtAt.map { askedAt < $0 + .seconds(3600) } ?? false
+        let isToldFirst = purchase.flatMap { situation.firstTold[$0] }.map { askedAt < $0 + firstSeenWindow } ?? false
+        let isFresh = observation.boughtAt.map { askedAt < $0 + firstSeenWindow } ?? false
         tickets.append(
             TicketRequest(
-                kind: .ownerMismatch,
+                kind: isToldFirst && isFresh ? .firstSeenElsewhere : .ownerMismatch,
                 purchase: purchase,
                 ownerKey: owner,
                 ownerID: account,

@@ -93,6 +93,8 @@ package struct TicketRequest: Hashable, Sendable {
         case ownerMismatch = "owner_mismatch"
         case paidNoAccess = "paid_no_access"
         case needsProof = "needs_proof"
+        /// An event told of it for its owner, who has shown nothing, a short while before the claimant showed it.
+        case firstSeenElsewhere = "first_seen_elsewhere"
         case identityCollision = "identity_collision"
         case sourcesDisagree = "sources_disagree"
         case externalTransfer = "external_transfer"
@@ -137,7 +139,7 @@ package struct TicketRequest: Hashable, Sendable {
     /// Whether the claimant may see it.
     package var isVisible: Bool {
         switch kind {
-        case .ownerMismatch, .paidNoAccess, .identityCollision, .sourcesDisagree: true
+        case .ownerMismatch, .paidNoAccess, .firstSeenElsewhere, .identityCollision, .sourcesDisagree: true
         // Whoever merely typed an id must not learn that there is such an order.
         case .onsideUnattributed: isShown
         case .needsProof, .externalTransfer: false
@@ -148,7 +150,7 @@ package struct TicketRequest: Hashable, Sendable {
     package var priority: Int16 {
         if isUrgent { return 0 }
         switch kind {
-        case .paidNoAccess, .identityCollision: return 0
+        case .paidNoAccess, .firstSeenElsewhere, .identityCollision: return 0
         case .ownerMismatch, .sourcesDisagree, .onsideUnattributed: return 1
         case .needsProof, .externalTransfer: return 2
         }

@@ -76,12 +76,14 @@ extension Apply {
                 LedgerReads.ledger(ours.map(\.job.userKey))
             )
         }
+        let firstTold = try await FirstTold.purchases(shown: ours, holders, on: connection)
         var decision = settings.decision
         decision.demotionsPaused = gate.demotionsPaused
         var plan: ApplyPlan
         var postponed: Set<Int64> = []
         repeat {
             plan = ApplyPlan(settings: settings, decision: decision, catalog: gate.catalog)
+            plan.firstTold = firstTold
             for (key, purchase) in holders { plan.knownIdentifiers[purchase.id, default: []].insert(key) }
             for item in ours where !postponed.contains(item.job.userKey) {
                 let key = item.job.userKey

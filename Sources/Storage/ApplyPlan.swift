@@ -29,6 +29,8 @@ struct ApplyPlan {
     /// Sales to be acknowledged to Google Play.
     var acknowledgements: [Acknowledgement] = []
     var alarms: [String: String] = [:]
+    /// When others' purchases that are shown were first seen, if an event told of them before.
+    var firstTold: [Int64: Instant] = [:]
 
     init(settings: ApplySettings, decision: DecisionSettings, catalog: ProductCatalog) {
         self.settings = settings
@@ -121,7 +123,8 @@ struct ApplyPlan {
             movedAwayAt: facts?.movedAwayAt,
             catalog: catalog,
             settings: decision,
-            claimed: claimed(item, holders: holders)
+            claimed: claimed(item, holders: holders),
+            firstTold: firstTold
         )
         switch Entitlements.decide(situation) {
         case .retry(let failure):

@@ -35,7 +35,8 @@ enum TicketWrites {
         let requests = tickets.map(\.request)
         let named = Set(requests.compactMap(\.ownerID)).sorted()
         if !named.isEmpty { try await meet(named, on: connection) }
-        try await name(tickets.filter { $0.request.kind == .ownerMismatch }, on: connection)
+        let mismatches: Set<TicketRequest.Kind> = [.ownerMismatch, .firstSeenElsewhere]
+        try await name(tickets.filter { mismatches.contains($0.request.kind) }, on: connection)
         let rows = try await connection.query(
             """
             WITH wanted AS (
@@ -76,7 +77,8 @@ enum TicketWrites {
                               store = coalesce(t.store, excluded.store),
                               original_id = coalesce(t.original_id, excluded.original_id),
                               kind = CASE WHEN excluded.visible AND NOT t.visible
-                                               OR t.kind = 'paid_no_access' AND excluded.kind = 'owner_mismatch'
+                                               OR t.kind = 'paid_no_access'
+                                                  AND excluded.kind IN ('owner_mismatch', 'first_seen_elsewhere')
                                           THEN excluded.kind ELSE t.kind END,
                               visible = t.visible OR excluded.visible,
                               priority = least(t.priority, excluded.priority),
@@ -115,9 +117,9 @@ enum TicketWrites {
         try await connection.query(
             """
             UPDATE entitlement_sync.ticket AS t
-               SET purchase_id = n.purchase_id, kind = 'owner_mismatch'
-              FROM unnest(\(named.map(\.claimantKey)), \(named.map(\.request.purchase)), \(named.map(\.request.originalID)))
-                   AS n(claimant_key, purchase_id, original_id)
+               SET purchase_id = n.purchase_id, kind = n.kind
+              FROM unnest(\(named.map(\.claimantKey)), \(named.map(\.request.purchase)), \(named.map(\.request.originalID)),
+                          \(named.map(\.request.kind.rawValue))) AS n(claimant_key, purchase_id, original_id, kind)
              WHERE t.claimant_key = n.claimant_key AND t.purchase_id IS NULL
                AND (t.kind = 'paid_no_access' OR t.kind = 'owner_mismatch' AND t.original_id = n.original_id)
                AND t.state NOT IN ('transferred', 'refused', 'expired', 'auto_resolved', 'duplicate')

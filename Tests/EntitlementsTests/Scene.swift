@@ -110,6 +110,7 @@ struct Scene {
     var claims = ClaimFindings()
     var covered = Set(Store.allCases)
     var claimed: [ClaimedPurchase] = []
+    var firstTold: [Int64: Instant] = [:]
     var grants = GrantState.none
     var sandbox = SandboxState.none
     var everObserved = false
@@ -163,7 +164,8 @@ struct Scene {
             movedAwayAt: movedAwayAt,
             catalog: catalog,
             settings: settings,
-            claimed: claimed
+            claimed: claimed,
+            firstTold: firstTold
         )
     }
 

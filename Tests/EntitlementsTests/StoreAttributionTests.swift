@@ -156,6 +156,29 @@ func stored(
         }
     }
 
+    /// Hours since the purchase, and since an event told of it.
+    private static let firstSeen: [(bought: Int?, told: Int?, isFirstSeen: Bool)] = [
+        (2, 1, true), (48, 1, true), (96, 1, false), (48, 96, false), (nil, 1, false), (2, nil, false),
+    ]
+
+    @Test(arguments: firstSeen)
+    func `16: what an event told of for another account a short while ago is a case of its own, looked at first`(
+        bought: Int?,
+        told: Int?,
+        isFirstSeen: Bool
+    ) throws {
+        var scene = Scene(.restore, .free)
+        var item = stored(.nobody)
+        item.boughtAt = bought.map { noon - hour * $0 }
+        scene.reads = [.init(item, holders: [row(5, owner: 2)])]
+        scene.firstTold = told.map { [5: noon - hour * $0] } ?? [6: noon - hour]
+        let verdict = try #require(scene.verdict)
+        #expect(verdict.outcome == .storeAccountMismatch && verdict.rule == .proofOfAnothers)
+        let ticket = try #require(verdict.tickets.first)
+        #expect(ticket.kind == (isFirstSeen ? .firstSeenElsewhere : .ownerMismatch) && ticket.isVisible)
+        #expect(ticket.priority == (isFirstSeen ? 0 : 1) && ticket.purchase == 5 && ticket.ownerKey == 2)
+    }
+
     @Test func `A mismatch waits for all reads, and access of one's own comes before it`() {
         var scene = Scene(.restore, .free)
         scene.reads = [.init(stored(.nobody), holders: [row(5, owner: 2)])]

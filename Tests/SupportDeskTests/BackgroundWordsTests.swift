@@ -1,4 +1,5 @@
 import Entitlements
+import Foundation
 import SupportDesk
 import Testing
 
@@ -55,6 +56,16 @@ import Testing
         #expect(said(.owner, .given, "done", 1) == "The owner lost a purchase once to a transfer, last on 2024-10-04.")
         #expect(
             said(.purchase, .moved, "stopped", 1) == "Moved once by a transfer that was stopped, last on 2024-10-04."
+        )
+    }
+
+    @Test func `16: which account was first is told with both times`() throws {
+        let json = #"{"first_seen_at":1727999940000000,"claimed_at":1728000060000000}"#
+        let times = try JSONDecoder().decode(CaseTimes.self, from: Data(json.utf8))
+        #expect(
+            PastWords.said(times, claimant: nil, owner: nil).contains(
+                "An event told of it for the owner at 2024-10-03 23:59 UTC; the claimant showed it at 2024-10-04 00:01 UTC."
+            )
         )
     }
 

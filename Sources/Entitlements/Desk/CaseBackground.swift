@@ -10,6 +10,8 @@ package struct CaseBackground: Hashable, Sendable {
     package var chargedBackAt: Instant?
     /// The same was done with something that would move along.
     package var movesChargedBack: Bool
+    /// When the claimant came, where the question is which account was first.
+    package var claimedAt: Instant?
     package var frozen: FrozenAssets
 
     package init(
@@ -18,6 +20,7 @@ package struct CaseBackground: Hashable, Sendable {
         refundSeenAt: Instant? = nil,
         chargedBackAt: Instant? = nil,
         movesChargedBack: Bool = false,
+        claimedAt: Instant? = nil,
         frozen: FrozenAssets = FrozenAssets()
     ) {
         self.history = history
@@ -25,6 +28,7 @@ package struct CaseBackground: Hashable, Sendable {
         self.refundSeenAt = refundSeenAt
         self.chargedBackAt = chargedBackAt
         self.movesChargedBack = movesChargedBack
+        self.claimedAt = claimedAt
         self.frozen = frozen
     }
 }
@@ -104,6 +108,8 @@ package struct CaseTimes: Hashable, Sendable, Codable {
     package var refundSeenAt: Int64?
     /// When money was last taken back as fraud.
     package var chargedBackAt: Int64?
+    /// When the claimant came, where an event told of it for the owner a short while before.
+    package var claimedAt: Int64?
 
     enum CodingKeys: String, CodingKey {
         case boughtAt = "bought_at"
@@ -112,6 +118,7 @@ package struct CaseTimes: Hashable, Sendable, Codable {
         case movedAt = "moved_at"
         case refundSeenAt = "refund_seen_at"
         case chargedBackAt = "charged_back_at"
+        case claimedAt = "claimed_at"
     }
 
     init(_ inputs: CaseInputs) {
@@ -121,6 +128,7 @@ package struct CaseTimes: Hashable, Sendable, Codable {
         movedAt = inputs.purchase?.transferredAt?.microseconds
         refundSeenAt = inputs.background.refundSeenAt?.microseconds
         chargedBackAt = inputs.background.chargedBackAt?.microseconds
+        claimedAt = inputs.background.claimedAt?.microseconds
     }
 }
 

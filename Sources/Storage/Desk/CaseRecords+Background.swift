@@ -19,6 +19,7 @@ extension CaseRecords {
             refundSeenAt: try await refundSeen(of: file),
             chargedBackAt: own,
             movesChargedBack: along,
+            claimedAt: try await firstClaimed(file),
             frozen: try await frozen(of: file)
         )
     }
@@ -131,6 +132,16 @@ extension CaseRecords {
         guard let row = rows.first else { return (nil, false) }
         let (own, along) = try row.decode(PostgresTimestamp?.self, Bool.self)
         return (own.map { Instant($0) }, along)
+    }
+
+    /// When the claimant came, where an event had told of the purchase for its owner a short while before.
+    private func firstClaimed(_ file: File) async throws -> Instant? {
+        try await pool.query(
+            """
+            SELECT t.created_at FROM entitlement_sync.ticket AS t
+             WHERE t.id = \(file.ticketID) AND t.kind = 'first_seen_elsewhere'
+            """
+        ).first.map { Instant(try $0.decode(PostgresTimestamp.self, at: 0)) }
     }
 
     /// What the host has frozen for a lapse; users without assets have none.

@@ -36,6 +36,11 @@ package enum PastWords {
             lines.append("\(verb) on \(day(bought))" + (sides.isEmpty ? "." : ", \(sides.joined(separator: " and "))."))
         }
         if let since = times.ownerSince { lines.append("The owner's by our records since \(day(since)).") }
+        if let claimed = times.claimedAt, let seen = times.firstSeenAt {
+            lines.append(
+                "An event told of it for the owner at \(minute(seen)); the claimant showed it at \(minute(claimed))."
+            )
+        }
         if let moved = times.movedAt { lines.append("Moved by support on \(day(moved)).") }
         if let refund = times.refundSeenAt { lines.append("A refund of it was last seen on \(day(refund)).") }
         if let taken = times.chargedBackAt {
@@ -63,6 +68,11 @@ package enum PastWords {
     private static func span(_ event: Int64, _ made: Int64) -> String {
         let days = abs(event - made) / 86_400_000_000
         return "\(days) \(days == 1 ? "day" : "days") \(event < made ? "before" : "after")"
+    }
+
+    private static func minute(_ microseconds: Int64) -> String {
+        let text = Date(timeIntervalSince1970: Double(microseconds) / 1_000_000).formatted(.iso8601)
+        return "\(text.prefix(10)) \(text.dropFirst(11).prefix(5)) UTC"
     }
 
     private static func day(_ microseconds: Int64) -> String {

@@ -44,8 +44,11 @@ import Testing
             // works meanwhile, or that job would be done before.
             _ = try await site.run("restore", "ann", "--proof", proof)
             let heir = try await site.start("worker")
-            try await site.until("SELECT count(*) FROM entitlement_sync.job_status WHERE state = 'done'")
-            #expect(try await site.texts("SELECT outcome FROM entitlement_sync.job_status") == ["restored"])
+            try await site.until(
+                "SELECT count(*) FROM entitlement_sync.job_status WHERE kind = 'restore' AND state = 'done'"
+            )
+            let ended = try await site.texts("SELECT outcome FROM entitlement_sync.job_status WHERE kind = 'restore'")
+            #expect(ended == ["restored"])
             heir.signal(SIGTERM)
             #expect(try await heir.ending().code == 0)
         }

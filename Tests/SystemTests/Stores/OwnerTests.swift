@@ -142,10 +142,16 @@ import Testing
         }
     }
 
-    @Test(arguments: [("-5m", nil, Int64(0)), ("-5m", "7", 0), ("-30d", nil, 1)])
-    func `17, 178: whoever shows what another account has had from the start is helped first where it was just bought`(
+    @Test(arguments: [
+        ("-5m", nil, false, "first_seen_elsewhere", Int64(0)), ("-5m", "7", false, "first_seen_elsewhere", 0),
+        ("-5h", nil, false, "first_seen_elsewhere", 0), ("-5m", nil, true, "owner_mismatch", 0),
+        ("-5h", nil, true, "owner_mismatch", 1), ("-30d", nil, false, "owner_mismatch", 1),
+    ])
+    func `16, 17, 178: whoever shows what another account has had is helped first where it was just bought`(
         _ bought: String,
         _ error: String?,
+        _ hasRestored: Bool,
+        _ kind: String,
         _ priority: Int64
     ) async throws {
         let scenario = AppStoreRestoreTests.scenario(
@@ -163,12 +169,13 @@ import Testing
             try await world.deliver(#"{"id":"e","type":"INITIAL_PURCHASE","app_user_id":"owner"}"#)
             try await world.work(setup)
             #expect(try await world.type(of: "owner") == "subscriber")
+            if hasRestored { _ = try await world.restored("owner", setup: setup) }
             let proof = try world.transactionProof("2000000100000009")
             let job = try await world.restored("claimant", proofs: proof, clientError: error, setup: setup)
             #expect(job.outcome == "store_account_mismatch" && job.ticketID != nil)
             #expect(
                 try await world.tickets(of: "claimant")
-                    == [TicketRow(kind: "owner_mismatch", owner: "owner", state: "new", touches: 0)]
+                    == [TicketRow(kind: kind, owner: "owner", state: "new", touches: 0)]
             )
             #expect(try await world.number("SELECT t.priority::bigint FROM entitlement_sync.ticket AS t") == priority)
             #expect(try await world.type(of: "claimant") == "free")
