@@ -3,6 +3,7 @@ import Entitlements
 import Jobs
 import Logging
 import Postgres
+import Reports
 import Storage
 import SupportDesk
 
@@ -54,13 +55,13 @@ struct Explain: AsyncParsableCommand {
             let runtime = try Runtime(level: .warning)
             return try await runtime.withPool { pool in
                 let moment = try at.map { try Moment(argument: $0, name: "--at") }
-                guard let events = try await Timeline(pool: pool).events(of: user, until: moment?.text) else {
+                guard let events = try await Timeline(pool: pool).events(of: user, until: moment?.last) else {
                     throw CommandFailure(.data, "no such user; check the id's spelling and letter case")
                 }
                 let answer = try await reply(from: pool)
                 var state: PrintedState?
                 if let moment {
-                    let at = Instant(moment.timestamp)
+                    let at = Instant(moment.last)
                     state = PrintedState(try await Histories(pool: pool).state(of: user, at: at))
                 }
                 switch options.output {
@@ -68,9 +69,11 @@ struct Explain: AsyncParsableCommand {
                 // Alone: it is pasted as it is.
                 case .text where answer != nil: Output.line(answer?.text ?? "")
                 case .text:
-                    Output.line("User \(user)")
-                    for event in events { Output.line("  \(event.at)  \(event.kind.padded(to: 11))  \(event.text)") }
-                    for line in state?.lines ?? [] { Output.line(line) }
+                    Output.line(PlainText.harmless("User \(user)"))
+                    for event in events {
+                        Output.line(PlainText.harmless("  \(event.at)  \(event.kind.padded(to: 11))  \(event.text)"))
+                    }
+                    for line in state?.lines ?? [] { Output.line(PlainText.harmless(line)) }
                 }
                 return .done
             }

@@ -1,10 +1,19 @@
+import Entitlements
 import Foundation
+import Jobs
 import Postgres
 
 /// An instant as it is typed: ISO 8601 with or without a time; a day alone means its beginning in UTC.
 struct Moment {
     var text: String
     var timestamp: PostgresTimestamp
+
+    /// The last instant that is written alike: what is shown to the millisecond was some microseconds later.
+    var last: PostgresTimestamp {
+        guard let digits = text.firstMatch(of: /\.([0-9]+)/)?.1.count, digits < 6 else { return timestamp }
+        let unit = (digits..<6).reduce(Int64(1)) { unit, _ in unit * 10 }
+        return (Instant(timestamp) + .microseconds(unit - 1)).timestamp
+    }
 
     /// - Throws: `CommandFailure` that names the argument.
     init(argument: String, name: String) throws {

@@ -1,5 +1,6 @@
 import ArgumentParser
 import Foundation
+import Reports
 
 /// How results are printed.
 enum OutputFormat: String, ExpressibleByArgument, CaseIterable {
@@ -40,6 +41,7 @@ enum Output {
 
     /// A table with aligned columns; the head is bold on a terminal.
     static func table(_ head: [String], _ rows: [[String]]) {
+        let rows = rows.map { $0.map(PlainText.harmless) }
         var widths = head.map(\.count)
         for row in rows {
             for (index, cell) in row.enumerated() where index < widths.count {

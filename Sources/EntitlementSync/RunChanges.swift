@@ -21,7 +21,7 @@ struct RunChanges {
                     ["user", "outcome", "rule", "state", "type", "assets", "why"],
                     changes.map {
                         [
-                            $0.userID ?? "(erased)", $0.outcome, $0.rule, $0.isAnnounced ? "announced" : $0.state,
+                            $0.userID ?? "(erased)", $0.outcome, $0.rule, $0.word,
                             "\($0.typeBefore ?? "-") -> \($0.typeAfter ?? "-")", "\($0.assets)", $0.explanation,
                         ]
                     }
@@ -59,4 +59,9 @@ struct RunChanges {
             try row.encode(change.explanation, forKey: .explanation)
         }
     }
+}
+
+extension Runs.Change {
+    /// What became of it, or that it was announced, which nothing holds back.
+    var word: String { isAnnounced && state != "void" ? "announced" : state }
 }

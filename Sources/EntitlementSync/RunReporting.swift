@@ -1,3 +1,4 @@
+import Entitlements
 import Foundation
 import Reports
 import Storage
@@ -47,18 +48,10 @@ struct RunReporting {
         {
             report.usersPerSecond = Double(last.users) / seconds
         }
-        let counts = try await runs.changeCounts(of: run.id)
-        report.promotions = counts["promoted"]?.values.reduce(0, +) ?? 0
-        let demotions = counts["demoted"] ?? [:]
-        // What came to something else when it was read anew is no demotion.
-        report.demotions = demotions.reduce(0) { $1.key == "void" ? $0 : $0 + $1.value }
-        report.announcedDemotions = demotions["announced"] ?? 0
-        report.applied = counts.values.reduce(0) { $0 + ($1["applied"] ?? 0) }
-        report.changesTotal = counts.values.flatMap(\.values).reduce(0, +)
+        count(try await runs.changeCounts(of: run.id), of: run, into: &report)
         report.drift = RunReport.Drift(
             looked: run.ended - (run.outcomes["store_unavailable"] ?? 0) - (run.outcomes["not_eligible"] ?? 0),
-            // Whose change waits agrees as well: no store has said yet that it is due.
-            agreeing: ["unchanged", "already_subscriber", "deferred"].reduce(0) { $0 + (run.outcomes[$1] ?? 0) }
+            agreeing: agreeing(run)
         )
         // What is known of all records is of this moment: it says nothing of a run of last month.
         if run.endedAt.map({ $0.timeIntervalSinceNow > -3600 }) ?? true,
@@ -69,6 +62,38 @@ struct RunReporting {
         }
         report.changes = try await runs.changes(of: run.id, limit: Self.shown).map(\.reported)
         return report
+    }
+
+    /// Counts what is written, held, or would be written.
+    private func count(_ changes: [Runs.ChangeCount], of run: RunRecord, into report: inout RunReport) {
+        let types = changes.filter { $0.outcome == "promoted" || $0.outcome == "demoted" }
+        // What was confirmed came to nothing where it is still foreseen.
+        report.isObserved = !run.isDry && run.scope != .diff && types.contains { $0.state == "foreseen" }
+        let standing = types.filter { change in
+            switch change.state {
+            case "applied": true
+            case "held": run.state != .canceled
+            case "foreseen": run.isDry || report.isObserved
+            default: false
+            }
+        }
+        func users(_ changes: [Runs.ChangeCount]) -> Int64 { changes.reduce(0) { $0 + $1.users } }
+        report.promotions = users(standing.filter { $0.outcome == "promoted" })
+        let demotions = standing.filter { $0.outcome == "demoted" }
+        report.demotions = users(demotions)
+        // Where it is only observed nobody asks the brake, and nobody knows.
+        report.announcedDemotions = users(demotions.filter { $0.isAnnounced && (run.isDry || $0.state == "applied") })
+        report.applied = users(changes.filter { $0.state == "applied" })
+        report.changesTotal = users(changes)
+    }
+
+    /// Users whose record agrees with the stores, by what the run found.
+    ///
+    /// Whose change waits agrees as well, where no store has said yet that it is due.
+    private func agreeing(_ run: RunRecord) -> Int64 {
+        let agreed = ["unchanged", "already_subscriber", "deferred"].reduce(0) { $0 + (run.outcomes[$1] ?? 0) }
+        let held: [Rule] = [.proposed, .brake, .demotionsPaused, .promoteOnly]
+        return max(0, agreed - held.reduce(0) { $0 + (run.rules[$1.rawValue] ?? 0) })
     }
 
     /// Writes every change as CSV, as they are read.
@@ -95,7 +120,7 @@ extension Runs.Change {
             typeBefore: typeBefore,
             typeAfter: typeAfter,
             assets: assets,
-            state: isAnnounced ? "announced" : state
+            state: word
         )
     }
 }

@@ -4,14 +4,14 @@ import Storage
 /// A run as it is printed for programs.
 struct RunSummary: Encodable {
     private let run: RunRecord
-    private let changes: [String: [String: Int64]]
+    private let changes: [Runs.ChangeCount]
 
     /// Describes a run.
     ///
     /// - Parameters:
     ///   - run: as it stands.
-    ///   - changes: whom it changes, by outcome and state.
-    init(_ run: RunRecord, changes: [String: [String: Int64]] = [:]) {
+    ///   - changes: whom it changes.
+    init(_ run: RunRecord, changes: [Runs.ChangeCount] = []) {
         self.run = run
         self.changes = changes
     }
@@ -84,6 +84,12 @@ struct RunSummary: Encodable {
         try row.encode(run.held, forKey: .heldDemotions)
         try row.encode(run.demotionLimit, forKey: .demotionLimit)
         try row.encode(run.hash, forKey: .hash)
-        if !changes.isEmpty { try row.encode(changes, forKey: .changes) }
+        guard !changes.isEmpty else { return }
+        var counts: [String: [String: Int64]] = [:]
+        for change in changes {
+            let word = change.isAnnounced && change.state != "void" ? "announced" : change.state
+            counts[change.outcome, default: [:]][word, default: 0] += change.users
+        }
+        try row.encode(counts, forKey: .changes)
     }
 }

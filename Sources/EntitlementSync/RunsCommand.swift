@@ -73,6 +73,10 @@ struct RunsCommand: AsyncParsableCommand {
         @Option(help: "A new file for the page; without it the report is printed as JSON.") var html: String?
         @Flag(help: "Mask users' ids on the page.") var masked = false
 
+        func validate() throws {
+            guard !masked || html != nil else { throw ValidationError("--masked: with --html, whose page it is about") }
+        }
+
         func run() async throws {
             try await reporting {
                 try await Runtime(level: .warning).withPool { pool in

@@ -47,7 +47,7 @@ extension RunReport {
     var identity: [Fact] {
         [
             Fact("Run", .text("\(run)")),
-            Fact("Kind", .text(isDryRun ? "dry run: it changes nothing" : "run")),
+            Fact("Kind", .text(isDryRun ? "dry run: it changes nothing" : isObserved ? "run, only observed" : "run")),
             Fact("State", .text(state)),
             Fact("Scope", .text(scope)),
             Fact("Since", at: since),

@@ -100,6 +100,7 @@ extension RunReport {
     }
 
     private var done: Headline {
+        guard !isObserved else { return observed }
         let happened =
             usersRead == 0
             ? "The run is done: there was nobody to read."
@@ -129,6 +130,22 @@ extension RunReport {
         return Headline(tone: .good, happened: happened, next: "Nothing is left to do.")
     }
 
+    private var observed: Headline {
+        Headline(
+            tone: unread > 0 ? .warning : .plain,
+            happened: "The run is done, and nothing was written, for it was only observed: of "
+                + "\(Figures.count(usersRead, "user")), \(change).",
+            next: "Compare it with what the application did:",
+            command: "entitlement-sync score"
+        )
+    }
+
+    /// What would become of types.
+    private var change: String {
+        "\(Figures.grouped(promotions)) would become \(promotions == 1 ? "a subscriber" : "subscribers") and "
+            + "\(Figures.grouped(demotions)) would lose access"
+    }
+
     private var foreseen: Headline {
         if exceedsLimit, let demotionLimit {
             return Headline(
@@ -140,11 +157,7 @@ extension RunReport {
             )
         }
         let beginning = state == "stopped" ? "The dry run stopped before its end" : "The dry run is done"
-        let change =
-            promotions == 0 && demotions == 0
-            ? "nobody's type would change"
-            : "\(Figures.grouped(promotions)) would become \(promotions == 1 ? "a subscriber" : "subscribers") and "
-                + "\(Figures.grouped(demotions)) would lose access"
+        let change = promotions == 0 && demotions == 0 ? "nobody's type would change" : change
         return Headline(
             tone: state == "stopped" || unread > 0 ? .warning : .good,
             happened: users == 0

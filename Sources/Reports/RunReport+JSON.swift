@@ -42,6 +42,7 @@ extension RunReport {
     enum CodingKeys: String, CodingKey {
         case run, scope, state, schedule, since, users, skipped, total, outcomes, rules, errors, promotions, demotions,
             applied
+        case isObserved = "observed"
         case held, subscribers, hash, requests, progress, drift, lists, changes
         case isDryRun = "dry_run"
         case askedBy = "asked_by"
@@ -69,6 +70,7 @@ extension RunReport {
         try container.encode(startedAt, forKey: .startedAt)
         try container.encode(endedAt, forKey: .endedAt)
         try container.encode(predictedEnd, forKey: .predictedEnd)
+        try container.encode(isObserved, forKey: .isObserved)
         try container.encode(users, forKey: .users)
         try container.encode(skipped, forKey: .skipped)
         try container.encode(total, forKey: .total)

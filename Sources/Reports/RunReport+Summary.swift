@@ -18,12 +18,12 @@ extension RunReport {
         lines += table("Drift", facts(strayed), isNumeric: false)
         let cutOff = cutOff == 0 ? "" : ", of which the report holds \(Figures.grouped(Int64(changes.count)))"
         lines += ["", "\(Figures.count(changesTotal, "change"))\(cutOff)."]
-        return lines.map(Self.harmless)
+        return lines.map(PlainText.harmless)
     }
 
     private func table(_ title: String, _ rows: [(String, String)], isNumeric: Bool = true) -> [String] {
         guard !rows.isEmpty else { return [] }
-        let rows = rows.map { (Self.harmless($0.0), Self.harmless($0.1)) }
+        let rows = rows.map { (PlainText.harmless($0.0), PlainText.harmless($0.1)) }
         let name = rows.map(\.0.count).max() ?? 0
         let value = isNumeric ? rows.map(\.1.count).max() ?? 0 : 0
         return ["", title]
@@ -31,17 +31,5 @@ extension RunReport {
                 let gap = name - row.0.count + 2 + max(0, value - row.1.count)
                 return "  " + row.0 + String(repeating: " ", count: gap) + row.1
             }
-    }
-
-    /// Replaces signs of control, and those that turn the direction of writing round.
-    private static func harmless(_ text: String) -> String {
-        var scalars = String.UnicodeScalarView()
-        for scalar in text.unicodeScalars {
-            switch scalar.properties.generalCategory {
-            case .control, .format, .lineSeparator, .paragraphSeparator: scalars.append("\u{FFFD}")
-            default: scalars.append(scalar)
-            }
-        }
-        return String(scalars)
     }
 }

@@ -38,6 +38,8 @@ package struct RunReport: Codable, Hashable, Sendable {
     package var demotions: Int64 = 0
     /// Demotions at an end that the store had announced: they do not count toward the limit.
     package var announcedDemotions: Int64 = 0
+    /// Nothing was written: its workers only observe.
+    package var isObserved = false
     /// Changes that were written.
     package var applied: Int64 = 0
     /// Changes that wait for a person.

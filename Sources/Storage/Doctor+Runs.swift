@@ -28,7 +28,7 @@ extension Doctor {
                 ok: stopped == 0,
                 detail: stopped == 0
                     ? "no run waits for a person"
-                    : "\(stopped) would demote more users than allowed, and demoted nobody",
+                    : "\(stopped) would demote more users than allowed, and demoted none of them",
                 fix: "entitlement-sync runs lists them; look with runs show ID, then runs release or runs cancel."
             ),
             Check(

@@ -144,17 +144,17 @@ extension LawWatch {
              CROSS JOIN LATERAL (SELECT k.user_key, k.read_at, k.full_read_at FROM entitlement_sync.user_sync AS k
                                   WHERE k.user_id = u.id OFFSET 0) AS s
              CROSS JOIN LATERAL (
-                   SELECT coalesce(bool_or(p.gives_access), false) AS some,
-                          coalesce(bool_or(p.gives_access AND coalesce(p.period_ends_at > now(), true)
+                   SELECT coalesce(bool_or(g.gives), false) AS some,
+                          coalesce(bool_or(g.gives AND coalesce(p.period_ends_at > now(), true)
                               AND p.environment = 'production'
                               AND p.observed_at >= coalesce(s.full_read_at, p.observed_at)
-                              AND EXISTS (SELECT 1 FROM entitlement_sync.product AS c
-                                           WHERE c.store = 'revenuecat' AND c.grants_access
-                                             AND c.product_id = ANY (p.entitlements))), false) AS running,
-                          coalesce(bool_or(p.gives_access
+                              AND entitlement_sync.means_access(p.entitlements)), false) AS running,
+                          coalesce(bool_or(g.gives
                               AND (coalesce(p.period_ends_at > now() - interval '2 days', true)
                                    OR p.observed_at > p.period_ends_at)), false) AS fresh
                      FROM entitlement_sync.purchase AS p
+                    -- Of what was bought for good no store says so each time; gems carry nothing.
+                    CROSS JOIN LATERAL (SELECT coalesce(p.gives_access, p.status = 'owned' AND p.entitlements <> '{}') AS gives) AS g
                     WHERE p.owner_key = s.user_key AND p.merged_into IS NULL) AS ledger
              WHERE u.status IN ('active', 'onboarding')
         )

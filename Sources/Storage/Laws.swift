@@ -53,12 +53,11 @@ struct RecordLaw: Sendable {
                                  ORDER BY x.id DESC LIMIT \(newest)) AS d WHERE NOT d.observed) AS w
                   JOIN entitlement_sync.user_sync AS s ON s.user_key = w.user_key
                  WHERE EXISTS (SELECT 1 FROM entitlement_sync.purchase AS p
-                                WHERE p.owner_key = w.user_key AND p.merged_into IS NULL AND p.gives_access
+                                WHERE p.owner_key = w.user_key AND p.merged_into IS NULL
+                                  AND coalesce(p.gives_access, p.status = 'owned')
                                   AND p.environment = 'production' AND coalesce(p.period_ends_at > now(), true)
                                   AND p.observed_at >= coalesce(s.full_read_at, p.observed_at)
-                                  AND EXISTS (SELECT 1 FROM entitlement_sync.product AS c
-                                               WHERE c.store = 'revenuecat' AND c.grants_access
-                                                 AND c.product_id = ANY (p.entitlements)))
+                                  AND entitlement_sync.means_access(p.entitlements))
                     OR EXISTS (SELECT 1 FROM entitlement_sync."grant" AS g
                                 WHERE g.user_key = w.user_key AND g.revoked_at IS NULL AND g.until > now())
             )

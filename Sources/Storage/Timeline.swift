@@ -14,9 +14,9 @@ package struct Timeline: Sendable {
 
     /// Reads the timeline.
     ///
-    /// `until`: leaves out what came later; an ISO 8601 instant that PostgreSQL reads.
+    /// `until`: leaves out what came later.
     /// Returns `nil` for a user of whom neither the host nor we know anything.
-    package func events(of userID: String, until: String?) async throws -> [Event]? {
+    package func events(of userID: String, until: PostgresTimestamp?) async throws -> [Event]? {
         let host = try await pool.query(
             "SELECT u.type, u.status FROM entitlement_sync_host.read_users(\([userID])) AS u"
         )
@@ -24,7 +24,7 @@ package struct Timeline: Sendable {
             """
             SELECT to_char(e.at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'), e.kind, e.words
               FROM entitlement_sync.user_sync AS u CROSS JOIN LATERAL entitlement_sync.user_events(u.user_key) AS e
-             WHERE u.user_id = \(userID) AND (\(until)::text IS NULL OR e.at <= \(until)::text::timestamptz)
+             WHERE u.user_id = \(userID) AND e.at <= coalesce(\(until)::timestamptz, 'infinity')
              ORDER BY e.at, e.kind = 'job', e.kind, e.place
             """
         )

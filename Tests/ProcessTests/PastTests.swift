@@ -44,6 +44,10 @@ struct PastTests {
                 ]
             )
             #expect(purchase["owner"] as? String == "this_user" && purchase["gives_access"] as? Bool == true)
+            // An instant that was printed is that of what it was printed for.
+            let decided = try #require((state["verdict"] as? [String: Any])?["at"] as? String)
+            let exactly = try await site.run("explain", "plus", "--at", decided)
+            #expect(exactly.out.contains("verdict    of \(decided)"), "\(exactly)")
             let early = try await site.run("explain", "plus", "--at", "2020-01-01")
             #expect(early.code == 0 && early.out.contains("How it stood at 2020-01-01T00:00:00"), "\(early)")
             #expect(early.out.contains("Nothing had been decided about the user; the first decision"), "\(early)")

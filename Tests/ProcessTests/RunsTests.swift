@@ -96,6 +96,30 @@ import Testing
         }
     }
 
+    @Test func `A run that is only observed says that nothing was written`() async throws {
+        let simulator = try await Simulator(scenario: Self.scenario)
+        try await Site.with(store: simulator.url, settings: ["MODE": "observe"]) { site in
+            try await site.execute(Self.users)
+            let worker = try await site.start("worker")
+            let run = try await site.run("reconcile", "--all")
+            #expect(
+                run.code == 0
+                    && run.out.contains(
+                        "The run is done, and nothing was written, for it was only observed: of 4 users, 1 would become a"
+                            + " subscriber and 2 would lose access."
+                    ),
+                "\(run)"
+            )
+            #expect(run.out.contains("entitlement-sync score") && run.out.contains("run, only observed"), "\(run)")
+            let json = try await site.run("runs", "report", "1")
+            for word in [#""observed":true"#, #""applied":0"#, #""demotions":2"#, #""announced_demotions":0"#] {
+                #expect(json.out.contains(word), "\(word) in \(json)")
+            }
+            worker.signal(SIGTERM)
+            #expect(try await worker.ending().code == 0)
+        }
+    }
+
     @Test func `A run beyond its limit says what to do; a worker until idle carries a run to its end`() async throws {
         let simulator = try await Simulator(scenario: Self.scenario)
         try await Site.with(store: simulator.url) { site in
@@ -116,6 +140,20 @@ import Testing
                     "subscriber"
                 ]
             )
+            // An end that was announced is written whatever the limit is, and the report says so.
+            try await site.execute(
+                """
+                INSERT INTO entitlement_sync.run_change (run_id, user_key, epoch, state, outcome, rule, announced, type_before,
+                                                         type_after, explanation)
+                SELECT 1, entitlement_sync.user_key_of('other'), 0, 'applied', 'demoted', 'store_ended', true, 'subscriber', 'free', '-'
+                """
+            )
+            let partly = try await site.run("runs", "show", "1")
+            #expect(partly.out.contains("2 demotions are held: they exceed the limit of 1."), "\(partly)")
+            let counted = try await site.run("runs", "report", "1")
+            #expect(counted.out.contains(#""applied":2"#), "\(counted)")
+            #expect(counted.out.contains(#""announced_demotions":1"#), "\(counted)")
+            #expect(try await site.run("runs", "report", "1", "--masked").code == 64)
             #expect(try await site.run("runs", "cancel", "1").code == 0)
             #expect(try await site.run("runs", "cancel", "1").code == 65)
         }

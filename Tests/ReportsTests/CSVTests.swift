@@ -60,7 +60,7 @@ import Testing
     @Test(
         arguments: [
             "=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\rx", "\nx", "\r\n=1", "=\u{301}1", "+\u{20E3}", "-\u{FE0F}",
-            "@\u{200D}",
+            "@\u{200D}", "\u{FF1D}1", "\u{FF0B}1", "\u{FF0D}1", "\u{FF20}A1",
             "=HYPERLINK(\"http://x\",\"y\")", "=", "-",
         ]
     )
@@ -90,7 +90,8 @@ import Testing
 
     /// The rule, written a second time.
     private func guarded(_ text: String) -> String {
-        guard let first = text.unicodeScalars.first, "=+-@\t\r\n".unicodeScalars.contains(first) else { return text }
+        let signs = "=+-@\t\r\n\u{FF1D}\u{FF0B}\u{FF0D}\u{FF20}"
+        guard let first = text.unicodeScalars.first, signs.unicodeScalars.contains(first) else { return text }
         return "'" + text
     }
 }

@@ -7,7 +7,8 @@ import Testing
     private static let keys = [
         "announced_demotions", "applied", "asked_at", "asked_by", "changes", "changes_total", "demotion_limit",
         "demotions",
-        "drift", "dry_run", "ended_at", "errors", "hash", "held", "lists", "outcomes", "predicted_end", "progress",
+        "drift", "dry_run", "ended_at", "errors", "hash", "held", "lists", "observed", "outcomes", "predicted_end",
+        "progress",
         "promotions",
         "requests", "rules", "run", "schedule", "scope", "since", "skipped", "started_at", "state", "subscribers",
         "total",

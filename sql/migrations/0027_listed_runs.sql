@@ -145,7 +145,7 @@ BEGIN
     ELSE
         new := 'stopped';
         INSERT INTO alarm AS a (name, detail)
-        VALUES ('run_stopped', format('Run %s would demote %s users, more than its limit of %s: nobody was demoted. See entitlement-sync '
+        VALUES ('run_stopped', format('Run %s would demote %s users, more than its limit of %s: none of them was demoted. See entitlement-sync '
                                       'runs show %s.', which, n, least(allowed, coalesce(r.max_demotions, allowed)), which))
         ON CONFLICT (name) DO UPDATE SET detail = excluded.detail, last_at = now(), count = a.count + 1;
     END IF;

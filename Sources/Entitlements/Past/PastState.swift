@@ -81,7 +81,8 @@ extension UserHistory {
         }
         let unread = unread(in: ledger, at: moment)
         if unread > 0 { unknowns.append(.unreadPurchases(unread)) }
-        if missing > 0 { unknowns.append(.readingsMissing(missing)) }
+        // Where the oldest are left out, their readings are as well.
+        if missing > 0, !isCut { unknowns.append(.readingsMissing(missing)) }
         if sandboxUntil != nil, ledger.rows.values.contains(where: { $0.purchase.environment != "production" }) {
             unknowns.append(.sandboxSince)
         }

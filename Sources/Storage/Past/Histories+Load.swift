@@ -5,16 +5,19 @@ import Postgres
 
 extension Histories {
     /// Loads what was written down about users; one statement a table, whatever their number.
-    func load(_ users: [One], on connection: PostgresConnection) async throws -> [One] {
+    ///
+    /// `moment`: of what was decided later only the first, and nothing that was asked later, so that the newest of then are
+    /// there however long ago it is.
+    func load(_ users: [One], until moment: Instant? = nil, on connection: PostgresConnection) async throws -> [One] {
         guard !users.isEmpty else { return [] }
         let keys = users.map(\.history.userKey)
-        let decisions = try await decisions(of: keys, on: connection)
-        let items = try await items(of: keys, about: nil, on: connection)
+        let decisions = try await decisions(of: keys, until: moment, on: connection)
+        let items = try await items(of: keys, about: nil, until: moment, on: connection)
         let grants = try await grants(of: keys, on: connection)
         let transfers = try await transfers(of: keys, on: connection)
         let seen = Set(items.values.joined().compactMap(\.purchase) + transfers.map(\.purchase))
         let lineages = try await lineages(of: keys, and: seen.sorted(), on: connection)
-        let others = try await othersItems(lineages, transfers, except: Set(keys), on: connection)
+        let others = try await othersItems(lineages, transfers, except: Set(keys), until: moment, on: connection)
         return users.map { user in
             var one = user
             let key = user.history.userKey
@@ -26,10 +29,12 @@ extension Histories {
             let elsewhere = (others + items.filter { $0.key != key }.values.joined()).filter { item in
                 item.userKey != key && item.purchase.map(ids.contains) ?? false
             }
-            one.history.decisions = Array((decisions[key] ?? []).suffix(Int(mostDecisions)))
+            let later = (decisions[key] ?? []).last.map { last in moment.map { last.at > $0 } ?? false } ?? false
+            let most = Int(mostDecisions) + (later ? 1 : 0)
+            one.history.decisions = Array((decisions[key] ?? []).suffix(most))
             one.history.items = own.suffix(Int(mostItems)) + elsewhere
             one.history.isCut =
-                (decisions[key]?.count ?? 0) > Int(mostDecisions) || own.count > Int(mostItems)
+                (decisions[key]?.count ?? 0) > most || own.count > Int(mostItems)
             one.history.grants = grants[key] ?? []
             one.history.lineages = lines.map(\.line)
             one.history.transfers = moved
@@ -39,6 +44,7 @@ extension Histories {
 
     private func decisions(
         of keys: [Int64],
+        until moment: Instant?,
         on connection: PostgresConnection
     ) async throws -> [Int64: [PastDecision]] {
         var decisions: [Int64: [PastDecision]] = [:]
@@ -46,8 +52,13 @@ extension Histories {
             """
             SELECT d.user_key, d.id, d.at, d.kind, d.rule, d.outcome, d.type_before, d.type_after, d.observed, d.explanation
               FROM unnest(\(keys)) AS k(key)
-             CROSS JOIN LATERAL (SELECT x.* FROM entitlement_sync.decision AS x
-                                  WHERE x.user_key = k.key ORDER BY x.id DESC LIMIT \(mostDecisions + 1)) AS d
+             CROSS JOIN LATERAL (
+                   (SELECT x.* FROM entitlement_sync.decision AS x
+                     WHERE x.user_key = k.key AND x.at <= coalesce(\(moment?.timestamp)::timestamptz, 'infinity')
+                     ORDER BY x.id DESC LIMIT \(mostDecisions + 1))
+                    UNION ALL
+                   (SELECT x.* FROM entitlement_sync.decision AS x
+                     WHERE x.user_key = k.key AND x.at > \(moment?.timestamp)::timestamptz ORDER BY x.id LIMIT 1)) AS d
              ORDER BY d.user_key, d.id
             """
         )
@@ -83,10 +94,11 @@ extension Histories {
 
     /// What readings of users said.
     ///
-    /// `purchases`: only of these.
+    /// `purchases`: only of these. `moment`: only what was asked by then.
     func items(
         of keys: [Int64],
         about purchases: [Int64]?,
+        until moment: Instant?,
         on connection: PostgresConnection
     ) async throws -> [Int64: [PastItem]] {
         var items: [Int64: [PastItem]] = [:]
@@ -99,6 +111,7 @@ extension Histories {
              CROSS JOIN LATERAL (SELECT x.* FROM entitlement_sync.observation AS x
                                   WHERE x.user_key = k.key
                                     AND (\(purchases)::bigint[] IS NULL OR x.purchase_id = ANY (\(purchases)::bigint[]))
+                                    AND x.asked_at <= coalesce(\(moment?.timestamp)::timestamptz, 'infinity')
                                   ORDER BY x.id DESC LIMIT \(mostItems + 1)) AS o
               JOIN entitlement_sync.decision AS d ON d.job_id = o.job_id
              ORDER BY o.user_key, o.id

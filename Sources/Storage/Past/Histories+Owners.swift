@@ -73,12 +73,21 @@ extension Histories {
         _ lineages: [(line: Lineage, former: Int64?)],
         _ transfers: [PastTransfer],
         except keys: Set<Int64>,
+        until moment: Instant?,
         on connection: PostgresConnection
     ) async throws -> [PastItem] {
-        let owners = lineages.flatMap { [$0.line.ownerKey, $0.former] } + transfers.flatMap { [$0.from, $0.to] }
+        var owners = lineages.flatMap { [$0.line.ownerKey, $0.former] } + transfers.flatMap { [$0.from, $0.to] }
+        // Whoever had it between two others is named by the tickets that each of its moves at RevenueCat has left.
+        owners += try await connection.query(
+            """
+            SELECT DISTINCT o.key
+              FROM entitlement_sync.ticket AS t CROSS JOIN LATERAL unnest(ARRAY[t.claimant_key, t.owner_key]) AS o(key)
+             WHERE t.purchase_id = ANY (\(lineages.map(\.line.id))) AND t.kind = 'external_transfer' AND o.key IS NOT NULL
+            """
+        ).map { try $0.decode(Int64.self, at: 0) }
         let others = Set(owners.compactMap(\.self)).subtracting(keys)
         guard !others.isEmpty else { return [] }
-        let found = try await items(of: others.sorted(), about: lineages.map(\.line.id), on: connection)
+        let found = try await items(of: others.sorted(), about: lineages.map(\.line.id), until: moment, on: connection)
         return found.values.flatMap(\.self).sorted { $0.decision < $1.decision }
     }
 }

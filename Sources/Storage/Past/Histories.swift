@@ -46,7 +46,7 @@ package struct Histories: Sendable {
     /// - Throws: `PostgresError`.
     package func state(of userID: String, at moment: Instant) async throws -> PastState {
         try await reading { connection in
-            guard let one = try await load(users([userID], on: connection), on: connection).first else {
+            guard let one = try await load(users([userID], on: connection), until: moment, on: connection).first else {
                 return UserHistory(userKey: 0).state(at: moment)
             }
             var state = one.history.state(at: moment)

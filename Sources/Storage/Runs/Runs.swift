@@ -186,20 +186,26 @@ package struct Runs: Sendable {
         }
     }
 
-    /// How many users a run changes, by outcome and whether it was written.
-    package func changeCounts(of id: Int64) async throws -> [String: [String: Int64]] {
-        var counts: [String: [String: Int64]] = [:]
-        let rows = try await pool.query(
+    /// How many users a run changes in one way.
+    package struct ChangeCount: Sendable, Hashable {
+        package var outcome: String
+        package var state: String
+        /// A store had announced the end.
+        package var isAnnounced: Bool
+        package var users: Int64
+    }
+
+    /// How many users a run changes, by outcome, by what became of it, and whether it was announced.
+    package func changeCounts(of id: Int64) async throws -> [ChangeCount] {
+        try await pool.query(
             """
-            SELECT c.outcome, CASE WHEN c.announced THEN 'announced' ELSE c.state END, count(*)
-              FROM entitlement_sync.run_change AS c WHERE c.run_id = \(id) GROUP BY 1, 2
+            SELECT c.outcome, c.state, c.announced, count(*)
+              FROM entitlement_sync.run_change AS c WHERE c.run_id = \(id) GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
             """
-        )
-        for row in rows {
-            let (outcome, state, count) = try row.decode(String.self, String.self, Int64.self)
-            counts[outcome, default: [:]][state] = count
+        ).map { row in
+            let (outcome, state, isAnnounced, users) = try row.decode(String.self, String.self, Bool.self, Int64.self)
+            return ChangeCount(outcome: outcome, state: state, isAnnounced: isAnnounced, users: users)
         }
-        return counts
     }
 
     /// What became of a user in a run.
@@ -233,9 +239,12 @@ package struct Runs: Sendable {
               LEFT JOIN LATERAL (SELECT x.rule, x.explanation, x.type_before, x.type_after
                                    FROM entitlement_sync.decision AS x WHERE x.job_id = j.job OFFSET 0) AS d ON true
              WHERE p.run_id = \(id) AND p.number = \(part)
-               -- A held demotion stands in a later part as well, with what became of it.
-               AND NOT (coalesce(d.rule, j.rule) IS NOT DISTINCT FROM 'proposed' AND c.state IS NOT DISTINCT FROM 'applied'
-                        AND c.job_id IS DISTINCT FROM j.job)
+               -- Whoever had another turn, once everybody was read, stands there with what came of it.
+               AND j.key NOT IN (SELECT k.key
+                                   FROM entitlement_sync.run AS r
+                                   JOIN entitlement_sync.run_part AS q ON q.run_id = r.id AND q.made_at >= r.settled_at
+                                  CROSS JOIN LATERAL unnest(q.keys) AS k(key)
+                                  WHERE r.id = \(id) AND q.number > \(part))
              ORDER BY j.n
             """
         ).map { row in

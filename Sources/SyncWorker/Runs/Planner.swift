@@ -137,7 +137,7 @@ package struct Planner: Sendable {
             "run.users": "\(run.ended)",
         ]
         if state == .stopped {
-            logger.error("a run would demote more users than its limit: nobody was demoted", metadata: metadata)
+            logger.error("a run would demote more users than its limit: none of them was demoted", metadata: metadata)
         } else {
             logger.notice("a run goes on or has ended", metadata: metadata)
         }

@@ -40,15 +40,17 @@ import Testing
             #expect(off.contains { clock.detail.contains($0) }, "\(clock.detail)")
             worker.signal(SIGTERM)
             #expect(try await worker.ending().code == 0)
-            // With the right time the same proof is as good as ever: shown once more, it joins the job that was put off. Nobody
-            // works meanwhile, or that job would be done before.
+            // With the right time the same proof is as good as ever: shown once more, it joins the job that was put off, or makes
+            // a new one where that was given up. Nobody works meanwhile, or that job could be done before.
             _ = try await site.run("restore", "ann", "--proof", proof)
             let heir = try await site.start("worker")
             try await site.until(
                 "SELECT count(*) FROM entitlement_sync.job_status WHERE kind = 'restore' AND state = 'done'"
             )
-            let ended = try await site.texts("SELECT outcome FROM entitlement_sync.job_status WHERE kind = 'restore'")
-            #expect(ended == ["restored"])
+            let ended = try await site.texts(
+                "SELECT outcome FROM entitlement_sync.job_status WHERE kind = 'restore' ORDER BY created_at"
+            )
+            #expect(ended.last == "restored" && ended.dropLast().allSatisfy { $0 == "store_unavailable" }, "\(ended)")
             heir.signal(SIGTERM)
             #expect(try await heir.ending().code == 0)
         }

@@ -49,6 +49,57 @@ import Testing
         }
     }
 
+    @Test func `However long a history is, a moment long ago is told as it was`() async throws {
+        try await World.with(customers: ["{id: ann, state: active}"]) { world in
+            try await world.add("ann")
+            _ = try await world.reconciled("ann")
+            let paying = try await world.now()
+            for state in ["expired", "active", "expired", "active", "expired"] {
+                try await world.change("ann", #"{"state":"\#(state)"}"#)
+                _ = try await world.reconciled("ann")
+            }
+            let histories = Histories(pool: world.pool, mostDecisions: 2, mostItems: 2)
+            let then = try await histories.state(of: "ann", at: paying)
+            #expect(then.type == .subscriber && then.verdict?.outcome == "promoted", "\(then)")
+            #expect(then.purchases.map(\.status) == ["active"] && then.unknowns == [], "\(then)")
+            let before = try await histories.state(of: "ann", at: paying - .seconds(3600))
+            #expect(before.verdict == nil && before.purchases.isEmpty)
+            guard case .undecided(let next?) = before.unknowns.first else {
+                Issue.record("\(before)")
+                return
+            }
+            #expect(next.outcome == "promoted" && before.unknowns.count == 1, "\(before)")
+            let last = try await histories.state(of: "ann", at: try await world.now())
+            #expect(last.type == .free && last.unknowns == [.cut], "\(last)")
+        }
+    }
+
+    @Test func `Whoever had a purchase between two others is known to have had it`() async throws {
+        let held =
+            #"{"subscriptions":[{"id":"sub_1","state":"active","store_subscription_identifier":"2000000777000001"}]}"#
+        try await World.with { world in
+            for user in ["ann", "bob", "cid"] { try await world.add(user) }
+            var moments: [Instant] = []
+            for user in ["ann", "bob", "cid"] {
+                for other in ["ann", "bob", "cid"] {
+                    try await world.change(other, other == user ? held : #"{"state":"none"}"#)
+                }
+                _ = try await world.reconciled(user)
+                try await world.work()
+                moments.append(try await world.now())
+            }
+            let histories = Histories(pool: world.pool)
+            func owner(_ user: String, _ moment: Int) async throws -> PastState.Held.Owner? {
+                try await histories.state(of: user, at: moments[moment]).purchases.first?.owner
+            }
+            #expect(try await owner("ann", 0) == .thisUser)
+            #expect(try await owner("ann", 1) == .anotherUser)
+            #expect(try await owner("bob", 1) == .thisUser)
+            #expect(try await owner("bob", 2) == .anotherUser)
+            #expect(try await owner("cid", 2) == .thisUser)
+        }
+    }
+
     @Test func `A product that gives no access any more: replay lists exactly who would differ, and writes nothing`()
         async throws
     {

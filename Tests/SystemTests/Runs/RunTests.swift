@@ -133,6 +133,11 @@ import Testing
             #expect(released.state == .done)
             #expect(try await scene.world.texts("SELECT u.id || u.type FROM users AS u ORDER BY 1") == before)
             #expect(try await scene.runs.changes(of: real.id).allSatisfy { $0.state == "void" })
+            // Whoever was read twice is told of once, with what came of it in the end.
+            var lines: [Runs.Line] = []
+            for part in 1...released.parts { lines += try await scene.runs.lines(of: real.id, part: part) }
+            #expect(Set(lines.map(\.userID)).count == lines.count && lines.count == 18)
+            #expect(!lines.contains { $0.rule == "proposed" }, "\(lines)")
         }
     }
 
