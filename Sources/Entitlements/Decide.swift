@@ -105,7 +105,7 @@ private func reconcile(_ lapse: Lapse?, _ evidence: Evidence, _ situation: Situa
         outcome: lapse.demotes ? .demoted : .deferred,
         absence: lapse.absence,
         tickets: tickets,
-        wasAnnounced: lapse.demotes && evidence.allEndsAnnounced && !evidence.endedWords.isEmpty,
+        wasAnnounced: lapse.demotes && evidence.wasAnnounced,
         explanation: lapse.explanation
     )
 }

@@ -24,8 +24,12 @@ package struct Evidence: Hashable, Sendable {
     package var unaskedItems = 0
     /// The widest margin among the user's stores.
     package var margin: Duration
-    /// Every end was announced while the period still ran.
-    package var allEndsAnnounced = true
+    /// Every end was announced while the period still ran, and has come.
+    private var allEndsAnnounced = true
+    /// One of them came a short while ago: what ended long before is not what the user loses now.
+    private var hasRecentEnd = false
+    /// The user loses what a store had said would end, and nothing else.
+    package var wasAnnounced: Bool { allEndsAnnounced && hasRecentEnd && !endedWords.isEmpty }
 
     /// Lays a reading over the ledger.
     package init(_ situation: Situation) {
@@ -65,7 +69,7 @@ package struct Evidence: Hashable, Sendable {
                 store: observation.store,
                 periodEndsAt: observation.periodEndsAt,
                 // Said by an earlier reading: the word that ends a period cannot announce itself.
-                endAnnounced: row?.endAnnounced ?? false,
+                before: row,
                 situation
             )
             if case .followed = attribution, hasAccess { followedOwner = true }
@@ -114,10 +118,35 @@ package struct Evidence: Hashable, Sendable {
         }
     }
 
-    /// Whether an observation says, before the period's end, that there will be no next one.
+    /// Whether an observation of access says, before the period's end, that there will be no next one.
+    ///
+    /// A word that ends access is none: looked at again, it would have announced itself.
     package static func announces(_ observation: Observation, at moment: Instant) -> Bool {
-        guard observation.announcesEnd, let end = observation.periodEndsAt else { return false }
-        return moment < end
+        guard observation.announcesEnd, let end = observation.periodEndsAt, moment < end else { return false }
+        let word = standing(of: observation.kind, status: observation.status, givesAccess: observation.givesAccess)
+        return word == .access
+    }
+
+    /// How long after an announced end a loss is still the one that was announced.
+    private static let announcementLasts = Duration.seconds(7 * 86400)
+
+    /// Notes whether an end is the one that the ledger's row announces: by its row or its store it has come, and it was not
+    /// a refund, nor the payment that failed.
+    private mutating func noteEnd(
+        _ row: Purchase?,
+        _ status: StoreStatus?,
+        _ periodEndsAt: Instant?,
+        _ situation: Situation
+    ) {
+        let askedAt = situation.reading.askedAt
+        let ends = [row?.periodEndsAt, periodEndsAt].compactMap(\.self)
+        let isNatural = status.map { $0.known == .expired || $0.known == .paused } ?? true
+        guard row?.endAnnounced == true, isNatural, let first = ends.min(), let last = ends.max(), first <= askedAt
+        else {
+            allEndsAnnounced = false
+            return
+        }
+        if askedAt < last + Self.announcementLasts { hasRecentEnd = true }
     }
 
     private mutating func add(_ row: Purchase, _ situation: Situation) {
@@ -131,7 +160,7 @@ package struct Evidence: Hashable, Sendable {
             isSandbox: row.environment != "production",
             store: row.store,
             periodEndsAt: row.periodEndsAt,
-            endAnnounced: row.endAnnounced,
+            before: row,
             situation
         )
     }
@@ -147,14 +176,14 @@ package struct Evidence: Hashable, Sendable {
         }
         switch last {
         case .ended:
-            end(row.kind, row.status, row.entitlements, endAnnounced: row.endAnnounced, situation)
+            end(row.kind, row.status, row.entitlements, row.periodEndsAt, before: row, situation)
         case .pending, .unknown:
             break
         case .access, .unsettled:
             guard situation.catalog.mapping(of: row.entitlements) != .noAccess else { return goesOnWithoutAccess() }
             // A row that is not listed any more has no soft window: absence has a margin of its own.
             open(store: row.store, periodEndsAt: nil, situation)
-            allEndsAnnounced = allEndsAnnounced && row.endAnnounced
+            noteEnd(row, nil, row.periodEndsAt, situation)
         }
     }
 
@@ -175,7 +204,8 @@ package struct Evidence: Hashable, Sendable {
         _ kind: Observation.Kind,
         _ status: StoreStatus,
         _ entitlements: [String],
-        endAnnounced: Bool,
+        _ periodEndsAt: Instant?,
+        before row: Purchase?,
         _ situation: Situation
     ) {
         if entitlements.isEmpty {
@@ -184,11 +214,11 @@ package struct Evidence: Hashable, Sendable {
             guard situation.catalog.mapping(of: entitlements) != .noAccess else { return }
         }
         endedWords.insert(status.known)
-        allEndsAnnounced = allEndsAnnounced && endAnnounced
+        noteEnd(row, status, periodEndsAt, situation)
     }
 
-    /// Notes that what goes on at the store gives no access by the catalogue alone, which may be a mistake: whatever else has
-    /// ended, the store has not announced that the user's access would.
+    /// Notes that what goes on at the store gives no access by a catalogue alone, ours or RevenueCat's, which may be a mistake:
+    /// whatever else has ended, the store has not announced that the user's access would.
     private mutating func goesOnWithoutAccess() { allEndsAnnounced = false }
 
     private mutating func open(store: String, periodEndsAt: Instant?, _ situation: Situation) {
@@ -207,12 +237,15 @@ package struct Evidence: Hashable, Sendable {
         isSandbox: Bool,
         store: String,
         periodEndsAt: Instant?,
-        endAnnounced: Bool,
+        before row: Purchase?,
         _ situation: Situation
     ) {
         let standing = standing(of: kind, status: status, givesAccess: givesAccess)
-        // An item without entitlements (gems, tips) is no access and no alarm.
-        guard !entitlements.isEmpty || standing == .ended || standing == .pending else { return }
+        // An item without entitlements (gems, tips) is no access and no alarm. A subscription may have lost them to a slip.
+        guard !entitlements.isEmpty || standing == .ended || standing == .pending else {
+            if kind == .subscription, standing == .access || standing == .unsettled { goesOnWithoutAccess() }
+            return
+        }
         if isSandbox, situation.sandbox != .allowed {
             if standing == .access, situation.catalog.mapping(of: entitlements) != .noAccess { hasSandboxOnly = true }
             return
@@ -227,7 +260,7 @@ package struct Evidence: Hashable, Sendable {
             case .noAccess: goesOnWithoutAccess()
             }
         case .ended:
-            end(kind, status, entitlements, endAnnounced: endAnnounced, situation)
+            end(kind, status, entitlements, periodEndsAt, before: row, situation)
         case .pending:
             hasPending = true
         case .unknown:
@@ -235,7 +268,7 @@ package struct Evidence: Hashable, Sendable {
         case .unsettled:
             guard situation.catalog.mapping(of: entitlements) != .noAccess else { return goesOnWithoutAccess() }
             open(store: store, periodEndsAt: periodEndsAt, situation)
-            allEndsAnnounced = allEndsAnnounced && endAnnounced
+            noteEnd(row, nil, periodEndsAt, situation)
         }
     }
 }

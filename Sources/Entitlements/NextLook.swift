@@ -75,7 +75,10 @@ package struct NextLook: Hashable, Sendable {
         looks += known.ownEnds.map { now < $0 ? $0 + Self.offsets[0] + known.spread.part(of: .seconds(3600)) : nil }
         // A restore says that access stands where a reconcile would have put its end off.
         let isPutOff = outcome == .deferred || outcome == .alreadySubscriber && !known.grants
-        if isPutOff, known.rule.map(Self.untimed.contains) != true { looks.append(now + known.margin) }
+        // Not at the same hour: what a store does every night must not be two silences.
+        if isPutOff, known.rule.map(Self.untimed.contains) != true {
+            looks.append(now + known.spread.lengthened(known.margin))
+        }
         // Only RevenueCat's readings lag behind what it tells.
         if !known.grants, reading.covered.contains(.revenueCat) {
             looks.append(known.promisedAt.flatMap { Promise.look(after: now, at: $0) })

@@ -159,6 +159,65 @@ import Testing
         #expect(scene.verdict?.action == .demote && scene.verdict?.wasAnnounced == false)
     }
 
+    /// What the ledger holds, what the store says now, and whether the brake is asked: ends and times from noon.
+    struct Announced: Sendable {
+        var ends: Duration?
+        var word: String
+        var wordEnds: Duration?
+        var isAnnounced: Bool
+    }
+
+    @Test(arguments: [
+        Announced(ends: .zero - hour, word: "expired", wordEnds: .zero - hour, isAnnounced: true),
+        Announced(ends: .zero - hour, word: "paused", wordEnds: .zero - hour, isAnnounced: true),
+        Announced(ends: day * 300, word: "expired", wordEnds: day * 300, isAnnounced: false),
+        Announced(ends: .zero - hour, word: "refunded", wordEnds: .zero - hour, isAnnounced: false),
+        Announced(ends: .zero - hour, word: "in_billing_retry", wordEnds: .zero - hour, isAnnounced: false),
+        Announced(ends: .zero - day * 6, word: "expired", wordEnds: nil, isAnnounced: true),
+        Announced(ends: .zero - day * 8, word: "expired", wordEnds: .zero - day * 8, isAnnounced: false),
+        Announced(ends: nil, word: "expired", wordEnds: nil, isAnnounced: false),
+    ])
+    func `164: an announced end is one that has come, a short while ago, and was no refund`(_ announced: Announced) {
+        let word = item(announced.word, access: false, ends: announced.wordEnds)
+        var scene = Scene(.reconcile, .subscriber)
+        scene.reads = [Scene.Read(word, holders: [row(5, ends: announced.ends, endAnnounced: true)])]
+        #expect(scene.verdict?.action == .demote)
+        #expect(scene.verdict?.wasAnnounced == announced.isAnnounced)
+    }
+
+    @Test func `164: what ended long ago does not announce the loss of what is gone now`() {
+        // The user's running purchase followed RevenueCat to somebody else.
+        var scene = Scene(.reconcile, .subscriber)
+        let old = item("expired", access: false, ends: .zero - day * 400)
+        let held = row(5, "expired", access: false, ends: .zero - day * 400, endAnnounced: true)
+        scene.reads = [Scene.Read(old, holders: [held])]
+        #expect(scene.verdict?.action == .demote && scene.verdict?.wasAnnounced == false)
+    }
+
+    @Test(arguments: ["active", "trialing", "in_grace_period"])
+    func `164: a subscription that lost its entitlement at RevenueCat was not announced to end`(word: String) {
+        let ended = item("expired", access: false, ends: .zero - hour)
+        let running = item(word, access: true, id: "other", entitlements: [], ends: day * 20)
+        var scene = Scene(.reconcile, .subscriber)
+        scene.reads = [Scene.Read(ended, holders: [row(5, ends: .zero - hour, endAnnounced: true)])]
+        #expect(scene.verdict?.wasAnnounced == true)
+        scene.reads.append(Scene.Read(running, holders: [row(6, ends: day * 20)]))
+        #expect(scene.verdict?.action == .demote && scene.verdict?.wasAnnounced == false)
+        scene.reads[1].item.kind = .oneTime
+        scene.reads[1].item.status = StoreStatus("owned")
+        scene.reads[1].item.givesAccess = nil
+        #expect(scene.verdict?.wasAnnounced == true, "gems end nothing")
+    }
+
+    @Test func `164: a running subscription that is not listed any more was not announced to be gone`() {
+        var scene = Scene(.reconcile, .subscriber)
+        let ended = item("expired", access: false, ends: .zero - hour)
+        scene.reads = [Scene.Read(ended, holders: [row(5, ends: .zero - hour, endAnnounced: true)])]
+        scene.unlisted = [row(6, ends: day * 20, endAnnounced: true)]
+        scene.absentSince = noon - day * 9
+        #expect(scene.verdict?.rule == .absenceConfirmed && scene.verdict?.wasAnnounced == false)
+    }
+
     @Test func `164: the word that ends a period cannot announce itself`() {
         let early = item("expired", access: false, renewal: "will_not_renew", ends: day)
         #expect(Scene(.reconcile, .subscriber, early).verdict?.wasAnnounced == false)
@@ -171,6 +230,10 @@ import Testing
     func `Only a word before the period's end announces it`(renewal: String, ends: Duration, announced: Bool) {
         #expect(Evidence.announces(item("active", access: true, renewal: renewal, ends: ends), at: noon) == announced)
         #expect(!Evidence.announces(item("active", access: true, renewal: renewal), at: noon))
+        for word in ["expired", "refunded", "paused", "active"] {
+            let ended = item(word, access: false, renewal: renewal, ends: ends)
+            #expect(!Evidence.announces(ended, at: noon), "what ends access announces nothing")
+        }
     }
 
     @Test func `181: after a restore said that it has ended, the reconcile it queued demotes`() throws {

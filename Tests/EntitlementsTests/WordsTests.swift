@@ -68,9 +68,9 @@ import Testing
         #expect(TicketRequest(kind: kind).isVisible == !hidden.contains(kind))
     }
 
-    @Test func `10, 17: a collision and money without access are looked at first`() {
+    @Test func `10, 16, 17: a collision, money without access and what was told of first are looked at first`() {
         let first = TicketRequest.Kind.allCases.filter { TicketRequest(kind: $0).priority == 0 }
-        #expect(Set(first) == [.paidNoAccess, .identityCollision])
+        #expect(Set(first) == [.paidNoAccess, .firstSeenElsewhere, .identityCollision])
     }
 
     @Test(arguments: [

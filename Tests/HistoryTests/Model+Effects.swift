@@ -77,7 +77,7 @@ extension Model {
         facts.environment = old.environment
         facts.firstSeenAt = old.firstSeenAt
         if let end = observation.periodEndsAt, moment < end {
-            facts.endAnnounced = observation.announcesEnd
+            facts.endAnnounced = Evidence.announces(observation, at: moment)
         } else {
             facts.endAnnounced = old.endAnnounced && old.periodEndsAt == observation.periodEndsAt
         }

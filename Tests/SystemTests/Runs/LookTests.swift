@@ -37,10 +37,11 @@ struct LookTests {
             _ = try await world.reconciled("ann")
             try await world.change("ann", #"{"state":"none"}"#)
             #expect(try await world.reconciled("ann").outcome == "deferred")
-            #expect(try await Self.within(world, "ann", "23 hours 59 minutes", "24 hours"))
+            // A day later, and up to a quarter more: not at the same hour.
+            #expect(try await Self.within(world, "ann", "23 hours 59 minutes", "30 hours"))
             #expect(try await world.restored("ann").outcome == "already_subscriber")
             #expect(
-                try await Self.within(world, "ann", "23 hours 59 minutes", "24 hours"),
+                try await Self.within(world, "ann", "23 hours 59 minutes", "30 hours"),
                 "whoever asks is not forgotten"
             )
         }
@@ -100,7 +101,7 @@ struct LookTests {
             let late = try await world.number(
                 "SELECT count(*) FROM entitlement_sync.user_sync WHERE next_look > now() + interval '10 days'"
             )
-            #expect(looks == 38 && late > 20, "\(looks) \(late): they are spread")
+            #expect(looks == 38 && late > 8, "\(looks) \(late): they are spread")
             #expect(
                 try await world.number(
                     "SELECT count(*) FROM entitlement_sync.user_sync WHERE shut_out AND next_look IS NULL"
