@@ -113,6 +113,12 @@ extension Apply {
                 on: connection
             )
             BrakeStore.hold(&plan.effects, beyond: allowance)
+            // Whoever is read one by one is in no run that would stop, and a mistake would take its share every day.
+            if wanted > allowance {
+                plan.alarms["demotion_brake"] =
+                    "The brake puts demotions off: more than a day may have would be written. See the rules of the last"
+                    + " decisions, and entitlement-sync pause demotions if something is wrong."
+            }
         }
         return plan
     }

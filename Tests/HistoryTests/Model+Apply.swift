@@ -267,6 +267,7 @@ extension Model {
             left -= 1
             guard left < 0 else { continue }
             note("brake held")
+            alarms.insert("demotion_brake")
             effects[index].putOff(by: .brake)
         }
     }

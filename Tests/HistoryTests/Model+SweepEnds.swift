@@ -45,17 +45,21 @@ extension Model {
 
     private func heldChanges(of index: Int) -> Int { sweeps[index].changes.values.count { $0.state == .held } }
 
-    /// What a run found stands for what an earlier one of its scope has left to people, where it has read all of them.
+    /// What a run found stands for what an earlier one of its scope has left to people, where all of them are among what it
+    /// found, or something else was decided about them since.
     private mutating func supersede(by index: Int) {
+        let undecided: Set<Rule> = [.proposed, .brake, .demotionsPaused, .promoteOnly]
         for earlier in sweeps.indices where earlier < index {
             guard sweeps[earlier].state == .stopped, sweeps[earlier].scope == sweeps[index].scope else { continue }
+            if let most = sweeps[earlier].most { sweeps[index].most = min(most, sweeps[index].most ?? .max) }
             let isLeft = sweeps[earlier].changes.contains { user, change in
                 let person = people[user]
-                guard change.state == .held, change.epoch == person.epoch, !person.isErased,
-                    person.readAt.map({ $0 < sweeps[index].askedAt }) ?? true
-                else { return false }
+                guard change.state == .held, change.epoch == person.epoch, !person.isErased else { return false }
+                if let found = sweeps[index].changes[user], found.state == .held || found.state == .applied {
+                    return false
+                }
                 let later = decisions[((change.decision ?? -1) + 1)...]
-                return !later.contains { jobs[$0.job].user == user && $0.rule != .proposed }
+                return !later.contains { jobs[$0.job].user == user && !undecided.contains($0.rule) }
             }
             guard !isLeft else {
                 note("a stopped run outlasts a later one")

@@ -94,6 +94,7 @@ struct LapseTests {
                 "SELECT count(*) FROM entitlement_sync.decision_log WHERE rule = 'brake' AND outcome = 'deferred'"
             )
             #expect(braked == 3 - demoted)
+            #expect(try await world.alarms() == (braked > 0 ? ["demotion_brake"] : []))
         }
     }
 

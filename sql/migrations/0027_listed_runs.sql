@@ -4,6 +4,7 @@
 
 ALTER TABLE run ADD COLUMN lists_only boolean NOT NULL DEFAULT false;
 COMMENT ON COLUMN run.lists_only IS 'no user is read but those whom stores'' lists lead to';
+CREATE INDEX run_listed ON run (schedule, id) WHERE lists_only;
 
 ALTER TABLE schedule ADD COLUMN days integer CHECK (days BETWEEN 1 AND 180);
 COMMENT ON COLUMN schedule.days IS 'of the scope since: how far back stores list at least';
@@ -126,27 +127,35 @@ BEGIN
     allowed := greatest(allowed - (SELECT count(*) FROM run AS x JOIN run_change AS c ON c.run_id = x.id AND c.state = 'held'
                                     WHERE x.state = 'applying' AND NOT x.is_confirmed AND x.id <> which), 0);
     IF r.state = 'reading' AND NOT r.is_dry AND NOT r.lists_only THEN
-        -- What it found stands for what an earlier one of its scope has left to people, where it has read all of them.
+        -- Where an earlier one of its scope waits for people, the most careful of those who asked is heard.
+        r.max_demotions := least(r.max_demotions,
+                                 (SELECT min(x.max_demotions) FROM run AS x
+                                   WHERE x.scope = r.scope AND NOT x.is_dry AND x.state = 'stopped' AND x.id < which));
+        -- What it found stands for what that one has left to people, where all of them are among what it found, or something
+        -- else was decided about them since. That demotions are switched off decides nothing.
         UPDATE run AS x SET state = 'canceled', ended_at = clock_timestamp()
          WHERE x.scope = r.scope AND NOT x.is_dry AND x.state = 'stopped' AND x.id < which
            AND NOT EXISTS (SELECT 1 FROM run_change AS c JOIN user_sync AS u ON u.user_key = c.user_key
                             WHERE c.run_id = x.id AND c.state = 'held' AND c.epoch = u.epoch AND u.user_id IS NOT NULL
-                              AND coalesce(u.read_at, '-infinity') < r.asked_at
+                              AND NOT EXISTS (SELECT 1 FROM run_change AS f
+                                               WHERE f.run_id = which AND f.user_key = c.user_key
+                                                 AND f.state IN ('held', 'applied'))
                               AND NOT EXISTS (SELECT 1 FROM decision AS y
-                                               WHERE y.user_key = c.user_key AND y.rule <> 'proposed'
+                                               WHERE y.user_key = c.user_key AND NOT y.observed
+                                                 AND y.rule NOT IN ('proposed', 'brake', 'demotions_paused', 'promote_only')
                                                  AND y.id > (SELECT d.id FROM decision AS d WHERE d.job_id = c.job_id)));
     END IF;
     IF r.state = 'applying' OR r.is_dry OR n = 0 THEN
         new := 'done';
         -- Read anew they came to something else, or the brake held them back.
         UPDATE run_change AS c SET state = 'void' WHERE c.run_id = which AND c.state = 'held';
-    ELSIF n <= least(allowed, coalesce(r.max_demotions, allowed)) THEN
+    ELSIF n <= least(allowed, r.max_demotions) THEN
         new := 'applying';
     ELSE
         new := 'stopped';
         INSERT INTO alarm AS a (name, detail)
         VALUES ('run_stopped', format('Run %s would demote %s users, more than its limit of %s: none of them was demoted. See entitlement-sync '
-                                      'runs show %s.', which, n, least(allowed, coalesce(r.max_demotions, allowed)), which))
+                                      'runs show %s.', which, n, least(allowed, r.max_demotions), which))
         ON CONFLICT (name) DO UPDATE SET detail = excluded.detail, last_at = now(), count = a.count + 1;
     END IF;
     UPDATE run AS x
@@ -154,9 +163,9 @@ BEGIN
            settled_at = coalesce(x.settled_at, clock_timestamp()),
            held = CASE WHEN x.state = 'reading' THEN n ELSE x.held END,
            total = CASE WHEN x.state = 'reading' THEN x.fed + x.skipped ELSE x.total END,
-           demotion_limit = CASE WHEN x.state = 'reading' AND NOT x.is_dry THEN least(allowed, coalesce(x.max_demotions, allowed))
+           demotion_limit = CASE WHEN x.state = 'reading' AND NOT x.is_dry THEN least(allowed, r.max_demotions)
                                  ELSE coalesce(x.demotion_limit, most) END,
-           subscribers = coalesce(x.subscribers, of_subscribers),
+           max_demotions = r.max_demotions, subscribers = coalesce(x.subscribers, of_subscribers),
            hash = CASE WHEN x.state = 'reading' THEN hash_of_run(which) ELSE x.hash END,
            ended_at = CASE WHEN new = 'done' THEN clock_timestamp() END
      WHERE x.id = which;
