@@ -4,6 +4,9 @@
 ALTER TABLE user_sync ADD COLUMN shut_out boolean NOT NULL DEFAULT false;
 COMMENT ON COLUMN user_sync.shut_out IS 'the account''s status decided against the user: nobody looks until it changes';
 
+ALTER TABLE user_sync ADD COLUMN met_dry boolean NOT NULL DEFAULT false;
+COMMENT ON COLUMN user_sync.met_dry IS 'a dry run made the user known: that alone has nobody looked at';
+
 -- Where the round through the known users stands, who have no look planned. A walk by key needs no index that every job would
 -- have to write.
 CREATE TABLE look_round (
@@ -34,9 +37,11 @@ BEGIN
     END IF;
     SELECT max(w.user_key), count(*),
            array_agg(w.user_id ORDER BY w.user_id) FILTER (WHERE w.user_id IS NOT NULL AND w.next_look IS NULL
-               AND (w.shut_out OR background IS NOT NULL))
+               AND (w.shut_out OR background IS NOT NULL)
+               AND (NOT w.met_dry OR w.read_at IS NOT NULL
+                    OR EXISTS (SELECT 1 FROM job_history AS h WHERE h.user_key = w.user_key)))
       INTO last, looked, ids
-      FROM (SELECT u.user_key, u.user_id, u.next_look, u.shut_out FROM user_sync AS u
+      FROM (SELECT u.user_key, u.user_id, u.next_look, u.shut_out, u.met_dry, u.read_at FROM user_sync AS u
              WHERE u.user_key > r.after_key ORDER BY u.user_key LIMIT batch) AS w;
     UPDATE look_round AS x
        SET after_key = CASE WHEN looked < batch THEN 0 ELSE last END,
@@ -64,6 +69,35 @@ BEGIN
     )
     SELECT count(*) FILTER (WHERE w.is_able) INTO planned FROM written AS w;
     RETURN planned;
+END
+$$;
+
+-- Makes users known, `dry`: for a run that changes nothing; whoever another transaction is about to make known is left out
+-- after a moment.
+CREATE FUNCTION meet_free(ids text[], dry boolean) RETURNS void
+LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    one   text;
+    waits integer := 0;
+    usual text := current_setting('lock_timeout');
+BEGIN
+    PERFORM set_config('lock_timeout', '50ms', true);
+    BEGIN
+        INSERT INTO user_sync (user_id, met_dry) SELECT x.id, dry FROM unnest(ids) AS x(id) ORDER BY 1 ON CONFLICT (user_id) DO NOTHING;
+    EXCEPTION
+        WHEN lock_not_available THEN
+            PERFORM set_config('lock_timeout', '10ms', true);
+            FOREACH one IN ARRAY ids LOOP
+                BEGIN
+                    INSERT INTO user_sync (user_id, met_dry) VALUES (one, dry) ON CONFLICT (user_id) DO NOTHING;
+                EXCEPTION
+                    WHEN lock_not_available THEN
+                        waits := waits + 1;
+                        EXIT WHEN waits >= 4;
+                END;
+            END LOOP;
+    END;
+    PERFORM set_config('lock_timeout', usual, true);
 END
 $$;
 
@@ -144,7 +178,7 @@ BEGIN
         strangers := ARRAY(SELECT a.id FROM unnest(able) AS a(id)
                             WHERE NOT EXISTS (SELECT 1 FROM user_sync AS x WHERE x.user_id = a.id));
         IF strangers <> '{}' THEN
-            PERFORM meet_free(strangers);
+            PERFORM meet_free(strangers, r.is_dry);
             -- Somebody is about to make a user known: the stretch ends before that one, or is that one alone, who is left out.
             SELECT min(p.n) INTO unmet FROM unnest(ids) WITH ORDINALITY AS p(id, n)
              WHERE p.id = ANY (strangers) AND NOT EXISTS (SELECT 1 FROM user_sync AS x WHERE x.user_id = p.id);
@@ -244,7 +278,8 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_te
     RETURNING p.run_id, p.number, p.tries, p.keys
 $$;
 
-REVOKE ALL ON FUNCTION predict_run, plan_looks FROM PUBLIC;
+DROP FUNCTION meet_free(text[]);
+REVOKE ALL ON FUNCTION predict_run, plan_looks, meet_free FROM PUBLIC;
 SELECT grant_to('entitlement_sync_worker', ARRAY[
     'GRANT SELECT ON look_round TO %I',
     'GRANT EXECUTE ON FUNCTION predict_run, plan_looks TO %I']);

@@ -266,6 +266,7 @@ DECLARE
     keys     bigint[];
     todo     bigint[];
     slow     bigint[];
+    later    bigint[];
     one_key  bigint;
     held     bigint[];
     tries    integer := 0;
@@ -339,13 +340,21 @@ BEGIN
     slow := ARRAY(SELECT t.key FROM unnest(todo) AS t(key)
                    WHERE NOT EXISTS (SELECT 1 FROM unnest(events, keys) AS k(event, key) JOIN inbox AS i ON i.id = k.event
                                       WHERE k.key = t.key AND NOT i.is_listed));
-    -- Whoever the run that had it listed is still to read is left to that run.
+    -- Whoever the run that had it listed is still to read is left to that run; what was listed waits, should the run end before.
+    later := ARRAY(SELECT t.key FROM unnest(slow) AS t(key)
+                    WHERE EXISTS (SELECT 1 FROM run AS r JOIN user_sync AS u ON u.user_key = t.key
+                                   WHERE r.state = 'reading' AND r.scope = 'since' AND NOT r.is_dry AND NOT r.is_paged
+                                     AND u.user_key > coalesce(r.cursor_key, 0)
+                                     AND coalesce(u.read_at, '-infinity') < r.since));
+    -- Whoever was read since has been looked at.
     todo := ARRAY(SELECT t.key FROM unnest(todo) AS t(key)
-                   WHERE t.key <> ALL (slow)
-                      OR NOT EXISTS (SELECT 1 FROM run AS r JOIN user_sync AS u ON u.user_key = t.key
-                                      WHERE r.state = 'reading' AND r.scope = 'since' AND NOT r.is_dry AND NOT r.is_paged
-                                        AND u.user_key > coalesce(r.cursor_key, 0)
-                                        AND coalesce(u.read_at, '-infinity') < r.since)
+                   WHERE t.key <> ALL (later)
+                     AND (t.key <> ALL (slow)
+                          OR NOT EXISTS (SELECT 1 FROM user_sync AS u
+                                          WHERE u.user_key = t.key
+                                            AND u.read_at > (SELECT max(i.received_at)
+                                                               FROM unnest(events, keys) AS k(event, key)
+                                                               JOIN inbox AS i ON i.id = k.event WHERE k.key = t.key)))
                    ORDER BY 1);
     BEGIN
         PERFORM reread(ARRAY(SELECT t.key FROM unnest(todo) AS t(key) WHERE t.key <> ALL (slow)), 1::smallint);
@@ -388,12 +397,14 @@ BEGIN
        SET user_keys = n.user_keys,
            state = n.state,
            about = CASE WHEN n.state = 'done' THEN NULL ELSE i.about END,
-           attempt = CASE WHEN n.is_held THEN i.attempt ELSE i.attempt + 1 END,
-           due = clock_timestamp() + CASE WHEN n.is_held THEN interval '1 second' ELSE
+           attempt = CASE WHEN n.is_held OR n.is_left THEN i.attempt ELSE i.attempt + 1 END,
+           due = clock_timestamp() + CASE WHEN n.is_held THEN interval '1 second' WHEN n.is_left THEN interval '1 minute' ELSE
                  (ARRAY['10 seconds', '1 minute', '5 minutes', '30 minutes', '2 hours']::interval[])
                      [least(i.attempt + 1, 5)] END
       FROM (SELECT x.id, w.user_keys, coalesce(w.user_keys && held, false) AS is_held,
+                   coalesce(w.user_keys && later, false) AS is_left,
                    CASE WHEN w.user_keys && held THEN 'received'
+                        WHEN w.user_keys && later THEN 'waiting'
                         WHEN w.user_keys IS NOT NULL THEN 'done'
                         WHEN x.attempt >= 5 OR x.about -> 'users' = '[]' AND x.about -> 'purchases' = '[]' THEN 'parked'
                         ELSE 'waiting' END AS state

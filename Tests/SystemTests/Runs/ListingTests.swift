@@ -73,7 +73,8 @@ import Testing
             )
             try await world.working(setup) {
                 try await world.until(RunScene.hasEnded(id))
-                // Whatever follows from what was listed.
+                // Whatever follows from what was listed, which may have been left to the run.
+                try await world.makeEventsDue()
                 try await world.until(
                     """
                     SELECT (NOT EXISTS (SELECT 1 FROM entitlement_sync.inbox AS i WHERE i.state IN ('received', 'waiting'))
@@ -87,6 +88,34 @@ import Testing
             #expect(
                 try await world.number("SELECT count(*) FROM entitlement_sync.decision WHERE outcome = 'demoted'") == 0
             )
+        }
+    }
+
+    @Test func `72: what was listed and left to a run that ended before is not forgotten`() async throws {
+        try await ListingScene.withAppStore([Self.notification(1, "type: EXPIRED, subtype: VOLUNTARY, at: -10m")]) {
+            scene in
+            let world = scene.world
+            try await world.steer("/app-store/customers/alice", Self.expired)
+            try await world.pool.query("UPDATE entitlement_sync.user_sync SET read_at = now() - interval '2 hours'")
+            let id = try await scene.ask()
+            // The planner has not come to her yet.
+            try await world.pool.query("UPDATE entitlement_sync.run SET cursor_key = 0")
+            let event = try Inbox.Event(
+                StoreEvent(source: .appStore, id: "listed", kind: "EXPIRED", occurredAt: nil, users: ["ann"])
+            )
+            try await world.inbox.accept([event], from: .appStore)
+            try await world.pool.query("UPDATE entitlement_sync.inbox SET is_listed = true")
+            func drain() async throws {
+                try await world.makeEventsDue()
+                try await world.pool.query("SELECT entitlement_sync.drain_inbox()")
+            }
+            for _ in 1...8 { try await drain() }
+            #expect(try await world.state(ofEvent: "listed") == "waiting", "as long as the run may read her")
+            #expect(try await world.number("SELECT count(*) FROM entitlement_sync.queue") == 0)
+            #expect(try await scene.runs.cancel(id))
+            try await drain()
+            #expect(try await world.state(ofEvent: "listed") == "done")
+            #expect(try await world.number("SELECT count(*) FROM entitlement_sync.queue") == 1)
         }
     }
 

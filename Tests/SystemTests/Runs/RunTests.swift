@@ -104,6 +104,41 @@ import Testing
         }
     }
 
+    @Test func `164 A run that waits outlasts one that could find nothing; one that finds the same has its limit`()
+        async throws
+    {
+        try await RunScene.with { scene in
+            let first = try await scene.run(maxDemotions: 0)
+            #expect(first.state == .stopped && first.held == 6)
+            try await scene.world.controls.set("demotions", paused: true)
+            let paused = try await scene.run()
+            #expect(paused.state == .done && paused.held == 0, "\(paused)")
+            #expect(try await scene.runs.run(first.id)?.state == .stopped, "nothing was decided about them")
+            #expect(try await scene.world.alarms().contains("run_stopped"))
+            try await scene.world.controls.set("demotions", paused: false)
+            let second = try await scene.run()
+            #expect(second.state == .stopped && second.held == 6 && second.demotionLimit == 0, "\(second)")
+            #expect(try await scene.runs.run(first.id)?.state == .canceled, "the later one stands for it")
+            let third = try await scene.run(maxDemotions: 100)
+            #expect(third.state == .stopped && third.demotionLimit == 0, "whoever asked with more care is heard")
+            #expect(try await scene.count("ended", .subscriber) == 6)
+        }
+    }
+
+    @Test func `Whom only a dry run has met is looked at by nobody, and by a real run as everybody is`() async throws {
+        try await RunScene.with { scene in
+            _ = try await scene.run(isDry: true)
+            // As if the next round began.
+            try await scene.world.pool.query("UPDATE entitlement_sync.look_round SET after_key = 0, began_at = 'epoch'")
+            let plan = "SELECT entitlement_sync.plan_looks(100, 30 * 86400)"
+            #expect(try await scene.world.number(PostgresQuery(rawSQL: plan)) == 0)
+            let looks: PostgresQuery = "SELECT count(*) FROM entitlement_sync.user_sync WHERE next_look IS NOT NULL"
+            #expect(try await scene.world.number(looks) == 0)
+            _ = try await scene.run()
+            #expect(try await scene.world.number(looks) == 18)
+        }
+    }
+
     @Test
     func `160 161 A product that gives no access by mistake: dry runs show it, the forecast stops it, repair heals it`()
         async throws
