@@ -156,7 +156,8 @@ package struct AssetRuns: Sendable {
         let changed = progress?.changed ?? 0
         // Nothing changed although something is left: somebody holds the rest, or the host refused it before.
         let isStuck = isOver || changed == 0
-        let cursor = isStuck ? nil : progress?.cursor
+        // What somebody holds comes right after the cursor; what was refused lies before it.
+        let cursor = isStuck && (isOver || run.hasFailed) ? nil : progress?.cursor
         try await connection.query(
             """
             UPDATE entitlement_sync.asset_run AS r
@@ -164,11 +165,15 @@ package struct AssetRuns: Sendable {
                    batch = least(1000, greatest(r.batch, 1) * 2),
                    attempt = CASE WHEN \(isStuck) THEN r.attempt + 1 ELSE 0 END,
                    parked = n.parked,
-                   due = clock_timestamp() + CASE WHEN n.parked THEN interval '1 hour'
+                   -- Each pass finds out for itself what is refused: what is merely held does not wait for an hour.
+                   last_error = CASE WHEN \(isStuck) AND NOT n.parked THEN NULL ELSE r.last_error END,
+                   due = clock_timestamp() + CASE WHEN n.parked AND \(run.hasFailed) THEN interval '1 hour'
+                                                  WHEN n.parked THEN interval '5 minutes'
                                                   WHEN \(isStuck)
                                                   THEN least(5, 0.1 * power(2, least(r.attempt, 10))) * interval '1 second'
                                                   ELSE interval '0' END
-              FROM (SELECT \(isStuck && run.hasFailed && run.attempt >= Self.passesOverRefused) AS parked) AS n
+              FROM (SELECT \(isStuck && run.attempt >= (run.hasFailed ? Self.passesOverRefused : Self.passesOverHeld)) AS parked)
+                   AS n
              WHERE r.user_key = \(run.userKey)
             """
         )
@@ -176,6 +181,8 @@ package struct AssetRuns: Sendable {
 
     /// How often what the host refuses is tried again at once; after that it is tried every hour, until it is mended.
     private static let passesOverRefused = 6
+    /// How often what stays as it is without a refusal is tried at short intervals: a trigger of the host's may skip it.
+    private static let passesOverHeld = 60
 
     /// Halves the batch until one asset is left, then steps over it and says so.
     private func narrow(_ run: Run, after error: PostgresError, on connection: PostgresConnection) async throws {
@@ -183,7 +190,7 @@ package struct AssetRuns: Sendable {
             try await connection.query(
                 """
                 UPDATE entitlement_sync.asset_run AS r
-                   SET batch = greatest(1, r.batch / 2), last_error = \(error.sqlState)
+                   SET batch = greatest(1, r.batch / 2), last_error = \(error.sqlState), due = clock_timestamp()
                  WHERE r.user_key = \(run.userKey)
                 """
             )
@@ -206,12 +213,16 @@ package struct AssetRuns: Sendable {
                 ]
             )
         )
+        // Others have their turn before the next one. Where no asset is left to step over, it was none that was refused, but
+        // the change as such: that is somebody's to mend.
         try await connection.query(
             """
             UPDATE entitlement_sync.asset_run AS r
-               SET last_error = \(error.sqlState), batch = 2,
-                   cursor = coalesce(entitlement_sync_host.next_asset(\(run.userID), r.cursor,
-                                                                      \(run.direction == .unfreeze)), r.cursor)
+               SET last_error = \(error.sqlState), batch = 2, cursor = n.cursor,
+                   attempt = CASE WHEN n.cursor IS NULL THEN r.attempt + 1 ELSE r.attempt END, parked = n.cursor IS NULL,
+                   due = clock_timestamp() + CASE WHEN n.cursor IS NULL THEN interval '1 hour' ELSE interval '50 milliseconds' END
+              FROM (SELECT entitlement_sync_host.next_asset(\(run.userID), \(run.cursor),
+                                                            \(run.direction == .unfreeze)) AS cursor) AS n
              WHERE r.user_key = \(run.userKey)
             """
         )

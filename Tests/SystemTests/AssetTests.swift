@@ -142,6 +142,56 @@ struct AssetTests {
         }
     }
 
+    @Test(arguments: ["STATEMENT", "ROW"])
+    func `131: a host that refuses every change, or skips it, keeps nobody else's assets, and nothing is forgotten`(
+        _ level: String
+    ) async throws {
+        try await World.with(customers: ["{id: ann, state: active}", "{id: bob, state: active}"]) { world in
+            for user in ["ann", "bob"] {
+                try await world.add(user)
+                try await world.addAssets(3, of: user, frozenFor: ["subscription_lapsed"])
+            }
+            let body =
+                level == "ROW"
+                ? "IF old.user_id = 'ann' AND old.id % 2 = 0 THEN RETURN NULL; END IF; RETURN new;"
+                : "IF current_setting('test.refuses', true) IS DISTINCT FROM 'no' THEN RAISE EXCEPTION 'never'; END IF; RETURN NULL;"
+            try await world.pool.withConnection { connection in
+                try await connection.execute(
+                    script: """
+                        CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \(body) END $$;
+                        CREATE TRIGGER refuse BEFORE UPDATE ON assets FOR EACH \(level) EXECUTE FUNCTION refuse();
+                        """
+                )
+            }
+            let ann = try await world.restore("ann")
+            try await world.working {
+                try await world.until(
+                    "SELECT count(*) FROM entitlement_sync.job_status WHERE id = \(ann) AND outcome = 'restored'"
+                )
+                #expect(try await world.type(of: "ann") == "subscriber")
+                if level == "STATEMENT" {
+                    try await world.until(
+                        "SELECT count(*) FROM entitlement_sync.asset_run AS r WHERE r.parked AND r.due > now() + interval '50 minutes'"
+                    )
+                    let failures = try await world.number("SELECT count(*) FROM entitlement_sync.asset_batch")
+                    #expect(failures <= 6, "each asset is tried once, and then the run rests")
+                    try await world.pool.query("ALTER TABLE assets DISABLE TRIGGER refuse")
+                } else {
+                    try await world.until(
+                        "SELECT count(*) FROM entitlement_sync.asset_run AS r WHERE r.attempt > 0"
+                    )
+                }
+                let job = try await world.restore("bob")
+                try await world.until(
+                    "SELECT count(*) FROM entitlement_sync.job_status WHERE id = \(job) AND outcome = 'restored'"
+                )
+            }
+            #expect(try await world.assets(of: "bob", frozenFor: []) == 3)
+            #expect(try await world.assets(of: "ann", frozenFor: []) == (level == "ROW" ? 2 : 0))
+            #expect(try await world.number("SELECT count(*) FROM entitlement_sync.asset_run") == 1, "ann's is kept")
+        }
+    }
+
     @Test func `180: a subscriber whose assets are still frozen for the lapse is restored`() async throws {
         try await World.with(customers: ["{id: ann, state: active}", "{id: bob, state: active}"]) { world in
             try await world.add("ann", .subscriber)

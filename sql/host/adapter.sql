@@ -63,9 +63,10 @@ $$;
 
 -- Adds the reason to assets after each user's cursor (null: from the first). `more` says that rows were left after it,
 -- be it beyond the batch or because somebody holds them, and `cursor` stays before the first of those: a batch takes as long
--- near the end of very many assets as at their beginning, as long as nobody holds one of them. Users with nothing to do are left out. The plan is the index's order,
--- whatever is known of the table: to sort what is left in each batch would take long. Written and left rows are added up by
--- grouping: to look each user up among the written rows would take the square of the batch.
+-- near the end of very many assets as at their beginning, as long as nobody holds one of them. Users with nothing to do are
+-- left out. The plan is the index's order, whatever is known of the table: to sort what is left in each batch would take long.
+-- Written and left rows are added up by grouping: to look each user up among the written rows would take the square of the
+-- batch.
 CREATE OR REPLACE FUNCTION entitlement_sync_host.freeze_assets(ids text[], after text[], batch integer)
 RETURNS TABLE (user_id text, changed bigint, cursor text, more boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -102,7 +103,7 @@ BEGIN
               FROM unnest(ids, after) AS wanted(user_id, after)
              CROSS JOIN LATERAL (
                    SELECT count(*) AS candidates,
-                          min(seen.id) FILTER (WHERE seen.id NOT IN (SELECT p.id FROM picked AS p)) AS left_id
+                          min(seen.id) FILTER (WHERE seen.id NOT IN (SELECT w.id FROM written AS w)) AS left_id
                      FROM (SELECT x.id
                              FROM public.assets AS x
                             WHERE x.user_id = wanted.user_id
@@ -153,7 +154,7 @@ BEGIN
               FROM unnest(ids, after) AS wanted(user_id, after)
              CROSS JOIN LATERAL (
                    SELECT count(*) AS candidates,
-                          min(seen.id) FILTER (WHERE seen.id NOT IN (SELECT p.id FROM picked AS p)) AS left_id
+                          min(seen.id) FILTER (WHERE seen.id NOT IN (SELECT w.id FROM written AS w)) AS left_id
                      FROM (SELECT x.id
                              FROM public.assets AS x
                             WHERE x.user_id = wanted.user_id
@@ -166,11 +167,11 @@ BEGIN
 END
 $$;
 
--- The cursor of the user's first asset after `after` that carries the reason (or does not); null when there is none.
--- With it an asset that the host's own triggers refuse is stepped over.
+-- The cursor of the user's first asset after `after` that carries the reason (or does not), and that nobody holds; null when
+-- there is none. With it an asset that the host's own triggers refuse is stepped over: the one that was tried.
 CREATE OR REPLACE FUNCTION entitlement_sync_host.next_asset(owner text, after text, lapsed boolean)
 RETURNS text
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off AS $$
 BEGIN
     RETURN (
@@ -182,6 +183,7 @@ BEGIN
            AND NOT (x.frozen_at IS NOT NULL AND x.frozen_reasons = '{}')
          ORDER BY x.user_id, x.id
          LIMIT 1
+           FOR NO KEY UPDATE SKIP LOCKED
     );
 END
 $$;
