@@ -6,15 +6,18 @@ CREATE TABLE chargeback (
     purchase_id bigint      PRIMARY KEY REFERENCES purchase ON DELETE CASCADE,
     at          timestamptz NOT NULL,
     noted_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
+    entries     bytea[]     NOT NULL DEFAULT '{}',
     lifted_at   timestamptz,
     lifted_by   text,
     lifted_for  text        CHECK (length(lifted_for) <= 200)
 );
+COMMENT ON COLUMN chargeback.entries IS 'of chargeback_name: what the list gave it under';
 COMMENT ON TABLE chargeback IS 'purchases whose money was taken back as fraud or by a chargeback, as a store''s list says';
 COMMENT ON COLUMN chargeback.at IS 'when, by the store''s word; the last one';
 COMMENT ON COLUMN chargeback.lifted_at IS 'a person said that it does not count; the next one does';
 
--- A purchase may become known after it was charged back: names that a list gave are kept, and tell nobody what they are.
+-- A purchase may become known after it was charged back: names that a list gave are kept, as hashes. A token can't be found by
+-- its hash; an order's number could be by somebody with much time, so the desk's roles see no hash.
 CREATE TABLE chargeback_name (
     hash       bytea       PRIMARY KEY CHECK (octet_length(hash) = 32),
     entry      bytea       NOT NULL,
@@ -66,7 +69,7 @@ CREATE FUNCTION lift_chargeback(name text, words text) RETURNS integer
 LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
     items   bigint[] := ARRAY(SELECT l.id FROM lineage(ARRAY(SELECT x.purchase_id FROM purchase_identifier AS x WHERE x.value = name)) AS l(id));
-    entries bytea[];
+    listed  bytea[];
     marks   integer;
     names   integer;
 BEGIN
@@ -74,16 +77,16 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'words: have to have 1 to 200 characters',
             HINT = 'Say in a sentence why it does not count.';
     END IF;
-    entries := ARRAY(SELECT n.entry FROM purchase_identifier AS x JOIN chargeback_name AS n ON n.hash = name_hash(x.store, x.value)
+    listed := ARRAY(SELECT n.entry FROM purchase_identifier AS x JOIN chargeback_name AS n ON n.hash = name_hash(x.store, x.value)
                       WHERE x.purchase_id = ANY (items)
                       UNION
                      SELECT n.entry FROM unnest(ARRAY['google_play', 'app_store', 'onside']) AS s(store)
                        JOIN chargeback_name AS n ON n.hash = name_hash(s.store, name));
     UPDATE chargeback AS c SET lifted_at = clock_timestamp(), lifted_by = session_user, lifted_for = words
-     WHERE c.purchase_id = ANY (items) AND c.lifted_at IS NULL;
+     WHERE (c.purchase_id = ANY (items) OR c.entries && listed) AND c.lifted_at IS NULL;
     GET DIAGNOSTICS marks = ROW_COUNT;
     UPDATE chargeback_name AS n SET lifted_at = clock_timestamp(), lifted_by = session_user, lifted_for = words
-     WHERE n.entry = ANY (entries) AND n.lifted_at IS NULL;
+     WHERE n.entry = ANY (listed) AND n.lifted_at IS NULL;
     GET DIAGNOSTICS names = ROW_COUNT;
     IF marks + names = 0 THEN
         RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'name: no chargeback that counts is known by it',
@@ -129,16 +132,18 @@ BEGIN
      WHERE t.at IS NOT NULL OR NOT EXISTS (SELECT 1 FROM chargeback_name AS y WHERE y.hash = t.hash)
      ORDER BY t.hash
         ON CONFLICT (hash) DO UPDATE SET at = excluded.at, lifted_at = NULL WHERE k.at < excluded.at;
-    INSERT INTO chargeback AS c (purchase_id, at)
-    SELECT t.id, coalesce(t.at, now())
-      FROM (SELECT coalesce(living(x.purchase_id), x.purchase_id) AS id, max(u.at) AS at
-              FROM unnest(n.stores, n.environments, n.names, n.ats) AS u(store, environment, name, at)
+    INSERT INTO chargeback AS c (purchase_id, at, entries)
+    SELECT t.id, coalesce(t.at, now()), t.entries
+      FROM (SELECT coalesce(living(x.purchase_id), x.purchase_id) AS id, max(u.at) AS at, array_agg(DISTINCT u.entry) AS entries
+              FROM unnest(n.stores, n.environments, n.names, n.ats, n.entries) AS u(store, environment, name, at, entry)
               JOIN purchase_identifier AS x ON x.value = u.name AND x.store = u.store
                AND x.environment = coalesce(u.environment, x.environment)
              GROUP BY 1) AS t
      WHERE t.at IS NOT NULL OR NOT EXISTS (SELECT 1 FROM chargeback AS y WHERE y.purchase_id = t.id)
      ORDER BY t.id
-        ON CONFLICT (purchase_id) DO UPDATE SET at = excluded.at, lifted_at = NULL WHERE c.at < excluded.at;
+        ON CONFLICT (purchase_id) DO UPDATE
+       SET at = excluded.at, lifted_at = NULL, entries = ARRAY(SELECT DISTINCT e FROM unnest(c.entries || excluded.entries) AS e)
+     WHERE c.at < excluded.at;
     IF news = '{}' THEN
         RETURN;
     END IF;
@@ -338,5 +343,8 @@ UPDATE asset_run SET cursor = NULL WHERE cursor IS NOT NULL;
 
 REVOKE ALL ON FUNCTION name_hash, lineage, charged_back, lift_chargeback, note_chargebacks FROM PUBLIC;
 SELECT grant_to('entitlement_sync_worker', ARRAY['GRANT EXECUTE ON FUNCTION charged_back, name_hash TO %I']);
-SELECT grant_to(r.name, ARRAY['GRANT SELECT ON chargeback, chargeback_name TO %I'])
-  FROM unnest(ARRAY['entitlement_sync_worker', 'entitlement_sync_support', 'entitlement_sync_auditor']) AS r(name);
+SELECT grant_to('entitlement_sync_worker', ARRAY['GRANT SELECT ON chargeback, chargeback_name TO %I']);
+SELECT grant_to(r.name, ARRAY[
+           'GRANT SELECT (purchase_id, at, noted_at, lifted_at, lifted_by, lifted_for) ON chargeback TO %I',
+           'GRANT SELECT (at, noted_at, lifted_at, lifted_by, lifted_for) ON chargeback_name TO %I'])
+  FROM unnest(ARRAY['entitlement_sync_support', 'entitlement_sync_auditor']) AS r(name);

@@ -378,6 +378,10 @@ import Testing
             // Of another order, told late: nobody who lifted the first one knew of it.
             try await list(name, "a later order")
             #expect(try await isMarked(), "the next one counts")
+            // By a name of the same entry that the ledger does not know.
+            let later = try await world.number("SELECT entitlement_sync.lift_chargeback('a later order', 'Won.')")
+            #expect(later == 3, "the purchase's mark and two names")
+            #expect(try await !isMarked())
         }
     }
 

@@ -87,6 +87,23 @@ import Testing
         }
     }
 
+    @Test func `60: whoever agrees after a list told of fraud, on evidence of before, is refused`() async throws {
+        try await DeskCase.with { scene, ticket in
+            try await scene.world.working(scene.setup) { try await scene.collect(ticket) }
+            #expect(try await scene.act(scene.ann, .claim, on: ticket) == nil)
+            #expect(try await scene.act(scene.ann, .release, on: ticket) == nil)
+            try await scene.world.pool.query(
+                "INSERT INTO entitlement_sync.chargeback (purchase_id, at) SELECT p.id, now() FROM entitlement_sync.purchase AS p"
+            )
+            #expect(try await scene.act(scene.bea, .claim, on: ticket) == nil)
+            #expect(try await scene.approve(scene.bea, ticket) == "hindrance")
+            let asked = try await scene.world.number(
+                "SELECT count(*) FROM entitlement_sync.ticket WHERE owner_asked_at IS NOT NULL OR evidence_due IS NULL"
+            )
+            #expect(asked == 0, "the owner is asked nothing, and the evidence is due")
+        }
+    }
+
     @Test func `142: a worker whose turn is over begins nothing and records nothing`() async throws {
         try await Self.begun { scene, ticket, transfers, late in
             try await scene.world.pool.query("UPDATE entitlement_sync.transfer SET due = now()")
