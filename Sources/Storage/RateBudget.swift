@@ -100,8 +100,10 @@ package struct RateBudget: Sendable {
                 SELECT k.credential, k.level, k.rate, k.blocked_until > clock_timestamp() AS blocked,
                        CASE WHEN k.blocked_until > clock_timestamp() THEN 0
                             ELSE greatest(0, least(\(Double(wanted)), floor(k.level - k.size * \(reserve)))) END AS tokens,
-                       greatest(extract(epoch FROM k.blocked_until - clock_timestamp()),
-                                (k.size * \(reserve) + 1 - k.level) / nullif(k.rate, 0), 0) AS wait
+                       -- A block is everybody's, and what a share's next token takes is its own.
+                       CASE WHEN k.blocked_until > clock_timestamp()
+                            THEN extract(epoch FROM k.blocked_until - clock_timestamp())
+                            ELSE greatest((k.size * \(reserve) + 1 - k.level) / nullif(k.rate, 0), 0) END AS wait
                   FROM bucket AS k
             ), spent AS (
                 UPDATE entitlement_sync.rate_budget AS b

@@ -22,7 +22,7 @@ struct Purse {
     /// The last ones: how many, and when.
     private var taken: (count: Int, at: ContinuousClock.Instant)?
     private var chunk = 1
-    private var isRefilling = false
+    private var refillingSince: ContinuousClock.Instant?
     private var emptyUntil: ContinuousClock.Instant?
 
     /// - Parameters:
@@ -35,20 +35,27 @@ struct Purse {
 
     /// Spends a token, or says what to do instead.
     mutating func spend(at now: ContinuousClock.Instant) -> Step {
-        if let taken, tokens > 0, now - taken.at > Self.validity {
-            chunk = max(1, taken.count - tokens)
-            tokens = 0
-            self.taken = nil
+        if let taken, now - taken.at > Self.validity {
+            if tokens > 0 {
+                chunk = max(1, taken.count - tokens)
+                tokens = 0
+                self.taken = nil
+            } else if now - taken.at > Self.validity * 2 {
+                // All were spent, but that is long ago.
+                chunk = 1
+                self.taken = nil
+            }
         }
         if tokens > 0 {
             tokens -= 1
             return .go
         }
-        if isRefilling { return .wait(.milliseconds(5)) }
+        // Where the bucket takes long to answer, nobody is the later for looking less often.
+        if let refillingSince { return .wait(max(.milliseconds(5), min(now - refillingSince, .milliseconds(100)))) }
         if let emptyUntil, emptyUntil > now { return .wait(emptyUntil - now) }
         // Gone in half the time that they are good for, and more are wanted: twice as many are not lost either.
         if let taken, taken.count >= chunk, now - taken.at < Self.validity / 2 { chunk = min(largest, chunk * 2) }
-        isRefilling = true
+        refillingSince = now
         return .refill(chunk)
     }
 
@@ -60,7 +67,7 @@ struct Purse {
     ///   - now: the moment before the bucket was asked.
     /// - Returns: whether there was one.
     mutating func add(_ count: Int, wait: Duration, at now: ContinuousClock.Instant) -> Bool {
-        isRefilling = false
+        refillingSince = nil
         guard count > 0 else {
             emptyUntil = wait > .zero ? now + max(wait, rest) : nil
             return false

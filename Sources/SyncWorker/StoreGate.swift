@@ -11,6 +11,8 @@ package final class StoreGate: Sendable {
         var purses: [RateBudget.Share: Purse] = [:]
         /// How many are at the gate.
         var waiting: [RateBudget.Share: Int] = [:]
+        /// When sweeps had a token last.
+        var servedSweepsAt: ContinuousClock.Instant?
         var blockedUntil: ContinuousClock.Instant?
         var limit: Int?
         var usage: Int?
@@ -63,9 +65,14 @@ package final class StoreGate: Sendable {
         return state.withLock { state in
             // The store may have said that its limit is lower.
             let perMinute = min(budget.perMinute, state.limit ?? budget.perMinute)
-            return Turns(perMinute: perMinute, waiting: state.waiting[.sweep] ?? 0)
+            let waiting = state.waiting[.sweep] ?? 0
+            let isStarved = state.servedSweepsAt.map { ContinuousClock.now - $0 > Self.starvation } ?? false
+            return Turns(perMinute: perMinute, waiting: waiting, isStarved: waiting > 0 && isStarved)
         }
     }
+
+    /// How long those who wait for sweeps' tokens have none before no others join them.
+    private static let starvation = Duration.milliseconds(500)
 
     private static func share(of lane: Lane) -> RateBudget.Share {
         switch lane {
@@ -120,7 +127,14 @@ package final class StoreGate: Sendable {
         do {
             let grant = try await budget.take(count, for: share)
             (tokens, wait) = (grant.tokens, grant.wait)
-            if grant.isBlocked { state.withLock { $0.blockedUntil = ContinuousClock.now + grant.wait } }
+            state.withLock { state in
+                if grant.isBlocked {
+                    // What the store said to this process may not have been written down yet.
+                    let until = ContinuousClock.now + grant.wait
+                    state.blockedUntil = max(state.blockedUntil ?? until, until)
+                }
+                if share == .sweep, tokens > 0 { state.servedSweepsAt = .now }
+            }
         } catch {
             if Task.isCancelled {
                 // Our own going says nothing of the bucket: the next one asks.

@@ -12,8 +12,9 @@ package struct Turns: Sendable, Hashable {
     /// - Parameters:
     ///   - perMinute: the limit.
     ///   - waiting: how many wait.
-    package init(perMinute: Int, waiting: Int) {
-        most = 2 + Int((RateBudget.sustained(perMinute: perMinute) / 240).rounded(.up))
+    ///   - isStarved: restores take all there is: who waits now does so for long, and one of them is enough to notice the end.
+    package init(perMinute: Int, waiting: Int, isStarved: Bool = false) {
+        most = isStarved ? 1 : 2 + Int((RateBudget.sustained(perMinute: perMinute) / 240).rounded(.up))
         self.waiting = waiting
     }
 

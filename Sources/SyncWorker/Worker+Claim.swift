@@ -8,7 +8,7 @@ extension Worker {
     /// Fills free places with due jobs and starts their reads.
     func claimDuty(_ readers: inout DiscardingTaskGroup) async {
         let clock = ContinuousClock()
-        var round = 0
+        var sweepRounds = 0
         var pause = Duration.milliseconds(50)
         var nextQuarantine = clock.now
         var ranAlone = false
@@ -39,11 +39,11 @@ extension Worker {
                 }
                 let began = clock.now
                 let limit = min(free, settings.batch)
-                let wishes = self.wishes(limit, round: round)
-                shared.lacksRoom = wishes.count == 1
+                let (wishes, isHeldBack) = self.wishes(limit, round: sweepRounds)
+                shared.lacksRoom = wishes.count == 1 && !isHeldBack
                 let jobs = try await queue.claim(wishes, upTo: limit, for: epoch, from: floors.next(at: clock.now))
                 floors.note(jobs, of: wishes, upTo: limit)
-                round += 1
+                if wishes.count > 1 { sweepRounds += 1 }
                 WorkerMetrics.shared.claim(jobs)
                 guard !jobs.isEmpty else {
                     // What is announced next has it: who finds nothing keeps nobody waiting.
@@ -60,7 +60,9 @@ extension Worker {
                         nextQuarantine = clock.now
                         continue
                     }
-                    await shared.wake.wait(upTo: pause)
+                    // Their next turn is soon, and nobody tells of it.
+                    await shared.wake.wait(upTo: isHeldBack ? min(pause, WorkerShared.sweepInterval) : pause)
+                    guard !isHeldBack else { continue }
                     // A quiet queue is asked less often; a notification ends the pause at once.
                     pause = min(pause * 2, settings.untilIdle ? .milliseconds(100) : .seconds(1))
                     continue
@@ -88,11 +90,13 @@ extension Worker {
         }
     }
 
-    /// Restores first; sweeps leave a quarter of the places free, more while people wait, and every eighth round goes the
-    /// other way round so that nothing starves.
+    /// Restores first; sweeps leave a quarter of the places free, more while people wait, and every eighth of their rounds goes
+    /// the other way round so that nothing starves.
+    ///
+    /// `isHeldBack`: others than restores have their turn a moment later.
     ///
     /// - SeeAlso: ``Courtesy``
-    private func wishes(_ limit: Int, round: Int) -> [JobQueue.Wish] {
+    private func wishes(_ limit: Int, round: Int) -> (wishes: [JobQueue.Wish], isHeldBack: Bool) {
         let sweeps = shared.flight.sweeps
         let places = shared.courtesy.places(
             of: settings.concurrency,
@@ -100,15 +104,17 @@ extension Worker {
             at: .now
         )
         var rest = min(limit, places - sweeps)
+        let restores = JobQueue.Wish(lane: .restore, limit: limit)
         if rest > 0, let turns = turns() {
-            rest = min(rest, turns.room(besides: shared.readingForRuns))
-            if rest > 0, !shared.sweepTurn.isDue() { rest = 0 }
+            // Evidence and dry runs are at the gate as well, and must not shut out those who came by the queue.
+            rest = min(rest, max(turns.room(besides: shared.readingForRuns), (turns.most + 1) / 2 - sweeps))
+            if rest > 0, !shared.sweepTurn.isDue() { return ([restores], true) }
         }
-        guard rest > 0 else { return [.init(lane: .restore, limit: limit)] }
+        guard rest > 0 else { return ([restores], false) }
         let wishes: [JobQueue.Wish] = [
-            .init(lane: .restore, limit: limit), .init(lane: .event, limit: rest), .init(lane: .sweep, limit: rest),
+            restores, .init(lane: .event, limit: rest), .init(lane: .sweep, limit: rest),
         ]
-        return round % 8 == 7 ? wishes.reversed() : wishes
+        return (round % 8 == 7 ? wishes.reversed() : wishes, false)
     }
 
     /// Runs a job whose workers kept dying, with nothing beside it that could die with it.

@@ -20,7 +20,8 @@ final class WorkerShared: Sendable {
     let answers = Answers()
     let courtesy = Courtesy()
     /// Whoever is claimed for a limited store has to come to its gate before it is known how many wait there.
-    let sweepTurn = Turn(every: .milliseconds(50))
+    let sweepTurn = Turn(every: sweepInterval)
+    static let sweepInterval = Duration.milliseconds(50)
     /// Raised when sales wait to be acknowledged.
     let salesWaiting = Signal()
     /// Raised when asset runs begin.

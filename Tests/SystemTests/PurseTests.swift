@@ -88,5 +88,20 @@ struct PurseTests {
         #expect(Turns(perMinute: 480, waiting: 4).room(besides: 0) == 0)
         #expect(Turns(perMinute: 480, waiting: 4).room(besides: 1) == 1)
         #expect(Turns(perMinute: 480, waiting: 4).room(besides: 100) == 2)
+        #expect(Turns(perMinute: 4800, waiting: 1, isStarved: true).room(besides: 0) == 0)
+    }
+
+    @Test("After a pause one token is asked for, and a bucket that takes long is not looked at all the time")
+    func pauses() {
+        var purse = Purse(largest: 20)
+        for (count, offset) in [(1, 0), (2, 10), (4, 20)] {
+            #expect(chunk(&purse, at: .milliseconds(offset)) == count)
+            expectAdded(&purse, count, wait: .zero, at: start + .milliseconds(offset))
+            for _ in 1..<count { #expect(purse.spend(at: start + .milliseconds(offset)) == .go) }
+        }
+        #expect(chunk(&purse, at: .seconds(60)) == 1)
+        #expect(purse.spend(at: start + .seconds(60) + .milliseconds(1)) == .wait(.milliseconds(5)))
+        #expect(purse.spend(at: start + .seconds(60) + .milliseconds(40)) == .wait(.milliseconds(40)))
+        #expect(purse.spend(at: start + .seconds(90)) == .wait(.milliseconds(100)))
     }
 }

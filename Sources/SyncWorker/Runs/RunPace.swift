@@ -13,11 +13,14 @@ final class RunPace: Sendable {
     private static let memory: TimeInterval = 1200
 
     private let curves = Mutex<[Int64: [RunRecord.Point]]>([:])
+    private let looks = Mutex<[Int64: Date]>([:])
 
-    /// Whether it is time to look again.
+    /// Whether it is time to look again; whoever is told so has looked, whatever comes of it.
     func isDue(_ run: Int64, at now: Date) -> Bool {
-        curves.withLock { curves in
-            curves[run]?.last.map { now.timeIntervalSince($0.at) >= Self.interval || now < $0.at } ?? true
+        looks.withLock { looks in
+            if let last = looks[run], now >= last, now.timeIntervalSince(last) < Self.interval { return false }
+            looks[run] = now
+            return true
         }
     }
 
@@ -40,6 +43,7 @@ final class RunPace: Sendable {
 
     /// Forgets the runs that do not go on.
     func keep(_ runs: [Int64]) {
+        looks.withLock { looks in looks = looks.filter { runs.contains($0.key) } }
         curves.withLock { curves in curves = curves.filter { runs.contains($0.key) } }
     }
 }
