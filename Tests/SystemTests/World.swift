@@ -331,7 +331,7 @@ extension Logger {
 private actor Places {
     static let shared = Places()
 
-    private var free = 4
+    private var free = 6
     private var waiting: [CheckedContinuation<Void, Never>] = []
 
     func withPlace(_ body: @Sendable () async throws -> Void) async throws {
