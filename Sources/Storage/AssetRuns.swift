@@ -213,14 +213,16 @@ package struct AssetRuns: Sendable {
                 ]
             )
         )
-        // Others have their turn before the next one. Where no asset is left to step over, it was none that was refused, but
-        // the change as such: that is somebody's to mend.
+        // Others have their turn before the next one. Where no asset is left to step over twice in a row, it was none that was
+        // refused, but the change as such: that is somebody's to mend.
         try await connection.query(
             """
             UPDATE entitlement_sync.asset_run AS r
                SET last_error = \(error.sqlState), batch = 2, cursor = n.cursor,
-                   attempt = CASE WHEN n.cursor IS NULL THEN r.attempt + 1 ELSE r.attempt END, parked = n.cursor IS NULL,
-                   due = clock_timestamp() + CASE WHEN n.cursor IS NULL THEN interval '1 hour' ELSE interval '50 milliseconds' END
+                   attempt = CASE WHEN n.cursor IS NULL THEN r.attempt + 1 ELSE r.attempt END,
+                   parked = r.parked OR n.cursor IS NULL AND r.attempt > 0,
+                   due = clock_timestamp() + CASE WHEN n.cursor IS NOT NULL THEN interval '50 milliseconds'
+                                                  WHEN r.attempt > 0 THEN interval '1 hour' ELSE interval '2 seconds' END
               FROM (SELECT entitlement_sync_host.next_asset(\(run.userID), \(run.cursor),
                                                             \(run.direction == .unfreeze)) AS cursor) AS n
              WHERE r.user_key = \(run.userKey)

@@ -79,6 +79,7 @@ enum TicketWrites {
                               kind = CASE WHEN excluded.visible AND NOT t.visible
                                                OR t.kind = 'paid_no_access'
                                                   AND excluded.kind IN ('owner_mismatch', 'first_seen_elsewhere')
+                                               OR t.kind = 'owner_mismatch' AND excluded.kind = 'first_seen_elsewhere'
                                           THEN excluded.kind ELSE t.kind END,
                               visible = t.visible OR excluded.visible,
                               priority = least(t.priority, excluded.priority),

@@ -62,7 +62,8 @@ END
 $$;
 
 -- Adds the reason to assets after each user's cursor (null: from the first). `more` says that rows were left after it,
--- be it beyond the batch or because somebody holds them, and `cursor` stays before the first of those: a batch takes as long
+-- be it beyond the batch or because somebody holds them, and `cursor` stays before the first of those; what a trigger of the
+-- host's own skips is passed by, for that is its choice. So a batch takes as long
 -- near the end of very many assets as at their beginning, as long as nobody holds one of them. Users with nothing to do are
 -- left out. The plan is the index's order, whatever is known of the table: to sort what is left in each batch would take long.
 -- Written and left rows are added up by grouping: to look each user up among the written rows would take the square of the
@@ -94,16 +95,18 @@ BEGIN
          WHERE a.id = ANY (ARRAY(SELECT p.id FROM picked AS p))
         RETURNING a.user_id, a.id
     )
-    SELECT found.user_id, count(found.changed_id), least(max(found.changed_id), min(found.left_id) - 1)::text,
+    SELECT found.user_id, count(found.changed_id), least(max(found.picked_id), min(found.left_id) - 1)::text,
            coalesce(sum(found.candidates), 0) > count(found.changed_id)
-      FROM (SELECT w.user_id, w.id AS changed_id, NULL::bigint AS candidates, NULL::bigint AS left_id
+      FROM (SELECT w.user_id, w.id AS changed_id, NULL::bigint AS candidates, NULL::bigint AS left_id, NULL::bigint AS picked_id
               FROM written AS w
              UNION ALL
-            SELECT wanted.user_id, NULL, rest.candidates, rest.left_id
+            SELECT p.user_id, NULL, NULL, NULL, p.id FROM picked AS p
+             UNION ALL
+            SELECT wanted.user_id, NULL, rest.candidates, rest.left_id, NULL
               FROM unnest(ids, after) AS wanted(user_id, after)
              CROSS JOIN LATERAL (
                    SELECT count(*) AS candidates,
-                          min(seen.id) FILTER (WHERE seen.id NOT IN (SELECT w.id FROM written AS w)) AS left_id
+                          min(seen.id) FILTER (WHERE seen.id NOT IN (SELECT p.id FROM picked AS p)) AS left_id
                      FROM (SELECT x.id
                              FROM public.assets AS x
                             WHERE x.user_id = wanted.user_id
@@ -145,16 +148,18 @@ BEGIN
          WHERE a.id = ANY (ARRAY(SELECT p.id FROM picked AS p))
         RETURNING a.user_id, a.id
     )
-    SELECT found.user_id, count(found.changed_id), least(max(found.changed_id), min(found.left_id) - 1)::text,
+    SELECT found.user_id, count(found.changed_id), least(max(found.picked_id), min(found.left_id) - 1)::text,
            coalesce(sum(found.candidates), 0) > count(found.changed_id)
-      FROM (SELECT w.user_id, w.id AS changed_id, NULL::bigint AS candidates, NULL::bigint AS left_id
+      FROM (SELECT w.user_id, w.id AS changed_id, NULL::bigint AS candidates, NULL::bigint AS left_id, NULL::bigint AS picked_id
               FROM written AS w
              UNION ALL
-            SELECT wanted.user_id, NULL, rest.candidates, rest.left_id
+            SELECT p.user_id, NULL, NULL, NULL, p.id FROM picked AS p
+             UNION ALL
+            SELECT wanted.user_id, NULL, rest.candidates, rest.left_id, NULL
               FROM unnest(ids, after) AS wanted(user_id, after)
              CROSS JOIN LATERAL (
                    SELECT count(*) AS candidates,
-                          min(seen.id) FILTER (WHERE seen.id NOT IN (SELECT w.id FROM written AS w)) AS left_id
+                          min(seen.id) FILTER (WHERE seen.id NOT IN (SELECT p.id FROM picked AS p)) AS left_id
                      FROM (SELECT x.id
                              FROM public.assets AS x
                             WHERE x.user_id = wanted.user_id
