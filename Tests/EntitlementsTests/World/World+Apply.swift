@@ -23,6 +23,9 @@ extension World {
         }
         hold(&verdict, look)
         note("rule \(verdict.rule.rawValue)")
+        if verdict.tickets.contains(where: { $0.kind == .sourcesDisagree || $0.kind == .identityCollision }) {
+            hasDispute = true
+        }
         guard let person = records[look.record].person else { return verdict.rule }
         record(situation, holders, look)
         settle(verdict, person, look, situation)

@@ -85,6 +85,8 @@ struct World {
     var limit: Int
     var sweep: Sweep?
     var situations: Set<String> = []
+    /// A reading of this round has left it to people whose something is, whatever became of its user's type.
+    var hasDispute = false
 
     mutating func note(_ situation: String) { situations.insert(situation) }
 

@@ -242,7 +242,10 @@ struct WorldHistory {
         for look in second { try other.apply(look) }
         looks = []
         let isFirstSettled = try Self.settle(&first)
-        guard try Self.settle(&other), isFirstSettled else { return world.note("people have to look") }
+        guard try Self.settle(&other), isFirstSettled, !first.hasDispute, !other.hasDispute else {
+            // Who is first with what is family-shared, or has another's names, has it until people decide.
+            return world.note("people have to look")
+        }
         world.note("two orders, one state")
         guard first.people == other.people, first.ledger == other.ledger else {
             throw Broken(law: "L7: the order of readings counts: \(first.people) but \(other.people)")
@@ -256,6 +259,7 @@ struct WorldHistory {
         var rules: [Rule?] = []
         for _ in 0..<4 {
             world.clock = world.clock + day * 3
+            world.hasDispute = false
             rules = []
             for person in world.people.indices { rules.append(try world.apply(world.look(person, .reconcile))) }
         }
