@@ -167,13 +167,11 @@ package struct AssetRuns: Sendable {
                    parked = n.parked,
                    -- Each pass finds out for itself what is refused: what is merely held does not wait for an hour.
                    last_error = CASE WHEN \(isStuck) AND NOT n.parked THEN NULL ELSE r.last_error END,
-                   due = clock_timestamp() + CASE WHEN n.parked AND \(run.hasFailed) THEN interval '1 hour'
-                                                  WHEN n.parked THEN interval '5 minutes'
+                   due = clock_timestamp() + CASE WHEN n.parked THEN interval '1 hour'
                                                   WHEN \(isStuck)
                                                   THEN least(5, 0.1 * power(2, least(r.attempt, 10))) * interval '1 second'
                                                   ELSE interval '0' END
-              FROM (SELECT \(isStuck && run.attempt >= (run.hasFailed ? Self.passesOverRefused : Self.passesOverHeld)) AS parked)
-                   AS n
+              FROM (SELECT \(isStuck && run.hasFailed && run.attempt >= Self.passesOverRefused) AS parked) AS n
              WHERE r.user_key = \(run.userKey)
             """
         )
@@ -181,8 +179,6 @@ package struct AssetRuns: Sendable {
 
     /// How often what the host refuses is tried again at once; after that it is tried every hour, until it is mended.
     private static let passesOverRefused = 6
-    /// How often what stays as it is without a refusal is tried at short intervals: a trigger of the host's may skip it.
-    private static let passesOverHeld = 60
 
     /// Halves the batch until one asset is left, then steps over it and says so.
     private func narrow(_ run: Run, after error: PostgresError, on connection: PostgresConnection) async throws {
