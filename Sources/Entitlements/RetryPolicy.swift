@@ -4,7 +4,7 @@ package struct RetryPolicy: Hashable, Sendable {
     package var maxAttempts: Int
     package var backoffBase: Duration
     package var backoffCap: Duration
-    /// Counted from the request.
+    /// Counted from when the job was last queued; ends a job only after a read that ended in an error.
     package var maxAge: Duration
 
     package init(maxAttempts: Int, backoffBase: Duration, backoffCap: Duration, maxAge: Duration) {
@@ -24,7 +24,7 @@ package struct RetryPolicy: Hashable, Sendable {
     /// - Parameters:
     ///   - failure: why the read failed.
     ///   - attempt: reads of this job that failed before.
-    ///   - age: since the request.
+    ///   - age: since the job was last queued.
     ///   - jitter: a random number from 0 to 1.
     ///   - isRepeated: the try before this one was to be asked again at once as well; a free second look is free once.
     /// - Returns: the wait, at least the store's own wish (capped), or the end.
@@ -32,8 +32,9 @@ package struct RetryPolicy: Hashable, Sendable {
         -> Next
     {
         if failure.treatment == .again, !isRepeated { return .again(after: .zero, attempt: attempt) }
+        // A wait in which no store was asked says nothing about the job, however old it is.
         let counted = failure.treatment == .wait ? attempt : attempt + 1
-        if failure.treatment == .park || counted >= maxAttempts && failure.treatment != .wait || age >= maxAge {
+        if failure.treatment == .park || failure.treatment != .wait && (counted >= maxAttempts || age >= maxAge) {
             return .dead(attempt: counted)
         }
         let doubled = backoffBase * Double(UInt64(1) << UInt64(min(max(counted - 1, 0), 40)))

@@ -44,6 +44,8 @@ package struct ClaimedJob: Sendable {
     package var lastError: String?
     /// Since the request, by the database's clock, at the claim.
     package var age: Duration
+    /// Since it was put back into the queue, at the claim; `nil` where it has stood there since the request.
+    package var requeuedFor: Duration?
     package var sandboxAllowed: Bool
     package var request: JobRequest
     /// The database's clock at the claim, and ours just before it was asked: later database times follow from both.
@@ -61,6 +63,7 @@ package struct ClaimedJob: Sendable {
         crashes: Int = 0,
         lastError: String? = nil,
         age: Duration = .zero,
+        requeuedFor: Duration? = nil,
         sandboxAllowed: Bool = false,
         request: JobRequest = JobRequest(),
         claimedAt: Instant,
@@ -76,11 +79,15 @@ package struct ClaimedJob: Sendable {
         self.crashes = crashes
         self.lastError = lastError
         self.age = age
+        self.requeuedFor = requeuedFor
         self.sandboxAllowed = sandboxAllowed
         self.request = request
         self.claimedAt = claimedAt
         self.claimedTick = claimedTick
     }
+
+    /// Since it was last queued: what is put back begins again.
+    package var queuedFor: Duration { requeuedFor.map { min($0, age) } ?? age }
 
     /// How long it was due when it was claimed.
     package var lateness: Duration { .microseconds(max(claimedAt.microseconds - due.microseconds, 0)) }

@@ -199,10 +199,15 @@ package enum JobEnds {
                    restore_next = CASE q.active WHEN 0 THEN NULL ELSE q.restore_next END,
                    restore_attempt = CASE q.active WHEN 0 THEN 0 ELSE q.restore_attempt END,
                    restore_error = CASE q.active WHEN 0 THEN NULL ELSE q.restore_error END,
+                   -- A successor has had no try while it waited.
+                   restore_queued_at = CASE WHEN q.active <> 0 THEN q.restore_queued_at
+                                            WHEN n.restore_id IS NOT NULL THEN clock_timestamp() END,
                    reconcile_id = n.reconcile_id, reconcile_due = n.reconcile_due,
                    reconcile_next = CASE q.active WHEN 1 THEN NULL ELSE q.reconcile_next END,
                    reconcile_attempt = CASE q.active WHEN 1 THEN 0 ELSE q.reconcile_attempt END,
                    reconcile_error = CASE q.active WHEN 1 THEN NULL ELSE q.reconcile_error END,
+                   reconcile_queued_at = CASE WHEN q.active <> 1 THEN q.reconcile_queued_at
+                                              WHEN n.reconcile_id IS NOT NULL THEN clock_timestamp() END,
                    lane = CASE WHEN n.restore_id IS NULL THEN q.reconcile_lane ELSE 0 END,
                    due = \(rawSQL: due(of: "n"))
               FROM (SELECT x.user_key,

@@ -74,9 +74,10 @@ package struct JobQueue: Sendable {
                 RETURNING q.user_key, q.active, q.lane, q.due, q.crashes, q.said,
                           CASE q.active WHEN 0 THEN q.restore_id ELSE q.reconcile_id END AS id,
                           CASE q.active WHEN 0 THEN q.restore_attempt ELSE q.reconcile_attempt END AS attempt,
-                          CASE q.active WHEN 0 THEN q.restore_error ELSE q.reconcile_error END AS error
+                          CASE q.active WHEN 0 THEN q.restore_error ELSE q.reconcile_error END AS error,
+                          CASE q.active WHEN 0 THEN q.restore_queued_at ELSE q.reconcile_queued_at END AS queued_at
             )
-            SELECT c.id, c.active, c.lane, c.due, c.user_key, u.user_id, c.attempt, c.crashes, c.error,
+            SELECT c.id, c.active, c.lane, c.due, c.user_key, u.user_id, c.attempt, c.crashes, c.error, c.queued_at,
                    EXISTS (SELECT 1 FROM entitlement_sync.sandbox_user AS s
                             WHERE s.user_id = u.user_id AND s.until > now()),
                    -- Not joined: each of the partitions would be asked for each job, and few jobs say anything.
@@ -99,8 +100,8 @@ package struct JobQueue: Sendable {
         jobs.reserveCapacity(rows.count)
         for row in rows {
             let (
-                id, active, lane, due, userKey, userID, attempt, crashes, lastError, sandbox, proofs, error, products,
-                at
+                id, active, lane, due, userKey, userID, attempt, crashes, lastError, queuedAt, sandbox, proofs, error,
+                products, at
             ) =
                 try row.decode(
                     UUID.self,
@@ -112,6 +113,7 @@ package struct JobQueue: Sendable {
                     Int16.self,
                     Int16.self,
                     String?.self,
+                    PostgresTimestamp?.self,
                     Bool.self,
                     String?.self,
                     String?.self,
@@ -131,6 +133,9 @@ package struct JobQueue: Sendable {
                     crashes: Int(crashes),
                     lastError: lastError,
                     age: .microseconds(max(claimedAt.microseconds - id.madeAt.microseconds, 0)),
+                    requeuedFor: queuedAt.map {
+                        .microseconds(max(claimedAt.microseconds - Instant($0).microseconds, 0))
+                    },
                     sandboxAllowed: sandbox,
                     request: JobRequest(proofs: proofs, clientError: error, productIDs: products),
                     claimedAt: claimedAt,

@@ -353,7 +353,7 @@ struct ApplyPlan {
         let next = settings.retry.next(
             after: failure,
             attempt: item.job.attempt,
-            age: item.job.age,
+            age: item.job.queuedFor,
             jitter: Double.random(in: 0...1),
             isRepeated: ReadFailure.isSecondLook(item.job.lastError)
         )

@@ -46,7 +46,7 @@ package struct JobCommands: Sendable {
         return Stats(queued: queued, running: running, delayed: delayed, dead: dead, oldestSeconds: oldest)
     }
 
-    /// Puts a dead job back; `false` when there is no such dead job, or the user has one queued already.
+    /// Puts a dead job back as if it were new: its attempts and its age count from now on; `false` when there is no such dead job, or the user has one queued already.
     package func retry(_ id: UUID) async throws -> Bool {
         let rows = try await pool.query("SELECT entitlement_sync.requeue_dead(\([id]))")
         return try rows.first?.decode(Int32.self, at: 0) == 1
@@ -102,12 +102,16 @@ package struct JobCommands: Sendable {
                                               WHEN q.restore_next IS NOT NULL THEN clock_timestamp() END,
                            restore_attempt = CASE \(slot) WHEN 0 THEN 0 ELSE q.restore_attempt END,
                            restore_error = CASE \(slot) WHEN 0 THEN NULL ELSE q.restore_error END,
+                           restore_queued_at = CASE WHEN \(slot) <> 0 THEN q.restore_queued_at
+                                                    WHEN q.restore_next IS NOT NULL THEN clock_timestamp() END,
                            reconcile_id = CASE \(slot) WHEN 1 THEN q.reconcile_next ELSE q.reconcile_id END,
                            reconcile_next = CASE WHEN \(slot) IN (1, 3) THEN NULL ELSE q.reconcile_next END,
                            reconcile_due = CASE WHEN \(slot) <> 1 THEN q.reconcile_due
                                                 WHEN q.reconcile_next IS NOT NULL THEN clock_timestamp() END,
                            reconcile_attempt = CASE \(slot) WHEN 1 THEN 0 ELSE q.reconcile_attempt END,
-                           reconcile_error = CASE \(slot) WHEN 1 THEN NULL ELSE q.reconcile_error END
+                           reconcile_error = CASE \(slot) WHEN 1 THEN NULL ELSE q.reconcile_error END,
+                           reconcile_queued_at = CASE WHEN \(slot) <> 1 THEN q.reconcile_queued_at
+                                                      WHEN q.reconcile_next IS NOT NULL THEN clock_timestamp() END
                      WHERE q.user_key = \(userKey)
                 )
                 INSERT INTO entitlement_sync.job_history (id, user_key, finished_at, kind, attempt, state)

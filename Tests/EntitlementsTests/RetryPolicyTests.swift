@@ -48,19 +48,16 @@ import Testing
         }
     }
 
-    @Test(arguments: ReadFailure.Code.allCases)
-    func `Whatever failed, a job that is a day old has ended`(code: ReadFailure.Code) {
-        let last = policy.next(
-            after: ReadFailure(code),
-            attempt: 0,
-            age: .seconds(86_400),
-            jitter: 0.5,
-            isRepeated: true
-        )
-        guard case .dead = last else {
-            Issue.record("\(code) lives on")
-            return
-        }
+    @Test(arguments: ReadFailure.Code.allCases, [86_400, 86_401, 40 * 86_400])
+    func `A failed read ends a job that is a day old; a wait in which no store was asked ends none`(
+        code: ReadFailure.Code,
+        seconds: Int
+    ) {
+        let failure = ReadFailure(code)
+        let last = policy.next(after: failure, attempt: 0, age: .seconds(seconds), jitter: 1, isRepeated: true)
+        #expect(last == (failure.treatment == .wait ? .again(after: .seconds(1), attempt: 0) : .dead(attempt: 1)))
+        let tired = policy.next(after: failure, attempt: 7, age: .seconds(seconds), jitter: 1, isRepeated: true)
+        #expect(tired == (failure.treatment == .wait ? .again(after: .seconds(64), attempt: 7) : .dead(attempt: 8)))
     }
 
     @Test func `An unmapped product is told by the name that operators see`() {

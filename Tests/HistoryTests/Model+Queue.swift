@@ -143,6 +143,7 @@ extension Model {
         }
         for job in jobs.indices where jobs[job].state == .queued && jobs[job].error == unmapped {
             jobs[job].isDelayed = false
+            jobs[job].attempt = 0
         }
         alarms.remove("product_unmapped")
     }

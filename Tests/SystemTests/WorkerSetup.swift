@@ -28,6 +28,8 @@ struct WorkerSetup: Sendable {
     var drain = Duration.seconds(5)
     var untilIdle = true
     var assetBatch = 1000
+    /// Jobs that are held at once.
+    var concurrency = 64
     /// The stores' variables, as the program is told of them; RevenueCat alone where there are none.
     var stores: [String: String]?
     /// Whether it works for the support desk as well.
@@ -166,7 +168,7 @@ extension World {
             exchange: { await gates.exchange(with: health) },
             turns: { gates.turns },
             settings: WorkerSettings(
-                concurrency: 64,
+                concurrency: setup.concurrency,
                 batch: 100,
                 lease: setup.lease,
                 drain: setup.drain,
