@@ -40,6 +40,13 @@ final class Flight: Sendable {
     /// Everything that is claimed and has not ended.
     var count: Int { state.withLock { $0.readingCount + $0.waiting.count + $0.applyingCount } }
 
+    /// What is being read or written, or is about to be: without what waits for a row that another transaction holds.
+    var busy: Int {
+        state.withLock { state in
+            state.readingCount + state.waiting.count { $0.postponements == 0 } + state.applyingCount
+        }
+    }
+
     func beginReading(_ jobs: [ClaimedJob]) {
         state.withLock { state in
             for job in jobs {
@@ -127,6 +134,15 @@ final class Flight: Sendable {
         }
         room.raise()
         if !putBack.isEmpty { readyToApply.raise() }
+    }
+
+    /// Whether a job of the user is held here.
+    func holds(_ job: ClaimedJob) -> Bool {
+        let key = job.userKey
+        return state.withLock { state in
+            state.reading[key] != nil || state.applying[key] != nil
+                || state.waiting.contains { $0.read.job.userKey == key }
+        }
     }
 
     /// The users whose jobs this process holds.

@@ -12,6 +12,7 @@ extension Worker {
         var pause = Duration.milliseconds(50)
         var nextQuarantine = clock.now
         var ranAlone = false
+        var patience = Self.leastPatience
         var hasStrays = false
         var floors = ClaimFloors()
         while !shared.isStopping, !Task.isCancelled {
@@ -33,9 +34,16 @@ extension Worker {
                 if clock.now >= nextQuarantine {
                     let began = clock.now
                     nextQuarantine = began + .seconds(2)
-                    ranAlone = try await quarantine(epoch)
+                    let turn = try await quarantine(epoch, patience: patience)
+                    ranAlone = turn == .ran
+                    patience = turn == .busy ? min(patience * 2, Self.mostPatience) : Self.leastPatience
+                    switch turn {
+                    case .none: break
                     // As long as one ran alone, all others now have their turn.
-                    if ranAlone { nextQuarantine = clock.now + (clock.now - began) }
+                    case .ran: nextQuarantine = clock.now + (clock.now - began)
+                    // Others waited in vain, so their turn is longer.
+                    case .busy: nextQuarantine = clock.now + (clock.now - began) * 4
+                    }
                 }
                 let began = clock.now
                 let limit = min(free, settings.batch)
@@ -117,17 +125,25 @@ extension Worker {
         return (round % 8 == 7 ? wishes.reversed() : wishes, false)
     }
 
+    /// What came of a try to run a job alone.
+    private enum QuarantineTurn { case none, ran, busy }
+
+    /// How long a job that is to run alone keeps others from being claimed: more each time that did not suffice.
+    private static let leastPatience = Duration.seconds(5)
+    /// A read ends within that, whatever the stores do.
+    private static let mostPatience = Duration.seconds(60)
+
     /// Runs a job whose workers kept dying, with nothing beside it that could die with it.
     ///
-    /// - Returns: whether there was one.
-    private func quarantine(_ epoch: Int32) async throws -> Bool {
-        guard try await queue.hasQuarantined() else { return false }
-        while shared.flight.count > 0, !shared.isStopping, !Task.isCancelled {
-            await shared.flight.room.wait(upTo: .milliseconds(100))
+    /// Jobs that wait for a row of the host's may stay: their wait has no end that this process knows.
+    private func quarantine(_ epoch: Int32, patience: Duration) async throws -> QuarantineTurn {
+        guard try await queue.hasQuarantined() else { return .none }
+        guard await quiet(within: patience, { shared.flight.busy == 0 }) else {
+            return shared.isStopping ? .none : .busy
         }
-        guard !shared.isStopping else { return false }
+        guard !shared.isStopping else { return .none }
         guard let job = try await queue.claim([.init(lane: .quarantine, limit: 1)], upTo: 1, for: epoch).first else {
-            return false
+            return .none
         }
         WorkerMetrics.shared.claim([job])
         shared.flight.beginReading([job])
@@ -136,7 +152,18 @@ extension Worker {
             ? Reading(coverage: .none, askedAt: job.claimedAt, failure: ReadFailure(.crashed))
             : await reader.read(job)
         shared.flight.endReading(ReadJob(job: job, reading: reading), epoch: epoch)
-        while shared.flight.count > 0, !Task.isCancelled {
+        // Its own user's row may be the one that is held.
+        _ = await quiet(within: Self.leastPatience) { !shared.flight.holds(job) }
+        return .ran
+    }
+
+    /// Waits until a condition holds, at most for a time, or until a shutdown.
+    ///
+    /// - Returns: whether it holds.
+    private func quiet(within limit: Duration, _ holds: () -> Bool) async -> Bool {
+        let deadline = ContinuousClock.now + limit
+        while !holds() {
+            guard !shared.isStopping, !Task.isCancelled, ContinuousClock.now < deadline else { return false }
             await shared.flight.room.wait(upTo: .milliseconds(100))
         }
         return true

@@ -187,4 +187,49 @@ struct RecoveryTests {
             #expect(try await world.decisions(about: "held").count == 1)
         }
     }
+
+    @Test(arguments: ["held", "odd"])
+    func `a job that runs alone beside a row that a host holds keeps nobody from being claimed`(
+        alone: String
+    ) async throws {
+        let others = (1...20).map { "user-\($0)" }
+        let users = ["held", "odd"] + others
+        try await World.with(customers: users.map { "{id: \($0), state: active}" }) { world in
+            for user in users { try await world.add(user) }
+            let held = try await world.restore("held")
+            if alone == "held" { try await world.pool.query("UPDATE entitlement_sync.queue SET lane = 9") }
+            try await world.pool.withTransaction { host in
+                try await host.query("SELECT id FROM users WHERE id = 'held' FOR UPDATE")
+                try await world.working {
+                    // Claimed and read by now, and put off.
+                    try await world.until(
+                        "SELECT count(*) FROM entitlement_sync.job_status WHERE id = \(held) AND state = 'running'"
+                    )
+                    if alone == "odd" {
+                        let key = try await world.number(
+                            "SELECT entitlement_sync.user_key_of('odd')"
+                        )
+                        try await world.pool.query(
+                            """
+                            INSERT INTO entitlement_sync.queue (user_key, due, lane, restore_id, restore_due)
+                            VALUES (\(key), now(), 9, entitlement_sync.new_id(), now())
+                            """
+                        )
+                    }
+                    for _ in 1...2 {
+                        for user in others { _ = try await world.restore(user) }
+                        try await world.until(
+                            "SELECT (count(*) = 20)::integer::bigint FROM users WHERE id LIKE 'user-%' AND type = 'subscriber'",
+                            comment: "others wait too"
+                        )
+                        try await Task.sleep(for: .milliseconds(2500))
+                        try await world.pool.query("UPDATE users SET type = 'free' WHERE id LIKE 'user-%'")
+                    }
+                    #expect(try await world.status(held).hasEnded == false)
+                }
+            }
+            try await world.work()
+            for user in ["held", alone] { #expect(try await world.type(of: user) == "subscriber") }
+        }
+    }
 }
