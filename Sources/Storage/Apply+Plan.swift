@@ -14,6 +14,8 @@ extension Apply {
         var locked: [Int64: JobEnds.Held]
         var named: [PurchaseIdentifierKey: Int64]
         var ledger: LedgerReads.Ledger
+        /// Nothing of it will be written.
+        var isForeseen = false
     }
 
     /// All identifiers of a batch, some of them more than once.
@@ -63,8 +65,11 @@ extension Apply {
         report: inout ApplyReport,
         on connection: PostgresConnection
     ) async throws -> ApplyPlan {
-        let (gate, facts, locked) = (scene.gate, scene.facts, scene.locked)
-        let ours = try await ours(of: batch, in: scene, epoch: epoch, report: &report, on: connection)
+        let (gate, locked) = (scene.gate, scene.locked)
+        var facts = scene.facts
+        var ours = try await ours(of: batch, in: scene, epoch: epoch, report: &report, on: connection)
+        // A clock that was set back since the claim would date the reading to a time that is still to come.
+        for index in ours.indices { ours[index].reading.askedAt = min(ours[index].reading.askedAt, gate.now) }
         var ledger = scene.ledger
         var holders: [PurchaseIdentifierKey: Purchase] = [:]
         if !scene.named.isEmpty {
@@ -76,6 +81,13 @@ extension Apply {
                 LedgerReads.ledger(ours.map(\.job.userKey))
             )
         }
+        let ahead = RecordsAhead(facts, holders, ledger, at: gate.now)
+        var dated: (users: Set<Int64>, purchases: Set<Int64>) = ([], [])
+        if !ahead.isEmpty, scene.isForeseen {
+            for item in ours { facts[item.job.userKey]?.date(notAfter: item.reading.askedAt) }
+        } else if !ahead.isEmpty {
+            dated = try await ahead.mend(on: connection)
+        }
         let firstTold = try await FirstTold.purchases(shown: ours, holders, on: connection)
         var decision = settings.decision
         decision.demotionsPaused = gate.demotionsPaused
@@ -84,6 +96,10 @@ extension Apply {
         repeat {
             plan = ApplyPlan(settings: settings, decision: decision, catalog: gate.catalog)
             plan.firstTold = firstTold
+            plan.dated = dated.purchases
+            if !dated.users.isEmpty || !dated.purchases.isEmpty {
+                plan.alarms[RecordsAhead.alarm] = RecordsAhead.advice
+            }
             for (key, purchase) in holders { plan.knownIdentifiers[purchase.id, default: []].insert(key) }
             for item in ours where !postponed.contains(item.job.userKey) {
                 let key = item.job.userKey
@@ -94,6 +110,7 @@ extension Apply {
                     user: isErased ? nil : item.job.userID.flatMap { scene.users[$0] },
                     facts: facts[key],
                     canceled: locked[key]?.cancel ?? false,
+                    isDated: dated.users.contains(key),
                     holders: holders,
                     ledger: ledger.owned[key] ?? [],
                     contested: ledger.contested[key] ?? []

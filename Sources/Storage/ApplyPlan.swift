@@ -29,6 +29,8 @@ struct ApplyPlan {
     /// Sales to be acknowledged to Google Play.
     var acknowledgements: [Acknowledgement] = []
     var alarms: [String: String] = [:]
+    /// Purchases whose records were dated to the present: a reading from before that says nothing of them.
+    var dated: Set<Int64> = []
     /// When others' purchases that are shown were first seen, if an event told of them before.
     var firstTold: [Int64: Instant] = [:]
 
@@ -44,12 +46,19 @@ struct ApplyPlan {
         user: User?,
         facts: UserFacts?,
         canceled: Bool,
+        isDated: Bool = false,
         holders: [PurchaseIdentifierKey: Purchase],
         ledger: [Purchase],
         contested: [Purchase] = []
     ) {
         guard !canceled else {
             ends.append(end(item, .canceled, outcome: nil, attempt: item.job.attempt))
+            return
+        }
+        let owned = ledger + contested
+        let isOutranked = !dated.isEmpty && owned.contains { dated.contains($0.id) }
+        if isDated || isOutranked {
+            tryAgain(item, after: ReadFailure(.overtaken))
             return
         }
         // An older read than the one applied last says nothing new, and its silence says something wrong.
@@ -62,6 +71,10 @@ struct ApplyPlan {
             Array(Set(observation.identifiers.compactMap { holders[$0.key] }))
         }
         let ids = Set(rows.joined().map(\.id))
+        guard dated.isDisjoint(with: ids) else {
+            tryAgain(item, after: ReadFailure(.overtaken))
+            return
+        }
         guard touchedIdentifiers.isDisjoint(with: keys), touchedPurchases.isDisjoint(with: ids) else {
             postponed.append(item)
             return

@@ -26,6 +26,8 @@ struct UserFacts {
 
 /// The switches in force.
 struct Gate {
+    /// The database's clock as the batch began.
+    var now: Instant
     var isAlive: Bool
     var isPaused: Bool
     var demotionsPaused: Bool
@@ -47,7 +49,7 @@ enum LedgerReads {
                 SELECT w.epoch FROM entitlement_sync.worker AS w
                  WHERE w.epoch = \(epoch) AND w.expires_at > clock_timestamp() FOR KEY SHARE
             )
-            SELECT EXISTS (SELECT 1 FROM alive),
+            SELECT clock_timestamp(), EXISTS (SELECT 1 FROM alive),
                    coalesce(bool_or(c.paused) FILTER (WHERE c.name = 'all'), false),
                    coalesce(bool_or(c.paused) FILTER (WHERE c.name = 'demotions'), false),
                    coalesce(min(k.products), '{}'), coalesce(min(k.grants), '{}')
@@ -58,7 +60,8 @@ enum LedgerReads {
             """
         ) { rows in
             guard let row = rows.first else { throw PostgresError(.protocolViolation, message: "no gate row") }
-            let (alive, paused, demotions, keys, grants) = try row.decode(
+            let (now, alive, paused, demotions, keys, grants) = try row.decode(
+                PostgresTimestamp.self,
                 Bool.self,
                 Bool.self,
                 Bool.self,
@@ -66,7 +69,13 @@ enum LedgerReads {
                 [Bool].self
             )
             let catalog = ProductCatalog(Dictionary(zip(keys, grants)) { $0 || $1 })
-            return Gate(isAlive: alive, isPaused: paused, demotionsPaused: demotions, catalog: catalog)
+            return Gate(
+                now: Instant(now),
+                isAlive: alive,
+                isPaused: paused,
+                demotionsPaused: demotions,
+                catalog: catalog
+            )
         }
     }
 
