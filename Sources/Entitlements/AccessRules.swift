@@ -89,3 +89,8 @@ package func standing(of kind: Observation.Kind, status: StoreStatus, givesAcces
     let answer = kind == .subscription ? givesAccess : nil
     return standings[AccessKey(kind: kind, status: status.known, givesAccess: answer)] ?? .unknown
 }
+
+extension Observation {
+    /// What its store's status comes to.
+    package var standing: Standing { Entitlements.standing(of: kind, status: status, givesAccess: givesAccess) }
+}

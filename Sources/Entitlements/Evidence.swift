@@ -85,21 +85,16 @@ package struct Evidence: Hashable, Sendable {
         }
     }
 
-    /// Items of RevenueCat about purchases of which their own store has said in the same reading that they are over:
-    /// RevenueCat has not heard of it yet.
+    /// Items of RevenueCat about purchases of which their own store has said that they are over: in the same reading, or
+    /// before where it was not asked again.
     private static func overruled(_ situation: Situation) -> Set<Int> {
-        var told: Set<PurchaseIdentifierKey> = []
-        for (item, attribution) in zip(situation.reading.observations, situation.attributions)
-        where item.source != .revenueCat && attribution.counts {
-            let word = standing(of: item.kind, status: item.status, givesAccess: item.givesAccess)
-            if word == .ended { told.formUnion(item.identifiers.map(\.key)) }
+        let items = situation.reading.observations
+        let counts = items.indices.map { place in
+            place < situation.attributions.count && situation.attributions[place].counts
         }
-        let places = situation.reading.observations.indices.filter { index in
-            let item = situation.reading.observations[index]
-            guard item.source == .revenueCat else { return false }
-            return !told.isDisjoint(with: item.identifiers.map(\.key)) || wasOverruled(item, index, situation)
-        }
-        return Set(places)
+        return StandingItem.overruled(items, counts: counts).union(
+            items.indices.filter { items[$0].source == .revenueCat && wasOverruled(items[$0], $0, situation) }
+        )
     }
 
     /// Whether the store itself has said before that what RevenueCat lists is over, and was not asked again this time.

@@ -129,12 +129,21 @@ extension Apply {
             return (row.observation?.identifiers ?? []).map { ($0, id) }
         }
         let known = plan.observed.filter { $0.before != nil && $0.attribution?.target != nil }
-        return LedgerWrites.insertPurchases(fresh.map { plan.observed[$0] })
+        // Only a row that others share has more than one item.
+        let isShared = plan.observed.contains { $0.sharesRowOf != nil }
+        let new =
+            isShared
+            ? ObservedRow.standing(
+                in: plan.observed.filter { $0.attribution?.isNew == true },
+                by: \.purchaseID,
+                catalog: plan.catalog
+            ) : fresh.map { plan.observed[$0] }
+        return LedgerWrites.insertPurchases(new)
             + LedgerWrites.merge(plan.merges)
             + LedgerWrites.insertIdentifiers(names + plan.newIdentifiers)
             + LedgerWrites.settle(plan.settled)
             + LedgerWrites.noteAccounts(plan.observed)
-            + LedgerWrites.updatePurchases(known)
+            + LedgerWrites.updatePurchases(known, catalog: plan.catalog)
             + LedgerWrites.insertObservations(plan.observed)
     }
 

@@ -5,7 +5,7 @@ import Jobs
 struct ApplyPlan {
     private let settings: ApplySettings
     private let decision: DecisionSettings
-    private let catalog: ProductCatalog
+    let catalog: ProductCatalog
     /// What earlier jobs of this batch touch: two jobs of one batch never write the same purchase.
     private var touchedPurchases: Set<Int64> = []
     private var touchedIdentifiers: Set<PurchaseIdentifierKey> = []
@@ -201,7 +201,6 @@ struct ApplyPlan {
             )
         }
         let start = observed.count
-        // Two items of one reading may name one purchase: the later one in the list stands in the ledger.
         for (index, observation) in item.reading.observations.enumerated() {
             let attribution = attributions[index]
             if case .followed(_, let owner, _) = attribution {
@@ -229,25 +228,27 @@ struct ApplyPlan {
             )
             if attribution.isNew { share(observed.count - 1, from: start) }
         }
+        // A later item may have merged the row of an earlier one.
+        for index in start..<observed.count { observed[index].purchaseID = observed[index].purchaseID.map(remaining) }
     }
 
-    /// Lets witnesses who speak of one purchase for the first time, in one reading, have one row; a store's own word
-    /// stands in it before RevenueCat's, and a later one before an earlier one.
+    /// Lets items that speak of one purchase for the first time, in one reading, have one row.
     private mutating func share(_ index: Int, from start: Int) {
         let row = observed[index]
         let keys = Set(row.observation?.identifiers.map(\.key) ?? [])
         var leader = index
-        for earlier in start..<index where observed[earlier].sharesRowOf == nil {
+        for earlier in start..<index {
             let other = observed[earlier]
             guard let attribution = other.attribution, attribution.isNew,
                 attribution == row.attribution || attribution.counts && row.attribution?.counts == true,
-                let item = other.observation, item.source != row.observation?.source,
-                !keys.isDisjoint(with: item.identifiers.map(\.key))
+                let item = other.observation, !keys.isDisjoint(with: item.identifiers.map(\.key))
             else { continue }
-            let isStores = item.source != .revenueCat && row.observation?.source == .revenueCat
-            let (from, into) = isStores && leader == index ? (index, earlier) : (earlier, leader)
-            for place in start...index where observed[place].sharesRowOf == from { observed[place].sharesRowOf = into }
-            observed[from].sharesRowOf = into
+            let first = other.sharesRowOf ?? earlier
+            let (from, into) = (max(first, leader), min(first, leader))
+            guard from != into else { continue }
+            for place in start...index where place == from || observed[place].sharesRowOf == from {
+                observed[place].sharesRowOf = into
+            }
             leader = into
         }
     }

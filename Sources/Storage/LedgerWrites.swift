@@ -43,6 +43,52 @@ struct ObservedRow {
 
     /// Whether that user is the owner: nobody else is named by anybody.
     var isAccounts: Bool { if case .foreign = attribution { true } else { false } }
+
+    /// What the ledger takes over where several items of one reading share a row.
+    ///
+    /// - Parameters:
+    ///   - rows: what was observed.
+    ///   - key: tells which rows are one; a row without a key stands alone.
+    ///   - catalog: what means access.
+    /// - Returns: one for each row of the ledger, in the order of the first item.
+    static func standing<Key: Hashable>(
+        in rows: [ObservedRow],
+        by key: (ObservedRow) -> Key?,
+        catalog: ProductCatalog
+    ) -> [ObservedRow] {
+        let keys = rows.compactMap(key)
+        guard keys.count < rows.count || Set(keys).count < keys.count else { return rows }
+        var places: [Key: Int] = [:]
+        var groups: [[ObservedRow]] = []
+        groups.reserveCapacity(rows.count)
+        for row in rows {
+            guard let key = key(row) else {
+                groups.append([row])
+                continue
+            }
+            if let place = places[key] {
+                groups[place].append(row)
+            } else {
+                places[key] = groups.count
+                groups.append([row])
+            }
+        }
+        return groups.compactMap { standing(among: $0, catalog: catalog) }
+    }
+
+    private static func standing(among rows: [ObservedRow], catalog: ProductCatalog) -> ObservedRow? {
+        guard rows.count > 1 else { return rows.first }
+        let named = rows.filter { $0.observation != nil }
+        let counts = named.map { $0.attribution?.counts == true }
+        let standing = StandingItem(among: named.compactMap(\.observation), counts: counts, catalog: catalog)
+        guard let standing else { return rows.first }
+        var row = named[standing.place]
+        row.observation?.lookupID = standing.lookupID
+        row.observation?.statedAt = standing.statedAt
+        // Whom the app's id names is a fact of the purchase, whichever item says it.
+        if counts[standing.place], named.contains(where: \.isNamed) { row.observation?.owner = .account }
+        return row
+    }
 }
 
 /// The set-based writes of the ledger.
@@ -120,14 +166,12 @@ enum LedgerWrites {
     }
 
     /// Brings purchases up to a newer observation; what is older than the row changes nothing.
-    static func updatePurchases(_ rows: [ObservedRow]) -> [PostgresRequest<Void>] {
+    static func updatePurchases(_ rows: [ObservedRow], catalog: ProductCatalog) -> [PostgresRequest<Void>] {
         var ids: [Int64] = []
         var items: [Observation] = []
         var known: [ObservedRow] = []
-        var seen: Set<Int64> = []
-        // Of two items that name one purchase the later one stands.
-        for row in rows.reversed() {
-            guard let id = row.purchaseID, let item = row.observation, seen.insert(id).inserted else { continue }
+        for row in ObservedRow.standing(in: rows, by: \.purchaseID, catalog: catalog) {
+            guard let id = row.purchaseID, let item = row.observation else { continue }
             ids.append(id)
             items.append(item)
             known.append(row)

@@ -5,29 +5,54 @@ extension Model {
     /// Writes what was read into the ledger.
     mutating func record(_ effect: Effect) {
         let reading = effect.item.reading
-        var newest: [(row: Int, observation: Observation)] = []
+        var known: [(row: Int, observation: Observation)] = []
         var wanted: [(PurchaseIdentifierKey, Int)] = []
         for (observation, attribution) in zip(reading.observations, effect.attributions) {
             switch attribution {
-            case .new:
-                purchases.append(LedgerRow(facts: fresh(observation, effect)))
-                wanted += observation.identifiers.map { ($0.key, purchases.count - 1) }
             case .own(let into, let merging), .followed(let into, _, let merging):
                 for row in merging.map(Int.init) { merge(row, into: Int(into)) }
-                let row = root(Int(into))
-                newest.removeAll { $0.row == row }
-                newest.append((row, observation))
-                wanted += observation.identifiers.map { ($0.key, row) }
+                known.append((Int(into), observation))
+                wanted += observation.identifiers.map { ($0.key, Int(into)) }
             default: break
             }
+        }
+        let new = zip(reading.observations, effect.attributions).filter { $1 == .new }.map(\.0)
+        for items in Self.purchases(in: new) {
+            if items.count > 1 { note("several items make one row") }
+            purchases.append(LedgerRow(facts: fresh(Self.standing(items), effect)))
+            wanted += items.flatMap(\.identifiers).map { ($0.key, purchases.count - 1) }
         }
         for (name, row) in wanted where names[name] == nil || contested[name] != nil {
             names[name] = names[name] ?? root(row)
             contested[name, default: []].insert(root(row))
         }
-        for (row, observation) in newest where purchases[row].facts.observedAt <= reading.askedAt {
-            update(row, observation, effect)
+        for (row, items) in Dictionary(grouping: known, by: { root($0.row) }) {
+            if items.count > 1 { note("several items on one record") }
+            guard purchases[row].facts.observedAt <= reading.askedAt else { continue }
+            update(row, Self.standing(items.map(\.observation)), effect)
         }
+    }
+
+    /// Items that share a name, directly or through others, are one purchase.
+    private static func purchases(in items: [Observation]) -> [[Observation]] {
+        var groups: [[Observation]] = []
+        for item in items {
+            let names = Set(item.identifiers.map(\.key))
+            let touched = groups.filter { !names.isDisjoint(with: $0.flatMap { $0.identifiers.map(\.key) }) }
+            groups.removeAll { touched.contains($0) }
+            groups.append(touched.joined() + [item])
+        }
+        return groups
+    }
+
+    /// The item that says most for access, then the later end.
+    private static func standing(_ items: [Observation]) -> Observation {
+        let place = StandingItem(
+            among: items,
+            counts: items.map { _ in true },
+            catalog: ProductCatalog(["premium": true, "badge": false])
+        )?.place
+        return items[place ?? 0]
     }
 
     private func root(_ row: Int) -> Int {

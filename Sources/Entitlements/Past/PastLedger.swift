@@ -57,28 +57,22 @@ struct PastLedger {
         last = decision
     }
 
-    /// Brings rows up to a reading, as the ledger was.
+    /// Brings rows up to a reading, by the rule that the ledger has for several items of one purchase.
     private mutating func record(_ items: [PastItem]) {
-        var written: Set<Int64> = []
-        // Of two items that name one purchase the later one stands; in a new row a store's own word before RevenueCat's.
-        for item in items.reversed() {
-            guard let id = item.purchase, let observation = item.observation else { continue }
-            let isNew = rows[id] == nil
-            guard !written.contains(id) else { continue }
-            if isNew, observation.source == .revenueCat,
-                items.contains(where: { $0.purchase == id && $0.observation?.source != .revenueCat })
-            {
-                continue
-            }
-            written.insert(id)
-            write(item, observation, to: id)
+        var named: [Int64: [PastItem]] = [:]
+        for item in items {
+            guard let id = item.purchase, item.observation != nil, item.updatesRow || rows[id] == nil else { continue }
+            named[id, default: []].append(item)
+        }
+        for (id, items) in named {
+            let observations = items.compactMap(\.observation)
+            guard let standing = StandingItem(among: observations, counts: items.map(\.counts)) else { continue }
+            write(items[standing.place], observations[standing.place], to: id)
         }
     }
 
     private mutating func write(_ item: PastItem, _ observation: Observation, to id: Int64) {
         let before = rows[id]?.purchase
-        // Somebody else's that was shown: what is known of it stands.
-        if !item.updatesRow, before != nil { return }
         if let before, before.observedAt > item.askedAt { return }
         let announces = Evidence.announces(observation, at: item.askedAt)
         let isRunning = observation.periodEndsAt.map { item.askedAt < $0 } ?? false

@@ -88,22 +88,40 @@ extension World {
 
     private mutating func record(_ situation: Situation, _ holders: [[Purchase]], _ look: Look) {
         let key = situation.userKey
-        for (observation, attribution) in zip(look.reading.observations, situation.attributions) {
-            let place: Int
+        var known: [(row: Int, item: Observation)] = []
+        var fresh: [[Observation]] = []
+        for (item, attribution) in zip(look.reading.observations, situation.attributions) {
             switch attribution {
             case .new:
-                // An item before it in the same reading may have been given a row under one of its names.
-                place = rows.count
-                rows.append(Row(facts: facts(observation, Int64(place), key, look.reading.askedAt)))
+                // Items that share a name are one purchase.
+                let keys = Set(item.identifiers.map(\.key))
+                let touched = fresh.filter { !keys.isDisjoint(with: $0.flatMap { $0.identifiers.map(\.key) }) }
+                fresh.removeAll { touched.contains($0) }
+                fresh.append(touched.joined() + [item])
             case .own(let into, let merging), .followed(let into, _, let merging):
                 for row in merging { merge(Int(row), Int(into)) }
-                place = root(Int(into))
-                update(place, observation, key, look.reading.askedAt)
+                known.append((Int(into), item))
             default: continue
             }
-            for identifier in observation.identifiers where names[identifier.key] == nil {
-                names[identifier.key] = place
-            }
+        }
+        for (row, items) in Dictionary(grouping: known, by: { root($0.row) }) {
+            if items.count > 1 { note("several items on one record") }
+            update(row, standing(items.map(\.item)), key, look.reading.askedAt)
+            name(items.map(\.item), row)
+        }
+        for items in fresh {
+            rows.append(Row(facts: facts(standing(items), Int64(rows.count), key, look.reading.askedAt)))
+            name(items, rows.count - 1)
+        }
+    }
+
+    private func standing(_ items: [Observation]) -> Observation {
+        items[StandingItem(among: items, counts: items.map { _ in true }, catalog: catalog)?.place ?? 0]
+    }
+
+    private mutating func name(_ items: [Observation], _ row: Int) {
+        for identifier in items.flatMap(\.identifiers) where names[identifier.key] == nil {
+            names[identifier.key] = row
         }
     }
 

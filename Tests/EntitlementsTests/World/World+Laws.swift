@@ -114,7 +114,7 @@ extension World {
 
     /// L7: what was applied once changes nothing a second time.
     func judgeRepetition(_ look: Look) throws(Broken) {
-        // Of items that share a name each makes a row at first, and the last one stands afterwards.
+        // A new row may share a name with a known one: the next reading merges the two.
         let keys = look.truth.flatMap(\.keys)
         guard Set(keys).count == keys.count else { return }
         var again = self

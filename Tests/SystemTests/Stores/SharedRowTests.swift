@@ -1,0 +1,45 @@
+import Entitlements
+import Foundation
+import Jobs
+import Postgres
+import Storage
+import TestSupport
+import Testing
+
+/// Several items of one reading on one record of the ledger.
+@Suite struct SharedRowTests {
+    private static let new =
+        "{id: sub-new, state: active, store_subscription_identifier: \"2000000100000009\", auto_renewal_status: will_not_renew}"
+    private static let old =
+        "{id: sub-old, state: expired, store_subscription_identifier: \"2000000100000001\"}"
+
+    @Test(arguments: [[new, old], [old, new]])
+    func `An old subscription object never stands before the running one, whatever the order of the list`(
+        objects: [String]
+    ) async throws {
+        let customer = "{id: alice, subscriptions: [\(objects.joined(separator: ", "))]}"
+        try await World.with(customers: [customer], scenario: WitnessTests.appStore) { world in
+            try await world.add("alice")
+            try await world.addProducts()
+            let both = try world.asking(world.revenueCat, world.appStore)
+            let proof = try world.transactionProof("2000000100000009")
+            #expect(try await world.restored("alice", proofs: proof, setup: both).outcome == "restored")
+            // From here on both objects are one record.
+            for _ in 1...2 { #expect(try await world.reconciled("alice", setup: both).outcome == "unchanged") }
+            let row = try #require(
+                try await world.pool.query(
+                    """
+                    SELECT count(*) OVER (), p.status, p.gives_access, p.period_ends_at > now()
+                      FROM entitlement_sync.purchase AS p WHERE p.merged_into IS NULL
+                    """
+                ).first?.decode(Int64.self, String.self, Bool.self, Bool.self)
+            )
+            #expect(row.0 == 1 && row.1 == "active" && row.2 && row.3)
+            // One silence is a first absence: nothing has said that the running one is over.
+            try await world.change("alice", #"{"state":"none"}"#)
+            let alone = world.asking(world.revenueCat)
+            #expect(try await world.reconciled("alice", setup: alone).outcome == "deferred")
+            #expect(try await world.type(of: "alice") == "subscriber")
+        }
+    }
+}
