@@ -82,18 +82,32 @@ package func attribute(
     var attributions = zip(observations, holders).map { observation, rows in
         attribute(observation, holders: rows, userKey: userKey, eligible: eligible, askedAt: askedAt)
     }
-    // Where one witness names the asked user and another somebody else, neither has its way.
+    // Where one witness names the asked user and another somebody else, neither has its way. A dispute that is on record
+    // already goes on: a second reading of the same makes nobody the owner.
+    let alone = attributions
     for (index, observation) in observations.enumerated() {
-        guard case .otherAccount(let id) = observation.owner, !attributions[index].counts else { continue }
+        guard case .otherAccount(let id) = observation.owner, !alone[index].counts else { continue }
         let keys = Set(observation.identifiers.map(\.key))
-        for (other, witness) in observations.enumerated()
-        where witness.owner == .askedUser && attributions[other].counts
-            && !keys.isDisjoint(with: witness.identifiers.map(\.key))
-        {
-            let purchase = attributions[other].target
-            attributions[other] = .contradicted(purchase: purchase, accountKey: nil, account: nil)
-            attributions[index] = .contradicted(purchase: purchase, accountKey: nil, account: id)
+        let witnesses = observations.indices.filter { other in
+            guard observations[other].owner == .askedUser else { return false }
+            return (alone[other].counts || alone[other].isContradicted)
+                && !keys.isDisjoint(with: observations[other].identifiers.map(\.key))
+        }
+        guard !witnesses.isEmpty else { continue }
+        // Of several rows the oldest is named, whatever the order of the items.
+        let disputed = witnesses.compactMap { alone[$0].target ?? alone[$0].contradictedPurchase }.min()
+        attributions[index] = .contradicted(purchase: disputed, accountKey: nil, account: id)
+        for other in witnesses where alone[other].counts {
+            attributions[other] = .contradicted(purchase: alone[other].target, accountKey: nil, account: nil)
         }
     }
     return attributions
+}
+
+extension Attribution {
+    fileprivate var isContradicted: Bool { if case .contradicted = self { true } else { false } }
+
+    fileprivate var contradictedPurchase: Int64? {
+        if case .contradicted(let purchase, _, _) = self { purchase } else { nil }
+    }
 }

@@ -116,6 +116,26 @@ func stored(
         }
     }
 
+    @Test(arguments: [false, true])
+    func `21: a second reading of what is contradicted makes nobody the owner, in any order`(isTurned: Bool) {
+        let told = item("active", access: true, id: "T1")
+        // Its store names another user's account, here and for what follows it.
+        var items = [told, stored(.otherAccount(id: "x"), id: "T1"), stored(.otherAccount(id: "x"), id: "T1")]
+        for index in items.indices.dropFirst() { items[index].identifiers = told.identifiers }
+        if isTurned { items.reverse() }
+        let disputed = row(5, owner: nil, account: 2)
+        for rows in [[], [disputed]] {
+            let attributions = attribute(
+                items,
+                holders: items.map { _ in rows },
+                userKey: Self.me,
+                eligible: true,
+                askedAt: noon
+            )
+            #expect(attributions.allSatisfy { $0.name == "contradicted" }, "\(attributions)")
+        }
+    }
+
     @Test func `21: what was contradicted stays so until people decide`() {
         let named = row(5, account: 2)
         let expected = Attribution.contradicted(purchase: 5, accountKey: 2, account: nil)
