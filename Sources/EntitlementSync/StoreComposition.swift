@@ -50,7 +50,13 @@ struct StoreComposition {
             onside: onside()
         )
         let accounts = AccountIDs(keys: config.accounts.keys.map { $0.reveal() }, namespace: config.accounts.namespace)
-        let stores = StoresReader(sources: sources, accounts: accounts, lookups: lookups)
+        let stores = StoresReader(
+            sources: sources,
+            accounts: accounts,
+            lookups: lookups,
+            pool: pool,
+            logger: logger
+        )
         desk = deskWork(stores, accounts)
         foresight = DryRunWork(dryRuns: DryRuns(pool: pool), reader: stores.foreseer)
         return stores.reader

@@ -15,8 +15,15 @@ package struct PurchaseIdentifier: Hashable, Comparable, Sendable {
         self.kind = kind
     }
 
-    package static func < (left: Self, right: Self) -> Bool {
-        (left.value, left.store, left.environment) < (right.value, right.store, right.environment)
+    package static func < (left: Self, right: Self) -> Bool { left.key < right.key }
+
+    package static func == (left: Self, right: Self) -> Bool {
+        left.key == right.key && left.kind.isExactly(right.kind)
+    }
+
+    package func hash(into hasher: inout Hasher) {
+        key.hash(into: &hasher)
+        hasher.combineExactly(kind)
     }
 
     /// Whether it opens the purchase to whoever holds it.
@@ -26,8 +33,8 @@ package struct PurchaseIdentifier: Hashable, Comparable, Sendable {
     package var key: PurchaseIdentifierKey { .init(value: value, store: store, environment: environment) }
 }
 
-/// What makes an identifier unique.
-package struct PurchaseIdentifierKey: Hashable, Sendable {
+/// What makes an identifier unique: its bytes, as in the database.
+package struct PurchaseIdentifierKey: Hashable, Comparable, Sendable {
     package var value: String
     package var store: String
     package var environment: String
@@ -36,6 +43,24 @@ package struct PurchaseIdentifierKey: Hashable, Sendable {
         self.value = value
         self.store = store
         self.environment = environment
+    }
+
+    package static func == (left: Self, right: Self) -> Bool {
+        left.value.isExactly(right.value) && left.store.isExactly(right.store)
+            && left.environment.isExactly(right.environment)
+    }
+
+    package static func < (left: Self, right: Self) -> Bool {
+        let order = left.value.compareExactly(to: right.value)
+        guard order == 0 else { return order < 0 }
+        let stores = left.store.compareExactly(to: right.store)
+        return stores != 0 ? stores < 0 : left.environment.compareExactly(to: right.environment) < 0
+    }
+
+    package func hash(into hasher: inout Hasher) {
+        hasher.combineExactly(value)
+        hasher.combineExactly(store)
+        hasher.combineExactly(environment)
     }
 }
 
@@ -187,12 +212,26 @@ package struct Acknowledgement: Hashable, Sendable {
     package var kind: Observation.Kind
     /// When Google Play refunds and revokes it.
     package var deadline: Instant
+    /// The ids that Google Play told with a purchase made in Play itself, and that it keeps only where the call names them.
+    ///
+    /// Never shown, never logged.
+    package var accountID: String?
+    package var profileID: String?
 
-    package init(productID: String, token: String, kind: Observation.Kind, deadline: Instant) {
+    package init(
+        productID: String,
+        token: String,
+        kind: Observation.Kind,
+        deadline: Instant,
+        accountID: String? = nil,
+        profileID: String? = nil
+    ) {
         self.productID = productID
         self.token = token
         self.kind = kind
         self.deadline = deadline
+        self.accountID = accountID
+        self.profileID = profileID
     }
 }
 
@@ -235,6 +274,8 @@ package struct Reading: Sendable {
     package var claims: ClaimFindings
     /// Whose silence means something: the stores that are configured.
     package var covered: Set<Store>
+    /// Items that nothing is decided by, for their owner is not known yet.
+    package var withheld: [Observation] = []
 
     package init(
         coverage: Coverage,

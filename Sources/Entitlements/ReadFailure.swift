@@ -16,6 +16,10 @@ package struct ReadFailure: Error, Hashable, Sendable {
         case unusableID = "user_id_unusable"
         /// A proof of a store that no credentials are set for: nobody can say what it is worth.
         case storeOff = "store_not_configured"
+        /// The app's id in a purchase may be derived from another user's: a walk through the users will tell.
+        case ownerPending = "owner_pending"
+        /// That walk does not come to its end.
+        case ownerUnresolved = "owner_unresolved"
         /// The database refuses the job's data.
         case refused = "data_refused"
         /// Every process that held the job died.
@@ -65,6 +69,8 @@ package struct ReadFailure: Error, Hashable, Sendable {
         .incomplete: .again,
         .unusableID: .park,
         .storeOff: .park,
+        .ownerPending: .wait,
+        .ownerUnresolved: .park,
         .refused: .park,
         .crashed: .park,
     ]

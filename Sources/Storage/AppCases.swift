@@ -103,7 +103,9 @@ package enum ReplyFate: Sendable, Hashable {
 extension AppRequests {
     /// A user's cases; `nil` where there is no such user.
     package func cases(of userID: String) async throws -> [UserCase]? {
-        let rows = try await pool.query("SELECT entitlement_sync.ticket_answers(\(userID))")
+        let rows = try await pool.query(
+            "SELECT entitlement_sync.ticket_answers(coalesce(entitlement_sync.host_id(\(userID)), \(userID)))"
+        )
         return try rows.first?.decode(PostgresJSON?.self, at: 0).map(JSONList.read)
     }
 
@@ -122,7 +124,7 @@ extension AppRequests {
             try await connection.query(
                 """
                 SELECT entitlement_sync.reply_to_ticket(
-                           \(userID), \(id), \(reply.text), \(reply.decision), \(reply.idempotencyKey), \(reply.questionID))
+                           coalesce(entitlement_sync.host_id(\(userID)), \(userID)), \(id), \(reply.text), \(reply.decision), \(reply.idempotencyKey), \(reply.questionID))
                 """
             ).first?.decode(String?.self, at: 0)
         }
@@ -142,7 +144,12 @@ extension AppRequests {
     ///   were given for a day.
     package func release(to reference: String, by userID: String) async throws {
         try await pool.retrying(2) { connection in
-            _ = try await connection.query("SELECT entitlement_sync.release_purchase(\(userID), \(reference))")
+            _ = try await connection.query(
+                """
+                SELECT entitlement_sync.release_purchase(
+                           coalesce(entitlement_sync.host_id(\(userID)), \(userID)), \(reference))
+                """
+            )
         }
     }
 }

@@ -1,3 +1,4 @@
+import Entitlements
 package import FoundationEssentials
 package import Postgres
 
@@ -186,6 +187,13 @@ package struct AppRequests: Sendable {
     package func estimatedWait(_ id: UUID) async throws -> Double? {
         let rows = try await pool.query("SELECT entitlement_sync.estimated_wait(\(id))")
         return try rows.first?.decode(Double?.self, at: 0)
+    }
+
+    /// Whether a caller's id is the host's user of that id: the same bytes, or a spelling that the host takes for the same.
+    package func isUser(_ userID: String, _ caller: String) async throws(PostgresError) -> Bool {
+        guard !userID.isExactly(caller) else { return true }
+        let rows = try await pool.query("SELECT coalesce(entitlement_sync.host_id(\(caller)) = \(userID), false)")
+        return try rows.first?.decode(Bool.self, at: 0) ?? false
     }
 
     /// What a user has; `nil` where there is no such user.

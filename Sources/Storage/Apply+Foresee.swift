@@ -115,14 +115,25 @@ extension Apply {
     package func foresee(_ batch: [ReadJob], epoch: Int32, limits: Bool = false) async throws -> Foresight {
         var free = batch
         var held: Set<Int64> = []
+        var respelled: Set<Int64> = []
         while !free.isEmpty {
             do {
                 var foresight = try await attemptForesight(free, epoch: epoch, limits: limits)
                 foresight.postponed.formUnion(held)
                 return foresight
             } catch let elsewhere as HeldElsewhere {
-                held.formUnion(free.filter { elsewhere.concerns($0) }.map(\.job.userKey))
+                let waiting = free.filter { elsewhere.concerns($0) }.map(\.job.userKey)
+                // Where it concerns none of them the next try would end the same way.
+                guard !waiting.isEmpty else { return Foresight(postponed: Set(batch.map(\.job.userKey))) }
+                held.formUnion(waiting)
                 free.removeAll { elsewhere.concerns($0) }
+            } catch let other as SpelledOtherwise {
+                // Nothing is written here: the next job of theirs takes the host's spelling over.
+                for place in free.indices {
+                    let key = free[place].job.userKey
+                    guard let id = other.ids[key] else { continue }
+                    free[place].job.userID = respelled.insert(key).inserted ? id : nil
+                }
             } catch let error as PostgresError where error.isTransactionConflict {
                 return Foresight(postponed: Set(batch.map(\.job.userKey)))
             }

@@ -9,13 +9,16 @@ extension Apply {
     /// What was loaded and locked for a batch.
     struct Scene {
         var gate: Gate
-        var users: [String: User]
+        var users: [ExactText: User]
         var facts: [Int64: UserFacts]
         var locked: [Int64: JobEnds.Held]
         var named: [PurchaseIdentifierKey: Int64]
         var ledger: LedgerReads.Ledger
         /// Nothing of it will be written.
         var isForeseen = false
+
+        /// The host's user of a job, locked.
+        func user(of job: ClaimedJob) -> User? { job.userID.flatMap { users[ExactText($0)] } }
     }
 
     /// All identifiers of a batch, some of them more than once.
@@ -37,9 +40,22 @@ extension Apply {
         report: inout ApplyReport,
         on connection: PostgresConnection
     ) async throws -> [ReadJob] {
-        let unlocked = batch.compactMap(\.job.userID).filter { scene.users[$0] == nil }.sorted()
-        let held = try await LedgerReads.existing(unlocked, on: connection)
-        guard held.isEmpty else { throw HeldElsewhere(users: held) }
+        let unlocked = batch.filter { $0.job.userID != nil && scene.user(of: $0.job) == nil }
+        if !unlocked.isEmpty {
+            let spellings = try await LedgerReads.spellings(unlocked.compactMap(\.job.userID), on: connection)
+            var held: Set<Int64> = []
+            var respelled: [Int64: String] = [:]
+            for item in unlocked {
+                guard let id = item.job.userID, let spelling = spellings[ExactText(id)] else { continue }
+                if spelling.isExactly(id) {
+                    held.insert(item.job.userKey)
+                } else {
+                    respelled[item.job.userKey] = spelling
+                }
+            }
+            guard respelled.isEmpty else { throw SpelledOtherwise(ids: respelled) }
+            guard held.isEmpty else { throw HeldElsewhere(users: held) }
+        }
         // Our rows of them are held elsewhere; whoever has none at all lost it to an erasure.
         let isFree = { (item: ReadJob) in scene.facts[item.job.userKey] != nil }
         report.postponed += batch.filter { !isFree($0) }
@@ -107,7 +123,7 @@ extension Apply {
                 let isErased = facts[key]?.isErased == true
                 plan.add(
                     item,
-                    user: isErased ? nil : item.job.userID.flatMap { scene.users[$0] },
+                    user: isErased ? nil : scene.user(of: item.job),
                     facts: facts[key],
                     canceled: locked[key]?.cancel ?? false,
                     isDated: dated.users.contains(key),

@@ -36,7 +36,7 @@ extension Apply {
         } else {
             requests += EffectWrites.setTypes(plan.effects) + Acknowledgements.plan(plan.acknowledgements)
             try await changeAssets(&plan.effects, apart: assetsApart, after: requests, on: connection)
-            try await openTickets(&plan.effects, on: connection)
+            try await openTickets(&plan, on: connection)
         }
         requests = EffectWrites.updateUsers(isObserving ? plan.effects.map(withoutTypeChange) : plan.effects)
         var decisions: [Int64: Int64] = [:]
@@ -83,10 +83,10 @@ extension Apply {
     /// - Throws: `HeldElsewhere` where such a user's row of the queue is held: whoever showed the purchase is put off.
     private func meetAccounts(_ plan: ApplyPlan, on connection: PostgresConnection) async throws {
         let rows = plan.observed
-        let accounts = Set(rows.compactMap(\.account)).sorted()
+        let accounts = rows.compactMap(\.account).sortedExactly
         guard !accounts.isEmpty else { return }
         try await TicketWrites.meet(accounts, on: connection)
-        let owners = Set(rows.filter(\.isAccounts).compactMap(\.account)).sorted()
+        let owners = rows.filter(\.isAccounts).compactMap(\.account).sortedExactly
         guard !owners.isEmpty, settings.decision.mode != .observe else { return }
         let users = try await connection.query(
             """
@@ -96,20 +96,21 @@ extension Apply {
         ).map { try $0.decode(Int64.self, String.self) }
         let held = try await JobEnds.enqueueUnheld(users.map(\.0), lane: .event, on: connection)
         guard !held.isEmpty else { return }
-        let heldIDs = Set(users.filter { held.contains($0.0) }.map(\.1))
-        let claimants = Set(
-            rows.filter { $0.isAccounts && $0.account.map(heldIDs.contains) == true }.map(\.userKey)
+        let heldIDs = Set(users.filter { held.contains($0.0) }.map { ExactText($0.1) })
+        throw HeldElsewhere(
+            users: Set(
+                rows.filter { $0.isAccounts && $0.account.map { heldIDs.contains(ExactText($0)) } == true }
+                    .map(\.userKey)
+            )
         )
-        let jobs = plan.effects.map(\.job).filter { claimants.contains($0.userKey) }
-        throw HeldElsewhere(users: Set(jobs.compactMap(\.userID)))
     }
 
     /// Lets tickets name the rows that their purchases are given by this very batch.
     private func nameTickets(_ plan: inout ApplyPlan) {
-        var rows: [String: Int64] = [:]
+        var rows: [ExactText: Int64] = [:]
         for row in plan.observed where row.attribution?.isNew == true && row.attribution != .new {
             guard let id = row.purchaseID, let item = row.observation, let spoken = item.spokenID else { continue }
-            rows["\(row.userKey) \(item.store) \(spoken)"] = id
+            rows[ExactText("\(row.userKey) \(item.store) \(spoken)")] = id
         }
         guard !rows.isEmpty else { return }
         for effect in plan.effects.indices {
@@ -117,7 +118,7 @@ extension Apply {
             for place in plan.effects[effect].verdict.tickets.indices {
                 let ticket = plan.effects[effect].verdict.tickets[place]
                 guard ticket.purchase == nil, let store = ticket.store, let id = ticket.originalID else { continue }
-                plan.effects[effect].verdict.tickets[place].purchase = rows["\(key) \(store) \(id)"]
+                plan.effects[effect].verdict.tickets[place].purchase = rows[ExactText("\(key) \(store) \(id)")]
             }
         }
     }
@@ -147,15 +148,19 @@ extension Apply {
             + LedgerWrites.insertObservations(plan.observed)
     }
 
-    private func openTickets(_ effects: inout [Effect], on connection: PostgresConnection) async throws {
-        let wanted = effects.flatMap { effect in
+    private func openTickets(_ plan: inout ApplyPlan, on connection: PostgresConnection) async throws {
+        let wanted = plan.effects.flatMap { effect in
             effect.verdict.tickets.map {
                 TicketWrites.Wanted(claimantKey: effect.job.userKey, jobID: effect.job.id, request: $0)
             }
         }
-        let visible = try await TicketWrites.open(wanted, tells: settings.tells, on: connection)
-        for index in effects.indices where !effects[index].verdict.tickets.isEmpty {
-            effects[index].ticketID = visible[effects[index].job.userKey]
+        let visible = try await TicketWrites.open(wanted + plan.tickets, tells: settings.tells, on: connection)
+        for index in plan.effects.indices where !plan.effects[index].verdict.tickets.isEmpty {
+            plan.effects[index].ticketID = visible[plan.effects[index].job.userKey]
+        }
+        let jobs = Set(plan.tickets.map(\.jobID))
+        for index in plan.ends.indices where jobs.contains(plan.ends[index].id) {
+            plan.ends[index].ticketID = visible[plan.ends[index].userKey]
         }
     }
 
@@ -199,14 +204,14 @@ extension Apply {
             for (direction, indices) in directions {
                 let counts = try await countAssets(indices.compactMap { effects[$0].user?.id }, on: connection)
                 for index in indices {
-                    guard let count = effects[index].user.flatMap({ counts[$0.id] }) else { continue }
+                    guard let count = effects[index].user.flatMap({ counts[ExactText($0.id)] }) else { continue }
                     let more = (direction == .unfreeze ? count.lapsed : count.others) > 0
                     effects[index].noteAssets(AssetProgress(changed: 0, cursor: nil, more: more), direction)
                 }
             }
             return
         }
-        var progress: [String: AssetProgress] = [:]
+        var progress: [ExactText: AssetProgress] = [:]
         let changes = directions.map { direction, indices in
             let ids = indices.compactMap { effects[$0].user?.id }
             return EffectWrites.changeAssets(
@@ -222,9 +227,14 @@ extension Apply {
             .then { progress.merge($0) { first, _ in first } }
         }
         try await connection.send(requests + changes)
+        progress = try await AssetProgress.respelled(
+            progress,
+            as: effects.compactMap(\.user?.id),
+            on: connection
+        )
         for (direction, indices) in directions {
             for index in indices {
-                guard let done = effects[index].user.flatMap({ progress[$0.id] }) else { continue }
+                guard let done = effects[index].user.flatMap({ progress[ExactText($0.id)] }) else { continue }
                 effects[index].noteAssets(done, direction)
             }
         }
@@ -245,7 +255,7 @@ extension Apply {
         let counts = try await countAssets(ids, on: connection)
         for index in effects.indices {
             guard let direction = direction(of: effects[index]), let id = effects[index].user?.id,
-                let count = counts[id]
+                let count = counts[ExactText(id)]
             else { continue }
             let changed = direction == .unfreeze ? count.lapsed : count.others
             effects[index].noteAssets(AssetProgress(changed: Int(changed), cursor: nil, more: false), direction)
@@ -255,14 +265,14 @@ extension Apply {
     private func countAssets(
         _ ids: [String],
         on connection: PostgresConnection
-    ) async throws -> [String: (lapsed: Int64, others: Int64)] {
+    ) async throws -> [ExactText: (lapsed: Int64, others: Int64)] {
         let rows = try await connection.query(
             "SELECT a.user_id, a.lapsed, a.others FROM entitlement_sync_host.count_assets(\(ids)) AS a"
         )
-        var counts: [String: (lapsed: Int64, others: Int64)] = [:]
+        var counts: [ExactText: (lapsed: Int64, others: Int64)] = [:]
         for row in rows {
             let (id, lapsed, others) = try row.decode(String.self, Int64.self, Int64.self)
-            counts[id] = (lapsed, others)
+            counts[ExactText(id)] = (lapsed, others)
         }
         return counts
     }

@@ -40,6 +40,8 @@ package struct Apply: Sendable {
         var assetsApart = false
         var free = batch
         var putOff: [ReadJob] = []
+        var respelled: Set<Int64> = []
+        // Each time around, jobs leave the batch, or change once, or a bounded number of tries is used up.
         while true {
             do {
                 var report = try await pool.withTransaction { connection in
@@ -49,8 +51,15 @@ package struct Apply: Sendable {
                 if !report.answers.isEmpty, let audience { report.told = audience.take(report.answers) }
                 return report
             } catch let held as HeldElsewhere {
-                putOff += free.filter { held.concerns($0) }
+                let waiting = free.filter { held.concerns($0) }
+                guard !waiting.isEmpty else {
+                    logger.error("a batch makes no progress; its jobs wait", metadata: ["batch.jobs": "\(free.count)"])
+                    return ApplyReport(postponed: putOff + free)
+                }
+                putOff += waiting
                 free.removeAll { held.concerns($0) }
+            } catch let other as SpelledOtherwise {
+                try await respell(&free, other.ids, known: &respelled)
             } catch let refused as AssetsRefused where !assetsApart {
                 logger.warning(
                     "assets refused in a batch, continuing one by one",
@@ -99,9 +108,50 @@ package struct Apply: Sendable {
     /// By then the rest of what is theirs was locked, and a host that asks for a restore of a user whom it holds must not
     /// wait for the whole batch, or worse, the batch for it.
     struct HeldElsewhere: Error {
-        var users: Set<String>
+        var users: Set<Int64>
 
-        func concerns(_ item: ReadJob) -> Bool { item.job.userID.map(users.contains) ?? false }
+        func concerns(_ item: ReadJob) -> Bool { users.contains(item.job.userKey) }
+    }
+
+    /// Users whom the host returns under other ids than our records hold: by user key, the host's.
+    struct SpelledOtherwise: Error {
+        var ids: [Int64: String]
+    }
+
+    /// Takes over the host's spelling of ids, and has those users read again, for the stores were asked about other ids.
+    ///
+    /// A user whose spelling does not settle, or whose spelling another record holds, counts as gone.
+    private func respell(_ batch: inout [ReadJob], _ ids: [Int64: String], known: inout Set<Int64>) async throws {
+        logger.warning(
+            "the host spells user ids otherwise than our records; taking over its spelling",
+            metadata: ["users": "\(ids.count)"]
+        )
+        let keys = ids.keys.filter { !known.contains($0) }.sorted()
+        let names = keys.compactMap { ids[$0] }
+        let renamed = try await pool.query(
+            """
+            UPDATE entitlement_sync.user_sync AS u SET user_id = n.id
+              FROM unnest(\(keys), \(names)) AS n(key, id)
+             WHERE u.user_key = n.key AND u.user_id IS NOT NULL
+               AND NOT EXISTS (SELECT 1 FROM entitlement_sync.user_sync AS x WHERE x.user_id = n.id)
+            RETURNING u.user_key
+            """
+        ).map { try $0.decode(Int64.self, at: 0) }
+        known.formUnion(keys)
+        for place in batch.indices {
+            let key = batch[place].job.userKey
+            guard let id = ids[key] else { continue }
+            guard renamed.contains(key) else {
+                batch[place].job.userID = nil
+                continue
+            }
+            batch[place].job.userID = id
+            batch[place].reading = Reading(
+                coverage: .none,
+                askedAt: batch[place].reading.askedAt,
+                failure: ReadFailure(.overtaken)
+            )
+        }
     }
 
     /// Why a batch is written again with its assets left to runs.
@@ -133,7 +183,7 @@ package struct Apply: Sendable {
 
     /// Loads and locks what a batch is decided by.
     func scene(of batch: [ReadJob], epoch: Int32, on connection: PostgresConnection) async throws -> Scene {
-        let ids = batch.compactMap(\.job.userID).sorted()
+        let ids = batch.compactMap(\.job.userID).sortedExactly
         let keys = batch.map(\.job.userKey).sorted()
         // In the order in which locks are taken everywhere: users, our rows of them, jobs, ledger.
         let (gate, users, facts, grants, sandboxes, locked, named, ledger) = try await connection.send(
@@ -153,7 +203,7 @@ package struct Apply: Sendable {
         }
         if !sandboxes.isEmpty {
             for item in batch {
-                guard let sandbox = item.job.userID.flatMap({ sandboxes[$0] }) else { continue }
+                guard let sandbox = item.job.userID.flatMap({ sandboxes[ExactText($0)] }) else { continue }
                 scene.facts[item.job.userKey]?.sandbox = sandbox.state
                 scene.facts[item.job.userKey]?.sandboxEnds = sandbox.end
             }

@@ -26,6 +26,8 @@ struct ApplyPlan {
     /// Former owners who are to be read again, with the users whose jobs took their purchases over.
     var formerOwners: [(owner: Int64, claimant: Int64)] = []
     var postponed: [ReadJob] = []
+    /// Cases of jobs that end without a verdict.
+    var tickets: [TicketWrites.Wanted] = []
     /// Sales to be acknowledged to Google Play.
     var acknowledgements: [Acknowledgement] = []
     var alarms: [String: String] = [:]
@@ -241,6 +243,7 @@ struct ApplyPlan {
             let other = observed[earlier]
             guard let attribution = other.attribution, attribution.isNew,
                 attribution == row.attribution || attribution.counts && row.attribution?.counts == true,
+                other.account.map(ExactText.init) == row.account.map(ExactText.init),
                 let item = other.observation, !keys.isDisjoint(with: item.identifiers.map(\.key))
             else { continue }
             let first = other.sharesRowOf ?? earlier
@@ -310,7 +313,7 @@ struct ApplyPlan {
 
     private func claimed(_ item: ReadJob, holders: [PurchaseIdentifierKey: Purchase]) -> [ClaimedPurchase] {
         item.reading.claims.found.compactMap { found in
-            guard found.customerID != item.job.userID else { return nil }
+            guard item.job.userID.map(found.customerID.isExactly) != true else { return nil }
             let held = holders[found.identifier.key]
             guard held?.ownerKey != item.job.userKey else { return nil }
             return ClaimedPurchase(
@@ -359,6 +362,13 @@ struct ApplyPlan {
             alarms["store_not_configured"] =
                 "Somebody has shown a proof of \((failure.store ?? .revenueCat).name), for which nothing is configured: set its"
                 + " variables, or keep the app from offering it."
+        case .ownerUnresolved:
+            alarms["owner_unresolved"] =
+                "A walk through the application's users did not end within ten minutes, so that the owners of purchases stay"
+                + " unknown: see the worker's log, and how fast entitlement_sync_host.page_users is."
+            if item.job.kind == .restore {
+                tickets += item.reading.withheld.filter(\.isShown).prefix(20).map { unresolved($0, item) }
+            }
         case .unusableID:
             alarms["user_id_unusable"] =
                 "The application has users with ids that stand for nobody (null, guest, ...): mend how it makes them."
@@ -380,6 +390,20 @@ struct ApplyPlan {
             dead.lastError = failure.code.rawValue
             ends.append(dead)
         }
+    }
+
+    /// The case of a purchase that the claimant has shown, and that may be another user's.
+    private func unresolved(_ purchase: Observation, _ item: ReadJob) -> TicketWrites.Wanted {
+        TicketWrites.Wanted(
+            claimantKey: item.job.userKey,
+            jobID: item.job.id,
+            request: TicketRequest(
+                kind: .firstSeenElsewhere,
+                store: purchase.store,
+                originalID: purchase.spokenID,
+                deadline: purchase.acknowledgement?.deadline
+            )
+        )
     }
 
     private func retry(_ item: ReadJob, after wait: Duration, attempt: Int, error: String) -> JobRetry {

@@ -91,6 +91,8 @@ package struct ApplyReport: Sendable {
     package var enqueued = false
 
     package enum Halt: String, Sendable { case paused, leaseLost = "lease_lost" }
+
+    init(postponed: [ReadJob] = []) { self.postponed = postponed }
 }
 
 /// The same identifiers were written by somebody else in the same moment: the whole transaction starts again.

@@ -40,11 +40,19 @@ package struct AssetRuns: Sendable {
         guard mode != .observe else { return false }
         var failure: (run: Run, error: PostgresError)?
         let worked = try await pool.withTransaction { connection -> Bool in
-            guard let run = try await take(on: connection) else { return false }
-            let locked = try await connection.send(LedgerReads.lockUsers([run.userID]))
-            guard let user = locked[run.userID] else {
-                let exists = try await LedgerReads.existing([run.userID], on: connection).contains(run.userID)
-                if exists { try await delay(run, on: connection) } else { try await end(run, on: connection) }
+            guard var run = try await take(on: connection) else { return false }
+            var locked = try await connection.send(LedgerReads.lockUsers([run.userID]))
+            if locked[ExactText(run.userID)] == nil {
+                let spellings = try await LedgerReads.spellings([run.userID], on: connection)
+                guard let spelling = spellings[ExactText(run.userID)] else {
+                    try await end(run, on: connection)
+                    return true
+                }
+                run.userID = spelling
+                locked = try await connection.send(LedgerReads.lockUsers([spelling]))
+            }
+            guard let user = locked[ExactText(run.userID)] else {
+                try await delay(run, on: connection)
                 return true
             }
             let epoch = try await connection.query(
@@ -127,9 +135,11 @@ package struct AssetRuns: Sendable {
     }
 
     private func change(_ run: Run, on connection: PostgresConnection) async throws {
-        let progress = try await connection.send(
+        // One user was asked about: whatever comes back is that user's.
+        let found = try await connection.send(
             EffectWrites.changeAssets(run.direction, of: [run.userID], after: [run.cursor], batch: run.batch)
-        )[run.userID]
+        )
+        let progress = try await AssetProgress.respelled(found, as: [run.userID], on: connection)[ExactText(run.userID)]
         if let progress, progress.changed > 0 {
             try await connection.query(
                 """

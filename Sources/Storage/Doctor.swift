@@ -1,3 +1,4 @@
+import Entitlements
 package import Postgres
 
 /// One thing that `doctor` looked at.
@@ -93,20 +94,22 @@ package struct Doctor: Sendable {
         while true {
             let rows = try await pool.query(
                 """
-                SELECT max(u.id),
+                SELECT (array_agg(u.id ORDER BY u.place DESC))[1],
                        count(*) FILTER (WHERE u.type = 'subscriber' AND NOT u.eligible),
                        count(*) FILTER (WHERE u.type = 'subscriber' AND u.eligible AND NOT EXISTS (
                            SELECT 1 FROM entitlement_sync.user_sync AS s
                             WHERE s.user_id = u.id
                               AND (s.ever_observed OR EXISTS (SELECT 1 FROM entitlement_sync."grant" AS g
                                                                WHERE g.user_key = s.user_key))))
-                  FROM (SELECT p.id, p.type, p.status IN ('active', 'onboarding') AS eligible
-                          FROM entitlement_sync_host.page_users(\(cursor), 5000) AS p) AS u
+                  FROM (SELECT p.id, p.type, p.status IN ('active', 'onboarding') AS eligible, p.place
+                          FROM entitlement_sync_host.page_users(\(cursor), 5000) WITH ORDINALITY
+                               AS p(id, type, status, created_at, place)) AS u
                 """
             )
             guard let row = rows.first else { break }
             let (last, banned, unknown) = try row.decode(String?.self, Int64.self, Int64.self)
-            guard let last else { break }
+            // By the adapter's order, and not for ever where it gives out one page again.
+            guard let last, cursor.map(last.isExactly) != true else { break }
             cursor = last
             ineligible += banned
             unexplained += unknown

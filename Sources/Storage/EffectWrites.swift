@@ -77,18 +77,18 @@ enum EffectWrites {
         of userIDs: [String],
         after cursors: [String?],
         batch: Int
-    ) -> PostgresRequest<[String: AssetProgress]> {
+    ) -> PostgresRequest<[ExactText: AssetProgress]> {
         PostgresRequest(
             """
             SELECT a.user_id, a.changed, a.cursor, a.more
               FROM entitlement_sync_host.\(rawSQL: direction.function)(\(userIDs), \(cursors), \(Int32(batch))) AS a
             """
         ) { rows in
-            var progress: [String: AssetProgress] = [:]
+            var progress: [ExactText: AssetProgress] = [:]
             progress.reserveCapacity(rows.count)
             for row in rows {
                 let (userID, changed, cursor, more) = try row.decode(String.self, Int64.self, String?.self, Bool.self)
-                progress[userID] = AssetProgress(changed: Int(changed), cursor: cursor, more: more)
+                progress[ExactText(userID)] = AssetProgress(changed: Int(changed), cursor: cursor, more: more)
             }
             return progress
         }
@@ -239,6 +239,23 @@ struct AssetProgress {
     var changed: Int
     var cursor: String?
     var more: Bool
+
+    /// Names what a host that compares ids by other rules than bytes returned by the ids that were asked for.
+    ///
+    /// What assets of one user that spell it in two ways came to is gone through again from the first.
+    static func respelled(
+        _ progress: [ExactText: AssetProgress],
+        as ids: [String],
+        on connection: PostgresConnection
+    ) async throws -> [ExactText: AssetProgress] {
+        let asked = Set(ids.map(ExactText.init))
+        let others = progress.keys.filter { !asked.contains($0) }
+        guard !others.isEmpty else { return progress }
+        let spellings = try await LedgerReads.spellings(others.map(\.text), on: connection)
+        return Dictionary(progress.map { (spellings[$0].map(ExactText.init) ?? $0, $1) }) {
+            AssetProgress(changed: $0.changed + $1.changed, cursor: nil, more: $0.more || $1.more)
+        }
+    }
 }
 
 struct NewAssetRun {

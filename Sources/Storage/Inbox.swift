@@ -84,6 +84,7 @@ package struct Inbox: Sendable {
     /// - Throws: `PostgresError`.
     package func drain(upTo most: Int = 500) async throws -> Drained {
         try await pool.retrying { connection in
+            try await connection.query("SELECT entitlement_sync.spell_inbox(\(Int32(clamping: most)))")
             let rows = try await connection.query(
                 "SELECT d.looked, d.queued FROM entitlement_sync.drain_inbox(\(Int32(clamping: most))) AS d"
             )

@@ -98,25 +98,42 @@ enum LedgerReads {
         """
 
     /// The host's users, locked; whoever is held elsewhere or gone is left out.
-    static func lockUsers(_ ids: [String]) -> PostgresRequest<[String: User]> {
+    static func lockUsers(_ ids: [String]) -> PostgresRequest<[ExactText: User]> {
         PostgresRequest("SELECT u.id, u.type, u.status FROM entitlement_sync_host.lock_users(\(ids)) AS u") { rows in
-            var users: [String: User] = [:]
+            var users: [ExactText: User] = [:]
             users.reserveCapacity(rows.count)
             for row in rows {
                 let (id, type, status) = try row.decode(String.self, String.self, String.self)
-                users[id] = try user(id, type, status)
+                users[ExactText(id)] = try user(id, type, status)
             }
             return users
         }
     }
 
-    /// Which of these users exist, locked or not.
-    static func existing(_ ids: [String], on connection: PostgresConnection) async throws -> Set<String> {
-        guard !ids.isEmpty else { return [] }
+    /// How the host spells these ids, locked or not; those that it does not know are left out.
+    ///
+    /// A host may compare ids by other rules than bytes (`uuid`, `citext`, `char(n)`): what it returns is the user's id. Where it
+    /// returns several for one, and none of them is that one, nobody is meant.
+    static func spellings(_ ids: [String], on connection: PostgresConnection) async throws -> [ExactText: String] {
+        guard !ids.isEmpty else { return [:] }
+        let asked = Set(ids.map(ExactText.init))
         let rows = try await connection.query("SELECT u.id FROM entitlement_sync_host.read_users(\(ids)) AS u")
-        var found: Set<String> = []
-        for row in rows { found.insert(try row.decode(String.self, at: 0)) }
-        return found
+        var spellings: [ExactText: String] = [:]
+        var isOther = false
+        for row in rows {
+            let id = try row.decode(String.self, at: 0)
+            if asked.contains(ExactText(id)) { spellings[ExactText(id)] = id } else { isOther = true }
+        }
+        guard isOther else { return spellings }
+        // Rare, so that each may be asked for by itself: which of them came back otherwise is told by nothing else.
+        let rest = asked.filter { spellings[$0] == nil }.sorted().map(\.text)
+        for row in try await connection.query(
+            "SELECT w.id, entitlement_sync.host_id(w.id) FROM unnest(\(rest)) AS w(id)"
+        ) {
+            let (id, spelling) = try row.decode(String.self, String?.self)
+            if let spelling { spellings[ExactText(id)] = spelling }
+        }
+        return spellings
     }
 
     static func user(_ id: String, _ type: String, _ status: String) throws -> User {
@@ -168,17 +185,17 @@ enum LedgerReads {
     }
 
     /// Whose sandbox purchases count, or once counted, and until when.
-    static func sandboxes(_ userIDs: [String]) -> PostgresRequest<[String: (state: SandboxState, end: Instant?)]> {
+    static func sandboxes(_ userIDs: [String]) -> PostgresRequest<[ExactText: (state: SandboxState, end: Instant?)]> {
         PostgresRequest(
             """
             SELECT a.user_id, a.until > now(), CASE WHEN a.until > now() AND isfinite(a.until) THEN a.until END
               FROM entitlement_sync.sandbox_user AS a WHERE a.user_id = ANY (\(userIDs))
             """
         ) { rows in
-            var sandboxes: [String: (SandboxState, Instant?)] = [:]
+            var sandboxes: [ExactText: (SandboxState, Instant?)] = [:]
             for row in rows {
                 let (id, isAllowed, end) = try row.decode(String.self, Bool.self, PostgresTimestamp?.self)
-                sandboxes[id] = (isAllowed ? .allowed : .past, end.map(Instant.init))
+                sandboxes[ExactText(id)] = (isAllowed ? .allowed : .past, end.map(Instant.init))
             }
             return sandboxes
         }

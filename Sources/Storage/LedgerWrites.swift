@@ -145,8 +145,8 @@ enum LedgerWrites {
         // Places are sorted and not the identifiers themselves, which take long to move.
         var places = identifiers.indices.sorted { left, right in
             let (first, second) = (identifiers[left].0, identifiers[right].0)
-            return first.value != second.value
-                ? first.value < second.value : (first, identifiers[left].1) < (second, identifiers[right].1)
+            let (one, other) = (first.key, second.key)
+            return one == other ? identifiers[left].1 < identifiers[right].1 : one < other
         }
         // One reading may list a purchase twice; the first row keeps the name, a later reading merges the second into it.
         var last: PurchaseIdentifierKey?

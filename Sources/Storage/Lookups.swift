@@ -9,9 +9,9 @@ package struct UserLookups: Sendable {
 
     package init(pool: PostgresPool) { self.pool = pool }
 
-    /// Which of these ids are users of the host.
-    package func existing(_ ids: [String]) async throws -> Set<String> {
-        try await pool.withConnection { connection in try await LedgerReads.existing(ids, on: connection) }
+    /// Which of these ids are users of the host, and how it spells them.
+    package func spellings(_ ids: [String]) async throws -> [ExactText: String] {
+        try await pool.withConnection { connection in try await LedgerReads.spellings(ids, on: connection) }
     }
 
     /// What our records hold of a user's purchases in the stores that can be asked directly.
@@ -128,6 +128,7 @@ package struct Housekeeping: Sendable {
         try await pool.query("SELECT entitlement_sync.forget_requests()")
         try await pool.query("SELECT entitlement_sync.forget_sign_ins()")
         try await pool.query("SELECT entitlement_sync.forget_questions()")
+        try await pool.query("SELECT entitlement_sync.forget_accounts()")
         try await pool.query("SELECT entitlement_sync.forget_runs(\(Int32(clamping: retention.historyDays)))")
         let inbox = Inbox(pool: pool)
         while try await inbox.forget(bodiesAfter: retention.eventDays, eventsAfter: Self.eventDays) {}

@@ -92,7 +92,7 @@ package struct Requests: Sendable {
         try await pool.query(
             """
             SELECT w.id FROM unnest(\(userIDs)) WITH ORDINALITY AS w(id, place)
-             WHERE NOT EXISTS (SELECT 1 FROM entitlement_sync_host.read_users(\(userIDs)) AS h WHERE h.id = w.id)
+             WHERE entitlement_sync.host_id(w.id) IS NULL
              ORDER BY w.place
             """
         ).map { row throws(PostgresError) in try row.decode(String.self) }

@@ -33,7 +33,7 @@ enum TicketWrites {
             .sorted { ($0.claimantKey, $0.request.purchase ?? 0) < ($1.claimantKey, $1.request.purchase ?? 0) }
         guard !tickets.isEmpty else { return [:] }
         let requests = tickets.map(\.request)
-        let named = Set(requests.compactMap(\.ownerID)).sorted()
+        let named = requests.compactMap(\.ownerID).sortedExactly
         if !named.isEmpty { try await meet(named, on: connection) }
         let mismatches: Set<TicketRequest.Kind> = [.ownerMismatch, .firstSeenElsewhere]
         try await name(tickets.filter { mismatches.contains($0.request.kind) }, on: connection)

@@ -24,7 +24,7 @@ package struct Timeline: Sendable {
             """
             SELECT to_char(e.at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'), e.kind, e.words
               FROM entitlement_sync.user_sync AS u CROSS JOIN LATERAL entitlement_sync.user_events(u.user_key) AS e
-             WHERE u.user_id = \(userID) AND e.at <= coalesce(\(until)::timestamptz, 'infinity')
+             WHERE u.user_id = coalesce(entitlement_sync.host_id(\(userID)), \(userID)) AND e.at <= coalesce(\(until)::timestamptz, 'infinity')
              ORDER BY e.at, e.kind = 'job', e.kind, e.place
             """
         )

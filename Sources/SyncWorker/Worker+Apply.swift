@@ -38,7 +38,15 @@ extension Worker {
         guard let epoch = items.first?.epoch else { return [] }
         let started = clock.now
         do {
-            let report = try await apply(items.map(\.read), epoch: epoch)
+            guard let report = try await applied(items, epoch) else {
+                let jobs = items.prefix(20).map { "\($0.read.job.id)" }.joined(separator: " ")
+                logger.error(
+                    "a batch made no progress; its jobs are given back to the queue",
+                    metadata: ["batch.jobs": "\(items.count)", "job.ids": "\(jobs)"]
+                )
+                try await queue.release(items.map(\.read.job.userKey), for: epoch)
+                return []
+            }
             WorkerMetrics.shared.batchSize.record(items.count)
             WorkerMetrics.shared.applyTime.recordNanoseconds((clock.now - started).wholeNanoseconds)
             switch report.halted {
@@ -64,6 +72,22 @@ extension Worker {
             logger.warning("a batch could not be written; trying again", metadata: describe(error))
             try? await Task.sleep(for: .milliseconds(300))
             return items
+        }
+    }
+
+    /// Longer than a batch may take, whose statements have limits of their own.
+    private static let batchLimit = Duration.seconds(180)
+
+    /// Applies a batch; `nil`: it did not end in time, and what it comes to is told by the jobs' rows alone.
+    private func applied(_ items: [Flight.Item], _ epoch: Int32) async throws -> ApplyReport? {
+        try await withThrowingTaskGroup(of: ApplyReport?.self) { group in
+            group.addTask { try await apply(items.map(\.read), epoch: epoch) }
+            group.addTask {
+                try await Task.sleep(for: Self.batchLimit)
+                return nil
+            }
+            defer { group.cancelAll() }
+            return try await group.next() ?? nil
         }
     }
 

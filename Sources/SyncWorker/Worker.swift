@@ -108,6 +108,7 @@ package struct Worker: Service {
             duties.addTask { await listenDuty() }
             duties.addTask { await announceDuty() }
             duties.addTask { await acknowledgeDuty() }
+            if let background = reader.background { duties.addTask { await background() } }
             duties.addTask { await inboxDuty() }
             duties.addTask { await outboxDuty() }
             duties.addTask { await evidenceDuty() }

@@ -114,7 +114,7 @@ package struct CaseRecords: Sendable {
             identifiers = try await names(of: purchaseID)
         }
         func account(_ key: Int64, _ id: String?) -> CaseAccount {
-            let known = id.flatMap { people[$0] }
+            let known = id.flatMap { people[ExactText($0)] }
             return CaseAccount(key: key, id: id, user: known?.user, createdAt: known?.createdAt)
         }
         return File(
@@ -136,8 +136,8 @@ package struct CaseRecords: Sendable {
         )
     }
 
-    private func people(_ ids: [String]) async throws -> [String: (user: User, createdAt: Instant)] {
-        var people: [String: (user: User, createdAt: Instant)] = [:]
+    private func people(_ ids: [String]) async throws -> [ExactText: (user: User, createdAt: Instant)] {
+        var people: [ExactText: (user: User, createdAt: Instant)] = [:]
         for row in try await pool.query(
             "SELECT u.id, u.type, u.status, u.created_at FROM entitlement_sync_host.read_users(\(ids)) AS u"
         ) {
@@ -147,7 +147,7 @@ package struct CaseRecords: Sendable {
                 String.self,
                 PostgresTimestamp.self
             )
-            people[id] = (try LedgerReads.user(id, type, status), Instant(created))
+            people[ExactText(id)] = (try LedgerReads.user(id, type, status), Instant(created))
         }
         return people
     }
@@ -180,8 +180,8 @@ package struct CaseRecords: Sendable {
     /// - Parameter ids: RevenueCat's.
     /// - Returns: the owner's key by id; ids that nobody owns are left out.
     /// - Throws: `PostgresError`.
-    package func owners(of ids: [String]) async throws -> [String: Int64] {
-        var owners: [String: Int64] = [:]
+    package func owners(of ids: [String]) async throws -> [ExactText: Int64] {
+        var owners: [ExactText: Int64] = [:]
         for row in try await pool.query(
             """
             SELECT i.value, p.owner_key FROM entitlement_sync.purchase_identifier AS i
@@ -190,7 +190,7 @@ package struct CaseRecords: Sendable {
             """
         ) {
             let (id, owner) = try row.decode(String.self, Int64.self)
-            owners[id] = owner
+            owners[ExactText(id)] = owner
         }
         return owners
     }

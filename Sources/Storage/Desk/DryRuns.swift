@@ -24,14 +24,14 @@ package struct DryRuns: Sendable {
     /// - Throws: `PostgresError`, SQLSTATE `ES001` for an unknown user.
     package func ask(_ users: [String]) async throws -> [UUID] {
         try await pool.retrying { connection in
-            var ids: [String: UUID] = [:]
+            var ids: [ExactText: UUID] = [:]
             // In one order, so that two who ask for the same users do not wait for each other.
-            for user in Set(users).sorted() {
+            for user in users.sortedExactly {
                 let rows = try await connection.query("SELECT entitlement_sync.ask_dry_run(\(user))")
                 guard let row = rows.first else { throw PostgresError(.protocolViolation, message: "no id") }
-                ids[user] = try row.decode(UUID.self, at: 0)
+                ids[ExactText(user)] = try row.decode(UUID.self, at: 0)
             }
-            return users.compactMap { ids[$0] }
+            return users.compactMap { ids[ExactText($0)] }
         }
     }
 

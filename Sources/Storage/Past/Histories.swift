@@ -91,13 +91,14 @@ package struct Histories: Sendable {
             }
         }
         var unknown: [String] = []
-        let sorted = Set(userIDs).sorted()
+        let sorted = userIDs.sortedExactly
         for start in stride(from: 0, to: sorted.count, by: Int(Self.page)) {
             let wanted = Array(sorted[start..<min(start + Int(Self.page), sorted.count)])
             let page = try await reading { connection in
                 try await load(users(wanted, on: connection), on: connection)
             }
-            unknown += Set(wanted).subtracting(page.compactMap(\.userID)).sorted()
+            let found = Set(page.compactMap { $0.userID.map(ExactText.init) })
+            unknown += wanted.filter { !found.contains(ExactText($0)) }
             try await body(page)
         }
         return unknown

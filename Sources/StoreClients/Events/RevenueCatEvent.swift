@@ -136,9 +136,10 @@ package enum RevenueCatEvent {
 
     /// The names that may be users of ours: each once, in their order.
     private static func candidates(_ names: [String]) -> [String] {
-        var seen: Set<String> = []
+        var seen: Set<ExactText> = []
         let candidates = names.filter {
-            StoreEvent.isID($0) && !$0.hasPrefix(anonymous) && !BlockedIDs.contains($0) && seen.insert($0).inserted
+            StoreEvent.isID($0) && !$0.hasPrefix(anonymous) && !BlockedIDs.contains($0)
+                && seen.insert(ExactText($0)).inserted
         }
         return Array(candidates.prefix(mostIDs))
     }

@@ -24,7 +24,7 @@ struct GooglePlayChains: Sendable {
     }
 
     private let query: GooglePlayQuery
-    private var pages: [String: Page] = [:]
+    private var pages: [ExactText: Page] = [:]
     /// Tokens that may stand for a purchase of their own, in the order in which they were named.
     private var heads: [String] = []
     /// Whether a chain is longer than we follow.
@@ -41,8 +41,8 @@ struct GooglePlayChains: Sendable {
     mutating func read(
         _ fetch: @escaping @Sendable (PurchaseToken, Bool) async -> (Page, requests: Int)
     ) async -> GooglePlayReading {
-        var seen: Set<String> = []
-        let asked = query.tokens.filter { seen.insert($0).inserted }
+        var seen: Set<ExactText> = []
+        let asked = query.tokens.filter { seen.insert(ExactText($0)).inserted }
         heads = Array(asked.prefix(query.isFromClient ? Self.maximumTokens : asked.count))
         let isWhole = asked.count == heads.count
         var next = heads
@@ -64,7 +64,7 @@ struct GooglePlayChains: Sendable {
             var running = 0
             for text in tokens {
                 guard let token = PurchaseToken(text) else {
-                    pages[text] = .unknown
+                    pages[ExactText(text)] = .unknown
                     continue
                 }
                 if running == Self.maximumAtOnce, let answer = await group.next() { take(answer) } else { running += 1 }
@@ -78,7 +78,7 @@ struct GooglePlayChains: Sendable {
     }
 
     private mutating func take(_ answer: (token: String, page: Page, requests: Int)) {
-        pages[answer.token] = answer.page
+        pages[ExactText(answer.token)] = answer.page
         requests += answer.requests
     }
 
@@ -86,15 +86,15 @@ struct GooglePlayChains: Sendable {
     private mutating func named() -> [String] {
         var next: [String] = []
         for head in heads {
-            guard case .subscription(let purchase)? = pages[head], !purchase.replacesLinked,
-                let linked = purchase.linkedToken, !heads.contains(linked)
+            guard case .subscription(let purchase)? = pages[ExactText(head)], !purchase.replacesLinked,
+                let linked = purchase.linkedToken, !heads.contains(where: linked.isExactly)
             else { continue }
             // The older purchase goes on, whatever becomes of this one.
             heads.append(linked)
         }
         for head in heads {
             let last = walk(from: head).open
-            for token in [head, last].compactMap(\.self) where pages[token] == nil && !next.contains(token) {
+            for token in [head, last].compactMap(\.self) where pages[ExactText(token)] == nil && !next.contains(token) {
                 next.append(token)
             }
         }
@@ -111,7 +111,7 @@ struct GooglePlayChains: Sendable {
 
     private func walk(from head: String) -> Walk {
         var walk = Walk(lineage: [head])
-        guard case .subscription(let purchase)? = pages[head], purchase.replacesLinked else { return walk }
+        guard case .subscription(let purchase)? = pages[ExactText(head)], purchase.replacesLinked else { return walk }
         var link = purchase.linkedToken
         // What our records know of the user's was walked when it was recorded.
         var isKnown = query.known.contains(head)
@@ -119,7 +119,7 @@ struct GooglePlayChains: Sendable {
             walk.lineage.append(token)
             isKnown = isKnown || query.known.contains(token)
             guard !isKnown else { break }
-            switch pages[token] {
+            switch pages[ExactText(token)] {
             case .subscription(let older): link = older.linkedToken
             case .failed, nil:
                 walk.open = token
@@ -142,7 +142,7 @@ struct GooglePlayChains: Sendable {
                 other != index && lineage.contains(head) && (other < index || !lineages[index].contains(heads[other]))
             }
             guard !isReplaced else { continue }
-            switch pages[head] {
+            switch pages[ExactText(head)] {
             case .subscription(let purchase):
                 // Whose it is may depend on the older tokens: as long as one of them could not be read, nobody's.
                 let walk = walks[index]
@@ -160,7 +160,7 @@ struct GooglePlayChains: Sendable {
         reading.failure = failure(isWhole: isWhole)
         if reading.failure != nil {
             let isAnswered = heads.contains { head in
-                if case .failed? = pages[head] { false } else { pages[head] != nil }
+                if case .failed? = pages[ExactText(head)] { false } else { pages[ExactText(head)] != nil }
             }
             reading.coverage = isAnswered ? .partial : .none
         }
@@ -169,7 +169,9 @@ struct GooglePlayChains: Sendable {
 
     /// The expired purchase that one made in Play stands in the place of; it is linked by nothing else.
     private func expired(before head: String) -> [String] {
-        if case .subscription(let purchase)? = pages[head], purchase.replacesLinked, let token = purchase.expiredToken {
+        if case .subscription(let purchase)? = pages[ExactText(head)], purchase.replacesLinked,
+            let token = purchase.expiredToken
+        {
             [token]
         } else {
             []
@@ -177,12 +179,12 @@ struct GooglePlayChains: Sendable {
     }
 
     private func isUnread(_ token: String) -> Bool {
-        if case .failed? = pages[token] { true } else { false }
+        if case .failed? = pages[ExactText(token)] { true } else { false }
     }
 
     private func failure(isWhole: Bool) -> ReadFailure? {
-        for token in heads + pages.keys.sorted() {
-            if case .failed(let failure)? = pages[token] { return failure }
+        for token in heads + pages.keys.sorted().map(\.text) {
+            if case .failed(let failure)? = pages[ExactText(token)] { return failure }
         }
         // A chain without an end is the store's fault; more tokens than anybody has are not.
         if isCutShort { return ReadFailure(.malformed, store: .googlePlay) }

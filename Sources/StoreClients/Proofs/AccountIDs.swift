@@ -7,8 +7,8 @@ package import FoundationEssentials
 /// data. Apps differ, and one app differs from its own past; an id that matches any of the ways is the user's, and one
 /// that matches none proves nothing.
 package struct AccountIDs: Sendable {
-    private let keys: [SymmetricKey]
-    private let namespace: [UInt8]?
+    let keys: [SymmetricKey]
+    let namespace: [UInt8]?
 
     /// Creates the comparison.
     ///
@@ -38,13 +38,19 @@ package struct AccountIDs: Sendable {
         return UUID(uuidString: Self.uuid(Array(Insecure.SHA1.hash(data: namespace + Array(userID.utf8))), version: 5))
     }
 
-    private func ways(_ userID: String) -> [String] {
+    func ways(_ userID: String) -> [String] {
+        var digests = digests(of: userID)
+        let named = namespace == nil ? [] : digests.removeLast()
+        return [userID] + digests.flatMap(Self.spellings) + (named.isEmpty ? [] : [Self.uuid(named, version: 5)])
+    }
+
+    /// The digests of a user's id: plain, by each key, and last that of the namespace, if there is one.
+    func digests(of userID: String) -> [[UInt8]] {
         let id = Array(userID.utf8)
-        var ways = [userID]
-        ways += Self.spellings(of: Array(SHA256.hash(data: id)))
-        for key in keys { ways += Self.spellings(of: Array(HMAC<SHA256>.authenticationCode(for: id, using: key))) }
-        if let namespace { ways.append(Self.uuid(Array(Insecure.SHA1.hash(data: namespace + id)), version: 5)) }
-        return ways
+        var digests = [Array(SHA256.hash(data: id))]
+        for key in keys { digests.append(Array(HMAC<SHA256>.authenticationCode(for: id, using: key))) }
+        if let namespace { digests.append(Array(Insecure.SHA1.hash(data: namespace + id))) }
+        return digests
     }
 
     /// A digest as apps write it: hexadecimal, base64 with and without padding, and its first half as a UUID.

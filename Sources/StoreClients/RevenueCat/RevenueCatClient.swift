@@ -104,7 +104,7 @@ package struct RevenueCatClient: Sendable {
 
     private func lookUp(_ ids: [TypedID], _ lane: Lane) async -> LookedUp {
         var values: [String] = []
-        for id in ids where id.canBeLookedUp && !values.contains(id.value) { values.append(id.value) }
+        for id in ids where id.canBeLookedUp && !values.contains(where: id.value.isExactly) { values.append(id.value) }
         let asked = values.prefix(Self.maximumLookups)
         let answers = await withTaskGroup(of: (Int, LookedUp).self) { group in
             for (index, value) in asked.enumerated() {
@@ -148,9 +148,9 @@ package struct RevenueCatClient: Sendable {
                 query.lane
             )
             failure = failure ?? found.failure
-            var seen: Set<String> = []
+            var seen: Set<ExactText> = []
             var witnesses: [Observation] = []
-            for item in found.items where seen.insert(item.id).inserted {
+            for item in found.items where seen.insert(ExactText(item.id)).inserted {
                 guard let holder = await session.holder(item.customerID) else { continue }
                 let owner: NamedOwner =
                     switch holder {
@@ -174,9 +174,9 @@ package struct RevenueCatClient: Sendable {
     package func customer(holding id: String, lane: Lane) async throws(ReadFailure) -> String? {
         let found = await lookUp([TypedID(store: nil, kind: "transaction_id", value: id)], lane)
         if let failure = found.failure { throw failure }
-        let customers = Set(found.items.map(\.customerID))
+        let customers = Set(found.items.map { ExactText($0.customerID) })
         guard customers.count <= 1 else { throw ReadFailure(.malformed) }
-        return customers.first
+        return customers.first?.text
     }
 
     /// Looks up what a store's id leads to, whoever has it.
@@ -210,8 +210,8 @@ package struct RevenueCatClient: Sendable {
     private func tellOwners(of items: [WireItem], _ query: CustomerQuery, _ reading: inout ClaimReading) async {
         guard let customer = PathSegment(query.userID) else { return }
         var session = RevenueCatSession(requester, query, customer: customer)
-        var seen: Set<String> = []
-        for item in items where seen.insert(item.id).inserted {
+        var seen: Set<ExactText> = []
+        for item in items where seen.insert(ExactText(item.id)).inserted {
             guard isAnonymous(item.customerID) else {
                 reading.found.append(FoundPurchase(item, customerID: item.customerID))
                 continue

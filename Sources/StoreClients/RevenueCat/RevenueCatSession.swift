@@ -76,8 +76,8 @@ struct RevenueCatSession {
     ) async -> List<Item> {
         var list = List<Item>()
         var cursor = cursor
-        var cursors: Set<String> = cursor.map { [$0] } ?? []
-        var ids: Set<String> = []
+        var cursors: Set<ExactText> = cursor.map { [ExactText($0)] } ?? []
+        var ids: Set<ExactText> = []
         var pages = 0
         guard isStoreWell || mayAskOn else { return list }
         while pages < requester.maxPages, requests < maxRequests {
@@ -105,7 +105,7 @@ struct RevenueCatSession {
             if page.isDegraded { note(ReadFailure(.unavailable)) }
             for item in page.items {
                 // A list that repeats itself moved while we read it, and may have moved past something.
-                if let id = id(item), !ids.insert(id).inserted {
+                if let id = id(item), !ids.insert(ExactText(id)).inserted {
                     note(ReadFailure(.malformed))
                     return list
                 }
@@ -115,7 +115,7 @@ struct RevenueCatSession {
             case .end:
                 list.isComplete = true
                 return list
-            case .after(let next) where cursors.insert(next).inserted:
+            case .after(let next) where cursors.insert(ExactText(next)).inserted:
                 cursor = next
             case .after, .unusable:
                 note(ReadFailure(.malformed))
@@ -204,9 +204,12 @@ struct RevenueCatSession {
         if !isAnonymous(returned), !candidates.contains(where: { isSame($0, returned) }) {
             candidates.append(returned)
         }
-        let others: Set<String>
+        var others: [String] = []
         do {
-            others = candidates.isEmpty ? [] : try await query.isOtherUser(candidates)
+            for some in Self.apart(candidates) {
+                let users = try await query.isOtherUser(some)
+                others += some.filter(users.contains)
+            }
         } catch let error as ReadFailure {
             note(error)
             return nil
@@ -214,7 +217,20 @@ struct RevenueCatSession {
             note(ReadFailure(error is CancellationError ? .interrupted : .unavailable))
             return nil
         }
-        return (aliases.holdAskedUser, candidates.filter(others.contains))
+        return (aliases.holdAskedUser, others)
+    }
+
+    /// Ids in groups within which no two are equal to Swift, which equates Unicode's spellings: mostly one group.
+    private static func apart(_ ids: [String]) -> [[String]] {
+        var groups: [[String]] = []
+        for id in Set(ids.map(ExactText.init)).sorted().map(\.text) {
+            if let place = groups.firstIndex(where: { !$0.contains(id) }) {
+                groups[place].append(id)
+            } else {
+                groups.append([id])
+            }
+        }
+        return groups
     }
 
     /// Reads the ids of the customer who holds an item.
@@ -251,7 +267,7 @@ extension NamedOwner {
     ///   - otherUsers: users of the host, other than the asked one, among the aliases or named by `returned`.
     init?(of returned: String, isSameCustomer: Bool, otherUsers: [String]) {
         // The smallest, so that every reading names the same one.
-        let other = otherUsers.min()
+        let other = otherUsers.map(ExactText.init).min()?.text
         switch (isSameCustomer, isAnonymous(returned), otherUsers.count) {
         case (true, false, _) where otherUsers.contains { isSame($0, returned) }: self = .otherUser(id: returned)
         // Two of the host's users are one customer, and the store names neither: neither reading may take the item.
@@ -265,6 +281,6 @@ extension NamedOwner {
 }
 
 /// Whether two customer ids are one: RevenueCat compares bytes, while Swift's `==` equates Unicode's variants.
-private func isSame(_ left: String, _ right: String) -> Bool { left.utf8.elementsEqual(right.utf8) }
+private func isSame(_ left: String, _ right: String) -> Bool { left.isExactly(right) }
 
 func isAnonymous(_ id: String) -> Bool { id.utf8.starts(with: "$RCAnonymousID:".utf8) }

@@ -148,7 +148,7 @@ package struct EvidenceCollector: Sendable {
         let held = try await stores.everything(of: customer, lane: file.lane)
         let owners = try await records.owners(of: held.flatMap(\.revenueCatIDs))
         inputs.held = held.map { item in
-            HeldItem(item, ownerKey: item.revenueCatIDs.compactMap { owners[$0] }.first)
+            HeldItem(item, ownerKey: item.revenueCatIDs.compactMap { owners[ExactText($0)] }.first)
         }
         let subjects = held.filter { !inputs.identifiers.isDisjoint(with: $0.identifiers.map(\.key)) }
         // What it holds for a customer by one answer, and not by the next, has moved meanwhile.
@@ -173,13 +173,15 @@ package struct EvidenceCollector: Sendable {
 
     /// Who of us a customer of RevenueCat's is: ids are not compared as texts alone, because a customer has many.
     private func holder(_ customer: String, _ file: CaseRecords.File) async throws -> CaseHolder {
-        if customer == file.claimant.id { return .claimant }
-        if customer == file.owner?.id { return .owner }
+        let claimant = file.claimant.id.map(ExactText.init)
+        let owner = file.owner?.id.map(ExactText.init)
+        if ExactText(customer) == claimant { return .claimant }
+        if ExactText(customer) == owner { return .owner }
         let ids = try await stores.aliases(of: customer, lane: file.lane) + [customer]
-        let users = try await stores.lookups.existing(Array(Set(ids)))
-        if users.contains(where: { $0 == file.claimant.id }) { return .claimant }
+        let users = Set(try await stores.lookups.spellings(ids.sortedExactly).values.map(ExactText.init))
+        if users.contains(where: { $0 == claimant }) { return .claimant }
         guard !users.isEmpty else { return .unclaimed }
-        return users.count == 1 && users.first == file.owner?.id ? .owner : .other
+        return users.count == 1 && users.first == owner ? .owner : .other
     }
 
     /// What the stores say of the purchase when they are asked about one side.

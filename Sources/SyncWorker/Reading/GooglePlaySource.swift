@@ -40,9 +40,9 @@ package struct GooglePlaySource: Sendable {
     ) async -> StorePart {
         guard !tokens.isEmpty else { return .nothing(.googlePlay) }
         let own = known.filter { $0.store == Store.googlePlay.rawValue }
-        var ends: [String: Instant] = [:]
+        var ends: [ExactText: Instant] = [:]
         for purchase in own where purchase.gaveAccess {
-            if let token = purchase.lookupID, let end = purchase.periodEndsAt { ends[token] = end }
+            if let token = purchase.lookupID, let end = purchase.periodEndsAt { ends[ExactText(token)] = end }
         }
         let reading = await client.read(
             GooglePlayQuery(
@@ -60,7 +60,7 @@ package struct GooglePlaySource: Sendable {
             reading.coverage != .full
             ? []
             : own.filter { purchase in
-                guard let token = purchase.lookupID, let end = ends[token] else { return false }
+                guard let token = purchase.lookupID, let end = ends[ExactText(token)] else { return false }
                 return tokens.contains(token) && !seen.contains(token) && context.askedAt < end
             }
         // Google forgets no purchase within a period's reach: that it suddenly knows nothing of one is no word about it.

@@ -52,6 +52,8 @@ struct StorePart: Sendable {
     var failure: ReadFailure?
     /// What was shown and did not verify, by kind and fault.
     var refused: [String] = []
+    /// Items whose owner only a walk through the host's users can tell.
+    var withheld: [Observation] = []
 
     /// A store that nothing had to be asked.
     static func nothing(_ store: Store) -> StorePart { StorePart(store: store, coverage: .full) }
@@ -67,13 +69,15 @@ extension StorePart {
 
     /// Leaves out what the store had said before it said what our records hold: somebody on the way keeps old answers.
     mutating func dropReplays(of known: [KnownPurchase]) {
-        var stated: [String: Instant] = [:]
+        var stated: [ExactText: Instant] = [:]
         for purchase in known where purchase.store == store.rawValue {
-            if let id = purchase.lookupID, let at = purchase.statedAt { stated[id] = at }
+            if let id = purchase.lookupID, let at = purchase.statedAt { stated[ExactText(id)] = at }
         }
         let count = observations.count
         observations.removeAll { item in
-            guard let id = item.lookupID, let at = item.statedAt, let newest = stated[id] else { return false }
+            guard let id = item.lookupID, let at = item.statedAt, let newest = stated[ExactText(id)] else {
+                return false
+            }
             return at + Self.tolerance < newest
         }
         guard observations.count < count else { return }
@@ -100,20 +104,21 @@ extension Reading {
             failure: parts.compactMap(\.failure).first,
             covered: stores
         )
+        withheld = parts.flatMap(\.withheld)
     }
 }
 
 extension [Observation] {
     /// Each store's word on each purchase once: a proof and our own records may lead to the same.
     fileprivate var withoutRepeats: [Observation] {
-        var places: [String: Int] = [:]
+        var places: [ExactText: Int] = [:]
         var items: [Observation] = []
         for item in self {
             guard let id = item.lookupID else {
                 items.append(item)
                 continue
             }
-            let key = "\(item.source.rawValue) \(item.environment) \(id)"
+            let key = ExactText("\(item.source.rawValue) \(item.environment) \(id)")
             if let place = places[key] {
                 items[place].isShown = items[place].isShown || item.isShown
             } else {

@@ -19,13 +19,36 @@ package struct RevenueCatSource: Sendable {
             lane: context.lane,
             sandboxCounts: context.job.sandboxAllowed,
             mayGrant: context.mayGrant,
-            isOtherUser: { [lookups] ids in try await lookups.existing(ids) }
+            isOtherUser: { [lookups] ids in try await Self.others(ids, than: context.userID, lookups) }
         )
+    }
+
+    /// Which of these ids are users of the host: other ones than `user`, whom it may know by another spelling as well.
+    private static func others(_ ids: [String], than user: String, _ lookups: UserLookups) async throws -> Set<String> {
+        Set(try await lookups.spellings(ids).filter { !$0.value.isExactly(user) }.keys.map(\.text))
+    }
+
+    /// Names other owners as the host spells them.
+    private func respell(_ items: inout [Observation]) async -> ReadFailure? {
+        let named = items.compactMap(\.owner.otherID)
+        guard !named.isEmpty else { return nil }
+        let spellings: [ExactText: String]
+        do { spellings = try await lookups.spellings(named.sortedExactly) } catch { return ReadFailure(.interrupted) }
+        for index in items.indices {
+            guard let spelling = items[index].owner.otherID.flatMap({ spellings[ExactText($0)] }) else { continue }
+            switch items[index].owner {
+            case .otherUser: items[index].owner = .otherUser(id: spelling)
+            case .heldElsewhere: items[index].owner = .heldElsewhere(id: spelling)
+            default: break
+            }
+        }
+        return nil
     }
 
     /// Reads the user's lists.
     func read(_ context: ReadContext) async -> StorePart {
-        let answer = await client.read(query(context))
+        var answer = await client.read(query(context))
+        if let failure = await respell(&answer.observations) { return .failed(.revenueCat, failure) }
         // Purchases are left out where a subscription gives access: enough to say yes, not enough to say no.
         let isFull = answer.coverage == .full && (answer.purchasesListed || answer.observations.isEmpty)
         return StorePart(
@@ -46,7 +69,12 @@ package struct RevenueCatSource: Sendable {
         of purchases: [[String]],
         _ context: ReadContext
     ) async -> (items: [[Observation]], failure: ReadFailure?) {
-        await client.owners(of: purchases, for: query(context))
+        var (items, failure) = await client.owners(of: purchases, for: query(context))
+        for place in items.indices {
+            let odd = await respell(&items[place])
+            failure = failure ?? odd
+        }
+        return (items, failure)
     }
 
     /// Looks up which customer has a purchase.
@@ -72,8 +100,18 @@ package struct RevenueCatSource: Sendable {
                 lane: lane,
                 sandboxCounts: true,
                 mayGrant: { _ in false },
-                isOtherUser: { [lookups] ids in try await lookups.existing(ids) }
+                isOtherUser: { [lookups] ids in try await Self.others(ids, than: customer, lookups) }
             )
         )
+    }
+}
+
+extension NamedOwner {
+    /// Another customer whom RevenueCat names.
+    fileprivate var otherID: String? {
+        switch self {
+        case .otherUser(let id), .heldElsewhere(let id): id
+        case .askedUser, .anonymous, .account, .otherAccount, .nobody, .unattributable: nil
+        }
     }
 }

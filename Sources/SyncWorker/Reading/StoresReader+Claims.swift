@@ -191,12 +191,13 @@ extension Reading {
         let known = Set(observations.flatMap { $0.identifiers.map(\.key) })
         // What RevenueCat holds for somebody else does not become the user's by the app's id alone.
         let held = Set(
-            claims.found.filter { !$0.isAnonymous && $0.customerID != userID }.compactMap(\.storeID)
+            claims.found.filter { !$0.isAnonymous && !$0.customerID.isExactly(userID) }
+                .compactMap { $0.storeID.map(ExactText.init) }
         )
         for item in items where known.isDisjoint(with: item.identifiers.map(\.key)) {
             switch item.owner {
             case .account, .askedUser, .unattributable:
-                guard held.isDisjoint(with: item.identifiers.map(\.value)) else { continue }
+                guard held.isDisjoint(with: item.identifiers.map { ExactText($0.value) }) else { continue }
                 observations.append(item)
             case .otherAccount, .otherUser, .anonymous, .heldElsewhere, .nobody:
                 guard let identifier = item.identifiers.first else { continue }
@@ -213,6 +214,8 @@ extension Observation {
     /// Takes over what RevenueCat says of the same purchase: what it calls it by, and whose it is.
     fileprivate mutating func hear(_ witness: Observation) {
         identifiers = Set(identifiers + witness.identifiers).sorted()
+        // An owner is named: whom the app's id may stand for besides need not be found out.
+        if witness.owner == .askedUser, owner == .nobody { accountID = nil }
         guard case .heldElsewhere = witness.owner else { return }
         // Whom the store names is another witness's word, and is kept beside this one.
         if case .otherAccount = owner { return }

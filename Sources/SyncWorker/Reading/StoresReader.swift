@@ -1,6 +1,7 @@
 import Entitlements
 import Jobs
-import Logging
+package import Logging
+package import Postgres
 package import Storage
 package import StoreClients
 import Synchronization
@@ -43,20 +44,41 @@ package final class StoresReader: Sendable {
     let sources: Sources
     let lookups: UserLookups
     let naming: OwnerNaming
+    private let walk: AccountWalk?
     private let catalog = Mutex<(catalog: ProductCatalog, at: ContinuousClock.Instant)?>(nil)
 
     /// - Parameters:
     ///   - sources: whom to ask.
     ///   - accounts: how apps turn user ids into the ids they give to stores.
     ///   - lookups: our records.
-    package init(sources: Sources, accounts: AccountIDs = AccountIDs(), lookups: UserLookups) {
+    ///   - pool: where the index of those ids is; `nil`: only what is a user's by itself names one.
+    ///   - logger: hears of the walks that fill it.
+    package init(
+        sources: Sources,
+        accounts: AccountIDs = AccountIDs(),
+        lookups: UserLookups,
+        pool: PostgresPool? = nil,
+        logger: Logger? = nil
+    ) {
         self.sources = sources
         self.lookups = lookups
-        naming = OwnerNaming(accounts: accounts, lookups: lookups)
+        // RevenueCat names its customers, and Onside is given our own ids.
+        let isNeeded = sources.appStore != nil || sources.googlePlay != nil
+        let index = isNeeded ? pool.map { AccountIndex(pool: $0, fingerprint: accounts.fingerprint) } : nil
+        naming = OwnerNaming(accounts: accounts, lookups: lookups, index: index)
+        if let index, let logger {
+            walk = AccountWalk(index: index, accounts: accounts, needed: naming.walkNeeded, logger: logger)
+        } else {
+            walk = nil
+        }
     }
 
     /// The reader as the pipeline takes it.
-    package var reader: StoreReader { StoreReader { [self] job in await read(job) } }
+    package var reader: StoreReader {
+        var reader = StoreReader { [self] job in await read(job) }
+        if let walk { reader.background = { await walk.run() } }
+        return reader
+    }
 
     /// The same for people who ask what a job would come to, and wait for it.
     package var foreseer: StoreReader { StoreReader { [self] job in await read(job, lane: .support) } }
@@ -87,6 +109,7 @@ package final class StoresReader: Sendable {
         for index in parts.indices { parts[index].dropReplays(of: known ?? []) }
         try await name(&parts, context)
         try await consult(&parts, verified.ids, known ?? [], context)
+        try await resolveOwners(&parts, known ?? [], context)
         if !context.readsAll, parts.contains(where: { $0.observations.contains(where: context.givesAccess) }) {
             var reading = Reading(parts, askedAt: context.askedAt, stores: sources.asked)
             // What our records hold was not asked for: enough to say yes, not enough to say no.
@@ -98,6 +121,7 @@ package final class StoresReader: Sendable {
             var own = await read(known: known ?? [], except: parts, context)
             for index in own.indices { own[index].dropReplays(of: known ?? []) }
             try await name(&own, context)
+            try await resolveOwners(&own, known ?? [], context)
             parts += own
         }
         if let known, known.count > KnownPurchase.most {

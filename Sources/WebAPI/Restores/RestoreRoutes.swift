@@ -1,3 +1,4 @@
+import Entitlements
 import Foundation
 import HTTPTypes
 import Hummingbird
@@ -44,7 +45,7 @@ struct RestoreRoutes: Sendable {
         // Whoever waits need not be told first that it has not ended yet.
         let followed = wait > .zero ? watch.followed(id) : nil
         var answer: RestoreAnswer
-        if let followed, followed.userID == userID {
+        if let followed, followed.userID?.isExactly(userID) == true {
             answer = followed
         } else {
             answer = try await own(id, of: userID, context)
@@ -80,7 +81,7 @@ struct RestoreRoutes: Sendable {
     /// A restore of the user's own; anybody else's is as if there were none.
     private func own(_ id: UUID, of userID: String, _ context: APIContext) async throws -> RestoreAnswer {
         guard let answer = try await watch.reading(of: id) else { throw Problem(.notFound) }
-        guard answer.userID == userID else {
+        guard let owner = answer.userID, try await requests.isUser(owner, userID) else {
             security.refused("restores", "not_their_own", context)
             throw Problem(.notFound)
         }

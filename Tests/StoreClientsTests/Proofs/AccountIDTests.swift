@@ -79,3 +79,31 @@ import Testing
         }
     }
 }
+
+@Suite struct AccountRootTests {
+    private static let namespace = UUID(uuidString: "6ba7b810-9dad-11d1-80b4-00c04fd430c8")
+
+    @Test(arguments: [
+        "user-1", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11", "caf\u{e9}", "", String(repeating: "x", count: 900),
+    ])
+    func `Every spelling of a digest has the root of its user`(_ user: String) {
+        let ids = AccountIDs(keys: ["former", "key-1"], namespace: Self.namespace)
+        let roots = ids.roots(of: user)
+        #expect(roots.count == 4)
+        for way in ids.ways(user).dropFirst() {
+            #expect(ids.root(in: way).map(roots.contains) == true, "\(way)")
+            #expect(ids.matches(way, userID: user))
+        }
+    }
+
+    @Test(arguments: ["", "user-1", String(repeating: "g", count: 64), String(repeating: "é", count: 32), "a-b-c-d"])
+    func `What is no digest has no root`(_ id: String) { #expect(AccountIDs().root(in: id) == nil) }
+
+    @Test func `Configurations are told apart, whatever the order of their keys`() {
+        let all = [
+            AccountIDs(), AccountIDs(keys: ["a"]), AccountIDs(keys: ["a", "b"]), AccountIDs(namespace: Self.namespace),
+        ]
+        #expect(Set(all.map(\.fingerprint)).count == all.count)
+        #expect(AccountIDs(keys: ["b", "a"]).fingerprint == AccountIDs(keys: ["a", "b"]).fingerprint)
+    }
+}

@@ -1,0 +1,134 @@
+import Entitlements
+package import FoundationEssentials
+import Jobs
+package import Postgres
+
+/// Which of the host's users the ids stand for that apps gave to stores, as far as walks through the users have come.
+///
+/// An app may give a store a digest of a user's id, which leads back to the user through all users' digests alone. The index
+/// holds a part of each; what it finds has to be compared in full. What it does not know was nobody's once a walk through all
+/// users, begun after the question, has come to its end.
+package struct AccountIndex: Sendable {
+    /// How long a walk may take before whoever waits for it is told that it can't be known.
+    package static let patience = Duration.seconds(600)
+    /// How long a walk is another's whose process is silent.
+    private static let lease = Duration.seconds(30)
+
+    private let pool: PostgresPool
+    private let fingerprint: PostgresBytes
+
+    /// - Parameters:
+    ///   - pool: where the index is.
+    ///   - fingerprint: of the ways in which ids are derived; each configuration has its own walks.
+    package init(pool: PostgresPool, fingerprint: [UInt8]) {
+        self.pool = pool
+        self.fingerprint = PostgresBytes(fingerprint)
+    }
+
+    // MARK: Asking
+
+    /// Users with one of these roots.
+    package func users(of roots: [Int64]) async throws -> [Int64: [String]] {
+        var users: [Int64: [String]] = [:]
+        for row in try await pool.query(
+            """
+            SELECT i.root, i.user_id FROM entitlement_sync.account_index AS i WHERE i.root = ANY (\(roots))
+             ORDER BY i.root, i.user_id LIMIT 1000
+            """
+        ) {
+            let (root, id) = try row.decode(Int64.self, String.self)
+            users[root, default: []].append(id)
+        }
+        return users
+    }
+
+    /// What is known of a root that no user was found by.
+    package enum Standing: String, Sendable {
+        /// A walk that began later found no user.
+        case absent
+        /// A walk has to be awaited.
+        case pending
+        /// It was awaited for too long.
+        case late
+    }
+
+    /// Asks for a walk where these roots need one.
+    package func ask(_ roots: [Int64]) async throws -> [Int64: Standing] {
+        var standings: [Int64: Standing] = [:]
+        for row in try await pool.query(
+            """
+            SELECT a.root, a.standing
+              FROM entitlement_sync.ask_accounts(\(fingerprint), \(roots),
+                                                 \(Self.patience.microseconds) * interval '1 microsecond') AS a
+            """
+        ) {
+            let (root, standing) = try row.decode(Int64.self, String.self)
+            standings[root] = Standing(rawValue: standing) ?? .pending
+        }
+        return standings
+    }
+
+    // MARK: Walking
+
+    /// Begins a walk where one is due and no other process is at it.
+    ///
+    /// - Returns: whether somebody waits for it; `nil`: none is begun.
+    package func beginWalk(_ holder: UUID) async throws -> Bool? {
+        try await pool.query(
+            """
+            SELECT entitlement_sync.begin_account_walk(\(fingerprint), \(holder),
+                                                       \(Self.lease.microseconds) * interval '1 microsecond')
+            """
+        ).first?.decode(Bool?.self, at: 0) ?? nil
+    }
+
+    /// The next users after one, in the adapter's order; each page is a statement of its own.
+    package func page(after id: String?, upTo batch: Int) async throws -> [String] {
+        try await pool.query(
+            "SELECT p.id FROM entitlement_sync_host.page_users(\(id), \(Int32(clamping: batch))) AS p"
+        ).map { try $0.decode(String.self, at: 0) }
+    }
+
+    /// Users who came lately: whoever buys has mostly just come.
+    ///
+    /// - Returns: those who became known last, and those who were created last where the adapter can tell.
+    package func newest(_ most: Int) async throws -> [String] {
+        let known = try await pool.query(
+            """
+            SELECT h.id, to_regprocedure('entitlement_sync_host.newest_users(integer)') IS NOT NULL
+              FROM entitlement_sync_host.read_users(ARRAY(
+                       SELECT u.user_id FROM entitlement_sync.user_sync AS u
+                        WHERE u.user_id IS NOT NULL ORDER BY u.user_key DESC LIMIT \(Int64(most)))) AS h
+            """
+        ).map { try $0.decode(String.self, Bool.self) }
+        guard known.first?.1 == true else { return known.map(\.0) }
+        // Without an index on a large table this takes longer than it saves.
+        let created = try? await pool.withTransaction { connection in
+            try await connection.query("SET LOCAL statement_timeout = '2s'")
+            return try await connection.query(
+                "SELECT n.id FROM entitlement_sync_host.newest_users(\(Int32(clamping: most))) AS n(id)"
+            ).map { try $0.decode(String.self, at: 0) }
+        }
+        return (known.map(\.0) + (created ?? [])).sortedExactly
+    }
+
+    /// Adds users to the index, and keeps the walk.
+    ///
+    /// - Returns: whether somebody waits; `nil`: the walk is another process's by now.
+    package func add(_ roots: [(root: Int64, userID: String)], _ holder: UUID) async throws -> Bool? {
+        try await pool.query(
+            """
+            SELECT entitlement_sync.add_accounts(\(fingerprint), \(holder),
+                                                 \(Self.lease.microseconds) * interval '1 microsecond',
+                                                 \(roots.map(\.root)), \(roots.map(\.userID)))
+            """
+        ).first?.decode(Bool?.self, at: 0) ?? nil
+    }
+
+    /// Notes that a walk has come to its end.
+    package func endWalk(_ holder: UUID, users: Int) async throws {
+        try await pool.query(
+            "SELECT entitlement_sync.end_account_walk(\(fingerprint), \(holder), \(Int64(users)))"
+        )
+    }
+}
