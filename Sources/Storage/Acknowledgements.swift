@@ -24,9 +24,10 @@ package struct Acknowledgements: Sendable {
     static func plan(_ sales: [Acknowledgement]) -> [PostgresRequest<Void>] {
         guard !sales.isEmpty else { return [] }
         let query: PostgresQuery = """
-            INSERT INTO entitlement_sync.acknowledgement (token, product_id, kind, deadline)
+            INSERT INTO entitlement_sync.acknowledgement (token, product_id, kind, deadline, account_id, profile_id)
             SELECT n.* FROM unnest(\(sales.map(\.token)), \(sales.map(\.productID)), \(sales.map(\.kind.rawValue)),
-                                   \(sales.map(\.deadline.timestamp))) AS n
+                                   \(sales.map(\.deadline.timestamp)), \(sales.map(\.accountID)),
+                                   \(sales.map(\.profileID))) AS n
             ON CONFLICT (token) DO NOTHING
             """
         return [PostgresRequest(query)]
@@ -44,25 +45,30 @@ package struct Acknowledgements: Sendable {
             UPDATE entitlement_sync.acknowledgement AS a
                SET due = now() + interval '5 minutes', attempt = a.attempt + 1, called = true
               FROM due AS d WHERE a.token = d.token
-            RETURNING a.token, a.product_id, a.kind, a.deadline, d.called, a.attempt, a.deadline < now()
+            RETURNING a.token, a.product_id, a.kind, a.deadline, d.called, a.attempt, a.deadline < now(), a.account_id,
+                      a.profile_id
             """
         )
         return try rows.map { row throws(PostgresError) in
-            let (token, product, kind, deadline, called, attempt, isPast) = try row.decode(
+            let (token, product, kind, deadline, called, attempt, isPast, account, profile) = try row.decode(
                 String.self,
                 String.self,
                 String.self,
                 PostgresTimestamp.self,
                 Bool.self,
                 Int32.self,
-                Bool.self
+                Bool.self,
+                String?.self,
+                String?.self
             )
             return Due(
                 acknowledgement: Acknowledgement(
                     productID: product,
                     token: token,
                     kind: Observation.Kind(rawValue: kind) ?? .subscription,
-                    deadline: Instant(deadline)
+                    deadline: Instant(deadline),
+                    accountID: account,
+                    profileID: profile
                 ),
                 wasCalled: called,
                 attempt: Int(attempt),

@@ -118,7 +118,11 @@ package struct GooglePlayClient: Sendable {
         else { throw ReadFailure(.rejected, store: .googlePlay) }
         let endpoint: GooglePlayEndpoint =
             acknowledgement.kind == .subscription
-            ? .acknowledgeSubscription(product, token) : .acknowledgeProduct(product, token)
+            ? .acknowledgeSubscription(
+                product,
+                token,
+                GooglePlayAccount(account: acknowledgement.accountID, profile: acknowledgement.profileID)
+            ) : .acknowledgeProduct(product, token)
         var requests = 0
         return try await requester.send(endpoint, lane: lane, requests: &requests) { said throws(ReadFailure) in
             // Whether there is a body, and what it holds, is nowhere promised.

@@ -1,4 +1,5 @@
 import Entitlements
+import FoundationEssentials
 
 /// A purchase token that may stand as one segment of a path.
 struct PurchaseToken: Hashable, Sendable {
@@ -21,7 +22,7 @@ struct PurchaseToken: Hashable, Sendable {
 enum GooglePlayEndpoint: Hashable, Sendable {
     case subscription(PurchaseToken)
     case product(PurchaseToken)
-    case acknowledgeSubscription(PathSegment, PurchaseToken)
+    case acknowledgeSubscription(PathSegment, PurchaseToken, GooglePlayAccount)
     case acknowledgeProduct(PathSegment, PurchaseToken)
     case order(PathSegment)
     /// The query, ready for a URL.
@@ -69,17 +70,53 @@ enum GooglePlayEndpoint: Hashable, Sendable {
         }
     }
 
+    /// The JSON of what changes something.
+    var body: [UInt8]? {
+        switch self {
+        case .acknowledgeSubscription(_, _, let account): account.body
+        case .acknowledgeProduct: Array("{}".utf8)
+        default: nil
+        }
+    }
+
     /// The path and query below `/applications/{package}`.
     var target: String {
         switch self {
         case .subscription(let token): "/purchases/subscriptionsv2/tokens/\(token.text)"
         case .product(let token): "/purchases/productsv2/tokens/\(token.text)"
-        case .acknowledgeSubscription(let product, let token):
+        case .acknowledgeSubscription(let product, let token, _):
             "/purchases/subscriptions/\(product.encoded)/tokens/\(token.text):acknowledge"
         case .acknowledgeProduct(let product, let token):
             "/purchases/products/\(product.encoded)/tokens/\(token.text):acknowledge"
         case .order(let id): "/orders/\(id.encoded)"
         case .voided(let query): "/purchases/voidedpurchases?\(query)"
         }
+    }
+}
+
+/// The ids that an acknowledgement has Google keep.
+struct GooglePlayAccount: Hashable, Sendable {
+    var account: String?
+    var profile: String?
+
+    /// Google's limit; a longer id would have the whole call refused.
+    private static let most = 64
+
+    init(account: String? = nil, profile: String? = nil) {
+        self.account = account.flatMap(Self.usable)
+        self.profile = profile.flatMap(Self.usable)
+    }
+
+    private static func usable(_ id: String) -> String? { id.isEmpty || id.utf8.count > most ? nil : id }
+
+    private struct Body: Encodable {
+        struct IDs: Encodable { var obfuscatedAccountId, obfuscatedProfileId: String? }
+        var externalAccountIds: IDs?
+    }
+
+    fileprivate var body: [UInt8] {
+        let ids = Body.IDs(obfuscatedAccountId: account, obfuscatedProfileId: profile)
+        let body = Body(externalAccountIds: account == nil && profile == nil ? nil : ids)
+        return (try? JSONEncoder().encode(body)).map(Array.init) ?? Array("{}".utf8)
     }
 }

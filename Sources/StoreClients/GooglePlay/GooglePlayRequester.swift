@@ -121,7 +121,7 @@ struct GooglePlayRequester: Sendable {
                 path: prefix + endpoint.target,
                 headerFields: headers
             ),
-            body: endpoint.writes ? Array("{}".utf8) : nil,
+            body: endpoint.body,
             gate: gate(endpoint.budget),
             lane: lane,
             purpose: purpose

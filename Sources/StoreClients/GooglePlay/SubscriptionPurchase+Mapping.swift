@@ -144,7 +144,13 @@ extension SubscriptionPurchase {
         {
             deadline = Instant(microseconds: start.microseconds + (end.microseconds - start.microseconds) / 2)
         }
-        return Acknowledgement(productID: productID, token: token, kind: .subscription, deadline: deadline)
+        var sale = Acknowledgement(productID: productID, token: token, kind: .subscription, deadline: deadline)
+        // Google takes ids for what was bought in Play alone, and forgets those of the expired purchase with the call.
+        if isOutOfApp {
+            sale.accountID = accountID ?? expiredAccountID
+            sale.profileID = profileID ?? expiredProfileID
+        }
+        return sale
     }
 }
 

@@ -40,6 +40,7 @@ struct SubscriptionPurchase: Hashable, Sendable {
     var linkedToken: String?
     var items: [Item] = []
     var accountID: String?
+    var profileID: String?
     var isTest = false
     /// A change of plans put another purchase in its place.
     var isReplaced = false
@@ -48,6 +49,9 @@ struct SubscriptionPurchase: Hashable, Sendable {
     /// What a purchase made in Play tells of the expired one before it.
     var expiredToken: String?
     var expiredAccountID: String?
+    var expiredProfileID: String?
+    /// It was made in Play and not in the app, and not acknowledged yet.
+    var isOutOfApp = false
 
     /// `nil`: a word we have not met.
     var state: State? { State(rawValue: stateText) }
@@ -86,7 +90,7 @@ private enum ItemField: String, CaseIterable {
 private enum RenewalField: String, CaseIterable { case autoRenewEnabled }
 private enum OfferField: String, CaseIterable { case basePlanId }
 private enum ReplacementField: String, CaseIterable { case productId }
-private enum AccountField: String, CaseIterable { case obfuscatedExternalAccountId }
+private enum AccountField: String, CaseIterable { case obfuscatedExternalAccountId, obfuscatedExternalProfileId }
 private enum CancellationField: String, CaseIterable { case replacementCancellation }
 private enum PauseField: String, CaseIterable { case autoResumeTime }
 private enum ContextField: String, CaseIterable { case expiredPurchaseToken, expiredExternalAccountIdentifiers }
@@ -125,7 +129,8 @@ extension SubscriptionPurchase {
             case .lineItems:
                 guard try !reader.readNull() else { return }
                 try reader.readArray { reader throws(JSONFault) in purchase.items.append(try Item(&reader)) }
-            case .externalAccountIdentifiers: purchase.accountID = try Self.readAccount(&reader)
+            case .externalAccountIdentifiers:
+                (purchase.accountID, purchase.profileID) = try Self.readAccount(&reader)
             case .testPurchase: purchase.isTest = try reader.readPresence()
             case .canceledStateContext:
                 try reader.readOptionalObject(cancellationFields) { reader, _ throws(JSONFault) in
@@ -136,11 +141,13 @@ extension SubscriptionPurchase {
                     purchase.resumesAt = try reader.readOptionalTime()
                 }
             case .outOfAppPurchaseContext:
+                guard try !reader.readNull() else { return }
+                purchase.isOutOfApp = true
                 try reader.readOptionalObject(contextFields) { reader, field throws(JSONFault) in
                     switch field {
                     case .expiredPurchaseToken: purchase.expiredToken = try reader.readOptionalName()
                     case .expiredExternalAccountIdentifiers:
-                        purchase.expiredAccountID = try Self.readAccount(&reader)
+                        (purchase.expiredAccountID, purchase.expiredProfileID) = try Self.readAccount(&reader)
                     }
                 }
             }
@@ -152,12 +159,16 @@ extension SubscriptionPurchase {
         self = purchase
     }
 
-    private static func readAccount(_ reader: inout JSONReader) throws(JSONFault) -> String? {
-        var id: String?
-        try reader.readOptionalObject(accountFields) { reader, _ throws(JSONFault) in
-            id = try reader.readOptionalName()
+    private static func readAccount(_ reader: inout JSONReader) throws(JSONFault) -> (String?, String?) {
+        var account: String?
+        var profile: String?
+        try reader.readOptionalObject(accountFields) { reader, field throws(JSONFault) in
+            switch field {
+            case .obfuscatedExternalAccountId: account = try reader.readOptionalName()
+            case .obfuscatedExternalProfileId: profile = try reader.readOptionalName()
+            }
         }
-        return id
+        return (account, profile)
     }
 }
 

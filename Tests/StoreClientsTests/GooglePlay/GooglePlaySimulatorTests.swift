@@ -323,7 +323,7 @@ struct PlayWorld {
         #expect(before.names("purchase_token") == ["new", "old"])
         _ = try await world.client.acknowledge(try #require(before.acknowledgement), lane: .sweep)
         let after = try #require(try await world.read("new").observations.first)
-        #expect(after.accountID == nil)
+        #expect(after.accountID == "acc", "the acknowledgement had it kept")
         #expect(after.names("purchase_token") == ["new"])
     }
 
