@@ -355,6 +355,11 @@ struct ApplyPlan {
             alarms["product_unmapped"] =
                 "An entitlement or product that gives access has no row in entitlement_sync.product, or one without the"
                 + " duration it needs\(names.isEmpty ? "" : ": " + names)."
+        // A second look that is only wanted because the first sufficed for a yes is none.
+        case .incomplete where item.reading.failure?.code == .incomplete:
+            alarms["read_limit"] =
+                "A user has more purchases at \((failure.store ?? .revenueCat).name) than one reading asks about, so that no one can"
+                + " tell that there is nothing: find the user by the dead jobs with the error incomplete."
         case .rejected:
             alarms["request_rejected"] =
                 "\((failure.store ?? .revenueCat).name) calls our request wrong: report this with the worker's log."

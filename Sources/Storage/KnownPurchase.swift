@@ -28,7 +28,13 @@ package struct KnownPurchase: Sendable, Hashable {
         return end + .seconds(61 * 86_400) < moment
     }
 
-    /// The most purchases of a user that are asked about; whoever has more is never read fully.
+    /// The words with which a subscription that gives no access is over.
+    static let endedWords = StoreStatus.Known.allCases.map(\.rawValue).filter {
+        standing(of: .subscription, status: StoreStatus($0), givesAccess: false) == .ended
+    }
+
+    /// The most purchases of a user that are asked about, those apart that ended long ago; a user with more is never read
+    /// fully.
     package static let most = 200
 
     /// Whether it gave access when the store was last heard of it.

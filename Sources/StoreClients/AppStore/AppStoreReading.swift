@@ -51,6 +51,8 @@ package struct AppStoreReading: Sendable {
     package var observations: [Observation]
     /// Non-renewing subscriptions that were not revoked: their ends are ours to compute.
     package var passes: [SignedTransaction]
+    /// Every transaction of the customer's that the answers name, by its ids.
+    package var transactionIDs: Set<String>
     /// Why the reading is not full; the last failure, where there were several.
     package var failure: ReadFailure?
     /// The failure is that the store knows nothing of what certainly exists: it is well, and may be asked for the rest.
@@ -62,6 +64,7 @@ package struct AppStoreReading: Sendable {
         coverage: Coverage,
         observations: [Observation] = [],
         passes: [SignedTransaction] = [],
+        transactionIDs: Set<String> = [],
         failure: ReadFailure? = nil,
         isDenied: Bool = false,
         requests: Int
@@ -69,6 +72,7 @@ package struct AppStoreReading: Sendable {
         self.coverage = coverage
         self.observations = observations
         self.passes = passes
+        self.transactionIDs = transactionIDs
         self.failure = failure
         self.isDenied = isDenied
         self.requests = requests

@@ -45,6 +45,7 @@ struct AppStoreSession {
             observations: lines + Self.oneTime(others)
                 + others.filter(isPass(revoked: true)).map { .init(revokedPass: $0) },
             passes: others.filter(isPass(revoked: false)),
+            transactionIDs: Set(others.flatMap { [$0.transactionID, $0.originalTransactionID] }),
             failure: failure,
             isDenied: isDenied,
             requests: requests
@@ -171,7 +172,7 @@ struct AppStoreSession {
             guard let next = page.next, next != revision else { throw ReadFailure(.malformed, store: .appStore) }
             revision = next
         }
-        isComplete = false
+        note(ReadFailure(.incomplete, store: .appStore))
     }
 
     /// Keeps a transaction; what is changed while pages are read appears again, and the later word counts.
