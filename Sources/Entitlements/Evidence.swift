@@ -42,9 +42,9 @@ package struct Evidence: Hashable, Sendable {
             case .disagree, .collision, .otherUser, .contradicted: hasContradiction = true
             case .anonymous: hasAnonymous = true
             case .unowned where observation.isShown: hear(observation, situation)
-            case .new, .own, .followed, .overtaken, .foreign, .unowned, .unattributed: break
+            case .new, .own, .followed, .overtaken, .foreign, .unowned, .sameAccount, .unattributed: break
             }
-            guard attribution.counts else { continue }
+            guard attribution.speaks else { continue }
             let row = index < situation.rows.count ? situation.rows[index] : nil
             if let row { seen.insert(row.id) }
             var held = row.map { [$0] } ?? []

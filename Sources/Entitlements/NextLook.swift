@@ -62,7 +62,7 @@ package struct NextLook: Hashable, Sendable {
             return
         }
         let now = reading.askedAt
-        let mine = zip(reading.observations, attributions).filter { $1.counts }.map(\.0)
+        let mine = zip(reading.observations, attributions).filter { $1.speaks }.map(\.0)
         // Where the stores were not asked, as RevenueCat's word was enough, the look is for when that is over.
         guard reading.coverage == .full || known.grants || mine.contains(where: { $0.source != .revenueCat }) else {
             return nil
@@ -71,6 +71,10 @@ package struct NextLook: Hashable, Sendable {
         let told = Set(mine.filter { $0.source != .revenueCat }.flatMap { $0.identifiers.map(\.key) })
         let items = mine.filter { $0.source != .revenueCat || told.isDisjoint(with: $0.identifiers.map(\.key)) }
         var looks = items.map { Self.look(at: $0, after: now, known.spread) }
+        // Its owner may come any day, and then it gives this user nothing.
+        if attributions.contains(where: { $0.speaks && !$0.counts }) {
+            looks.append(now + known.spread.lengthened(Self.longest))
+        }
         // Many may have been given access until one moment.
         looks += known.ownEnds.map { now < $0 ? $0 + Self.offsets[0] + known.spread.part(of: .seconds(3600)) : nil }
         // A restore says that access stands where a reconcile would have put its end off.

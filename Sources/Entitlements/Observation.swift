@@ -124,6 +124,8 @@ package struct Observation: Hashable, Sendable {
     package var accountID: String?
     /// By which of its identifiers the store is asked again; `nil`: it is not asked about single purchases.
     package var lookupID: String?
+    /// The account of the store in whose lists it stands.
+    package var storeAccount: StoreAccount?
     /// When it was bought first, whatever was renewed or restored since.
     package var boughtAt: Instant?
     /// What Google Play waits for before it keeps the sale.
@@ -156,6 +158,7 @@ package struct Observation: Hashable, Sendable {
         isShown: Bool = false,
         accountID: String? = nil,
         lookupID: String? = nil,
+        storeAccount: StoreAccount? = nil,
         boughtAt: Instant? = nil,
         acknowledgement: Acknowledgement? = nil,
         resumesAt: Instant? = nil,
@@ -166,6 +169,7 @@ package struct Observation: Hashable, Sendable {
         self.isShown = isShown
         self.accountID = accountID
         self.lookupID = lookupID
+        self.storeAccount = storeAccount
         self.boughtAt = boughtAt
         self.acknowledgement = acknowledgement
         self.resumesAt = resumesAt
@@ -199,6 +203,21 @@ package struct Observation: Hashable, Sendable {
 
     /// Whether the store has said that the period's end is final.
     package var announcesEnd: Bool { renewal == "will_not_renew" || renewal == "will_pause" }
+}
+
+/// An account of a store, as far as it can be told that two items are of one.
+///
+/// No fact of a purchase: it is not kept.
+package struct StoreAccount: Hashable, Sendable {
+    /// The id by which the store was asked: what one answer lists is of one account.
+    package var answer: String
+    /// The store's own name for the account in this app, where it gives one.
+    package var id: String?
+
+    package init(answer: String, id: String? = nil) {
+        self.answer = answer
+        self.id = id
+    }
 }
 
 /// A sale that Google Play takes back unless it is acknowledged in time.

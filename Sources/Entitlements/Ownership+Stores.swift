@@ -101,10 +101,52 @@ package func attribute(
             attributions[other] = .contradicted(purchase: alone[other].target, accountKey: nil, account: nil)
         }
     }
+    for index in observations.indices where isBesideOwn(index, observations, attributions, holders, userKey) {
+        guard eligible, case .unowned(let purchase, let merging) = attributions[index] else { continue }
+        attributions[index] = .sameAccount(purchase: purchase, merging: merging)
+    }
     return attributions
 }
 
+/// Whether a line that no user owns may give access, because its store lists it for the account of which the user has shown
+/// a line.
+///
+/// One line of the account that another user may have speaks against it: then no one can tell whose access it is, and the
+/// first proof decides.
+private func isBesideOwn(
+    _ index: Int,
+    _ observations: [Observation],
+    _ attributions: [Attribution],
+    _ holders: [[Purchase]],
+    _ userKey: Int64
+) -> Bool {
+    let item = observations[index]
+    guard let account = item.storeAccount, item.owner == .nobody, !item.isFamilyShared,
+        standing(of: item.kind, status: item.status, givesAccess: item.givesAccess) == .access,
+        // RevenueCat or another witness of the same purchase has named an owner.
+        !holders[index].contains(where: { contradicts($0, userKey) || $0.isFamilyShared })
+    else { return false }
+    let keys = Set(item.identifiers.map(\.key))
+    var isBeside = false
+    for (other, line) in observations.enumerated() where other != index {
+        if !keys.isDisjoint(with: line.identifiers.map(\.key)), !attributions[other].isOpen { return false }
+        guard let its = line.storeAccount, its.answer == account.answer else { continue }
+        guard attributions[other].counts || attributions[other].isOpen else { return false }
+        let isSame = its.id == nil || account.id == nil || its.id == account.id
+        isBeside = isBeside || attributions[other].counts && isSame && !line.isFamilyShared
+    }
+    return isBeside
+}
+
 extension Attribution {
+    /// Whether no user is the owner.
+    fileprivate var isOpen: Bool {
+        switch self {
+        case .unowned, .sameAccount: true
+        default: false
+        }
+    }
+
     fileprivate var isContradicted: Bool { if case .contradicted = self { true } else { false } }
 
     fileprivate var contradictedPurchase: Int64? {

@@ -23,24 +23,29 @@ package enum Attribution: Hashable, Sendable {
     case contradicted(purchase: Int64?, accountKey: Int64?, account: String?)
     /// Nobody's: kept on record without an owner, and counting for nothing.
     case unowned(purchase: Int64?, merging: [Int64])
+    /// No user's, in the store account of the user's own: gives access while it has no owner, and gets none by that.
+    case sameAccount(purchase: Int64?, merging: [Int64])
     /// Nobody's, and its store's rules let no proof stand in for the account that is missing.
     case unattributed(purchase: Int64?)
 
-    /// Whether the item speaks for the user.
+    /// Whether the item is the user's own.
     package var counts: Bool {
         switch self {
         case .new, .own, .followed: true
-        case .overtaken, .disagree, .collision, .otherUser, .anonymous, .foreign, .contradicted, .unowned,
+        case .overtaken, .disagree, .collision, .otherUser, .anonymous, .foreign, .contradicted, .unowned, .sameAccount,
             .unattributed:
             false
         }
     }
 
+    /// Whether what the store says of the item is said of the user's access.
+    package var speaks: Bool { if case .sameAccount = self { true } else { counts } }
+
     /// The row that the item brings up to date.
     package var target: Int64? {
         switch self {
         case .own(let purchase, _), .followed(let purchase, _, _): purchase
-        case .unowned(let purchase, _), .unattributed(let purchase): purchase
+        case .unowned(let purchase, _), .sameAccount(let purchase, _), .unattributed(let purchase): purchase
         case .new, .overtaken, .disagree, .collision, .otherUser, .anonymous, .foreign, .contradicted: nil
         }
     }
@@ -48,7 +53,7 @@ package enum Attribution: Hashable, Sendable {
     /// Whether the item makes a new row of the ledger, be it with an owner or without one.
     package var isNew: Bool {
         switch self {
-        case .new, .unowned(nil, _), .unattributed(nil): true
+        case .new, .unowned(nil, _), .sameAccount(nil, _), .unattributed(nil): true
         // The ledger has to remember who was named, or the next witness alone would have its way.
         case .contradicted(nil, nil, _?), .foreign(nil, nil, _?): true
         default: false
@@ -59,7 +64,7 @@ package enum Attribution: Hashable, Sendable {
     package var merger: (into: Int64, from: [Int64])? {
         switch self {
         case .own(let purchase, let rest), .followed(let purchase, _, let rest): (purchase, rest)
-        case .unowned(let purchase?, let rest): (purchase, rest)
+        case .unowned(let purchase?, let rest), .sameAccount(let purchase?, let rest): (purchase, rest)
         default: nil
         }
     }
@@ -78,6 +83,7 @@ package enum Attribution: Hashable, Sendable {
         case .foreign: "foreign"
         case .contradicted: "contradicted"
         case .unowned: "unowned"
+        case .sameAccount: "same_account"
         case .unattributed: "unattributed"
         }
     }

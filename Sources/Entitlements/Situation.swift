@@ -74,7 +74,7 @@ extension Situation {
     package var isExplained: Bool {
         everObserved || grants != .none
             || zip(reading.observations, attributions).contains { item, attribution in
-                attribution.counts
+                attribution.speaks
                     && canExplain(item.kind, item.status, item.givesAccess, item.entitlements, item.isSandbox)
             }
             || ledger.contains { row in

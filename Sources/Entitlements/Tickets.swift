@@ -5,7 +5,7 @@ func contradiction(_ situation: Situation) -> Rule? {
         switch attribution {
         case .otherUser, .collision: return .identityCollision
         case .disagree, .contradicted: rule = .sourcesDisagree
-        case .new, .own, .followed, .overtaken, .anonymous, .foreign, .unowned, .unattributed: continue
+        case .new, .own, .followed, .overtaken, .anonymous, .foreign, .unowned, .sameAccount, .unattributed: continue
         }
     }
     return rule
@@ -22,7 +22,7 @@ func ownershipTickets(_ situation: Situation) -> [TicketRequest] {
             deadline: observation.acknowledgement?.deadline
         )
         switch attribution {
-        case .new, .own, .overtaken, .anonymous, .foreign, .unowned, .unattributed:
+        case .new, .own, .overtaken, .anonymous, .foreign, .unowned, .sameAccount, .unattributed:
             continue
         case .contradicted(_, nil, nil):
             // The witness that names somebody else makes the ticket.

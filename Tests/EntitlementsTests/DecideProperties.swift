@@ -122,7 +122,7 @@ enum Oracle {
             case .overtaken, .disagree, .collision, .otherUser, .anonymous, .foreign, .contradicted, .unowned,
                 .unattributed:
                 continue
-            case .new: break
+            case .new, .sameAccount: break
             case .own(let id, let merged):
                 held = situation.ledger.filter { $0.id == id || merged.contains($0.id) }
                 replaced.formUnion([id] + merged)

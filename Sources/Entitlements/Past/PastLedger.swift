@@ -112,11 +112,13 @@ extension PastItem {
     }
 
     /// Whether the row of its purchase took over what it says.
-    var updatesRow: Bool { counts || attribution == "unowned" || attribution == "unattributed" }
+    var updatesRow: Bool {
+        counts || attribution == "unowned" || attribution == "same_account" || attribution == "unattributed"
+    }
 
     /// Whether a user's type can rest on it, by some catalogue.
     var canExplain: Bool {
-        guard counts, let item = observation else { return false }
+        guard counts || attribution == "same_account", let item = observation else { return false }
         return Entitlements.canExplain(item.kind, item.status, item.givesAccess, item.entitlements)
     }
 }

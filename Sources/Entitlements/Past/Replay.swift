@@ -134,7 +134,7 @@ private struct PastSituation {
     /// Names what a store gave access to, and what gives none today.
     private func changedProducts(_ situation: Situation) -> String {
         let items = zip(situation.reading.observations, situation.attributions).filter { item, attribution in
-            attribution.counts
+            attribution.speaks
                 && standing(of: item.kind, status: item.status, givesAccess: item.givesAccess) == .access
         }
         let keys = Set(items.flatMap(\.0.entitlements)).filter { situation.catalog.mapping(of: [$0]) != .access }
@@ -221,6 +221,7 @@ private struct PastSituation {
         case "foreign": return .foreign(purchase: item.purchase, owner: nil, account: nil)
         case "contradicted": return .contradicted(purchase: item.purchase, accountKey: nil, account: nil)
         case "unowned": return .unowned(purchase: item.purchase, merging: merging)
+        case "same_account": return .sameAccount(purchase: item.purchase, merging: merging)
         case "unattributed": return .unattributed(purchase: item.purchase)
         default: return .new
         }

@@ -147,6 +147,7 @@ extension Observation {
             source: .appStore,
             accountID: transaction.appAccountToken,
             lookupID: transaction.originalTransactionID,
+            storeAccount: StoreAccount(answer: "", id: transaction.appTransactionID),
             boughtAt: transaction.originallyPurchasedAt,
             statedAt: transaction.signedAt
         )
