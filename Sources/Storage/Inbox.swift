@@ -94,12 +94,74 @@ package struct Inbox: Sendable {
         }
     }
 
-    /// Whether events wait that nobody has looked into.
-    package func hasNew() async throws -> Bool {
+    /// An event that leads to no user yet, and may lead to one by its stores' words.
+    package struct Ask: Sendable, Hashable {
+        package var id: Int64
+        /// How often it was examined; handed back with the answer.
+        package var attempt: Int32
+        /// It was found in a store's list; no one waits for it.
+        package var isListed: Bool
+        /// What is known of it: the JSON object of `Event.about`, with `users`.
+        package var about: String
+    }
+
+    /// What stores said about who an event is about.
+    package struct Answer: Sendable, Hashable {
+        package var ask: Ask
+        /// Names that may be users', as a JSON array of texts.
+        package var users: String
+        /// Further identifiers, as a JSON array of `StoreEvent.Purchase`.
+        package var purchases: String
+        /// A store could not be asked.
+        package var failed: Bool
+
+        package init(_ ask: Ask, users: String, purchases: String, failed: Bool) {
+            self.ask = ask
+            self.users = users
+            self.purchases = purchases
+            self.failed = failed
+        }
+    }
+
+    /// Takes events whose stores are to be asked about them; one that is not answered is handed out again.
+    ///
+    /// - Parameter most: how many at a time.
+    /// - Returns: the events, those that have waited longest first.
+    /// - Throws: `PostgresError`.
+    package func takeAsks(upTo most: Int) async throws -> [Ask] {
+        try await pool.query(
+            "SELECT t.id, t.attempt, t.is_listed, t.about FROM entitlement_sync.take_asks(\(Int32(clamping: most))) AS t"
+        ).map { row in
+            let (id, attempt, isListed, about) = try row.decode(Int64.self, Int32.self, Bool.self, String.self)
+            return Ask(id: id, attempt: attempt, isListed: isListed, about: about)
+        }
+    }
+
+    /// Keeps what stores said; what is new is examined at once.
+    ///
+    /// - Throws: `PostgresError`.
+    package func keep(_ answers: [Answer]) async throws {
+        try await pool.query(
+            """
+            SELECT entitlement_sync.keep_answers(
+                       \(answers.map(\.ask.id)), \(answers.map(\.ask.attempt)), \(answers.map(\.users)),
+                       \(answers.map(\.purchases)), \(answers.map(\.failed)))
+            """
+        )
+    }
+
+    /// Whether events wait that are due to be examined.
+    ///
+    /// - Parameter asks: whether those count too that stores are to be asked about, now or in a moment.
+    /// - Returns: whether there is one.
+    /// - Throws: `PostgresError`.
+    package func hasNew(orAsks asks: Bool = false) async throws -> Bool {
         let rows = try await pool.query(
             """
             SELECT EXISTS (SELECT 1 FROM entitlement_sync.inbox AS i
                             WHERE i.state IN ('received', 'waiting') AND i.due <= now())
+                OR \(asks) AND EXISTS (SELECT 1 FROM entitlement_sync.inbox AS i
+                                         WHERE i.ask_due IS NOT NULL AND i.state = 'waiting')
             """
         )
         return try rows.first?.decode(Bool.self, at: 0) ?? false

@@ -5,7 +5,7 @@ package import Postgres
 
 /// Small reads outside the apply transaction.
 package struct UserLookups: Sendable {
-    private let pool: PostgresPool
+    let pool: PostgresPool
 
     package init(pool: PostgresPool) { self.pool = pool }
 
@@ -29,7 +29,10 @@ package struct UserLookups: Sendable {
                AND p.store IN ('app_store', 'google_play', 'onside')
                -- Gems that RevenueCat listed lead nowhere.
                AND (p.lookup_id IS NOT NULL OR cardinality(p.entitlements) > 0)
-             ORDER BY coalesce(p.gives_access, p.status = 'owned') DESC, p.id DESC
+             -- What ended long ago is not asked about, and must not crowd out what is.
+             ORDER BY p.gives_access IS FALSE AND p.status = ANY (\(KnownPurchase.endedWords))
+                      AND p.period_ends_at < now() - interval '61 days',
+                      coalesce(p.gives_access, p.status = 'owned') DESC, p.id DESC
              LIMIT \(Int64(KnownPurchase.most + 1))
             """
         )

@@ -1,5 +1,6 @@
 package import Entitlements
 package import Jobs
+package import Storage
 
 /// Asks the stores about a claimed job.
 package struct StoreReader: Sendable {
@@ -8,5 +9,14 @@ package struct StoreReader: Sendable {
     /// What has to go on beside the reading, until it is cancelled.
     var background: (@Sendable () async -> Void)?
 
-    package init(read: @escaping @Sendable (ClaimedJob) async -> Reading) { self.read = read }
+    /// Asks the stores who an event is about; `nil`: it is not known how.
+    package var resolve: (@Sendable (Inbox.Ask) async -> Inbox.Answer)?
+
+    package init(
+        read: @escaping @Sendable (ClaimedJob) async -> Reading,
+        resolve: (@Sendable (Inbox.Ask) async -> Inbox.Answer)? = nil
+    ) {
+        self.read = read
+        self.resolve = resolve
+    }
 }

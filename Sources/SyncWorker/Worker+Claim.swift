@@ -57,7 +57,8 @@ extension Worker {
                     // What is announced next has it: who finds nothing keeps nobody waiting.
                     if wishes.count > 1 { shared.sweepTurn.giveBack() }
                     // The inbox first: what leaves it stands in the queue with the same commit.
-                    if settings.untilIdle, shared.flight.count == 0, try await !inbox.hasNew(),
+                    if settings.untilIdle, shared.flight.count == 0,
+                        try await !inbox.hasNew(orAsks: reader.resolve != nil),
                         try await queue.isIdle(), try await acknowledger?.records.hasOpen() != true
                     {
                         shared.stop()

@@ -33,4 +33,50 @@ extension Worker {
             pause = min(pause * 2, settings.untilIdle ? .milliseconds(200) : .seconds(1))
         }
     }
+    /// Events whose stores are asked at a time.
+    private static let askBatch = 20
+
+    /// Asks the stores about events that lead to no user by themselves: the first word of a purchase, or a customer without
+    /// a name of ours.
+    func askDuty() async {
+        guard let resolve = reader.resolve else { return }
+        var pause = Duration.milliseconds(100)
+        while !Task.isCancelled, !shared.isStopping {
+            do {
+                let asks = try await inbox.takeAsks(upTo: Self.askBatch)
+                if !asks.isEmpty {
+                    let answers = await answers(to: asks, resolve)
+                    // What was asked while this process stops is asked again by another.
+                    guard !Task.isCancelled else { return }
+                    try await inbox.keep(answers)
+                    pause = .milliseconds(100)
+                    continue
+                }
+            } catch {
+                guard !Task.isCancelled, !shared.isStopping else { return }
+                logger.warning("stores could not be asked about events; trying again", metadata: describe(error))
+            }
+            try? await Task.sleep(for: pause)
+            pause = min(pause * 2, settings.untilIdle ? .milliseconds(200) : .seconds(1))
+        }
+    }
+
+    /// Asks about each purchase once, however many events tell of it.
+    private func answers(
+        to asks: [Inbox.Ask],
+        _ resolve: @escaping @Sendable (Inbox.Ask) async -> Inbox.Answer
+    ) async -> [Inbox.Answer] {
+        await withTaskGroup(of: [Inbox.Answer].self) { group in
+            for same in Dictionary(grouping: asks, by: \.about).values {
+                group.addTask {
+                    guard let first = same.first else { return [] }
+                    let answer = await resolve(first)
+                    return same.map {
+                        Inbox.Answer($0, users: answer.users, purchases: answer.purchases, failed: answer.failed)
+                    }
+                }
+            }
+            return await group.reduce(into: []) { $0 += $1 }
+        }
+    }
 }

@@ -110,6 +110,7 @@ package struct Worker: Service {
             duties.addTask { await acknowledgeDuty() }
             if let background = reader.background { duties.addTask { await background() } }
             duties.addTask { await inboxDuty() }
+            duties.addTask { await askDuty() }
             duties.addTask { await outboxDuty() }
             duties.addTask { await evidenceDuty() }
             duties.addTask { await transferDuty() }

@@ -12,6 +12,12 @@ package enum AppStoreEnvironment: String, Sendable, CaseIterable {
         }
     }
 
+    /// - Parameter ledgerName: our records' word; `nil`, and any other, is neither.
+    package init?(ledgerName: String?) {
+        guard let found = Self.allCases.first(where: { $0.ledgerName == ledgerName }) else { return nil }
+        self = found
+    }
+
     /// How far back the list of its notifications goes, less an hour for clocks that differ, and for long lists.
     package var notificationReach: Duration {
         switch self {

@@ -10,7 +10,7 @@ package enum PlayNotification {
         case packageName, eventTimeMillis, subscriptionNotification, oneTimeProductNotification
         case voidedPurchaseNotification, pendingRefundReviewNotification, testNotification
     }
-    private enum Part: String, CaseIterable { case notificationType, purchaseToken, obfuscatedAccountId }
+    private enum Part: String, CaseIterable { case notificationType, purchaseToken, orderId, obfuscatedAccountId }
 
     private static let outerFields = JSONFields<Outer>()
     private static let messageFields = JSONFields<MessageField>()
@@ -27,6 +27,7 @@ package enum PlayNotification {
         var occurredMs: Int64?
         var kind: String?
         var token: String?
+        var order: String?
         var account: String?
     }
 
@@ -55,6 +56,13 @@ package enum PlayNotification {
         event.occurredAt = draft.occurredMs.flatMap(Instant.init(milliseconds:))
         if let token = draft.token, !token.isEmpty {
             event.purchases = [StoreEvent.Purchase(store: Store.googlePlay.rawValue, value: token)]
+        }
+        // What is told of an order may be known by that alone; a renewal's order by the first one's number.
+        if let order = draft.order, OrderNumber.isPlausible(order) {
+            let base = OrderNumber.base(order)
+            event.purchases += (base == order ? [order] : [order, base]).map {
+                StoreEvent.Purchase(store: Store.googlePlay.rawValue, value: $0)
+            }
         }
         // Where an app gives Google the user's own id.
         if let account = draft.account, StoreEvent.isID(account) { event.users = [account] }
@@ -104,6 +112,8 @@ package enum PlayNotification {
             case .notificationType:
                 number = try reader.readLeniently { reader throws(JSONFault) in try reader.readOptionalInteger() }
             case .purchaseToken: draft.token = try reader.readOptionalString()
+            case .orderId:
+                draft.order = try reader.readLeniently { reader throws(JSONFault) in try reader.readOptionalString() }
             case .obfuscatedAccountId:
                 draft.account = try reader.readLeniently { reader throws(JSONFault) in try reader.readOptionalString() }
             }

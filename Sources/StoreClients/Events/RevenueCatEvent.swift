@@ -51,7 +51,10 @@ package enum RevenueCatEvent {
     private static let mostIDs = 200
     /// The most that are read for them: those of people who never signed in are many.
     private static let mostNames = 5_000
-    private static let anonymous = "$RCAnonymousID:"
+    /// What the ids of customers begin with who never signed in.
+    package static let anonymous = "$RCAnonymousID:"
+    /// The most customers without a name of ours that are kept of one event.
+    private static let mostAnonymous = 5
 
     private enum Outer: String, CaseIterable { case event }
     private enum Field: String, CaseIterable {
@@ -62,6 +65,9 @@ package enum RevenueCatEvent {
         case from = "transferred_from"
         case to = "transferred_to"
         case entitlements = "entitlement_ids"
+        case store
+        case transactionID = "transaction_id"
+        case originalTransactionID = "original_transaction_id"
     }
 
     private static let outerFields = JSONFields<Outer>()
@@ -93,6 +99,9 @@ package enum RevenueCatEvent {
         else { throw MalformedEvent(reason: "its id or type is missing, or too long") }
         let meaning = meanings[type] ?? .promise
         let names = [draft.texts[.appUserID], draft.texts[.originalAppUserID]].compactMap(\.self) + draft.ids
+        let users = meaning == .nothing ? [] : candidates(names)
+        // Most events name a user. Where one does not, the purchase may lead to the owner, or the customer signs in later.
+        let isUnnamed = meaning != .nothing && users.isEmpty
         return StoreEvent(
             source: .revenueCat,
             id: id,
@@ -100,7 +109,9 @@ package enum RevenueCatEvent {
             occurredAt: draft.timestamp.flatMap(Instant.init(milliseconds:)),
             // What a sandbox promises, or a pack of coins, is nothing that anybody waits for.
             promises: meaning == .promise && !draft.givesNothing && draft.texts[.environment] != "SANDBOX",
-            users: meaning == .nothing ? [] : candidates(names),
+            users: users,
+            purchases: isUnnamed ? purchases(draft) : [],
+            anonymous: isUnnamed ? anonymousCustomers(names) : [],
             isBlocked: meaning != .nothing && names.contains(where: BlockedIDs.contains)
         )
     }
@@ -132,6 +143,28 @@ package enum RevenueCatEvent {
             }
         }
         return draft
+    }
+
+    private static func anonymousCustomers(_ names: [String]) -> [String] {
+        let customers = names.filter { StoreEvent.isID($0) && $0.utf8.starts(with: anonymous.utf8) }
+        var seen: Set<[UInt8]> = []
+        return Array(customers.filter { seen.insert(Array($0.utf8)).inserted }.prefix(mostAnonymous))
+    }
+
+    /// The purchase by its store's ids, where that is a store that can be asked.
+    private static func purchases(_ draft: Draft) -> [StoreEvent.Purchase] {
+        let store: Store? =
+            switch draft.texts[.store] {
+            case "APP_STORE", "MAC_APP_STORE": .appStore
+            case "PLAY_STORE": .googlePlay
+            default: nil
+            }
+        guard let store else { return [] }
+        var values: [String] = []
+        for id in [draft.texts[.originalTransactionID], draft.texts[.transactionID]].compactMap(\.self)
+        where StoreEvent.isID(id) && !values.contains(id) { values.append(id) }
+        let environment = draft.texts[.environment]?.lowercased()
+        return values.map { StoreEvent.Purchase(store: store.rawValue, environment: environment, value: $0) }
     }
 
     /// The names that may be users of ours: each once, in their order.

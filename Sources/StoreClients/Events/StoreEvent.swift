@@ -29,6 +29,8 @@ package struct StoreEvent: Sendable, Hashable {
     /// Ids that may be our users'.
     package var users: [String]
     package var purchases: [Purchase]
+    /// Customers of RevenueCat's without a name of ours, who may sign in later; only where nothing else tells of a user.
+    package var anonymous: [String]
     /// It names as a customer what broken apps send in place of an id.
     package var isBlocked: Bool
     /// A store's list says that the money was taken back as fraud, and when; the beginning of 1970 where it says no time.
@@ -42,6 +44,7 @@ package struct StoreEvent: Sendable, Hashable {
         promises: Bool = false,
         users: [String] = [],
         purchases: [Purchase] = [],
+        anonymous: [String] = [],
         isBlocked: Bool = false,
         chargedBackAt: Instant? = nil
     ) {
@@ -52,15 +55,17 @@ package struct StoreEvent: Sendable, Hashable {
         self.promises = promises
         self.users = users
         self.purchases = purchases
+        self.anonymous = anonymous
         self.isBlocked = isBlocked
         self.chargedBackAt = chargedBackAt
     }
 
     /// Whom it may be about beside the users that it names, as the inbox keeps it: a JSON object; `nil`: nobody.
     package var about: String? {
-        guard !purchases.isEmpty || isBlocked else { return nil }
+        guard !purchases.isEmpty || !anonymous.isEmpty || isBlocked else { return nil }
         let about = About(
             purchases: purchases,
+            anonymous: anonymous.isEmpty ? nil : anonymous,
             blocked: isBlocked ? true : nil,
             chargedBack: chargedBackAt.map { $0.microseconds / 1000 }
         )
@@ -70,19 +75,21 @@ package struct StoreEvent: Sendable, Hashable {
 
     private struct About: Encodable {
         var purchases: [Purchase]
+        /// Only where there are any.
+        var anonymous: [String]?
         /// Only where it is so.
         var blocked: Bool?
         /// Milliseconds since 1970; only where it is so.
         var chargedBack: Int64?
 
         private enum CodingKeys: String, CodingKey {
-            case purchases, blocked
+            case purchases, anonymous, blocked
             case chargedBack = "charged_back"
         }
     }
 
     /// Whether there is anybody to look at.
-    package var isHint: Bool { !users.isEmpty || !purchases.isEmpty }
+    package var isHint: Bool { !users.isEmpty || !purchases.isEmpty || !anonymous.isEmpty }
 
     /// The longest id that is kept, in bytes.
     static let longestID = 255

@@ -184,7 +184,10 @@ func googlePlayIdentifiers(tokens: [String], orders: [String], environment: Stri
 }
 
 /// Google's numbers of orders, such as `GPA.1234-5678-9012-34567` and, for its first renewal, `GPA.…-34567..0`.
-enum OrderNumber {
+package enum OrderNumber {
+    /// Whether an id of Google Play's is the number of an order, and no purchase token.
+    package static func isOrder(_ text: String) -> Bool { text.utf8.starts(with: "GPA.".utf8) }
+
     /// Whether a text may be one: 1 to 255 visible characters of ASCII.
     static func isPlausible(_ text: String) -> Bool {
         (1...255).contains(text.utf8.count) && text.utf8.allSatisfy { (0x21...0x7E).contains($0) }

@@ -103,17 +103,24 @@ package struct AppStoreSource: Sendable {
 
     /// Asks about what our records hold of the user.
     ///
-    /// What `seen` names was read already.
+    /// What `seen` names was read already. Of what ended long ago one is asked about, and only where `asksEnded` says that
+    /// no other source would show that its buyer came back: the answer lists all that an account has.
     func read(
-        known: [KnownPurchase],
+        _ records: Records,
         except seen: Set<PurchaseIdentifierKey>,
+        asksEnded: Bool,
         _ context: ReadContext
     ) async -> StorePart {
-        let queries = known.compactMap { purchase -> AppStoreQuery? in
-            guard purchase.store == Store.appStore.rawValue,
-                seen.isDisjoint(with: purchase.identifiers.map(\.key)),
+        let own = records.known.filter { purchase in
+            purchase.store == Store.appStore.rawValue
                 // A sandbox purchase that counts for nothing is not worth a request.
-                purchase.environment == "production" || context.job.sandboxAllowed,
+                && (purchase.environment == "production" || context.job.sandboxAllowed)
+        }
+        var asked = own.filter { !$0.isLongOver(at: context.askedAt) }
+        let isAsked = !asked.isEmpty || seen.contains { $0.store == Store.appStore.rawValue }
+        if asksEnded, !isAsked { asked += own.prefix(1) }
+        let queries = asked.compactMap { purchase -> AppStoreQuery? in
+            guard seen.isDisjoint(with: purchase.identifiers.map(\.key)),
                 // RevenueCat's name for a family member's share is no transaction.
                 let id = purchase.lookupID ?? purchase.identifiers.first(where: { !$0.value.contains("#") })?.value
             else { return nil }
@@ -125,8 +132,18 @@ package struct AppStoreSource: Sendable {
                 mayGrant: context.mayGrant
             )
         }
-        guard let client, !queries.isEmpty else { return .nothing(.appStore) }
-        return await read(queries, of: client, context)
+        let told = records.told(of: .appStore).filter { told in !seen.contains { $0.value == told.value } }.map {
+            told in
+            AppStoreQuery(
+                .init(id: told.value, environment: AppStoreEnvironment(ledgerName: told.environment)),
+                lane: context.lane,
+                // What the App Store has sent word of exists, whether its API shows it yet or not.
+                isProven: told.isFresh,
+                mayGrant: context.mayGrant
+            )
+        }
+        guard let client, !(queries + told).isEmpty else { return .nothing(.appStore) }
+        return await read(queries + told, of: client, context)
     }
 
     /// Asks account by account, for passes add up within one account alone.
@@ -142,13 +159,13 @@ package struct AppStoreSource: Sendable {
         var isFirst = true
         for query in queries where !seen.contains(query.subject.id) {
             let reading = await client.read(query)
-            part.observations += reading.observations
+            part.add(reading.observations, answering: query.subject)
             seen.formUnion(reading.observations.flatMap { $0.identifiers.map(\.value) })
-            seen.formUnion(reading.passes.flatMap { [$0.originalTransactionID, $0.transactionID] })
+            seen.formUnion(reading.transactionIDs)
             seen.insert(query.subject.id)
             var coverage = reading.coverage
             do {
-                part.observations += try await passes(reading.passes, context)
+                part.add(try await passes(reading.passes, context), answering: query.subject)
             } catch {
                 coverage = .partial
                 part.failure = part.failure ?? ReadFailure(.interrupted, store: .appStore)
@@ -235,12 +252,24 @@ package struct AppStoreSource: Sendable {
     }
 }
 
+extension StorePart {
+    /// Adds what one answer lists: all of it is of one account.
+    fileprivate mutating func add(_ items: [Observation], answering subject: AppStoreQuery.Subject) {
+        for var item in items {
+            item.storeAccount = StoreAccount(answer: subject.id, id: item.storeAccount?.id)
+            observations.append(item)
+        }
+    }
+}
+
 extension AppReceipt {
     /// The ids of each purchase: a receipt lists every renewal, and gems as well.
     fileprivate var lines: [[String]] {
         let consumable: Int64 = 1
         var lines: [String: (newest: Instant, ids: [String])] = [:]
         for item in purchases where item.kind != consumable {
+            // What ended long before the receipt was made is not worth a question.
+            if let end = item.expiresAt, end + .seconds(61 * 86_400) < createdAt { continue }
             let original = item.originalTransactionID ?? item.transactionID
             let at = item.purchasedAt ?? Instant(microseconds: 0)
             if let known = lines[original], known.newest >= at { continue }

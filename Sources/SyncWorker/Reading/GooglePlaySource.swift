@@ -18,18 +18,47 @@ package struct GooglePlaySource: Sendable {
 
     /// Asks about what our records hold of the user.
     func read(
-        known: [KnownPurchase],
+        _ records: Records,
         except seen: Set<PurchaseIdentifierKey>,
         _ context: ReadContext
     ) async -> StorePart {
-        let tokens = known.compactMap { purchase -> String? in
+        let tokens = records.known.compactMap { purchase -> String? in
             guard purchase.store == Store.googlePlay.rawValue, seen.isDisjoint(with: purchase.identifiers.map(\.key)),
                 purchase.environment == "production" || context.job.sandboxAllowed,
                 !purchase.isLongOver(at: context.askedAt)
             else { return nil }
             return purchase.lookupID
         }
-        return await read(tokens, known, isFromClient: false, context)
+        let told = records.told(of: .googlePlay).map(\.value).filter { value in !seen.contains { $0.value == value } }
+        let found = await self.tokens(behind: told, lane: context.lane)
+        var part = await read(
+            found.tokens.filter { !tokens.contains($0) } + tokens,
+            records.known,
+            isFromClient: false,
+            context
+        )
+        if let failure = found.failure {
+            part.coverage = part.observations.isEmpty ? .none : .partial
+            part.failure = part.failure ?? failure
+        }
+        return part
+    }
+
+    /// The purchase tokens behind what an event names: tokens, or else the numbers of orders.
+    ///
+    /// - Returns: the tokens; and why not all could be found.
+    func tokens(behind names: [String], lane: Lane) async -> (tokens: [String], failure: ReadFailure?) {
+        let tokens = names.filter { !OrderNumber.isOrder($0) }
+        guard tokens.isEmpty else { return (tokens, nil) }
+        var found: [String] = []
+        // A renewal's order and its first one lead to the same token.
+        for order in names {
+            do throws(ReadFailure) {
+                guard let token = try await client.order(order, lane: lane)?.purchaseToken else { continue }
+                if !found.contains(token) { found.append(token) }
+            } catch { return (found, error) }
+        }
+        return (found, nil)
     }
 
     private func read(

@@ -123,7 +123,7 @@ struct OwnerNaming: Sendable {
     }
 
     /// A UUID stands for the same user in capitals and small letters.
-    private static func spellings(_ account: String) -> [String] {
+    static func spellings(_ account: String) -> [String] {
         account.utf8.count == 36 && account.utf8.count(where: { $0 == UInt8(ascii: "-") }) == 4
             ? [account, account.lowercased(), account.uppercased()] : [account]
     }

@@ -13,15 +13,16 @@ extension StoresReader {
     func consult(
         _ parts: inout [StorePart],
         _ verified: [[String]],
-        _ known: [KnownPurchase],
+        told: [ToldPurchase] = [],
+        own: Set<PurchaseIdentifierKey>,
         _ context: ReadContext
     ) async throws(ReadFailure) {
         guard let revenueCat = sources.revenueCat else { return }
-        let own = Set(known.flatMap { $0.identifiers.map(\.key) })
+        let told = Set(told.map(\.value))
         let unclaimed = parts.indices.flatMap { part in
             parts[part].observations.indices.map { (part: part, place: $0) }
         }
-        .filter { isUnclaimed(parts[$0.part].observations[$0.place], own) }
+        .filter { isUnclaimed(parts[$0.part].observations[$0.place], told, own) }
         // Each costs several requests; whoever shows more gets an answer by the first of them, or none.
         let places = Array(unclaimed.prefix(Self.mostConsulted))
         var purchases = places.map { place in
@@ -33,11 +34,19 @@ extension StoresReader {
             $0.store == .revenueCat && $0.observations.contains(where: context.givesAccess)
         }
         let speaksAlone = sources.appStore?.canAsk != true && !hasAccess
-        if speaksAlone { purchases += verified.prefix(Self.mostConsulted - purchases.count) }
+        if speaksAlone {
+            let room = Self.mostConsulted - purchases.count
+            purchases += verified.prefix(room)
+            // What is not asked about may be the one that gives access.
+            if verified.count > room, let index = parts.firstIndex(where: { $0.store == .revenueCat }) {
+                parts[index].coverage = parts[index].coverage == .none ? .none : .partial
+                parts[index].failure = parts[index].failure ?? ReadFailure(.incomplete)
+            }
+        }
         guard !purchases.isEmpty else { return }
         let answer = await revenueCat.owners(of: purchases, context)
         guard answer.failure == nil else {
-            withhold(&parts, own, answer.failure)
+            withhold(&parts, told, own, answer.failure)
             return
         }
         for (place, witnesses) in zip(places, answer.items) {
@@ -58,19 +67,27 @@ extension StoresReader {
     }
 
     /// Takes out what was shown and nobody is known to own: unknown is not unowned.
-    private func withhold(_ parts: inout [StorePart], _ own: Set<PurchaseIdentifierKey>, _ failure: ReadFailure?) {
+    private func withhold(
+        _ parts: inout [StorePart],
+        _ told: Set<String>,
+        _ own: Set<PurchaseIdentifierKey>,
+        _ failure: ReadFailure?
+    ) {
         for index in parts.indices {
             let count = parts[index].observations.count
-            parts[index].observations.removeAll { isUnclaimed($0, own) }
+            parts[index].observations.removeAll { isUnclaimed($0, told, own) }
             guard parts[index].observations.count < count || parts[index].store == .revenueCat else { continue }
             parts[index].coverage = parts[index].coverage == .none ? .none : .partial
             parts[index].failure = parts[index].failure ?? failure
         }
     }
 
-    /// Whether an item was shown whose owner RevenueCat may know, and that our records do not hold for the user.
-    private func isUnclaimed(_ item: Observation, _ own: Set<PurchaseIdentifierKey>) -> Bool {
-        guard item.isShown, item.source == .appStore || item.source == .googlePlay,
+    /// Whether an item was shown, told of by an event, or listed beside the user's own, whose owner RevenueCat may know, and
+    /// that our records do not hold for the user.
+    private func isUnclaimed(_ item: Observation, _ told: Set<String>, _ own: Set<PurchaseIdentifierKey>) -> Bool {
+        guard
+            item.isShown || item.isOpen || item.identifiers.contains(where: { told.contains($0.value) }),
+            item.source == .appStore || item.source == .googlePlay,
             own.isDisjoint(with: item.identifiers.map(\.key))
         else { return false }
         switch item.owner {
@@ -211,6 +228,9 @@ extension Reading {
 }
 
 extension Observation {
+    /// Whether it may give access to whom its store account leads to, as long as it has no owner.
+    fileprivate var isOpen: Bool { storeAccount != nil && owner == .nobody && !isFamilyShared }
+
     /// Takes over what RevenueCat says of the same purchase: what it calls it by, and whose it is.
     fileprivate mutating func hear(_ witness: Observation) {
         identifiers = Set(identifiers + witness.identifiers).sorted()

@@ -75,7 +75,7 @@ package final class StoresReader: Sendable {
 
     /// The reader as the pipeline takes it.
     package var reader: StoreReader {
-        var reader = StoreReader { [self] job in await read(job) }
+        var reader = StoreReader(read: { [self] job in await read(job) }, resolve: { [self] ask in await resolve(ask) })
         if let walk { reader.background = { await walk.run() } }
         return reader
     }
@@ -102,15 +102,19 @@ package final class StoresReader: Sendable {
         let verified = await sources.appStore?.shown(proofs) ?? AppStoreSource.Shown()
         let asksStores = sources.asked != [.revenueCat]
         // Whose they are has to be known before the proofs are looked at; without proofs RevenueCat may suffice.
+        // An event may be the first word of a purchase: that is asked for, whatever gives access without it.
+        var told: [ToldPurchase]? = asksStores && context.job.lane == .event ? try await self.told(context) : nil
         var known: [KnownPurchase]? = proofs.isEmpty || !asksStores ? nil : try await self.known(context)
         async let customer = sources.revenueCat?.read(context)
         async let shown = read(shown: proofs, verified.subjects, known ?? [], context)
         var parts = await [customer].compactMap(\.self) + shown
         for index in parts.indices { parts[index].dropReplays(of: known ?? []) }
         try await name(&parts, context)
-        try await consult(&parts, verified.ids, known ?? [], context)
+        try await consult(&parts, verified.ids, own: keys(known ?? []), context)
         try await resolveOwners(&parts, known ?? [], context)
-        if !context.readsAll, parts.contains(where: { $0.observations.contains(where: context.givesAccess) }) {
+        if !context.readsAll, told?.isEmpty != false,
+            parts.contains(where: { $0.observations.contains(where: context.givesAccess) })
+        {
             var reading = Reading(parts, askedAt: context.askedAt, stores: sources.asked)
             // What our records hold was not asked for: enough to say yes, not enough to say no.
             if asksStores, reading.coverage == .full { reading.coverage = .partial }
@@ -118,14 +122,23 @@ package final class StoresReader: Sendable {
         }
         if asksStores {
             if known == nil { known = try await self.known(context) }
-            var own = await read(known: known ?? [], except: parts, context)
-            for index in own.indices { own[index].dropReplays(of: known ?? []) }
+            if told == nil { told = try await self.told(context) }
+            let records = Records(known: known ?? [], told: told ?? [])
+            var own = await read(records, except: parts, context)
+            for index in own.indices { own[index].dropReplays(of: records.known) }
             try await name(&own, context)
-            try await resolveOwners(&own, known ?? [], context)
+            // RevenueCat is asked about what an event told, as about a proof: it may hold that for another user.
+            let listed = parts.filter { $0.store == .revenueCat }.flatMap(\.observations)
+                .filter { $0.owner == .askedUser }.flatMap { $0.identifiers.map(\.key) }
+            try await consult(&own, [], told: records.told, own: keys(records.known).union(listed), context)
+            try await resolveOwners(&own, records.known, context)
             parts += own
         }
-        if let known, known.count > KnownPurchase.most {
-            for index in parts.indices where parts[index].store != .revenueCat { parts[index].coverage = .partial }
+        if let known, known.count(where: { !$0.isLongOver(at: context.askedAt) }) > KnownPurchase.most {
+            for index in parts.indices where parts[index].store != .revenueCat {
+                parts[index].coverage = .partial
+                parts[index].failure = parts[index].failure ?? ReadFailure(.incomplete)
+            }
         }
         var reading = Reading(parts, askedAt: context.askedAt, stores: sources.asked)
         if let failure = unread(proofs, context) {
@@ -143,6 +156,20 @@ package final class StoresReader: Sendable {
         } catch {
             throw ReadFailure(.interrupted)
         }
+    }
+
+    private func told(_ context: ReadContext) async throws(ReadFailure) -> [ToldPurchase] {
+        do {
+            return try await lookups.told(of: context.job.userKey).filter {
+                $0.environment != "sandbox" || context.job.sandboxAllowed
+            }
+        } catch {
+            throw ReadFailure(.interrupted)
+        }
+    }
+
+    private func keys(_ known: [KnownPurchase]) -> Set<PurchaseIdentifierKey> {
+        Set(known.flatMap { $0.identifiers.map(\.key) })
     }
 
     private func name(_ parts: inout [StorePart], _ context: ReadContext) async throws(ReadFailure) {
@@ -166,7 +193,7 @@ package final class StoresReader: Sendable {
 
     /// What our records hold of the user, asked anew; every store that is asked directly answers, if only with nothing.
     private func read(
-        known: [KnownPurchase],
+        _ records: Records,
         except parts: [StorePart],
         _ context: ReadContext
     ) async -> [StorePart] {
@@ -176,9 +203,9 @@ package final class StoresReader: Sendable {
         )
         async let appStore =
             sources.appStore?.canAsk == true
-            ? sources.appStore?.read(known: known, except: seen, context) : nil
-        async let googlePlay = sources.googlePlay?.read(known: known, except: seen, context)
-        async let onside = sources.onside?.read(known: known, except: seen, context)
+            ? sources.appStore?.read(records, except: seen, asksEnded: sources.revenueCat == nil, context) : nil
+        async let googlePlay = sources.googlePlay?.read(records, except: seen, context)
+        async let onside = sources.onside?.read(known: records.known, except: seen, context)
         return await [appStore, googlePlay, onside].compactMap(\.self)
     }
 
@@ -206,4 +233,14 @@ package final class StoresReader: Sendable {
             throw ReadFailure(.interrupted)
         }
     }
+}
+
+/// What is on record of a user's purchases.
+struct Records: Sendable {
+    /// The ledger's.
+    var known: [KnownPurchase]
+    /// Those that events told of, which the ledger does not hold for the user.
+    var told: [ToldPurchase]
+
+    func told(of store: Store) -> [ToldPurchase] { told.filter { $0.store == store.rawValue } }
 }

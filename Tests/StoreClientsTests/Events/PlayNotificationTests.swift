@@ -57,7 +57,18 @@ import Testing
     )
     func `a one-time product and a voided purchase are a reason to look as well`(part: String, kind: String) throws {
         let said = try read(ours(part + #""purchaseToken":"tok-a"}"#))
-        #expect(said == event(kind, of: [Self.token]))
+        let order = StoreEvent.Purchase(store: "google_play", value: "GPA.1")
+        #expect(said == event(kind, of: kind == "voidedPurchase" ? [Self.token, order] : [Self.token]))
+    }
+
+    @Test(arguments: [#""GPA.7..3""#, #""GPA.7""#, "null", "7", "\"\""])
+    func `an order is followed by its number and by the first order's, with a token and without`(order: String) throws {
+        let orders = order.contains("..") ? ["GPA.7..3", "GPA.7"] : order.contains("GPA") ? ["GPA.7"] : []
+        for token in ["", #""purchaseToken":"tok-a","#] {
+            let said = try read(ours(#""voidedPurchaseNotification":{\#(token)"orderId":\#(order),"refundType":1}"#))
+            #expect(said.purchases.map(\.value) == (token.isEmpty ? [] : ["tok-a"]) + orders)
+            #expect(said.kind == "voidedPurchase")
+        }
     }
 
     @Test func `a test and what is not known yet are about nobody`() throws {
@@ -76,7 +87,10 @@ import Testing
             (#""\#(String(repeating: "u", count: 256))""#, []),
         ] as [(String, [String])]
     )
-    func `a refund under review may name the user, and names no purchase`(account: String, users: [String]) throws {
+    func `a refund under review may name the user, and names the purchase by its order alone`(
+        account: String,
+        users: [String]
+    ) throws {
         let said = try read(
             ours(
                 #"""
@@ -87,6 +101,7 @@ import Testing
         )
         var expected = event("pendingRefundReview")
         expected.users = users
+        expected.purchases = [StoreEvent.Purchase(store: "google_play", value: "GPA.1")]
         #expect(said == expected)
     }
 
@@ -119,7 +134,11 @@ import Testing
         let expected: [(GooglePlayNotification, String, [String])] = [
             (.subscription(kind: 2, token: "tok-a"), "subscription.2", ["tok-a"]),
             (.oneTime(kind: 1, token: "tok-c"), "oneTimeProduct.1", ["tok-c"]),
-            (.voided(token: "tok-a"), "voidedPurchase", ["tok-a"]), (.test, "test", []),
+            (
+                .voided(token: "tok-a", order: "GPA.1-2-3-4..0"), "voidedPurchase",
+                ["tok-a", "GPA.1-2-3-4..0", "GPA.1-2-3-4"]
+            ),
+            (.test, "test", []),
         ]
         for (notification, kind, tokens) in expected {
             let push = try simulator.googlePlayWebhook(notification, messageID: "m-7")

@@ -185,8 +185,21 @@ import Testing
         #expect(ranked.users == ["a", "b", "c"])
         let nobody = try renewal(#""app_user_id":"\#(anonymous)","aliases":["\#(anonymous)"]"#)
         #expect(nobody.users.isEmpty && !nobody.isBlocked)
+        #expect(nobody.anonymous == [anonymous] && nobody.isHint, "the customer may sign in later")
+        #expect(event.anonymous.isEmpty, "a name of ours says enough")
         let odd = try renewal(#""app_user_id":"x$RCAnonymousID:1""#)
         #expect(odd.users == ["x$RCAnonymousID:1"], "only the beginning makes an id anonymous")
+    }
+
+    @Test func `what names no user of ours is followed by the purchase, where its store can be asked`() throws {
+        let ids = #""original_transaction_id":"1","transaction_id":"2","environment":"SANDBOX""#
+        let unnamed = try renewal(#""app_user_id":"\#(Fixture.anonymous)","store":"APP_STORE",\#(ids)"#)
+        #expect(unnamed.purchases.map(\.value) == ["1", "2"])
+        #expect(unnamed.purchases.allSatisfy { $0.store == "app_store" && $0.environment == "sandbox" })
+        #expect(try renewal(#""app_user_id":"ann","store":"APP_STORE",\#(ids)"#).purchases.isEmpty)
+        #expect(try renewal(#""app_user_id":"\#(Fixture.anonymous)","store":"STRIPE",\#(ids)"#).purchases.isEmpty)
+        let crowd = (0..<9).map { "\"$RCAnonymousID:\($0)\"" }.joined(separator: ",")
+        #expect(try read(#"{"id":"t","type":"TRANSFER","transferred_to":[\#(crowd)]}"#).anonymous.count == 5)
     }
 
     @Test func `12: an id comes once, and differs by letter case`() throws {

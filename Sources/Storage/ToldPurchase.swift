@@ -1,0 +1,53 @@
+import Jobs
+import Postgres
+
+/// A purchase of which an event told, and which our records do not hold for its user, or hold as over for long.
+///
+/// No proof: its owner is whom the store's answer names.
+package struct ToldPurchase: Sendable, Hashable {
+    package var store: String
+    /// The ledger's word; `nil` where the event did not say.
+    package var environment: String?
+    package var value: String
+    /// The event came within the hour: the store itself may not show the purchase yet.
+    package var isFresh: Bool
+}
+
+extension UserLookups {
+    /// The most purchases of events that one reading asks for.
+    private static let mostTold: Int64 = 20
+
+    /// Purchases of which a user's events of the last week told, as far as their stores still have to be asked for them.
+    ///
+    /// - Throws: `PostgresError`.
+    package func told(of userKey: Int64) async throws -> [ToldPurchase] {
+        let rows = try await pool.query(
+            """
+            SELECT n.store, n.environment, n.value, bool_or(i.received_at > now() - interval '1 hour')
+              FROM entitlement_sync.inbox AS i
+             CROSS JOIN LATERAL jsonb_to_recordset(i.about -> 'purchases')
+                     AS n(store text, environment text, value text)
+             WHERE i.user_keys @> ARRAY[\(userKey)]::bigint[] AND i.about IS NOT NULL AND i.state = 'done'
+               AND i.received_at > now() - interval '7 days'
+               AND NOT EXISTS (
+                       SELECT 1 FROM entitlement_sync.purchase_identifier AS x
+                         JOIN entitlement_sync.purchase AS f ON f.id = x.purchase_id
+                         JOIN entitlement_sync.purchase AS p ON p.id = coalesce(f.merged_into, f.id)
+                        WHERE x.store = n.store AND x.value = n.value
+                          AND x.environment = coalesce(n.environment, x.environment) AND p.owner_key IS NOT NULL
+                          AND coalesce(p.period_ends_at, 'infinity') > now() - interval '61 days')
+             GROUP BY n.store, n.environment, n.value
+             ORDER BY max(i.received_at) DESC, n.value LIMIT \(Self.mostTold)
+            """
+        )
+        return try rows.map { row in
+            let (store, environment, value, isFresh) = try row.decode(
+                String.self,
+                String?.self,
+                String.self,
+                Bool.self
+            )
+            return ToldPurchase(store: store, environment: environment, value: value, isFresh: isFresh)
+        }
+    }
+}
