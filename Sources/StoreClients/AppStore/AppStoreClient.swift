@@ -61,23 +61,17 @@ package struct AppStoreClient: Sendable {
         lane: Lane
     ) async throws(ReadFailure) -> SignedTransaction? {
         guard let id = AppStoreID(id) else { return nil }
-        for environment in environment.map({ [$0] }) ?? [.production, .sandbox] {
-            var requests = 0
-            let found = try await requester.ask(
-                .transaction(id),
-                in: environment,
-                lane: lane,
-                purpose: .lookup,
-                requests: &requests,
-                decode: AppStoreWire.transaction
-            )
-            switch found {
-            case .value(let text): return try await verified([text], in: environment).first
-            case .unknown: return nil
-            case .unknownHere: continue
-            }
-        }
-        return nil
+        var requests = 0
+        let found = try await requester.search(
+            .transaction(id),
+            in: environment,
+            lane: lane,
+            purpose: .lookup,
+            requests: &requests,
+            decode: AppStoreWire.transaction
+        )
+        guard let found else { return nil }
+        return try await verified([found.value], in: found.environment).first
     }
 
     /// Looks the number of an order up, as it stands in the mail that the customer got; production alone can.
@@ -99,15 +93,25 @@ package struct AppStoreClient: Sendable {
     package func lookUp(order id: String, lane: Lane) async throws(ReadFailure) -> AppStoreOrder {
         guard let id = AppStoreOrderID(id) else { return .refused }
         var requests = 0
-        let texts = try await requester.send(
-            .lookup(id),
-            in: .production,
-            lane: lane,
-            purpose: .lookup,
-            requests: &requests
-        ) { answer throws(ReadFailure) -> [String]? in
-            guard case .content(let body) = answer else { return nil }
-            do throws(JSONFault) { return try AppStoreWire.order(body) } catch { throw ReadFailure(.malformed) }
+        let texts: [String]?
+        do throws(ReadFailure) {
+            texts = try await requester.send(
+                .lookup(id),
+                in: .production,
+                lane: lane,
+                purpose: .lookup,
+                requests: &requests
+            ) { answer throws(ReadFailure) -> [String]? in
+                guard case .content(let body) = answer else { return nil }
+                do throws(JSONFault) { return try AppStoreWire.order(body) } catch { throw ReadFailure(.malformed) }
+            }
+        } catch {
+            guard error.code == .unauthorized else { throw error }
+            // Until an app has been released production refuses every key: whether ours is bad the sandbox tells.
+            try await requester.send(.lookup(id), in: .sandbox, lane: lane, purpose: .lookup, requests: &requests) {
+                _ in
+            }
+            throw ReadFailure(.unavailable, store: .appStore)
         }
         guard let texts else { return .refused }
         let transactions = try await verified(texts, in: .production)
@@ -128,23 +132,12 @@ package struct AppStoreClient: Sendable {
         lane: Lane
     ) async throws(ReadFailure) -> [SignedTransaction] {
         guard let id = AppStoreID(id) else { return [] }
-        for environment in environment.map({ [$0] }) ?? [.production, .sandbox] {
-            if let refunds = try await refunds(of: id, in: environment, lane: lane) { return refunds }
-        }
-        return []
-    }
-
-    /// - Returns: `nil` where the other environment may know the id.
-    private func refunds(
-        of id: AppStoreID,
-        in environment: AppStoreEnvironment,
-        lane: Lane
-    ) async throws(ReadFailure) -> [SignedTransaction]? {
         var refunds: [SignedTransaction] = []
+        var environment = environment
         var revision: String?
         var requests = 0
         for _ in 0..<AppStoreSession.maxPages {
-            let found = try await requester.ask(
+            let found = try await requester.search(
                 .refunds(id, revision: revision),
                 in: environment,
                 lane: lane,
@@ -152,18 +145,17 @@ package struct AppStoreClient: Sendable {
                 requests: &requests,
                 decode: AppStoreWire.list
             )
-            switch found {
-            case .unknownHere where revision == nil: return nil
-            case .unknown where revision == nil: return []
-            case .unknown, .unknownHere: throw ReadFailure(.unavailable, store: .appStore)
-            case .value(let page):
-                let verified = try await verified(page.signed, in: environment)
-                let ids = Set(verified.map(\.transactionID))
-                refunds = refunds.filter { !ids.contains($0.transactionID) } + verified
-                guard page.hasMore else { return refunds }
-                guard let next = page.next, next != revision else { throw ReadFailure(.malformed, store: .appStore) }
-                revision = next
+            guard let (page, place) = found else {
+                guard revision == nil else { throw ReadFailure(.unavailable, store: .appStore) }
+                return []
             }
+            environment = place
+            let verified = try await verified(page.signed, in: place)
+            let ids = Set(verified.map(\.transactionID))
+            refunds = refunds.filter { !ids.contains($0.transactionID) } + verified
+            guard page.hasMore else { return refunds }
+            guard let next = page.next, next != revision else { throw ReadFailure(.malformed, store: .appStore) }
+            revision = next
         }
         throw ReadFailure(.malformed, store: .appStore)
     }

@@ -72,6 +72,55 @@ struct AppStoreRequester: Sendable {
         }
     }
 
+    /// Asks for an id where it may be known: in production and, where that does not know it, in the sandbox.
+    ///
+    /// Until an app has been released production refuses every key: a key is bad only where the sandbox refuses it too.
+    ///
+    /// - Parameters:
+    ///   - endpoint: what to ask for.
+    ///   - known: the environment, where it is known; no other is asked then.
+    ///   - lane: on whose behalf.
+    ///   - purpose: why.
+    ///   - requests: raised by one for each request that was sent.
+    ///   - decode: makes a value of the body.
+    /// - Returns: what was found, and where; `nil` where nobody knows the id.
+    /// - Throws: why there is no usable answer; `unavailable` where production refuses the key and the sandbox, which takes
+    ///   it, does not know the id.
+    func search<Value: Sendable>(
+        _ endpoint: AppStoreEndpoint,
+        in known: AppStoreEnvironment?,
+        lane: Lane,
+        purpose: StoreCall.Purpose,
+        requests: inout Int,
+        decode: ([UInt8]) throws(JSONFault) -> Value
+    ) async throws(ReadFailure) -> (value: Value, environment: AppStoreEnvironment)? {
+        var isRefused = false
+        search: for environment in known.map({ [$0] }) ?? [.production, .sandbox] {
+            let found: AppStoreFound<Value>
+            do throws(ReadFailure) {
+                found = try await ask(
+                    endpoint,
+                    in: environment,
+                    lane: lane,
+                    purpose: purpose,
+                    requests: &requests,
+                    decode: decode
+                )
+            } catch {
+                guard error.code == .unauthorized, known == nil, environment == .production else { throw error }
+                isRefused = true
+                continue
+            }
+            switch found {
+            case .value(let value): return (value, environment)
+            case .unknown: break search
+            case .unknownHere: continue
+            }
+        }
+        guard !isRefused else { throw ReadFailure(.unavailable, store: .appStore) }
+        return nil
+    }
+
     /// Sends a request, and once more with a fresh token where the first is refused.
     ///
     /// A clock that is a second ahead of theirs suffices for a refusal.

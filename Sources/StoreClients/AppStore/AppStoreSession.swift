@@ -53,28 +53,23 @@ struct AppStoreSession {
     }
 
     private mutating func read(_ id: AppStoreID, in known: AppStoreEnvironment?) async throws(ReadFailure) {
-        search: for environment in known.map({ [$0] }) ?? [.production, .sandbox] {
-            let found = try await requester.ask(
-                .statuses(id),
-                in: environment,
-                lane: query.lane,
-                purpose: purpose,
-                requests: &requests,
-                decode: AppStoreWire.statuses
-            )
-            switch found {
-            case .value(let answer):
-                try check(answer.environment, answer.bundleID, in: environment)
-                hasAnswer = true
-                if await take(answer.lines, in: environment) {
-                    isComplete = false
-                } else {
-                    try await readHistory(of: id, in: environment)
-                }
-                return
-            case .unknown: break search
-            case .unknownHere: continue
+        let found = try await requester.search(
+            .statuses(id),
+            in: known,
+            lane: query.lane,
+            purpose: purpose,
+            requests: &requests,
+            decode: AppStoreWire.statuses
+        )
+        if let (answer, environment) = found {
+            try check(answer.environment, answer.bundleID, in: environment)
+            hasAnswer = true
+            if await take(answer.lines, in: environment) {
+                isComplete = false
+            } else {
+                try await readHistory(of: id, in: environment)
             }
+            return
         }
         // A purchase can be minutes old before the App Store's own API knows it.
         if query.isProven {

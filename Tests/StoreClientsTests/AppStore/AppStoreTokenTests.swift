@@ -101,8 +101,51 @@ struct AppStoreTokenTests {
             """
         )
         let production = try await store.read("2000000100000001", environment: nil)
-        #expect(production.coverage == .none && production.failure?.code == .unauthorized)
+        #expect(production.coverage == .none && production.failure == ReadFailure(.unavailable, store: .appStore))
+        #expect(try await store.read("2000000100000001").failure?.code == .unauthorized)
         #expect(try await store.read("2000000100000002", environment: .sandbox).coverage == .full)
+    }
+
+    @Test func `before the first release the sandbox is asked for ids whose environment nobody knows`() async throws {
+        let store = try SimulatedAppStore(
+            """
+            app_store:
+              released: false
+              customers:
+                - {id: b, environment: Sandbox, transactions: [{original: "2000000100000002", product: monthly}]}
+            """
+        )
+        for isFromClient in [true, false] {
+            let reading = try await store.read("2000000100000002", environment: nil, isFromClient: isFromClient)
+            #expect(reading.coverage == .full && reading.failure == nil && !reading.observations.isEmpty)
+        }
+        let client = try store.client()
+        let found = try await client.transaction("2000000100000002", in: nil, lane: .restore)
+        #expect(found?.environment == "Sandbox")
+        #expect(try await client.refunds(of: "2000000100000002", in: nil, lane: .support).isEmpty)
+        let unknown = await #expect(throws: ReadFailure.self) {
+            try await client.transaction("2000000100000003", in: nil, lane: .restore)
+        }
+        #expect(unknown == ReadFailure(.unavailable, store: .appStore), "production may know it, and does not say")
+        let order = await #expect(throws: ReadFailure.self) {
+            try await client.lookUp(order: "MK5TTTVWJH", lane: .support)
+        }
+        #expect(order == ReadFailure(.unavailable, store: .appStore))
+    }
+
+    @Test func `a key that both environments refuse is bad, whatever is asked for`() async throws {
+        let store = try SimulatedAppStore(transactions: [Self.line])
+        let stranger = try store.client(key: P256.Signing.PrivateKey().pemRepresentation)
+        let reading = await stranger.read(AppStoreQuery(.init(id: "2000000100000001", environment: nil)))
+        #expect(reading.coverage == .none && reading.failure == ReadFailure(.unauthorized, store: .appStore))
+        for ask in [
+            { _ = try await stranger.transaction("2000000100000001", in: nil, lane: .restore) },
+            { _ = try await stranger.refunds(of: "2000000100000001", in: nil, lane: .support) },
+            { _ = try await stranger.lookUp(order: "MK5TTTVWJH", lane: .support) },
+        ] as [() async throws -> Void] {
+            let refusal = await #expect(throws: ReadFailure.self) { try await ask() }
+            #expect(refusal?.code == .unauthorized)
+        }
     }
 
     @Test func `a key, an app or an account that the store does not know is refused`() async throws {
