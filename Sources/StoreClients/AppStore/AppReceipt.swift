@@ -71,8 +71,8 @@ package struct AppReceipt: Sendable, Hashable {
             }
             throw ProofRefusal(
                 .malformed,
-                "The payload is not a receipt: it is no set of attributes, or one is missing, said twice or of a wrong "
-                    + "type."
+                "The payload is not a receipt: it is no set of attributes, or one is missing, says two things or is "
+                    + "of a wrong type."
             )
         }
         guard purchases.count <= Self.maximumPurchases else {

@@ -35,7 +35,7 @@ struct AppReceiptAttributes {
 
     /// Reads a set of attributes.
     ///
-    /// - Throws: `ASN1Fault`; `wrongType` also where something is said twice.
+    /// - Throws: `ASN1Fault`; `wrongType` also where something is said twice, and not alike: types may repeat.
     init(_ written: ArraySlice<UInt8>) throws(ASN1Fault) {
         typealias Tag = ASN1Reader.Tag
         var payload = ASN1Reader(written)
@@ -53,8 +53,10 @@ struct AppReceiptAttributes {
                 continue
             }
             var inner = ASN1Reader(value)
-            guard values.updateValue(try inner.next(), forKey: kind) == nil else { throw .wrongType }
+            let said = try inner.next()
             try inner.finish()
+            guard values[kind].map({ $0.whole == said.whole }) ?? true else { throw .wrongType }
+            values[kind] = said
         }
     }
 

@@ -30,7 +30,9 @@ struct PinnedRoots: Sendable {
         guard intermediate.extensions[oid: Self.intermediateMarker] != nil else {
             throw ProofRefusal(.missingIntermediateMarker, "The authority's certificate lacks the mark of its kind.")
         }
-        guard let usage = try? intermediate.extensions.keyUsage, usage.keyCertSign else {
+        // Whoever leaves the extension out says nothing of it (RFC 5280, section 6.1.4 (n)): so do Apple's own libraries read
+        // it. That it is an authority's is said, and checked, apart.
+        guard let usage = try? intermediate.extensions.keyUsage?.keyCertSign ?? true, usage else {
             throw ProofRefusal(.badCertificate, "The authority's certificate is not one that may sign certificates.")
         }
         // Dates are compared with those of what was signed, not with today's.

@@ -17,6 +17,8 @@ package struct SigningCertificates: Sendable {
         package static let intermediateMayNotSign = Flaws(rawValue: 8)
         /// The leaf was signed by another than the authority that it names.
         package static let strangeLeaf = Flaws(rawValue: 16)
+        /// No flaw: the authority's certificate does not say for what its key is used.
+        package static let intermediateHasNoUsage = Flaws(rawValue: 32)
     }
 
     /// Whose the certificates are.
@@ -88,7 +90,14 @@ package struct SigningCertificates: Sendable {
                 flaws.contains(.intermediateIsNoAuthority)
                     ? BasicConstraints.notCertificateAuthority : .isCertificateAuthority(maxPathLength: 0)
             )
-            Critical(KeyUsage(digitalSignature: true, keyCertSign: !flaws.contains(.intermediateMayNotSign)))
+        }
+        if !flaws.contains(.intermediateHasNoUsage) {
+            try ofAuthority.append(
+                Certificate.Extension(
+                    KeyUsage(digitalSignature: true, keyCertSign: !flaws.contains(.intermediateMayNotSign)),
+                    critical: true
+                )
+            )
         }
         if !flaws.contains(.noIntermediateMarker) {
             try ofAuthority.append(Self.marker([1, 2, 840, 113635, 100, 6, 2, 1]))

@@ -38,14 +38,24 @@ struct AppReceiptPayloadTests {
         }
     }
 
-    @Test func `what has to be there is missed, what is said twice is refused`() {
+    @Test
+    func `what has to be there is missed, what says two things is refused, and what is said twice alike counts once`()
+        throws
+    {
         let attributes = ReceiptDescription(purchases: [Self.purchase]).attributes
         #expect(code(Attribute.set(attributes)) == nil)
         for type: Int64 in [0, 2, 12] {
             #expect(code(Attribute.set(attributes.filter { $0.type != type })) == .malformed, "\(type)")
         }
+        let plain = try AppReceipt(payload: Attribute.set(attributes))
         for attribute in attributes where [0, 1, 2, 3, 12, 19].contains(attribute.type) {
-            #expect(code(Attribute.set(attributes + [attribute])) == .malformed, "\(attribute.type)")
+            for repeated in [attributes + [attribute], [attribute] + attributes, attributes + [attribute, attribute]] {
+                #expect(try AppReceipt(payload: Attribute.set(repeated)) == plain, "\(attribute.type)")
+            }
+            let other: Attribute = attribute.type == 1 ? .integer(1, 7) : .text(attribute.type, "2020-01-01T00:00:00Z")
+            for torn in [attributes + [other], [other] + attributes, attributes + [attribute, other]] {
+                #expect(code(Attribute.set(torn)) == .malformed, "\(attribute.type)")
+            }
         }
         let inside = Self.purchase.attributes
         func wrapped(_ inside: [Attribute]) -> [UInt8] {
@@ -55,7 +65,12 @@ struct AppReceiptPayloadTests {
             #expect(code(wrapped(inside.filter { $0.type != type })) == .malformed, "\(type)")
         }
         for attribute in inside where AppReceiptAttributes.Kind(rawValue: attribute.type) != nil {
-            #expect(code(wrapped(inside + [attribute])) == .malformed, "\(attribute.type)")
+            #expect(code(wrapped(inside + [attribute])) == nil, "\(attribute.type)")
+            #expect(
+                code(wrapped(inside + [.text(attribute.type, "another")])) == .malformed
+                    && code(wrapped(inside + [.integer(attribute.type, 4_711)])) == .malformed,
+                "\(attribute.type) says two things"
+            )
             #expect(
                 code(wrapped(inside.filter { $0.type != attribute.type } + [Attribute(attribute.type, [0x05, 0x00])]))
                     == .malformed,

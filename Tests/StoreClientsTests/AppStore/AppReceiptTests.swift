@@ -148,6 +148,13 @@ struct AppReceiptTests {
         #expect(await Self.refusal(huge, Self.proofs(try Self.authority.get())) == .badCertificate)
     }
 
+    @Test func `an authority's certificate that leaves its key's usage out is judged by the rest of it`() async throws {
+        let fine = try ReceiptAuthority(flaws: .intermediateHasNoUsage)
+        #expect(await Self.refusal(try fine.receipt(ReceiptDescription()), Self.proofs(fine)) == nil)
+        let odd = try ReceiptAuthority(flaws: [.intermediateHasNoUsage, .intermediateIsNoAuthority])
+        #expect(await Self.refusal(try odd.receipt(ReceiptDescription()), Self.proofs(odd)) == .untrustedChain)
+    }
+
     @Test func `only a pinned root counts; in a receipt it may be issued anew`() async throws {
         let ours = try Self.authority.get()
         let other = try ReceiptAuthority(keys: Self.otherKeys.get())

@@ -90,6 +90,13 @@ struct AppStoreProofTests {
         #expect(await refusal(try flawed.sign(payload()), proofs(flawed)) == code)
     }
 
+    @Test func `an authority's certificate that leaves its key's usage out is judged by the rest of it`() async throws {
+        let fine = try AppStoreAuthority(flaws: .intermediateHasNoUsage)
+        #expect(await refusal(try fine.sign(payload()), proofs(fine)) == nil)
+        let odd = try AppStoreAuthority(flaws: [.intermediateHasNoUsage, .intermediateIsNoAuthority])
+        #expect(await refusal(try odd.sign(payload()), proofs(odd)) == .untrustedChain)
+    }
+
     @Test func `only a pinned root counts, whatever stands in third place`() async throws {
         let (ours, other) = (try Self.authority.get(), try AppStoreAuthority())
         #expect(await refusal(try other.sign(payload()), proofs(ours)) == .untrustedChain)
