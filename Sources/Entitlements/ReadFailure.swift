@@ -20,6 +20,9 @@ package struct ReadFailure: Error, Hashable, Sendable {
         case ownerPending = "owner_pending"
         /// That walk does not come to its end.
         case ownerUnresolved = "owner_unresolved"
+        /// A proof whose signature is its store's, and whose certificates were not valid when it was made: whether it counts
+        /// nobody can say.
+        case unclearTrust = "proof_trust_unclear"
         /// The database refuses the job's data.
         case refused = "data_refused"
         /// Every process that held the job died.
@@ -71,6 +74,7 @@ package struct ReadFailure: Error, Hashable, Sendable {
         .storeOff: .park,
         .ownerPending: .wait,
         .ownerUnresolved: .park,
+        .unclearTrust: .park,
         .refused: .park,
         .crashed: .park,
     ]

@@ -374,6 +374,11 @@ struct ApplyPlan {
             if item.job.kind == .restore {
                 tickets += item.reading.withheld.filter(\.isShown).prefix(20).map { unresolved($0, item) }
             }
+        case .unclearTrust:
+            alarms["proof_trust_unclear"] =
+                "A proof bears a genuine signature under certificates that were not valid when it was made: check"
+                + " APP_STORE_ROOT_CERTIFICATES, RECEIPT_ROOT_CERTIFICATES and whether the store says something of its"
+                + " certificates. Nothing is restored by it."
         case .unusableID:
             alarms["user_id_unusable"] =
                 "The application has users with ids that stand for nobody (null, guest, ...): mend how it makes them."

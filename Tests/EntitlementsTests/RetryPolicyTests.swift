@@ -15,7 +15,7 @@ import Testing
         (.unauthorized, .retry), (.unmapped, .retry), (.rejected, .park), (.breakerOpen, .wait),
         (.budgetExhausted, .wait), (.interrupted, .wait), (.promised, .wait), (.overtaken, .again),
         (.incomplete, .again), (.ownerPending, .wait), (.ownerUnresolved, .park),
-        (.unusableID, .park), (.storeOff, .park), (.refused, .park), (.crashed, .park),
+        (.unusableID, .park), (.storeOff, .park), (.unclearTrust, .park), (.refused, .park), (.crashed, .park),
     ]
 
     @Test func `Every failure code has a treatment of its own`() {

@@ -52,7 +52,7 @@ package struct AppStoreSource: Sendable {
                 shown.ids.append([transaction.originalTransactionID, transaction.transactionID])
                 refusals.note("storekit_jws", nil)
             } catch {
-                shown.refused.append("storekit_jws (\(error.code.rawValue))")
+                shown.refuse("storekit_jws", error)
                 refusals.note("storekit_jws", error)
             }
         }
@@ -73,7 +73,7 @@ package struct AppStoreSource: Sendable {
                     )
                 )
             } catch {
-                shown.refused.append("app_receipt (\(error.code.rawValue))")
+                shown.refuse("app_receipt", error)
                 refusals.note("app_receipt", error)
             }
         }
@@ -88,6 +88,16 @@ package struct AppStoreSource: Sendable {
         var ids: [[String]] = []
         /// What did not verify, by kind and fault.
         var refused: [String] = []
+        /// Why a proof says neither yes nor no.
+        var unclear: ReadFailure?
+
+        fileprivate mutating func refuse(_ kind: String, _ refusal: ProofRefusal) {
+            refused.append("\(kind) (\(refusal.code.rawValue))")
+            // Both are found out only once the signature is the store's own, under a root that is pinned.
+            if refusal.code == .expired || refusal.code == .notYetValid {
+                unclear = ReadFailure(.unclearTrust, store: .appStore)
+            }
+        }
     }
 
     /// Asks about transactions that the user has shown.

@@ -141,7 +141,7 @@ package final class StoresReader: Sendable {
             }
         }
         var reading = Reading(parts, askedAt: context.askedAt, stores: sources.asked)
-        if let failure = unread(proofs, context) {
+        if let failure = unread(proofs, context) ?? verified.unclear {
             reading.failure = reading.failure ?? failure
             if reading.coverage == .full { reading.coverage = .partial }
         }
