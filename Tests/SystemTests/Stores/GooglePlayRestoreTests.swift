@@ -60,7 +60,7 @@ import Testing
         }
     }
 
-    @Test func `A token that nobody knows is nothing, and one of another shape is not even sent`() async throws {
+    @Test func `A token that nobody knows is nothing, and one of another shape is refused`() async throws {
         try await World.with(scenario: Self.scenario("token: tok-a, state: active")) { world in
             try await world.add("ann")
             let setup = world.asking(world.googlePlay)
@@ -68,7 +68,8 @@ import Testing
                 try await world.restored("ann", proofs: world.tokenProof("tok-b"), setup: setup).messageKey == "nothing"
             )
             let odd = world.tokenProof("../../../orders/x")
-            #expect(try await world.restored("ann", proofs: odd, setup: setup).messageKey == "nothing")
+            let refusal = await #expect(throws: PostgresError.self) { try await world.restore("ann", proofs: odd) }
+            #expect(refusal?.sqlState == "ES002" && refusal?.message.hasPrefix("proofs[0].value:") == true)
         }
     }
 
