@@ -4,7 +4,7 @@ package import Postgres
 /// Brings the schema up to date: numbered files, each once, under a lock; then the host adapter.
 package struct Migrator: Sendable {
     /// The schema version this build was written for.
-    package static let version: Int32 = 36
+    package static let version: Int32 = 37
 
     private let pool: PostgresPool
     private let files: [MigrationFile]
@@ -68,7 +68,7 @@ package struct Migrator: Sendable {
         for file in files where known[file.version] == nil {
             report.applied.append(file.name)
             guard !dryRun else { continue }
-            try await apply(file, on: connection)
+            try await applyPatiently(file, on: connection)
         }
         report.version = Int32(files.count)
         return report
@@ -117,6 +117,23 @@ package struct Migrator: Sendable {
         return known
     }
 
+    /// How often a migration is begun again while another session holds one of its tables: ten seconds in all.
+    private static let tries = 20
+
+    /// Applies a file, and begins again while a table is held.
+    ///
+    /// A lock that waits makes every request behind it wait, so each try waits for a moment only.
+    private func applyPatiently(_ file: MigrationFile, on connection: PostgresConnection) async throws {
+        for _ in 1..<Self.tries {
+            do {
+                return try await apply(file, on: connection)
+            } catch let error as MigrationError where error.code == .locked {
+                try await Task.sleep(for: .milliseconds(400))
+            }
+        }
+        try await apply(file, on: connection)
+    }
+
     private func apply(_ file: MigrationFile, on connection: PostgresConnection) async throws {
         do {
             try await connection.withTransaction { connection in
@@ -124,7 +141,7 @@ package struct Migrator: Sendable {
                     script: """
                         CREATE SCHEMA IF NOT EXISTS entitlement_sync;
                         SET LOCAL search_path = entitlement_sync, public;
-                        SET LOCAL lock_timeout = '10s';
+                        SET LOCAL lock_timeout = '100ms';
                         SET LOCAL statement_timeout = 0;
                         SET LOCAL client_min_messages = warning;
                         CREATE TABLE IF NOT EXISTS schema_migration (

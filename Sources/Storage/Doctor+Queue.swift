@@ -46,14 +46,12 @@ extension Doctor {
             ),
             Count(
                 name: "partitions",
-                query: """
-                    SELECT count(*) FROM unnest('{job_history,job_request}'::text[]) AS t(name), generate_series(0, 1) AS d
-                     WHERE to_regclass('entitlement_sync.' || t.name
-                               || to_char((now() AT TIME ZONE 'UTC')::date + d, '_YYYYMMDD')) IS NULL
-                    """,
-                fine: "the partitions of today and tomorrow exist",
-                wrong: "partitions of today or tomorrow are missing; their rows land in the default partition",
-                fix: "Let a worker run (it makes them every hour), or SELECT entitlement_sync.maintain_partitions()."
+                query: Housekeeping.missingDays,
+                fine: "the partitions of the coming \(Housekeeping.daysAhead) days exist",
+                wrong: "partitions of the coming \(Housekeeping.daysAhead) days are missing; rows of such days are taken by the"
+                    + " catch-all and stay longer than they should",
+                fix: "Let a worker run (it makes them every hour), or SELECT entitlement_sync.maintain_partitions(). It says"
+                    + " which table a transaction holds."
             ),
             Count(
                 name: "adapter",

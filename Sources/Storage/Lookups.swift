@@ -120,11 +120,72 @@ package struct Housekeeping: Sendable {
         self.retention = retention
     }
 
-    /// Makes the coming days' partitions, drops old ones, forgets what was only needed for a while.
-    package func run() async throws {
-        try await pool.query(
-            "SELECT entitlement_sync.maintain_partitions(keep => \(Int32(clamping: retention.historyDays)))"
+    /// Below this many days ahead partitions are an alarm.
+    static let daysAhead: Int32 = 14
+
+    /// Makes the coming days' partitions and drops old ones.
+    ///
+    /// The tables are locked for some milliseconds, and not at all while an open transaction holds them. One process
+    /// tries at a time; after a failed try none does for five minutes.
+    ///
+    /// - Returns: whether it was done; false where it has to be tried again later.
+    /// - Throws: `PostgresError`.
+    package func keepPartitions() async throws -> Bool {
+        let mine = try await pool.query(
+            """
+            INSERT INTO entitlement_sync.upkeep AS u (name, next_at)
+            VALUES ('partitions', clock_timestamp() + interval '5 minutes')
+            ON CONFLICT (name) DO UPDATE SET next_at = excluded.next_at WHERE u.next_at <= clock_timestamp()
+            """
         )
+        guard mine.affected > 0 else { return false }
+        var isDone = true
+        for table in ["job_history", "job_request"] {
+            if try await !maintainPartitions(of: table) { isDone = false }
+        }
+        let missing = try await pool.query(Self.missingDays).first?.decode(Int64.self, at: 0) ?? 0
+        if missing > 0 {
+            try await EffectWrites.note(
+                "partitions_low",
+                "\(missing) partitions of the coming \(Self.daysAhead) days are missing: a transaction that stays open keeps"
+                    + " workers from making them (pg_locks on job_history and job_request). Requests are taken all the same",
+                in: pool
+            )
+        }
+        if isDone {
+            try await pool.query(
+                "UPDATE entitlement_sync.upkeep AS u SET next_at = '-infinity' WHERE u.name = 'partitions'"
+            )
+        }
+        return isDone
+    }
+
+    /// - Returns: false while an open transaction holds the table.
+    private func maintainPartitions(of table: String) async throws -> Bool {
+        do {
+            try await pool.query(
+                """
+                SELECT entitlement_sync.maintain_partitions(keep => \(Int32(clamping: retention.historyDays)),
+                                                            parent => \(table))
+                """
+            )
+            return true
+        } catch {
+            guard error.sqlState == SQLState.lockNotAvailable else { throw error }
+            return false
+        }
+    }
+
+    /// Counts the partitions that the coming days lack.
+    static var missingDays: PostgresQuery {
+        """
+        SELECT count(*) FROM unnest('{job_history,job_request}'::text[]) AS t(name)
+         CROSS JOIN LATERAL entitlement_sync.missing_days(t.name, \(daysAhead)) AS d
+        """
+    }
+
+    /// Forgets what was only needed for a while.
+    package func run() async throws {
         try await pool.query(
             "DELETE FROM entitlement_sync.idempotency AS i WHERE i.created_at < now() - interval '7 days'"
         )
@@ -194,7 +255,8 @@ package struct Housekeeping: Sendable {
 
     /// Moves a queue that is full of dead rows to new files.
     ///
-    /// - Returns: whether it did; false where it is small, where many jobs wait, and where somebody is at work in it.
+    /// - Returns: whether it did; false where it is small, where many jobs wait, where a transaction holds it, and in the
+    ///   minutes after a failed try.
     package func compactQueue() async throws -> Bool {
         try await pool.query("SELECT entitlement_sync.compact_queue()").first?.decode(Bool.self, at: 0) ?? false
     }

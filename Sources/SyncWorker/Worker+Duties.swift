@@ -57,6 +57,7 @@ extension Worker {
     func housekeepingDuty() async {
         let clock = ContinuousClock()
         var nextHour = clock.now
+        var nextPartitions = clock.now
         var nextMinute = clock.now
         // A worker that starts has better things to do than to look back.
         var nextLook = clock.now + .seconds(60)
@@ -66,8 +67,14 @@ extension Worker {
                 await housekeep { try await housekeeping.countSubscribers() }
                 nextMinute = clock.now + .seconds(60)
             }
-            if clock.now >= nextHour, await housekeep({ try await housekeeping.run() }) {
-                nextHour = clock.now + .seconds(3600)
+            if clock.now >= nextPartitions {
+                var isDone = false
+                await housekeep { isDone = try await housekeeping.keepPartitions() }
+                nextPartitions = clock.now + .seconds(isDone ? 3600 : 300)
+            }
+            if clock.now >= nextHour {
+                let isDone = await housekeep { try await housekeeping.run() }
+                nextHour = clock.now + .seconds(isDone ? 3600 : 300)
             }
             if clock.now >= nextLook {
                 await housekeep {

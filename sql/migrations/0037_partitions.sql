@@ -1,0 +1,277 @@
+-- compatible_from: 11
+-- Upkeep of the partitioned tables never waits in front of requests, and every id has a partition.
+--
+-- A default partition is locked by each ATTACH and forbids DETACH CONCURRENTLY, so there is none. Ranges take its place:
+-- `_before` holds what is older than the kept days, `_after` what is later than the days made ahead, `_from_*` what lies
+-- between. They are made again, around the days, whenever days are made or dropped.
+--
+-- Days are not detached CONCURRENTLY. That needs ownership of the table outside of a function, which the worker's role
+-- must not have; it waits for every open reader; and meanwhile ids of the detached range are refused. Instead one short
+-- transaction changes everything. It does not begin while any transaction has held the table for longer than requests
+-- do, so it never queues behind an open reader, and it gives up after 100 ms.
+
+-- The partitions of a table, with their bounds; null bounds are open.
+CREATE FUNCTION partitions_of(parent text)
+RETURNS TABLE (part name, is_day boolean, is_default boolean, is_pending boolean, low uuid, high uuid)
+LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
+    SELECT c.relname, c.relname ~ ('^' || parent || '_\d{8}$'), b.bound = 'DEFAULT', i.inhdetachpending,
+           substring(b.bound FROM 'FROM \(''([0-9a-f-]{36})''\)')::uuid,
+           substring(b.bound FROM 'TO \(''([0-9a-f-]{36})''\)')::uuid
+      FROM pg_inherits AS i
+      JOIN pg_class AS c ON c.oid = i.inhrelid
+     CROSS JOIN LATERAL (SELECT pg_get_expr(c.relpartbound, c.oid) AS bound) AS b
+     WHERE i.inhparent = format('entitlement_sync.%I', parent)::regclass
+$$;
+
+-- The first id of a day, in UTC.
+CREATE FUNCTION first_id_of(day date) RETURNS uuid
+LANGUAGE sql IMMUTABLE SET search_path = entitlement_sync, pg_temp AS $$
+    SELECT first_id_at(day::timestamp AT TIME ZONE 'UTC')
+$$;
+
+-- Which days from tomorrow on have no partition of their own.
+CREATE FUNCTION missing_days(parent text, ahead integer) RETURNS SETOF date
+LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
+    SELECT d::date FROM generate_series((now() AT TIME ZONE 'UTC')::date + 1, (now() AT TIME ZONE 'UTC')::date + ahead,
+                                        interval '1 day') AS d
+     WHERE NOT EXISTS (SELECT 1 FROM partitions_of(parent) AS p
+                        WHERE p.is_day AND p.part = parent || to_char(d, '_YYYYMMDD'))
+$$;
+
+-- Whether a transaction has held one of these tables throughout a third of a second, which no request does.
+CREATE FUNCTION are_held(tables oid[]) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    holders text[];
+    held    text := 'SELECT array_agg(DISTINCT l.virtualtransaction) FROM pg_locks AS l
+                      WHERE l.locktype = ''relation'' AND l.relation = ANY ($1)
+                        AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
+                        AND l.pid IS DISTINCT FROM pg_backend_pid()';
+    since   text[];
+BEGIN
+    EXECUTE held INTO holders USING tables;
+    IF holders IS NULL THEN
+        RETURN false;
+    END IF;
+    PERFORM pg_sleep(0.3);
+    EXECUTE held INTO since USING tables;
+    RETURN holders && coalesce(since, '{}');
+END
+$$;
+
+-- Makes the partitions of the coming days, drops those beyond retention, and sees to it that every id has one.
+-- 55P03: the table is held; nothing was changed, and nothing waited for longer than a moment.
+CREATE FUNCTION maintain_parent(parent text, ahead integer, keep integer) RETURNS integer
+LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp SET lock_timeout = '100ms'
+-- A table's indexes are made with it.
+SET client_min_messages = warning AS $$
+DECLARE
+    -- More rows than this stay where they are: to move them takes longer than a request should wait.
+    few    CONSTANT integer := 1000;
+    -- A clock that is ahead must not cost the history: so many are dropped at once, and no more.
+    drops  CONSTANT integer := 3;
+    today  CONSTANT date := (now() AT TIME ZONE 'UTC')::date;
+    cut    CONSTANT uuid := first_id_of(today + 1);
+    floor  uuid := first_id_of(today - keep);
+    old    name[];
+    mobile name[] := '{}';
+    loose  name[] := '{}';
+    days   date[];
+    rows   bigint;
+    made   integer := 0;
+    p      record;
+    d      date;
+    low    uuid;
+    later  uuid;
+    title  text;
+BEGIN
+    IF EXISTS (SELECT 1 FROM partitions_of(parent) AS x WHERE NOT x.is_default AND x.low IS NOT NULL AND x.high <= floor) THEN
+        -- What a waiting job said stays, and so does the place for its end.
+        floor := least(floor, (SELECT least(q.restore_id, q.reconcile_id, q.restore_next, q.reconcile_next) FROM queue AS q
+                                WHERE least(q.restore_id, q.reconcile_id, q.restore_next, q.reconcile_next) IS NOT NULL
+                                ORDER BY 1 LIMIT 1));
+    END IF;
+    old := ARRAY(SELECT x.part FROM partitions_of(parent) AS x
+                  WHERE NOT x.is_default AND x.low IS NOT NULL AND x.high <= floor ORDER BY x.low LIMIT drops);
+    IF old = '{}' AND NOT EXISTS (SELECT 1 FROM missing_days(parent, ahead))
+       AND NOT EXISTS (SELECT 1 FROM partitions_of(parent) AS x WHERE x.is_default OR x.is_pending)
+       -- Every bound is another's, but the two open ones.
+       AND (SELECT count(*) FROM partitions_of(parent) AS x
+             WHERE x.low IS NULL
+                OR EXISTS (SELECT 1 FROM partitions_of(parent) AS y WHERE y.high = x.low)) =
+           (SELECT count(*) FROM partitions_of(parent))
+       AND EXISTS (SELECT 1 FROM partitions_of(parent) AS x WHERE x.low IS NULL)
+       AND EXISTS (SELECT 1 FROM partitions_of(parent) AS x WHERE x.high IS NULL) THEN
+        RETURN 0;
+    END IF;
+    IF are_held(ARRAY(SELECT format('entitlement_sync.%I', x.part)::regclass::oid FROM partitions_of(parent) AS x)
+                || format('entitlement_sync.%I', parent)::regclass::oid) THEN
+        RAISE EXCEPTION USING ERRCODE = '55P03',
+            MESSAGE = format('%I has been held by an open transaction; its partitions are left as they are', parent),
+            HINT = 'It is tried again in some minutes. pg_locks shows the transaction.';
+    END IF;
+
+    -- Which ranges are made again: those that hold little, and the last. A full one stays; what is later than it gets days.
+    FOR p IN SELECT x.* FROM partitions_of(parent) AS x WHERE NOT x.is_day AND x.part <> ALL (old) LOOP
+        EXECUTE format('SELECT count(*) FROM (SELECT 1 FROM %I LIMIT %s) AS r', p.part, few + 1) INTO rows;
+        IF rows <= few OR p.is_default OR p.high IS NULL THEN
+            mobile := mobile || p.part;
+        END IF;
+    END LOOP;
+    days := ARRAY(SELECT x FROM (SELECT today AS x UNION SELECT m FROM missing_days(parent, ahead) AS m) AS w
+                   WHERE NOT EXISTS (SELECT 1 FROM partitions_of(parent) AS y
+                                      WHERE y.part <> ALL (mobile) AND coalesce(y.low < first_id_of(x + 1), true)
+                                        AND coalesce(y.high > first_id_of(x), true))
+                   ORDER BY x);
+    FOREACH d IN ARRAY days LOOP
+        title := parent || to_char(d, '_YYYYMMDD');
+        EXECUTE format('CREATE TABLE IF NOT EXISTS %I (LIKE %I INCLUDING DEFAULTS INCLUDING INDEXES)', title, parent);
+    END LOOP;
+
+    EXECUTE format('LOCK TABLE ONLY %I IN ACCESS EXCLUSIVE MODE', parent);
+    -- The rest is held by vacuum at the most.
+    PERFORM set_config('lock_timeout', '20ms', true);
+    FOR p IN SELECT x.part FROM partitions_of(parent) AS x WHERE x.is_pending LOOP
+        EXECUTE format('ALTER TABLE %I DETACH PARTITION %I FINALIZE', parent, p.part);
+    END LOOP;
+    FOREACH title IN ARRAY old LOOP
+        EXECUTE format('DROP TABLE %I', title);
+    END LOOP;
+    FOR p IN SELECT x.* FROM partitions_of(parent) AS x WHERE x.part = ANY (mobile) LOOP
+        EXECUTE format('ALTER TABLE %I DETACH PARTITION %I', parent, p.part);
+        title := parent || '_loose_' || cardinality(loose);
+        EXECUTE format('SELECT count(*) FROM (SELECT 1 FROM %I LIMIT %s) AS r', p.part, few + 1) INTO rows;
+        IF rows > few AND p.low < cut AND p.high IS NULL THEN
+            EXECUTE format('CREATE TABLE %I AS WITH later AS (DELETE FROM %I AS x WHERE x.id >= %L RETURNING *)
+                            SELECT * FROM later', title, p.part, cut);
+            EXECUTE format('ALTER TABLE %I RENAME TO %I', p.part, parent || '_from_' || left(p.low::text, 8)
+                           || substr(p.low::text, 10, 4));
+            EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)', parent,
+                           parent || '_from_' || left(p.low::text, 8) || substr(p.low::text, 10, 4), p.low, cut);
+            days := array_remove(days, today);
+        ELSIF rows > few AND p.low >= cut AND p.high IS NULL THEN
+            -- A clock was far ahead. The range begins later, and what lies before that is moved.
+            later := first_id_of(today + ahead + 1);
+            EXECUTE format('CREATE TABLE %I AS WITH sooner AS (DELETE FROM %I AS x WHERE x.id < %L RETURNING *)
+                            SELECT * FROM sooner', title, p.part, later);
+            EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%L) TO (MAXVALUE)', parent, p.part, later);
+        ELSE
+            EXECUTE format('ALTER TABLE %I RENAME TO %I', p.part, title);
+        END IF;
+        loose := loose || title::name;
+    END LOOP;
+    FOREACH d IN ARRAY days LOOP
+        EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)', parent,
+                       parent || to_char(d, '_YYYYMMDD'), first_id_of(d), first_id_of(d + 1));
+        made := made + 1;
+    END LOOP;
+    -- What lies between, before and after.
+    low := NULL;
+    title := parent || '_before';
+    FOR p IN SELECT x.low, x.high FROM partitions_of(parent) AS x ORDER BY x.low NULLS FIRST LOOP
+        IF p.low > low OR (low IS NULL AND title IS NOT NULL AND p.low IS NOT NULL) THEN
+            PERFORM cover_ids(parent, coalesce(title, parent || '_from_' || left(low::text, 8) || substr(low::text, 10, 4)),
+                              low, p.low);
+        END IF;
+        title := NULL;
+        low := p.high;
+    END LOOP;
+    IF low IS NOT NULL OR title IS NOT NULL THEN
+        PERFORM cover_ids(parent, parent || '_after', low, NULL);
+    END IF;
+    FOREACH title IN ARRAY loose LOOP
+        EXECUTE format('INSERT INTO %I SELECT * FROM %I', parent, title);
+        EXECUTE format('DROP TABLE %I', title);
+    END LOOP;
+    RETURN made + cardinality(old);
+END
+$$;
+
+-- Attaches an empty partition for a range of ids; null bounds are open.
+CREATE FUNCTION cover_ids(parent text, part text, low uuid, high uuid) RETURNS void
+LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
+BEGIN
+    EXECUTE format('CREATE TABLE %I (LIKE %I INCLUDING DEFAULTS INCLUDING INDEXES)', part, parent);
+    EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%s) TO (%s)', parent, part,
+                   coalesce(quote_literal(low), 'MINVALUE'), coalesce(quote_literal(high), 'MAXVALUE'));
+END
+$$;
+
+DROP FUNCTION maintain_partitions(integer, integer);
+-- What `maintain_parent` does, for one table or for both. One process at a time: another's call comes to nothing.
+CREATE FUNCTION maintain_partitions(ahead integer DEFAULT 31, keep integer DEFAULT 90, parent text DEFAULT NULL)
+RETURNS integer
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    made integer := 0;
+    name text;
+BEGIN
+    IF NOT pg_try_advisory_xact_lock(7309940714432065) THEN
+        RETURN 0;
+    END IF;
+    FOREACH name IN ARRAY ARRAY['job_history', 'job_request'] LOOP
+        IF parent IS NULL OR parent = name THEN
+            made := made + maintain_parent(name, ahead, keep);
+        END IF;
+    END LOOP;
+    RETURN made;
+END
+$$;
+
+-- When work that locks tables may be tried again, by any process.
+CREATE TABLE upkeep (
+    name    text        PRIMARY KEY,
+    next_at timestamptz NOT NULL DEFAULT '-infinity'
+);
+COMMENT ON COLUMN upkeep.next_at IS 'a failed try waits for minutes, whichever process made it';
+
+SELECT maintain_partitions();
+
+-- Moves the queue to new files where it takes up more than `above` bytes and at most `at_most` rows are alive; answers
+-- whether it did. While a transaction holds the queue for longer than requests do, it does not queue for the lock. A failed
+-- try is followed by none for some minutes, in any process. A snapshot that is older than the move and has not read the
+-- queue before sees it empty.
+CREATE OR REPLACE FUNCTION compact_queue(above bigint DEFAULT 33554432, at_most integer DEFAULT 20000) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = entitlement_sync, pg_temp SET lock_timeout = '100ms' SET enable_seqscan = on AS $$
+DECLARE
+    kept queue[];
+BEGIN
+    IF pg_total_relation_size('entitlement_sync.queue') <= above
+       OR EXISTS (SELECT 1 FROM upkeep AS u WHERE u.name = 'queue' AND u.next_at > clock_timestamp()) THEN
+        RETURN false;
+    END IF;
+    -- A first count without the lock, for which requests would wait in vain.
+    IF (SELECT count(*) FROM (SELECT 1 FROM queue LIMIT at_most + 1) AS q) > at_most
+       OR NOT pg_try_advisory_xact_lock(7309940714432066) THEN
+        RETURN false;
+    END IF;
+    BEGIN
+        IF are_held(ARRAY['entitlement_sync.queue'::regclass::oid]) THEN
+            RAISE lock_not_available;
+        END IF;
+        LOCK TABLE queue IN ACCESS EXCLUSIVE MODE;
+    EXCEPTION
+        WHEN lock_not_available THEN
+            INSERT INTO upkeep AS u (name, next_at) VALUES ('queue', clock_timestamp() + interval '2 minutes')
+            ON CONFLICT (name) DO UPDATE SET next_at = excluded.next_at;
+            RETURN false;
+    END;
+    kept := ARRAY(SELECT q FROM queue AS q LIMIT at_most + 1);
+    IF cardinality(kept) > at_most THEN
+        RETURN false;
+    END IF;
+    TRUNCATE queue;
+    INSERT INTO queue SELECT k.* FROM unnest(kept) AS k;
+    RETURN true;
+END
+$$;
+
+REVOKE ALL ON FUNCTION partitions_of, first_id_of, missing_days, are_held, maintain_parent, cover_ids, maintain_partitions
+  FROM PUBLIC;
+SELECT grant_to('entitlement_sync_worker', ARRAY[
+    'GRANT EXECUTE ON FUNCTION maintain_partitions, missing_days, partitions_of, first_id_of TO %I',
+    'GRANT SELECT, INSERT, UPDATE ON upkeep TO %I']);
+-- `doctor` runs as any of them.
+SELECT grant_to(r.role, ARRAY['GRANT EXECUTE ON FUNCTION missing_days, partitions_of, first_id_of TO %I'])
+  FROM unnest(ARRAY['entitlement_sync_auditor', 'entitlement_sync_support']) AS r(role);
