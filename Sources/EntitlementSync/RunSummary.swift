@@ -29,6 +29,7 @@ struct RunSummary: Encodable {
         case since
         case heldDemotions = "held_demotions"
         case demotionLimit = "demotion_limit"
+        case releasableUntil = "releasable_until"
     }
 
     private static func text(_ date: Date) -> String {
@@ -83,6 +84,7 @@ struct RunSummary: Encodable {
         try row.encode(run.listed.mapValues(Listed.init), forKey: .listed)
         try row.encode(run.held, forKey: .heldDemotions)
         try row.encode(run.demotionLimit, forKey: .demotionLimit)
+        if run.state == .stopped { try row.encode(text(run.releasableUntil), forKey: .releasableUntil) }
         try row.encode(run.hash, forKey: .hash)
         guard !changes.isEmpty else { return }
         var counts: [String: [String: Int64]] = [:]

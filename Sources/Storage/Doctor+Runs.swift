@@ -12,11 +12,14 @@ extension Doctor {
                             WHERE l.name = 'scheduler' AND l.expires_at > clock_timestamp()),
                    EXISTS (SELECT 1 FROM entitlement_sync.worker AS w
                             WHERE w.expires_at > clock_timestamp() AND w.lists <> '{}')
-                   AND NOT EXISTS (SELECT 1 FROM entitlement_sync.schedule AS s WHERE s.scope = 'since')
+                   AND NOT EXISTS (SELECT 1 FROM entitlement_sync.schedule AS s WHERE s.scope = 'since'),
+                   (SELECT count(*) FROM entitlement_sync.run AS r
+                     WHERE r.state = 'stopped' AND r.settled_at < clock_timestamp() - interval '72 hours')
             """
         ).first
-        let (schedules, isLed, lacksLists) =
-            try row?.decode(Int64.self, Bool.self, Bool.self) ?? (Int64(0), false, false)
+        let (schedules, isLed, lacksLists, stale) =
+            try row?.decode(Int64.self, Bool.self, Bool.self, Int64.self) ?? (Int64(0), false, false, Int64(0))
+        let left = stale > 0 ? "; \(stale) of them can no longer be released and hold nobody's demotion: runs cancel" : ""
         // What a store's list alone knows, such as who charged back, is asked for by nobody then.
         let lists = lacksLists ? "; none has stores list what they sent (schedule set NAME --scope listed)" : ""
         let drift = try await LawWatch(pool: pool).drift()
@@ -28,7 +31,7 @@ extension Doctor {
                 ok: stopped == 0,
                 detail: stopped == 0
                     ? "no run waits for a person"
-                    : "\(stopped) would demote more users than allowed, and demoted none of them",
+                    : "\(stopped) would demote more users than allowed, and demoted none of them\(left)",
                 fix: "entitlement-sync runs lists them; look with runs show ID, then runs release or runs cancel."
             ),
             Check(

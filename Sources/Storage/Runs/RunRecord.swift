@@ -81,6 +81,8 @@ package struct RunRecord: Sendable, Hashable {
     /// Demotions that waited for the run's limit.
     package var held: Int64
     package var demotionLimit: Int64?
+    /// Until when its changes can be released; afterwards it holds nobody's demotion. `nil`: not everybody was read yet.
+    package var releasableUntil: Date?
     package var subscribers: Int64?
     /// What a person confirms, in hexadecimal digits.
     package var hash: String?
@@ -123,7 +125,7 @@ extension RunRecord {
                                               'from', (extract(epoch FROM (l.said ->> 'from')::timestamptz) * 1000)::bigint,
                                               'until', (extract(epoch FROM (l.said ->> 'until')::timestamptz) * 1000)::bigint))
                     FROM jsonb_each(r.listed) AS l(list, said)), '{}')::text,
-        r.lists_only
+        r.lists_only, r.settled_at + interval '72 hours'
         """
 
     init(_ row: PostgresRow) throws(PostgresError) {
@@ -174,6 +176,7 @@ extension RunRecord {
             throw PostgresError(.decoding, message: "what a run has listed can't be read")
         }
         listsOnly = try row.decode(Bool.self, at: 30)
+        releasableUntil = try date(31)
         let points = try row.decode(String.self, at: 27)
         do {
             progress = try JSONDecoder().decode([[Int64]].self, from: Data(points.utf8)).compactMap { point in
