@@ -13,6 +13,9 @@ package struct Leases: Sendable {
 
     /// Registers this process and returns its epoch, which is never used again.
     ///
+    /// The number is drawn at random. A sequence that lost its tail in a failover would give a number again, and the
+    /// process that had it before would write under the other's lease.
+    ///
     /// `lists`: the stores' lists that it can read.
     package func register(
         host: String,
@@ -23,8 +26,12 @@ package struct Leases: Sendable {
         let rows = try await pool.query(
             """
             INSERT INTO entitlement_sync.worker (epoch, host, pid, version, lists, expires_at)
-            VALUES (nextval('entitlement_sync.worker_epoch')::integer, \(host), \(pid), \(version), \(lists),
-                    clock_timestamp() + \(duration.microseconds) * interval '1 microsecond')
+            SELECT d.epoch, \(host), \(pid), \(version), \(lists),
+                   clock_timestamp() + \(duration.microseconds) * interval '1 microsecond'
+              FROM (SELECT greatest(('x' || left(gen_random_uuid()::text, 8))::bit(32)::integer & 2147483647, 1) AS epoch
+                      FROM generate_series(1, 8)) AS d
+             WHERE NOT EXISTS (SELECT 1 FROM entitlement_sync.worker AS w WHERE w.epoch = d.epoch)
+             LIMIT 1
             RETURNING epoch
             """
         )

@@ -42,12 +42,16 @@ struct ConnectParameters: Sendable {
         return copy
     }
 
-    private func options(for configuration: PostgresConfiguration) -> String? {
-        let ours = configuration.allSettings.sorted { $0.key < $1.key }.map {
-            "-c \(Self.escaped("\($0.key)=\($0.value)"))"
-        }
-        let all = [effective("options")].compactMap { $0 } + ours
-        return all.isEmpty ? nil : all.joined(separator: " ")
+    private func options(for configuration: PostgresConfiguration) -> String {
+        // Later ones win: what we rely on over the role's and the database's own, then what the connection string says.
+        let all =
+            Self.options(PostgresConfiguration.plain.merging(PostgresConfiguration.plainSession) { $1 })
+            + [effective("options")].compactMap { $0 } + Self.options(configuration.allSettings)
+        return all.joined(separator: " ")
+    }
+
+    private static func options(_ settings: [String: String]) -> [String] {
+        settings.sorted { $0.key < $1.key }.map { "-c \(escaped("\($0.key)=\($0.value)"))" }
     }
 
     /// The server splits `options` at white space, unless a backslash stands before it.

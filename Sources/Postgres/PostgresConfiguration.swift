@@ -53,6 +53,21 @@ package struct PostgresConfiguration: Sendable {
 }
 
 extension PostgresConfiguration {
+    /// What our statements and decoders rely on: the server's own defaults, over those that a role or database carries.
+    ///
+    /// `search_path` is not among them: every statement names its schemas, and the host's triggers may need their own.
+    static let plain = [
+        "array_nulls": "on", "bytea_output": "hex", "DateStyle": "ISO,MDY", "extra_float_digits": "1",
+        "IntervalStyle": "postgres", "idle_in_transaction_session_timeout": "0", "lock_timeout": "0",
+        "standard_conforming_strings": "on", "statement_timeout": "0", "TimeZone": "UTC",
+        "transform_null_equals": "off",
+    ]
+    /// The same for what holds between transactions, or from a transaction's first statement.
+    static let plainSession = [
+        "default_transaction_deferrable": "off", "default_transaction_isolation": "read committed",
+        "default_transaction_read_only": "off", "idle_session_timeout": "0",
+    ]
+
     /// The settings with the limit on statements.
     var allSettings: [String: String] {
         var settings = sessionSettings
@@ -62,10 +77,9 @@ extension PostgresConfiguration {
         return settings
     }
 
-    /// The statement that makes the settings hold until the transaction ends; nil where there are none.
-    var localSettings: PostgresQuery? {
-        let settings = allSettings.sorted { $0.key < $1.key }
-        guard !settings.isEmpty else { return nil }
+    /// The statement that makes the settings hold until the transaction ends.
+    var localSettings: PostgresQuery {
+        let settings = Self.plain.merging(allSettings) { $1 }.sorted { $0.key < $1.key }
         return """
             SELECT set_config(s.name, s.setting, true)
               FROM unnest(\(settings.map(\.key)), \(settings.map(\.value))) AS s(name, setting)

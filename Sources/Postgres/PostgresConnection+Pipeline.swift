@@ -55,7 +55,7 @@ extension PostgresConnection {
     /// The settings for statements that are a transaction together, where the session has none.
     private var ownSettings: [PostgresQuery] {
         guard !configuration.sessionState, transactionStatus == PQTRANS_IDLE else { return [] }
-        return configuration.localSettings.map { [$0] } ?? []
+        return [configuration.localSettings]
     }
 
     private func sendPrepared(

@@ -95,7 +95,7 @@ extension PostgresConnection {
         guard !isInTransaction else { throw PostgresError(.misuse, message: "a transaction is open already") }
         guard !Task.isCancelled else { throw PostgresError(.cancelled, message: "the task is cancelled") }
         opening = [PostgresQuery(rawSQL: "BEGIN ISOLATION LEVEL \(isolation.rawValue)")]
-        if !configuration.sessionState, let settings = configuration.localSettings { opening.append(settings) }
+        if !configuration.sessionState { opening.append(configuration.localSettings) }
     }
 
     /// Sends the last statements of a transaction together with its COMMIT; its closure may send nothing afterwards.

@@ -68,6 +68,7 @@ package struct Apply: Sendable {
                 assetsApart = true
             } catch is LedgerRace where tries < 5 {
                 tries += 1
+                numbers.drop()
             } catch let error as PostgresError where error.isTransactionConflict && tries < 5 {
                 tries += 1
             }

@@ -48,10 +48,10 @@ extension Doctor {
                 name: "partitions",
                 query: Housekeeping.missingDays,
                 fine: "the partitions of the coming \(Housekeeping.daysAhead) days exist",
-                wrong: "partitions of the coming \(Housekeeping.daysAhead) days are missing; rows of such days are taken by the"
-                    + " catch-all and stay longer than they should",
-                fix: "Let a worker run (it makes them every hour), or SELECT entitlement_sync.maintain_partitions(). It says"
-                    + " which table a transaction holds."
+                wrong: "partitions of the coming \(Housekeeping.daysAhead) days are missing; their rows are taken"
+                    + " all the same, and kept for longer",
+                fix: "Let a worker run (it makes them every hour), or SELECT entitlement_sync.maintain_partitions():"
+                    + " it says which table a transaction holds."
             ),
             Count(
                 name: "adapter",

@@ -242,6 +242,32 @@ package struct Doctor: Sendable {
             fix: "Start a worker: it frees them within its lease."
         ),
         Count(
+            name: "sequences",
+            query: """
+                SELECT count(*)
+                  FROM (VALUES ('entitlement_sync.purchase_id_block',
+                                (SELECT max(x.id) FROM entitlement_sync.purchase AS x)),
+                               ('entitlement_sync.ticket_number',
+                                (SELECT max(x.id) FROM entitlement_sync.ticket AS x)),
+                               (pg_get_serial_sequence('entitlement_sync.user_sync', 'user_key'),
+                                (SELECT max(x.user_key) FROM entitlement_sync.user_sync AS x)),
+                               (pg_get_serial_sequence('entitlement_sync.grant', 'id'),
+                                (SELECT max(x.id) FROM entitlement_sync."grant" AS x)),
+                               (pg_get_serial_sequence('entitlement_sync.observation', 'id'),
+                                (SELECT max(x.id) FROM entitlement_sync.observation AS x)),
+                               (pg_get_serial_sequence('entitlement_sync.decision', 'id'),
+                                (SELECT max(x.id) FROM entitlement_sync.decision AS x)),
+                               (pg_get_serial_sequence('entitlement_sync.inbox', 'id'),
+                                (SELECT max(x.id) FROM entitlement_sync.inbox AS x))) AS s(name, top)
+                 WHERE CASE WHEN has_sequence_privilege(s.name, 'USAGE')
+                            THEN coalesce(pg_sequence_last_value(s.name::regclass), 0) ELSE s.top END < s.top
+                """,
+            fine: "every sequence is ahead of its table",
+            wrong: "sequences are behind their tables, as after a restore that left them out",
+            fix: "As the owner SELECT setval(SEQUENCE, (SELECT max(ID) FROM TABLE));"
+                + " purchase_id_block goes to the next full 1000."
+        ),
+        Count(
             name: "dead_jobs",
             query: "SELECT count(*) FROM entitlement_sync.job_history AS h WHERE h.state = 'dead'",
             fine: "no dead jobs",

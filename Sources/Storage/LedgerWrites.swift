@@ -134,7 +134,8 @@ enum LedgerWrites {
                         kind, status, ownership, renewal, product_id, owner_rule, entitlements, source, lookup_id, stated_at,
                         account, is_accounts, is_named, by_account)
             """
-        return [PostgresRequest(query)]
+        // A number that another process took: after a failover a block of them may be given twice.
+        return [PostgresRequest(query) { $0.sqlState == SQLState.uniqueViolation ? LedgerRace() : $0 as any Error }]
     }
 
     /// Adds identifiers in sorted order, so that two writers meet in the same order; the key decides who is first.

@@ -83,6 +83,13 @@ struct DoctorTests {
                 END $$
                 """
         ),
+        Finding(
+            name: "sequences",
+            made: """
+                INSERT INTO entitlement_sync."grant" (id, user_key, until, reason) OVERRIDING SYSTEM VALUE
+                VALUES (1000000, 1, now(), 'restored')
+                """
+        ),
         Finding(name: "adapter", made: "DROP FUNCTION entitlement_sync_host.page_users(text, integer)"),
         Finding(
             name: "refused_assets",

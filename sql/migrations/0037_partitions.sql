@@ -1,9 +1,9 @@
 -- compatible_from: 11
 -- Upkeep of the partitioned tables never waits in front of requests, and every id has a partition.
 --
--- A default partition is locked by each ATTACH and forbids DETACH CONCURRENTLY, so there is none. Ranges take its place:
--- `_before` holds what is older than the kept days, `_after` what is later than the days made ahead, `_from_*` what lies
--- between. They are made again, around the days, whenever days are made or dropped.
+-- A default partition is locked by each ATTACH and forbids DETACH CONCURRENTLY, so there is none. Ranges take its
+-- place: `_before` holds what is older than the kept days, `_after` what is later than the days made ahead, `_from_*`
+-- what lies between. They are made again, around the days, whenever days are made or dropped.
 --
 -- Days are not detached CONCURRENTLY. That needs ownership of the table outside of a function, which the worker's role
 -- must not have; it waits for every open reader; and meanwhile ids of the detached range are refused. Instead one short
@@ -85,11 +85,13 @@ DECLARE
     later  uuid;
     title  text;
 BEGIN
-    IF EXISTS (SELECT 1 FROM partitions_of(parent) AS x WHERE NOT x.is_default AND x.low IS NOT NULL AND x.high <= floor) THEN
+    IF EXISTS (SELECT 1 FROM partitions_of(parent) AS x
+                WHERE NOT x.is_default AND x.low IS NOT NULL AND x.high <= floor) THEN
         -- What a waiting job said stays, and so does the place for its end.
-        floor := least(floor, (SELECT least(q.restore_id, q.reconcile_id, q.restore_next, q.reconcile_next) FROM queue AS q
-                                WHERE least(q.restore_id, q.reconcile_id, q.restore_next, q.reconcile_next) IS NOT NULL
-                                ORDER BY 1 LIMIT 1));
+        floor := least(floor, (SELECT w.oldest
+                                 FROM (SELECT least(q.restore_id, q.reconcile_id, q.restore_next, q.reconcile_next)
+                                         FROM queue AS q) AS w(oldest)
+                                WHERE w.oldest IS NOT NULL ORDER BY w.oldest LIMIT 1));
     END IF;
     old := ARRAY(SELECT x.part FROM partitions_of(parent) AS x
                   WHERE NOT x.is_default AND x.low IS NOT NULL AND x.high <= floor ORDER BY x.low LIMIT drops);
@@ -111,7 +113,7 @@ BEGIN
             HINT = 'It is tried again in some minutes. pg_locks shows the transaction.';
     END IF;
 
-    -- Which ranges are made again: those that hold little, and the last. A full one stays; what is later than it gets days.
+    -- Which ranges are made again: those that hold little, and the last. A full one stays, and days follow it.
     FOR p IN SELECT x.* FROM partitions_of(parent) AS x WHERE NOT x.is_day AND x.part <> ALL (old) LOOP
         EXECUTE format('SELECT count(*) FROM (SELECT 1 FROM %I LIMIT %s) AS r', p.part, few + 1) INTO rows;
         IF rows <= few OR p.is_default OR p.high IS NULL THEN
@@ -148,13 +150,18 @@ BEGIN
                            || substr(p.low::text, 10, 4));
             EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)', parent,
                            parent || '_from_' || left(p.low::text, 8) || substr(p.low::text, 10, 4), p.low, cut);
-            days := array_remove(days, today);
+            IF today = ANY (days) THEN
+                -- Today is in that range.
+                EXECUTE format('DROP TABLE %I', parent || to_char(today, '_YYYYMMDD'));
+                days := array_remove(days, today);
+            END IF;
         ELSIF rows > few AND p.low >= cut AND p.high IS NULL THEN
             -- A clock was far ahead. The range begins later, and what lies before that is moved.
             later := first_id_of(today + ahead + 1);
             EXECUTE format('CREATE TABLE %I AS WITH sooner AS (DELETE FROM %I AS x WHERE x.id < %L RETURNING *)
                             SELECT * FROM sooner', title, p.part, later);
-            EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%L) TO (MAXVALUE)', parent, p.part, later);
+            EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%L) TO (MAXVALUE)', parent, p.part,
+                           later);
         ELSE
             EXECUTE format('ALTER TABLE %I RENAME TO %I', p.part, title);
         END IF;
@@ -170,8 +177,8 @@ BEGIN
     title := parent || '_before';
     FOR p IN SELECT x.low, x.high FROM partitions_of(parent) AS x ORDER BY x.low NULLS FIRST LOOP
         IF p.low > low OR (low IS NULL AND title IS NOT NULL AND p.low IS NOT NULL) THEN
-            PERFORM cover_ids(parent, coalesce(title, parent || '_from_' || left(low::text, 8) || substr(low::text, 10, 4)),
-                              low, p.low);
+            title := coalesce(title, parent || '_from_' || left(low::text, 8) || substr(low::text, 10, 4));
+            PERFORM cover_ids(parent, title, low, p.low);
         END IF;
         title := NULL;
         low := p.high;
@@ -228,9 +235,9 @@ COMMENT ON COLUMN upkeep.next_at IS 'a failed try waits for minutes, whichever p
 SELECT maintain_partitions();
 
 -- Moves the queue to new files where it takes up more than `above` bytes and at most `at_most` rows are alive; answers
--- whether it did. While a transaction holds the queue for longer than requests do, it does not queue for the lock. A failed
--- try is followed by none for some minutes, in any process. A snapshot that is older than the move and has not read the
--- queue before sees it empty.
+-- whether it did. While a transaction holds the queue for longer than requests do, it does not queue for the lock. A
+-- failed try is followed by none for some minutes, in any process. A snapshot that is older than the move and has not
+-- read the queue before sees it empty.
 CREATE OR REPLACE FUNCTION compact_queue(above bigint DEFAULT 33554432, at_most integer DEFAULT 20000) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = entitlement_sync, pg_temp SET lock_timeout = '100ms' SET enable_seqscan = on AS $$
@@ -267,8 +274,8 @@ BEGIN
 END
 $$;
 
-REVOKE ALL ON FUNCTION partitions_of, first_id_of, missing_days, are_held, maintain_parent, cover_ids, maintain_partitions
-  FROM PUBLIC;
+REVOKE ALL ON FUNCTION partitions_of, first_id_of, missing_days, are_held, maintain_parent, cover_ids,
+                       maintain_partitions FROM PUBLIC;
 SELECT grant_to('entitlement_sync_worker', ARRAY[
     'GRANT EXECUTE ON FUNCTION maintain_partitions, missing_days, partitions_of, first_id_of TO %I',
     'GRANT SELECT, INSERT, UPDATE ON upkeep TO %I']);

@@ -81,7 +81,9 @@ package struct RunRecord: Sendable, Hashable {
     /// Demotions that waited for the run's limit.
     package var held: Int64
     package var demotionLimit: Int64?
-    /// Until when its changes can be released; afterwards it holds nobody's demotion. `nil`: not everybody was read yet.
+    /// Until when its changes can be released; `nil`: not everybody was read yet.
+    ///
+    /// After that it holds nobody's demotion.
     package var releasableUntil: Date?
     package var subscribers: Int64?
     /// What a person confirms, in hexadecimal digits.
