@@ -28,6 +28,7 @@ struct DoctorCommand: AsyncParsableCommand {
                     let version = try await SchemaCheck(pool: pool).verify()
                     let schema = Check(name: "schema", ok: true, detail: "at version \(version)", fix: "")
                     var found = [schema] + (await Doctor(pool: pool).checks())
+                    found += await SetupChecks(runtime: runtime).checks(pool: pool)
                     do { found.append(try await BudgetCheck(runtime, pool: pool).check()) } catch {
                         // It must not hide what the others have found.
                         let detail = "could not be read: \(CommandFailure(error).message)"

@@ -39,6 +39,8 @@ struct CommandFailure: Error {
             self.init(.data, "\(fault.rawValue); choose another one")
         case let refused as RevealRefused:
             self.init(.notAllowed, DeskRefusal(refused.word).sentence(state: nil))
+        case let fault as AdapterFault:
+            self.init(.configuration, "\(fault); translate it in the adapter, and run migrate --adapter FILE")
         case let error as PostgresError:
             self.init(Self.status(of: error), Self.text(of: error))
         default:

@@ -155,7 +155,14 @@ struct SandboxCommand: AsyncParsableCommand {
             try await reporting {
                 let moment = try Moment(argument: until, name: "--until")
                 return try await Runtime(level: .warning).withPool { pool in
-                    try await Controls(pool: pool).allowSandbox(user, until: moment.timestamp)
+                    do { try await Controls(pool: pool).allowSandbox(user, until: moment.timestamp) } catch let error
+                        as PostgresError where error.sqlState == SQLState.insufficientPrivilege
+                    {
+                        throw CommandFailure(
+                            .notAllowed,
+                            "\(error.message); connect as a user that was granted entitlement_sync_client, or as the schema's owner"
+                        )
+                    }
                     try options.print(
                         moment.timestamp.date <= .now
                             ? "sandbox purchases of \(user) do not count: \(moment.text) is over"

@@ -1,4 +1,5 @@
 import ArgumentParser
+import Foundation
 import Logging
 import Migrations
 import Postgres
@@ -18,10 +19,12 @@ struct Migrate: AsyncParsableCommand {
         var version: Int
         var applied: [String]
         var dryRun: Bool
+        var missingRoles: [String]
 
         enum CodingKeys: String, CodingKey {
             case version, applied
             case dryRun = "dry_run"
+            case missingRoles = "missing_roles"
         }
     }
 
@@ -42,6 +45,7 @@ struct Migrate: AsyncParsableCommand {
                         dryRun: dryRun
                     )
                 await pool.close()
+                Self.warn(of: report)
                 let names = report.applied.map { "\(dryRun ? "would apply" : "applied") \($0)" }
                 let isKept = report.adapter == nil
                 let end =
@@ -50,13 +54,37 @@ struct Migrate: AsyncParsableCommand {
                     : "schema at version \(report.version), host adapter \(isKept ? "kept: it is yours" : "installed")"
                 try options.print(
                     (names + [end]).joined(separator: "\n"),
-                    json: Migrated(version: Int(report.version), applied: report.applied, dryRun: dryRun)
+                    json: Migrated(
+                        version: Int(report.version),
+                        applied: report.applied,
+                        dryRun: dryRun,
+                        missingRoles: report.missingRoles
+                    )
                 )
             } catch {
                 await pool.close()
                 throw error
             }
             return .done
+        }
+    }
+
+    /// Says what works for the schema's owner alone until somebody with more rights has acted.
+    private static func warn(of report: Migrator.Report) {
+        if !report.missingRoles.isEmpty {
+            let lines = report.missingRoles.map { "  CREATE ROLE \($0) NOLOGIN;\n" }.joined()
+            Output.write(
+                "entitlement-sync: database roles are missing, and this user may not create them. Have a superuser, or a user with"
+                    + " CREATEROLE, run\n\(lines)and run entitlement-sync migrate again, which gives them their privileges.\n",
+                to: .standardError
+            )
+        }
+        if !report.adapterFaults.isEmpty {
+            Output.write(
+                "entitlement-sync: the host adapter gives what the worker can't read:"
+                    + " \(report.adapterFaults.joined(separator: "; ")); mend it, and run migrate with --adapter FILE.\n",
+                to: .standardError
+            )
         }
     }
 }

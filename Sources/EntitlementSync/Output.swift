@@ -25,7 +25,9 @@ extension OutputOptions {
 
 /// Results go to stdout; colour only where a person looks.
 enum Output {
-    static let isTerminal = isatty(STDOUT_FILENO) == 1
+    /// Whether a person looks who wants colour; see https://no-color.org.
+    static let isTerminal =
+        isatty(STDOUT_FILENO) == 1 && (ProcessInfo.processInfo.environment["NO_COLOR"] ?? "").isEmpty
 
     static func line(_ text: String) { write(text + "\n", to: .standardOutput) }
 

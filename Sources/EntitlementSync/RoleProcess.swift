@@ -15,9 +15,9 @@ import WebAPI
 
 /// A process that goes on until it is told to stop, in one role or in several.
 struct RoleProcess {
-    enum Role: Hashable {
+    enum Role: String, Hashable {
         /// Works off the queue.
-        case work
+        case work = "worker"
         /// Answers users' apps and the stores.
         case serve
         /// Starts and plans runs.
@@ -42,6 +42,7 @@ struct RoleProcess {
         do {
             let receiver = stores == nil ? nil : try Self.receiver(runtime.config, transport)
             try await SchemaCheck(pool: pool).verify()
+            await SetupChecks(runtime: runtime).announce(roles.map(\.rawValue).sorted(), pool: pool)
             let watch = doors.map { _ in APIComposition.watch(runtime, pool: doorsPool) }
             let work = stores.map {
                 WorkerComposition(

@@ -54,7 +54,7 @@ struct RunsCommand: AsyncParsableCommand {
                         throw CommandFailure(.data, "ID: there is no run of this number; see entitlement-sync runs")
                     }
                     if csv {
-                        try await RunReporting(runs: runs).csv(of: id) { Output.write($0, to: .standardOutput) }
+                        try await RunReporting(runs: runs).csv(of: run) { Output.write($0, to: .standardOutput) }
                     } else {
                         try await RunChanges(runs: runs).print(run, as: options.output)
                     }
@@ -115,6 +115,9 @@ struct RunsCommand: AsyncParsableCommand {
         func run() async throws {
             try await reporting {
                 try await Runtime(level: .warning).withPool { pool in
+                    guard try await Runs(pool: pool).run(id) != nil else {
+                        throw CommandFailure(.data, "ID: there is no run of this number; see entitlement-sync runs")
+                    }
                     guard try await Runs(pool: pool).cancel(id) else {
                         throw CommandFailure(.data, "ID: no run of this number goes on; see entitlement-sync runs")
                     }
@@ -143,6 +146,9 @@ struct RunsCommand: AsyncParsableCommand {
                     )
                 }
                 return try await Runtime(level: .warning).withPool { pool in
+                    guard try await Runs(pool: pool).run(id) != nil else {
+                        throw CommandFailure(.data, "ID: there is no run of this number; see entitlement-sync runs")
+                    }
                     do {
                         let run = try await Runs(pool: pool).release(id, hash: hash, by: Asker.name)
                         try options.print(

@@ -78,6 +78,7 @@ struct WorkerComposition {
                 host: ProcessInfo.processInfo.hostName,
                 pid: ProcessInfo.processInfo.processIdentifier,
                 version: Build.version,
+                mode: config.decision.mode.rawValue,
                 retention: .init(
                     eventDays: config.retention.eventDays,
                     historyDays: config.retention.historyDays

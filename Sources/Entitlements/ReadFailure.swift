@@ -25,6 +25,8 @@ package struct ReadFailure: Error, Hashable, Sendable {
         case unclearTrust = "proof_trust_unclear"
         /// The database refuses the job's data.
         case refused = "data_refused"
+        /// The host adapter gave a value that its contract does not allow.
+        case adapterRefused = "adapter_refused"
         /// Every process that held the job died.
         case crashed
     }
@@ -76,6 +78,7 @@ package struct ReadFailure: Error, Hashable, Sendable {
         .ownerUnresolved: .park,
         .unclearTrust: .park,
         .refused: .park,
+        .adapterRefused: .park,
         .crashed: .park,
     ]
 

@@ -1,5 +1,5 @@
 /// Whom we ask.
-package enum Store: String, Sendable, CaseIterable {
+package enum Store: String, Sendable, CaseIterable, Codable {
     case revenueCat = "revenuecat"
     case appStore = "app_store"
     case googlePlay = "google_play"

@@ -4,7 +4,7 @@ package import Postgres
 /// Brings the schema up to date: numbered files, each once, under a lock; then the host adapter.
 package struct Migrator: Sendable {
     /// The schema version this build was written for.
-    package static let version: Int32 = 39
+    package static let version: Int32 = 40
 
     private let pool: PostgresPool
     private let files: [MigrationFile]
@@ -20,30 +20,45 @@ package struct Migrator: Sendable {
         /// The adapter that was installed; `nil`: the team's own stays.
         package var adapter: String?
         package var version: Int32 = 0
+        /// Database roles that are missing and that this user may not create.
+        package var missingRoles: [String] = []
+        /// What the team's own adapter, which stays, gives that the worker can't read.
+        package var adapterFaults: [String] = []
     }
 
     /// Applies what is missing.
     ///
     /// `adapterPath`: the host adapter's file.
     /// `isOwn`: whether the team named it; the sample adapter never takes the place of a team's own.
-    /// `dryRun`: only says what would be done.
+    /// `dryRun`: only says what would be done; the adapter is tried, and undone.
     /// Throws `MigrationError`; `PostgresError` where the server can't be reached.
     package func run(adapterPath: String, isOwn: Bool = false, dryRun: Bool) async throws -> Report {
-        guard let adapter = try? String(contentsOfFile: adapterPath, encoding: .utf8) else {
-            throw MigrationError(.adapter, "the adapter file \(adapterPath) can't be read as UTF-8 text")
-        }
+        let adapter = try Self.text(of: adapterPath)
         // One connection for everything: the lock belongs to its session.
         return try await pool.withConnection { connection in
             try await lock(connection)
             // The pool is closed after the command, and the lock ends with its session where something fails here.
             var report = try await migrate(connection, dryRun: dryRun)
             let keeps = try await hasOwnAdapter(connection) && !isOwn
-            if !keeps {
+            if keeps {
+                report.adapterFaults = try await faultsOfKeptAdapter(connection)
+            } else {
                 report.adapter = adapterPath
-                if !dryRun { try await install(adapter, isOwn: isOwn, on: connection) }
+                try await install(adapter, isOwn: isOwn, isTried: dryRun, on: connection)
             }
+            report.missingRoles =
+                dryRun ? try await rolesThatLack(connection) : try await applyPrivileges(connection)
             try await connection.query("SELECT pg_advisory_unlock(\(Self.lockKey))")
             return report
+        }
+    }
+
+    private static func text(of path: String) throws -> String {
+        guard FileManager.default.fileExists(atPath: path) else {
+            throw MigrationError(.adapter, "there is no adapter file \(path)")
+        }
+        do { return try String(contentsOfFile: path, encoding: .utf8) } catch {
+            throw MigrationError(.adapter, "the adapter file \(path) can't be read as UTF-8 text")
         }
     }
 
@@ -186,7 +201,7 @@ package struct Migrator: Sendable {
     private static let probe = """
         DO $$
         BEGIN
-            PERFORM * FROM entitlement_sync_host.read_users('{}');
+            PERFORM u.id, u.type, u.status, u.created_at FROM entitlement_sync_host.read_users('{}') AS u;
             PERFORM * FROM entitlement_sync_host.lock_users('{}');
             PERFORM * FROM entitlement_sync_host.set_type('{}', 'free');
             PERFORM * FROM entitlement_sync_host.freeze_assets('{}', '{}', 1);
@@ -202,7 +217,15 @@ package struct Migrator: Sendable {
         $$
         """
 
-    private func install(_ adapter: String, isOwn: Bool, on connection: PostgresConnection) async throws {
+    /// Ends a transaction in which an adapter was only tried.
+    private struct Tried: Error {}
+
+    private func install(
+        _ adapter: String,
+        isOwn: Bool,
+        isTried: Bool,
+        on connection: PostgresConnection
+    ) async throws {
         do {
             try await connection.withTransaction { connection in
                 try await connection.execute(
@@ -214,9 +237,11 @@ package struct Migrator: Sendable {
                 )
                 try await connection.execute(script: adapter)
                 // What one adapter has stepped over another might not come back to; whoever is at a batch is waited for.
-                try await connection.execute(
-                    script: "UPDATE entitlement_sync.asset_run SET cursor = NULL WHERE cursor IS NOT NULL"
-                )
+                if !isTried {
+                    try await connection.execute(
+                        script: "UPDATE entitlement_sync.asset_run SET cursor = NULL WHERE cursor IS NOT NULL"
+                    )
+                }
                 try await connection.execute(script: Self.probe)
                 do {
                     try await connection.execute(script: Self.oddID)
@@ -227,18 +252,25 @@ package struct Migrator: Sendable {
                             + " that your tables cannot hold"
                     )
                 }
+                let faults = try await AdapterCheck.faults(on: connection)
+                guard faults.isEmpty else {
+                    throw MigrationError(
+                        .adapter,
+                        "the host adapter gives what the worker can't read: \(faults.joined(separator: "; ")); mend its functions"
+                    )
+                }
+                guard !isTried else { throw Tried() }
                 let mark = isOwn ? Self.ownMark : "the sample adapter"
                 try await connection.execute(script: "COMMENT ON SCHEMA entitlement_sync_host IS '\(mark)'")
                 try await connection.execute(
                     script: """
                         REVOKE ALL ON SCHEMA entitlement_sync_host FROM PUBLIC;
                         REVOKE ALL ON ALL FUNCTIONS IN SCHEMA entitlement_sync_host FROM PUBLIC;
-                        SELECT entitlement_sync.grant_to('entitlement_sync_worker', ARRAY[
-                            'GRANT USAGE ON SCHEMA entitlement_sync_host TO %I',
-                            'GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA entitlement_sync_host TO %I']);
                         """
                 )
             }
+        } catch is Tried {
+            return
         } catch let error as PostgresError where error.code == .serverError {
             if ["42P01", "42703", "42883", "42804"].contains(error.sqlState) {
                 throw MigrationError(
@@ -252,6 +284,40 @@ package struct Migrator: Sendable {
             }
             throw MigrationError(.adapter, "the host adapter's SQL fails: \(error.message); mend the file")
         }
+    }
+
+    private func faultsOfKeptAdapter(_ connection: PostgresConnection) async throws -> [String] {
+        do {
+            return try await connection.withTransaction { try await AdapterCheck.faults(on: $0) }
+        } catch let error as PostgresError where error.code == .serverError {
+            return ["its SQL fails: \(error.message)"]
+        }
+    }
+
+    /// Grants what roles lack; those that came after the schema get here what it once gave.
+    ///
+    /// Returns the roles that are missing and can't be created.
+    private func applyPrivileges(_ connection: PostgresConnection) async throws -> [String] {
+        do {
+            return try await connection.withTransaction { connection in
+                try await connection.execute(script: "SET LOCAL lock_timeout = '10s'")
+                return try await connection.query("SELECT entitlement_sync.apply_privileges()").first?
+                    .decode([String].self, at: 0) ?? []
+            }
+        } catch let error as PostgresError where error.code == .serverError {
+            throw Self.explained(error, doing: "the roles' privileges")
+        }
+    }
+
+    private func rolesThatLack(_ connection: PostgresConnection) async throws -> [String] {
+        let knows = try await connection.query("SELECT to_regclass('entitlement_sync.role_privilege') IS NOT NULL")
+        guard try knows.first?.decode(Bool.self, at: 0) == true else { return [] }
+        return try await connection.query(
+            """
+            SELECT DISTINCT p.role FROM entitlement_sync.role_privilege AS p
+             WHERE NOT EXISTS (SELECT 1 FROM pg_catalog.pg_roles AS r WHERE r.rolname = p.role) ORDER BY 1
+            """
+        ).map { try $0.decode(String.self, at: 0) }
     }
 
     private static func explained(_ error: PostgresError, doing what: String) -> MigrationError {
@@ -329,7 +395,9 @@ package struct SchemaCheck: Sendable {
             case "42501":
                 throw MigrationError(
                     .refused,
-                    "this database user may not read the entitlement_sync schema; grant it the role entitlement_sync_worker, or entitlement_sync_api for serve"
+                    "this database user may not read the entitlement_sync schema; grant it the role entitlement_sync_worker, or"
+                        + " entitlement_sync_api for serve; if it has one, run entitlement-sync migrate, which gives roles their"
+                        + " privileges"
                 )
             default: throw error
             }

@@ -271,7 +271,10 @@ extension Apply {
         )
         var counts: [ExactText: (lapsed: Int64, others: Int64)] = [:]
         for row in rows {
-            let (id, lapsed, others) = try row.decode(String.self, Int64.self, Int64.self)
+            let (id, lapsed, others) = try row.decode(String?.self, Int64?.self, Int64?.self)
+            guard let id, let lapsed, let others else {
+                throw AdapterFault("count_assets", id == nil ? "user_id" : lapsed == nil ? "lapsed" : "others")
+            }
             counts[ExactText(id)] = (lapsed, others)
         }
         return counts

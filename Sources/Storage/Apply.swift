@@ -75,10 +75,11 @@ package struct Apply: Sendable {
         }
     }
 
-    /// Ends a job as dead without touching its user: the last way out for data that the database refuses.
+    /// Ends a job as dead without touching its user: the last way out for data that the database refuses, and for what
+    /// the host adapter gives of the user.
     ///
     /// - Returns: whether another job of the user has its turn.
-    package func bury(_ job: ClaimedJob, epoch: Int32) async throws -> Bool {
+    package func bury(_ job: ClaimedJob, for fault: AdapterFault? = nil, epoch: Int32) async throws -> Bool {
         var passedOn = 0
         try await pool.withTransaction { connection in
             let (gate, held) = try await connection.send(
@@ -94,8 +95,13 @@ package struct Apply: Sendable {
                 outcome: .storeUnavailable,
                 messageKey: job.kind == .restore ? .unavailable : nil,
                 attempt: job.attempt,
-                lastError: ReadFailure.Code.refused.rawValue
+                lastError: (fault == nil ? ReadFailure.Code.refused : .adapterRefused).rawValue
             )
+            if let fault {
+                for request in EffectWrites.raise([AdapterFault.alarm: "\(fault). \(AdapterFault.fix)"]) {
+                    try await connection.send(request)
+                }
+            }
             if settings.tells, settings.decision.mode != .observe {
                 try await connection.send(OutboxWrites.insert(OutboxWrites.messages([], [dead])))
             }

@@ -51,18 +51,12 @@ package struct Doctor: Sendable {
                     )
                 )
             } catch {
-                checks.append(
-                    Check(
-                        name: count.name,
-                        ok: false,
-                        detail: "could not be checked: \(error)",
-                        fix: "Mend what the detail says."
-                    )
-                )
+                checks.append(Self.unread(count.name, error))
             }
         }
         let looks: [(name: String, look: () async throws -> [Check])] = [
-            ("users", users), ("unexplained_assets", unexplainedAssets), ("horizon", horizon), ("bloat", bloat),
+            ("privileges", privileges), ("users", users), ("unexplained_assets", unexplainedAssets),
+            ("horizon", horizon), ("bloat", bloat),
             ("notifications", notifications),
             ("replication_slots", slots), ("alarms", alarms), ("stores", stores), ("budgets", budgets),
             ("unclaimed_purchases", unclaimed), ("inbox", inbox), ("letter_case", letterCase), ("events", events),
@@ -73,23 +67,38 @@ package struct Doctor: Sendable {
             do {
                 checks += try await look()
             } catch {
-                checks.append(
-                    Check(
-                        name: name,
-                        ok: false,
-                        detail: "could not be read: \(error)",
-                        fix: "Mend what the detail says."
-                    )
-                )
+                checks.append(Self.unread(name, error))
             }
         }
         return checks
+    }
+
+    /// A check that could not be made.
+    private static func unread(_ name: String, _ error: any Error) -> Check {
+        let error = error as? PostgresError
+        guard error?.sqlState != SQLState.insufficientPrivilege else {
+            return Check(
+                name: name,
+                ok: false,
+                detail: "could not be checked: this database user lacks a right (\(error?.message ?? ""))",
+                fix:
+                    "Run doctor as a user that was granted entitlement_sync_worker; if it was, run entitlement-sync migrate."
+            )
+        }
+        let detail = error.map { "\($0.message)\($0.sqlState.map { " (SQLSTATE \($0))" } ?? "")" } ?? ""
+        return Check(
+            name: name,
+            ok: false,
+            detail: "could not be checked: \(detail.isEmpty ? "an unexpected error" : detail)",
+            fix: "Mend what the detail says."
+        )
     }
 
     /// Looks at every user of the host, page by page: many were never met by a job.
     private func users() async throws -> [Check] {
         var cursor: String?
         var ineligible: Int64 = 0
+        var unread: Int64 = 0
         var unexplained: Int64 = 0
         while true {
             let rows = try await pool.query(
@@ -100,17 +109,21 @@ package struct Doctor: Sendable {
                            SELECT 1 FROM entitlement_sync.user_sync AS s
                             WHERE s.user_id = u.id
                               AND (s.ever_observed OR EXISTS (SELECT 1 FROM entitlement_sync."grant" AS g
-                                                               WHERE g.user_key = s.user_key))))
-                  FROM (SELECT p.id, p.type, p.status IN ('active', 'onboarding') AS eligible, p.place
+                                                               WHERE g.user_key = s.user_key)))),
+                       count(*) FILTER (WHERE NOT coalesce(u.type IN ('free', 'subscriber'), false) OR NOT u.is_known)
+                  FROM (SELECT p.id, p.type, p.status IN ('active', 'onboarding') AS eligible, p.place,
+                               coalesce(p.status IN ('active', 'onboarding', 'banned', 'banned_final', 'to_be_deleted'),
+                                        false) AS is_known
                           FROM entitlement_sync_host.page_users(\(cursor), 5000) WITH ORDINALITY
                                AS p(id, type, status, created_at, place)) AS u
                 """
             )
             guard let row = rows.first else { break }
-            let (last, banned, unknown) = try row.decode(String?.self, Int64.self, Int64.self)
+            let (last, banned, unknown, strange) = try row.decode(String?.self, Int64.self, Int64.self, Int64.self)
             // By the adapter's order, and not for ever where it gives out one page again.
             guard let last, cursor.map(last.isExactly) != true else { break }
             cursor = last
+            unread += strange
             ineligible += banned
             unexplained += unknown
         }
@@ -132,6 +145,14 @@ package struct Doctor: Sendable {
                 fix:
                     "Reconcile those who were never looked at; give the others a grant (entitlement-sync adopt --file CSV),"
                     + " or set their type in the host."
+            ),
+            Check(
+                name: "adapter_users",
+                ok: unread == 0,
+                detail: unread == 0
+                    ? "every user has a type and a status that the worker can read"
+                    : "\(unread) users have a type or status that the worker can't read: their jobs end as adapter_refused",
+                fix: "See the check adapter_words and alarm.adapter_refused; let the adapter translate them."
             ),
         ]
     }
@@ -227,7 +248,7 @@ package struct Doctor: Sendable {
             fine: "all five roles exist",
             wrong: "roles are missing",
             fix:
-                "Run entitlement-sync migrate as a user with CREATEROLE on a fresh schema, or create the roles by hand."
+                "Run entitlement-sync migrate as a user with CREATEROLE, or have a superuser run what it prints and run it again."
         ),
         Count(
             name: "leases",

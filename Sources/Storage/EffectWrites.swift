@@ -87,7 +87,16 @@ enum EffectWrites {
             var progress: [ExactText: AssetProgress] = [:]
             progress.reserveCapacity(rows.count)
             for row in rows {
-                let (userID, changed, cursor, more) = try row.decode(String.self, Int64.self, String?.self, Bool.self)
+                let (userID, changed, cursor, more) = try row.decode(
+                    String?.self,
+                    Int64?.self,
+                    String?.self,
+                    Bool?.self
+                )
+                guard let userID, let changed, let more else {
+                    let field = userID == nil ? "user_id" : changed == nil ? "changed" : "more"
+                    throw AdapterFault(direction.function, field)
+                }
                 progress[ExactText(userID)] = AssetProgress(changed: Int(changed), cursor: cursor, more: more)
             }
             return progress

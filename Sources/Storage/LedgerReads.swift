@@ -103,8 +103,9 @@ enum LedgerReads {
             var users: [ExactText: User] = [:]
             users.reserveCapacity(rows.count)
             for row in rows {
-                let (id, type, status) = try row.decode(String.self, String.self, String.self)
-                users[ExactText(id)] = try user(id, type, status)
+                let (id, type, status) = try row.decode(String?.self, String?.self, String?.self)
+                let user = try User(id, type, status, by: "lock_users")
+                users[ExactText(user.id)] = user
             }
             return users
         }
@@ -121,7 +122,7 @@ enum LedgerReads {
         var spellings: [ExactText: String] = [:]
         var isOther = false
         for row in rows {
-            let id = try row.decode(String.self, at: 0)
+            guard let id = try row.decode(String?.self, at: 0) else { throw AdapterFault("read_users", "id") }
             if asked.contains(ExactText(id)) { spellings[ExactText(id)] = id } else { isOther = true }
         }
         guard isOther else { return spellings }
@@ -134,16 +135,6 @@ enum LedgerReads {
             if let spelling { spellings[ExactText(id)] = spelling }
         }
         return spellings
-    }
-
-    static func user(_ id: String, _ type: String, _ status: String) throws -> User {
-        guard let known = UserType(rawValue: type) else {
-            throw PostgresError(.decoding, message: "the host adapter gave an unknown user type")
-        }
-        guard let state = UserStatus(rawValue: status) else {
-            throw PostgresError(.decoding, message: "the host adapter gave an unknown user status")
-        }
-        return User(id: id, type: known, status: state)
     }
 
     /// Our rows of the users, locked; those that somebody else holds are left out.

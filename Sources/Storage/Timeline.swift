@@ -34,13 +34,17 @@ package struct Timeline: Sendable {
             events.append(Event(at: at, kind: kind, text: text))
         }
         if let row = host.first, until == nil {
-            let (type, status) = try row.decode(String.self, String.self)
+            let (type, status) = try row.decode(String?.self, String?.self)
             let now = try await pool.query(
                 "SELECT to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"')"
             )
             let at = try now.first?.decode(String.self, at: 0) ?? ""
             events.append(
-                Event(at: at, kind: "now", text: "The user's type is \(type), the account's status \(status).")
+                Event(
+                    at: at,
+                    kind: "now",
+                    text: "The user's type is \(type ?? "NULL"), the account's status \(status ?? "NULL")."
+                )
             )
         }
         return host.isEmpty && events.isEmpty ? nil : events

@@ -95,6 +95,16 @@ extension Worker {
     private func isolate(_ items: [Flight.Item], _ error: any Error, at clock: ContinuousClock) async -> [Flight.Item] {
         guard items.count > 1 else {
             guard let item = items.first else { return [] }
+            if let fault = error as? AdapterFault {
+                logger.error(
+                    "the host adapter gave a value that is not allowed",
+                    metadata: [
+                        "adapter.function": "\(fault.function)", "adapter.field": "\(fault.field)",
+                        "adapter.value": "\(fault.value ?? "NULL")", "job.id": "\(item.read.job.id)",
+                    ]
+                )
+                return await bury(item, for: fault)
+            }
             logger.error(
                 "a job's data is refused by the database",
                 metadata: describe(error).merging(["job.id": "\(item.read.job.id)"]) { _, new in new }
@@ -117,9 +127,10 @@ extension Worker {
     }
 
     /// Ends a job that can't even be refused in the usual way, touching neither its user nor the ledger.
-    private func bury(_ item: Flight.Item) async -> [Flight.Item] {
+    private func bury(_ item: Flight.Item, for fault: AdapterFault? = nil) async -> [Flight.Item] {
         do {
-            if try await apply.bury(item.read.job, epoch: item.epoch) { shared.wake.raise() }
+            if try await apply.bury(item.read.job, for: fault, epoch: item.epoch) { shared.wake.raise() }
+            if fault != nil { tell([AdapterFault.alarm]) }
             return []
         } catch {
             logger.warning("a refused job could not be ended; trying again", metadata: describe(error))
@@ -193,7 +204,7 @@ extension Duration {
 ///
 /// What passes by itself (a lost connection, a deadlock, a lock that was not to be had) does not.
 func spoilsBatch(_ error: any Error) -> Bool {
-    guard let error = error as? PostgresError else { return error is LedgerRace }
+    guard let error = error as? PostgresError else { return error is LedgerRace || error is AdapterFault }
     switch error.code {
     case .decoding, .protocolViolation: return true
     case .serverError: return !error.isRetryable && !error.isConnectionFailure && error.sqlState != "55P03"

@@ -22,7 +22,8 @@ extension Worker {
                         host: settings.host,
                         pid: settings.pid,
                         version: settings.version,
-                        lists: lister?.lists.map(\.name) ?? []
+                        lists: lister?.lists.map(\.name) ?? [],
+                        mode: settings.mode
                     )
                     shared.epoch = epoch
                     shared.wake.raise()

@@ -181,6 +181,9 @@ package struct Worker: Service {
                 "error.message": "\(error)",
             ]
         }
+        if let fault = error as? AdapterFault {
+            return ["error.code": "\(AdapterFault.alarm)", "error.message": "\(fault)"]
+        }
         return ["error.code": "\(type(of: error))"]
     }
 }

@@ -46,8 +46,9 @@ package struct WorkerGauges: Sendable {
                 Gauge(label: "entitlement_sync_record_agreement_ratio").record(agreement)
             }
             if let (half, most) = drift.convergence {
-                for (quantile, seconds) in [("0.5", half), ("0.95", most)] {
-                    Gauge(label: "entitlement_sync_convergence_seconds", dimensions: [("quantile", quantile)])
+                // A label `quantile` is a summary's alone.
+                for (share, seconds) in [("0.5", half), ("0.95", most)] {
+                    Gauge(label: "entitlement_sync_convergence_seconds", dimensions: [("share", share)])
                         .record(seconds)
                 }
             }

@@ -14,6 +14,8 @@ package struct WorkerSettings: Sendable {
     package var host: String
     package var pid: Int32
     package var version: String
+    /// Its MODE, for the records.
+    package var mode: String?
     package var retention: Housekeeping.Retention
     /// Within which time those are looked at of whom nothing is expected; `nil`: not at all.
     package var backgroundLook: Duration?
@@ -27,6 +29,7 @@ package struct WorkerSettings: Sendable {
         host: String,
         pid: Int32,
         version: String,
+        mode: String? = nil,
         retention: Housekeeping.Retention = .init(),
         backgroundLook: Duration? = .seconds(30 * 86_400)
     ) {
@@ -40,5 +43,6 @@ package struct WorkerSettings: Sendable {
         self.host = host
         self.pid = pid
         self.version = version
+        self.mode = mode
     }
 }

@@ -18,6 +18,7 @@ package enum MetricNames {
     /// Help texts by exposed name.
     package static let help: [String: String] = [
         droppedSeries: "Series that were not kept, because there are too many or their name has another type.",
+        name("build_info"): "1, with the version and the MODE of this process.",
         name("http_client_requests_total"): "Requests sent, by kind of host, status class and error.",
         name("http_client_request_duration_seconds"): "Time from sending a request to the end of its answer.",
         name("store_requests_total"): "Requests to stores, by store, endpoint and status class.",

@@ -29,6 +29,12 @@ package struct CaseRecords: Sendable {
         package var mayBeSandbox: Bool
         package var ownerObjected: Bool
         package var ownerReleased: Bool
+        /// What sources had answered by the evidence that there is; empty where it is about another purchase, or there is none.
+        package var sources: [CaseSource]
+        /// There is evidence about this purchase, and no source was missing in it.
+        package var hasWholeEvidence: Bool
+        /// People have decided, and other evidence opens it again.
+        package var isRefused: Bool
         /// The database's time, and ours when it was asked.
         package var readAt: Instant
         package var readTick: ContinuousClock.Instant
@@ -77,7 +83,10 @@ package struct CaseRecords: Sendable {
                                WHERE s.owner_key = t.claimant_key AND s.environment <> 'production'),
                    entitlement_sync.is_named_by_id(t.id),
                    EXISTS (SELECT 1 FROM entitlement_sync.ticket_evidence AS e
-                            WHERE e.id = t.evidence_id AND 'proof_failed' = ANY (e.facts))
+                            WHERE e.id = t.evidence_id AND 'proof_failed' = ANY (e.facts)),
+                   (SELECT coalesce(e.document -> 'sources', '[]')::text FROM entitlement_sync.ticket_evidence AS e
+                     WHERE e.id = t.evidence_id AND (e.document ->> 'purchase')::bigint IS NOT DISTINCT FROM p.id),
+                   t.state = 'refused'
               FROM entitlement_sync.ticket AS t
               JOIN entitlement_sync.user_sync AS c ON c.user_key = t.claimant_key
               LEFT JOIN entitlement_sync.purchase AS p ON p.id = entitlement_sync.living(coalesce(t.purchase_id, t.subject_id))
@@ -89,7 +98,7 @@ package struct CaseRecords: Sendable {
         guard let row = rows.first else { return nil }
         let (
             awaited, claimantKey, claimantID, ownerKey, ownerID, purchaseID, objected, proven, released, now,
-            sandbox, named, disproven
+            sandbox, named, disproven, answered, refused
         ) =
             try row.decode(
                 Bool.self,
@@ -104,8 +113,11 @@ package struct CaseRecords: Sendable {
                 PostgresTimestamp.self,
                 Bool.self,
                 Bool.self,
+                Bool.self,
+                String?.self,
                 Bool.self
             )
+        let sources = try answered.map { try JSONDecoder().decode([CaseSource].self, from: Data($0.utf8)) }
         let people = try await people([claimantID, ownerID].compactMap(\.self))
         var purchase: Purchase?
         var identifiers: [PurchaseIdentifier] = []
@@ -131,6 +143,9 @@ package struct CaseRecords: Sendable {
             mayBeSandbox: sandbox,
             ownerObjected: objected,
             ownerReleased: released,
+            sources: sources ?? [],
+            hasWholeEvidence: sources.map { !$0.contains { $0.result == .unavailable } } ?? false,
+            isRefused: refused,
             readAt: Instant(now),
             readTick: tick
         )
@@ -142,12 +157,14 @@ package struct CaseRecords: Sendable {
             "SELECT u.id, u.type, u.status, u.created_at FROM entitlement_sync_host.read_users(\(ids)) AS u"
         ) {
             let (id, type, status, created) = try row.decode(
-                String.self,
-                String.self,
-                String.self,
-                PostgresTimestamp.self
+                String?.self,
+                String?.self,
+                String?.self,
+                PostgresTimestamp?.self
             )
-            people[ExactText(id)] = (try LedgerReads.user(id, type, status), Instant(created))
+            let user = try User(id, type, status, by: "read_users")
+            guard let created else { throw AdapterFault("read_users", "created_at") }
+            people[ExactText(user.id)] = (user, Instant(created))
         }
         return people
     }

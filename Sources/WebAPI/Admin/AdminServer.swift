@@ -55,10 +55,12 @@ package struct AdminServer: Service {
         } catch is CancellationError {
             return
         } catch let error where !isVital {
+            let failure = ListenFailure(error, "metrics", host: address.host, port: address.port)
             logger.warning(
                 "metrics are not served: the address can't be listened on",
                 metadata: [
-                    "listen.host": "\(address.host)", "listen.port": "\(address.port)", "error.code": "\(error)",
+                    "listen.host": "\(address.host)", "listen.port": "\(address.port)",
+                    "error.code": "\(failure?.code ?? "\(type(of: error))")",
                 ]
             )
             try? await gracefulShutdown()

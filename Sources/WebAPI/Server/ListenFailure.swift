@@ -8,6 +8,8 @@ package struct ListenFailure: Error, Sendable {
     package var port: Int
     /// The system's word for it.
     package var reason: String
+    /// The same for logs.
+    package var code: String
 
     /// Takes a framework's error as such a failure, where it is one.
     init?(_ error: any Error, _ service: String, host: String, port: Int) {
@@ -16,5 +18,6 @@ package struct ListenFailure: Error, Sendable {
         self.host = host
         self.port = port
         reason = error.errnoCode == 98 ? "somebody listens there already" : "errno \(error.errnoCode)"
+        code = error.errnoCode == 98 ? "address_in_use" : "errno_\(error.errnoCode)"
     }
 }

@@ -22,6 +22,8 @@ struct Exposition: Sendable {
     }
 
     private(set) var families: [String: Family] = [:]
+    /// As it was scraped.
+    let text: String
 
     /// The sum of a family's samples with these labels; nil where there is none.
     ///
@@ -39,6 +41,7 @@ struct Exposition: Sendable {
     ///
     /// - Throws: `Fault` for whatever a lenient reader might let pass.
     init(_ text: String) throws(Fault) {
+        self.text = text
         var lines = text.split(separator: "\n", omittingEmptySubsequences: false)
         guard lines.popLast() == "" else { throw Fault(line: lines.count, reason: "the last line has no end") }
         var current: Family?
@@ -137,6 +140,7 @@ struct Exposition: Sendable {
     private static func check(_ family: Family) throws(Fault) {
         func fault(_ reason: String) -> Fault { Fault(line: 0, reason: "\(family.name): \(reason)") }
         guard !family.samples.isEmpty else { throw fault("no samples") }
+        guard family.samples.allSatisfy({ $0.labels["quantile"] == nil }) else { throw fault("a summary's label") }
         guard (family.type == "counter") == family.name.hasSuffix("_total") else {
             throw fault("_total is for counters")
         }

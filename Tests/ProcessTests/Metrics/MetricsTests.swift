@@ -1,3 +1,4 @@
+import Foundation
 import Telemetry
 import Testing
 
@@ -30,6 +31,24 @@ struct MetricsTests {
                 #expect(values.allSatisfy { !$0.contains(word) }, "\(word)")
             }
         }
+    }
+
+    @Test("What a worker shows after its work passes promtool check metrics", .enabled(if: checker != nil))
+    func promtool() async throws {
+        let program = try #require(Self.checker)
+        for scrape in try await Scenes.scrapes.value {
+            let file = try Paths.temporary(scrape.text, suffix: ".prom")
+            defer { try? FileManager.default.removeItem(atPath: file) }
+            let ending = try await Program(
+                ["/bin/sh", "-c", "exec \"$0\" check metrics <\"$1\"", program, file],
+                environment: Site.environment([:])
+            ).ending()
+            #expect(ending.code == 0, "\(ending)")
+        }
+    }
+
+    private static let checker = ["/usr/bin/promtool", "/usr/local/bin/promtool"].first {
+        FileManager.default.isExecutableFile(atPath: $0)
     }
 
     @Test("A commit is a part of its batch's transaction, and its time is resolved below a millisecond")
@@ -67,7 +86,7 @@ struct MetricsTests {
             "# TYPE a gauge\nb 1\n", "# TYPE 1a gauge\n1a 1\n", "# TYPE a gauge\na{b=\"c\" 1\n",
             "# TYPE a gauge\na  1\n",
             "# TYPE a gauge\na{b=\"\\x\"} 1\n", "# TYPE a gauge\na{b=\"c\",b=\"d\"} 1\n",
-            "# TYPE a gauge\na{b-c=\"d\"} 1\n",
+            "# TYPE a gauge\na{b-c=\"d\"} 1\n", "# TYPE a gauge\na{quantile=\"0.5\"} 1\n",
             "# TYPE a histogram\na_bucket{le=\"1\"} 1\na_sum 5\na_count 1\n",
             "# TYPE a histogram\na_bucket{le=\"1\"} 2\na_bucket{le=\"+Inf\"} 1\na_sum 5\na_count 1\n",
             "# TYPE a histogram\na_bucket{le=\"+Inf\"} 2\na_sum 5\na_count 1\n",

@@ -57,6 +57,7 @@ struct Movement: Sendable, CustomStringConvertible {
                 .within(1, 1),
                 "47: a store gave a status that nobody knows, and access with it"
             ),
+            Movement("build_info", ["mode": "full"], .within(1, 1), "a worker runs"),
             Movement("leases_lost_total", .least(1), "the worker's lease was ended"),
             Movement("apply_batch_jobs", .least(5), "batches were written"),
             Movement("apply_duration_seconds", .least(5), "batches were written"),
@@ -76,7 +77,7 @@ struct Movement: Sendable, CustomStringConvertible {
             Movement("drift_users", ["kind": "evidence_overdue"], .within(1, 1), "a period ended, and nobody looked"),
             Movement("evidence_oldest_seconds", .within(432_000, 433_000), "a reading is five days old"),
             Movement("record_agreement_ratio", .within(0.5, 0.99), "two records are astray"),
-            Movement("convergence_seconds", ["quantile": "0.95"], .within(0.001, 3600), "users became subscribers"),
+            Movement("convergence_seconds", ["share": "0.95"], .within(0.001, 3600), "users became subscribers"),
             Movement("scheduler_leads", .within(0, 1), "a process follows schedules"),
             Movement(
                 "schedule_late_seconds",
