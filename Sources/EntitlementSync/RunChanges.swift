@@ -21,7 +21,7 @@ struct RunChanges {
                     ["user", "outcome", "rule", "state", "type", "assets", "why"],
                     changes.map {
                         [
-                            $0.userID ?? "(erased)", $0.outcome, $0.rule, $0.word,
+                            $0.userID ?? "(erased)", $0.outcome, $0.rule, $0.word(in: run),
                             "\($0.typeBefore ?? "-") -> \($0.typeAfter ?? "-")", "\($0.assets)", $0.explanation,
                         ]
                     }
@@ -62,6 +62,14 @@ struct RunChanges {
 }
 
 extension Runs.Change {
-    /// What became of it, or that it was announced, which nothing holds back.
-    var word: String { isAnnounced && state != "void" ? "announced" : state }
+    /// What became of it, or that it was announced, which nothing holds back; of a run that is only observed, that it is foreseen.
+    func word(in run: RunRecord) -> String { run.word(of: state, isAnnounced: isAnnounced) }
+}
+
+extension RunRecord {
+    /// A change's state, as it is shown.
+    func word(of state: String, isAnnounced: Bool) -> String {
+        let isOnlyObserved = state == "foreseen" && !isDry && scope != .diff
+        return isAnnounced && state != "void" && !isOnlyObserved ? "announced" : state
+    }
 }

@@ -60,7 +60,7 @@ struct RunReporting {
             report.drift?.oldestEvidenceSeconds = Double(drift.oldestEvidenceSeconds)
             report.drift?.convergenceSeconds = .init(p50: drift.convergence?.half, p95: drift.convergence?.most)
         }
-        report.changes = try await runs.changes(of: run.id, limit: Self.shown).map(\.reported)
+        report.changes = try await runs.changes(of: run.id, limit: Self.shown).map { $0.reported(in: run) }
         return report
     }
 
@@ -99,19 +99,19 @@ struct RunReporting {
     /// Writes every change as CSV, as they are read.
     ///
     /// - Parameters:
-    ///   - run: its number.
+    ///   - run: as it stands.
     ///   - write: gets the lines with their ends.
     /// - Throws: `PostgresError`, and what `write` does.
-    func csv(of run: Int64, to write: (String) throws -> Void) async throws {
+    func csv(of run: RunRecord, to write: (String) throws -> Void) async throws {
         try write(RunReport.csvHeader)
-        try await runs.eachChange(of: run) { changes in
-            try write(changes.map { RunReport.csvRow($0.reported) }.joined())
+        try await runs.eachChange(of: run.id) { changes in
+            try write(changes.map { RunReport.csvRow($0.reported(in: run)) }.joined())
         }
     }
 }
 
 extension Runs.Change {
-    fileprivate var reported: RunReport.Change {
+    fileprivate func reported(in run: RunRecord) -> RunReport.Change {
         .init(
             userID: userID ?? "(erased)",
             outcome: outcome,
@@ -120,7 +120,7 @@ extension Runs.Change {
             typeBefore: typeBefore,
             typeAfter: typeAfter,
             assets: assets,
-            state: word
+            state: word(in: run)
         )
     }
 }

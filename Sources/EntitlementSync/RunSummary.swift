@@ -89,7 +89,7 @@ struct RunSummary: Encodable {
         guard !changes.isEmpty else { return }
         var counts: [String: [String: Int64]] = [:]
         for change in changes {
-            let word = change.isAnnounced && change.state != "void" ? "announced" : change.state
+            let word = run.word(of: change.state, isAnnounced: change.isAnnounced)
             counts[change.outcome, default: [:]][word, default: 0] += change.users
         }
         try row.encode(counts, forKey: .changes)

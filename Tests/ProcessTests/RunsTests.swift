@@ -115,6 +115,12 @@ import Testing
             for word in [#""observed":true"#, #""applied":0"#, #""demotions":2"#, #""announced_demotions":0"#] {
                 #expect(json.out.contains(word), "\(word) in \(json)")
             }
+            let shown = try await site.run("runs", "show", "1", "--output", "json")
+            #expect(shown.out.contains(#""demoted":{"foreseen":2}"#), "\(shown)")
+            #expect(
+                !run.out.contains("Count toward the limit") && run.out.contains("Demotions, only observed"),
+                "\(run)"
+            )
             worker.signal(SIGTERM)
             #expect(try await worker.ending().code == 0)
         }

@@ -147,7 +147,7 @@ package struct DeskUsers: Sendable {
 
     /// What was wrong in the records, or led to tickets.
     package struct Cause: Sendable, Hashable {
-        /// `decision` or `ticket`.
+        /// `decision`, `observed` (a decision of which nothing was written) or `ticket`.
         package var what: String
         package var cause: String
         package var found: Int64

@@ -52,7 +52,7 @@ struct FigurePages: Sendable {
         }
         var values: [String: Any] = [
             "title": words?.title ?? TicketWords.plain(code), "code": code,
-            "what": cause.what == "ticket" ? "Ticket" : "Record",
+            "what": cause.what == "ticket" ? "Ticket" : cause.what == "observed" ? "Record, only observed" : "Record",
             "found": cause.found, "users": cause.users, "last": Moments.shown(cause.lastAt),
         ]
         if let fix = words?.fix { values["fix"] = fix }
@@ -63,7 +63,10 @@ struct FigurePages: Sendable {
         [
             ("age", "Open tickets by age", "How long ago each was opened; late: its time is over."),
             ("verdict", "Decided tickets by day", "The last 14 days, in UTC."),
-            ("outcome", "Decisions by outcome", "What the worker decided in the last 24 hours."),
+            (
+                "outcome", "Decisions by outcome",
+                "What the worker decided in the last 24 hours; what was only observed stands apart, for nothing was written."
+            ),
             ("queue", "Queue depth", "Users with a job, now."),
         ].map { series, title, words in
             let chart = BarChart(figures.filter { $0.series == series })

@@ -16,7 +16,8 @@ struct RunsPage: Sendable {
     }
 
     static func row(_ run: RunRecord, now: Date = Date()) -> [String: Any] {
-        let done = run.ended + run.skipped
+        // Whoever was shut out was not read.
+        let done = run.ended
         var values: [String: Any] = [
             "id": run.id, "what": (run.isDry ? "Dry run, " : "") + scope(run), "state": state(run.state),
             "by": run.schedule.map { "schedule \($0)" } ?? run.askedBy, "asked": Moments.shown(run.askedAt),
@@ -25,6 +26,7 @@ struct RunsPage: Sendable {
                 ["name": TicketWords.plain($0.key), "users": $0.value] as [String: Any]
             },
         ]
+        if run.skipped > 0 { values["skipped"] = run.skipped }
         if let total = run.total, total > 0 { values["total"] = ["all": total, "done": min(done, total)] }
         if run.state == .stopped {
             values["held"] = run.held
