@@ -382,7 +382,8 @@ $(sed 's/^/    /' "$run_folder/environment")
   $binary queue stats
   $binary doctor
 
-(It points at what the sample users are made to show: dead jobs, purchases that nobody claims.)
+(It points at what the sample users are made to show: dead jobs and a product that is not mapped, subscribers and frozen
+assets that nothing explains, purchases that nobody claims.)
 
 A user whose subscription is renewed, and who taps Restore:
 

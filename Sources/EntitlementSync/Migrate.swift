@@ -69,7 +69,7 @@ struct Migrate: AsyncParsableCommand {
         }
     }
 
-    /// Says what works for the schema's owner alone until somebody with more rights has acted.
+    /// Says what works for the schema's owner alone until a user with more rights has acted.
     private static func warn(of report: Migrator.Report) {
         if !report.missingRoles.isEmpty {
             let lines = report.missingRoles.map { "  CREATE ROLE \($0) NOLOGIN;\n" }.joined()

@@ -25,7 +25,7 @@ extension OutputOptions {
 
 /// Results go to stdout; colour only where a person looks.
 enum Output {
-    /// Whether a person looks who wants colour; see https://no-color.org.
+    /// Whether a person reads who wants colour; see https://no-color.org.
     static let isTerminal =
         isatty(STDOUT_FILENO) == 1 && (ProcessInfo.processInfo.environment["NO_COLOR"] ?? "").isEmpty
 

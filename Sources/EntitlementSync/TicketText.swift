@@ -71,6 +71,7 @@ struct TicketText {
             "  hindrance  \(ticket.hindrance ?? "-")", "  approvals  \(ticket.approvalsNeeded ?? 0) needed",
             "  RevenueCat has it for: \(ticket.evidence?.holder ?? "-")",
         ]
+        lines += (ticket.evidence?.sources ?? []).map { "  source     \(EvidenceWords.source($0))" }
         for word in ticket.evidence?.words ?? [] {
             lines.append("  \(word.source), asked about the \(word.asked ?? "-"): \(word.text)")
         }

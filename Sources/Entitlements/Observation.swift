@@ -295,6 +295,8 @@ package struct Reading: Sendable {
     package var covered: Set<Store>
     /// Items that nothing is decided by, for their owner is not known yet.
     package var withheld: [Observation] = []
+    /// The stores that did not answer in full, and why; empty where that is not known by store.
+    package var silent: [Store: ReadFailure]
 
     package init(
         coverage: Coverage,
@@ -302,9 +304,11 @@ package struct Reading: Sendable {
         observations: [Observation] = [],
         failure: ReadFailure? = nil,
         claims: ClaimFindings = ClaimFindings(),
-        covered: Set<Store> = Set(Store.allCases)
+        covered: Set<Store> = Set(Store.allCases),
+        silent: [Store: ReadFailure] = [:]
     ) {
         self.covered = covered
+        self.silent = silent
         self.coverage = coverage
         self.askedAt = askedAt
         self.observations = observations

@@ -71,9 +71,10 @@ package struct DeskTicket: Decodable, Sendable {
         package var passed: [CasePast]?
         package var times: CaseTimes?
         package var frozen: FrozenAssets?
+        package var sources: [CaseSource]?
 
         enum CodingKeys: String, CodingKey {
-            case claimant, owner, holder, words, lookups, history, passed, times, frozen
+            case claimant, owner, holder, words, lookups, history, passed, times, frozen, sources
             case alsoMoves = "also_moves"
         }
 

@@ -101,7 +101,7 @@ struct SetupTests {
         }
     }
 
-    @Test("One line at the start names version, mode, stores and products, and slips are told there and by doctor")
+    @Test("One line at the start names version, mode, stores and products, and slips are named there and by doctor")
     func startLine() async throws {
         try await Site.with(settings: ["MODE": "observe", "MOOD": "full", "REVENUECAT_REQUESTS_PER_MINUT": "hunter2"]) {
             site in

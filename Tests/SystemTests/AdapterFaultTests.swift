@@ -58,7 +58,7 @@ import Testing
         }
     }
 
-    @Test func `One user with a strange word spoils nobody else's job`() async throws {
+    @Test func `One user with a strange word spoils no other user's job`() async throws {
         try await World.with(customers: ["{id: ann, state: active}", "{id: bob, state: active}"]) { world in
             for user in ["ann", "bob"] { try await world.add(user) }
             let slip = Slip(

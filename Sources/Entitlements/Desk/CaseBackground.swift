@@ -138,14 +138,22 @@ package struct CaseDocument: Sendable, Encodable {
     package var background: CaseBackground
     /// What the ids led to that were named for the case.
     package var lookups: [CaseLookup]
+    /// What each source answered whose word on the purchase counts.
+    package var sources: [CaseSource]
 
-    package init(_ evidence: CaseEvidence, _ background: CaseBackground, lookups: [CaseLookup]) {
+    package init(
+        _ evidence: CaseEvidence,
+        _ background: CaseBackground,
+        lookups: [CaseLookup],
+        sources: [CaseSource] = []
+    ) {
         self.evidence = evidence
         self.background = background
         self.lookups = lookups
+        self.sources = sources
     }
 
-    private enum CodingKeys: String, CodingKey { case frozen, passed, lookups }
+    private enum CodingKeys: String, CodingKey { case frozen, passed, lookups, sources }
 
     // No hash covers these. Assets freeze and thaw by themselves, other cases come to their end, stores are silent for a while, and
     // claimants type what they like: what people have agreed to would end for nothing each time, and what they have refused
@@ -157,5 +165,6 @@ package struct CaseDocument: Sendable, Encodable {
         try container.encode(background.frozen, forKey: .frozen)
         try container.encode(background.passed, forKey: .passed)
         try container.encode(lookups, forKey: .lookups)
+        try container.encode(sources, forKey: .sources)
     }
 }

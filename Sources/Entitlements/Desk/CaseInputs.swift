@@ -43,7 +43,7 @@ package enum CaseHolder: String, Sendable, CaseIterable, Codable {
     case claimant, owner
     /// An anonymous customer, or one whose account with us is gone.
     case unclaimed
-    /// Somebody else of ours.
+    /// A third user of ours, or a customer who stands for both sides at once.
     case other
 }
 
@@ -87,6 +87,8 @@ package struct CaseInputs: Sendable {
     /// There is a key that RevenueCat takes for transfers.
     package var hasTransferKey: Bool
     package var now: Instant
+    /// A source has not answered whose word on the purchase counts: nothing that is not said is known.
+    package var isIncomplete = false
 
     package init(
         claimant: CaseAccount,
@@ -198,8 +200,8 @@ private func purchaseFacts(_ purchase: Purchase, _ inputs: CaseInputs) -> Set<Tr
     var facts: Set<TransferFact> = []
     let items = inputs.words.map(\.observation)
     let standings = items.map { standing(of: $0.kind, status: $0.status, givesAccess: $0.givesAccess) }
-    if items.isEmpty { facts.insert(.unseen) }
-    if !standings.isEmpty, standings.allSatisfy({ $0 == .ended }) { facts.insert(.lapsed) }
+    if items.isEmpty || inputs.isIncomplete { facts.insert(.unseen) }
+    if !inputs.isIncomplete, !standings.isEmpty, standings.allSatisfy({ $0 == .ended }) { facts.insert(.lapsed) }
     if items.contains(where: { $0.status.known == .refunded }) { facts.insert(.refunded) }
     // Whoever pays and takes the money back has had it refunded, whatever its last period shows.
     if inputs.background.chargedBackAt != nil { facts.formUnion([.chargedBack, .refunded]) }

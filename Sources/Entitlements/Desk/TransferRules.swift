@@ -2,9 +2,9 @@
 package enum TransferFact: String, Sendable, CaseIterable, Codable {
     /// Nobody knows yet which purchase it is.
     case purchaseUnknown = "purchase_unknown"
-    /// No store shows the purchase at the moment, and none has said that it is over.
+    /// No store shows the purchase at the moment, and none has said that it is over; or a store whose word counts did not answer.
     case unseen
-    /// RevenueCat holds it for somebody who is neither the claimant nor the owner.
+    /// RevenueCat holds it for a customer who is neither the claimant nor the owner, or who stands for both.
     case heldElsewhere = "held_elsewhere"
     /// The same call would move something that our records give to a third user.
     case movesForeign = "moves_foreign"

@@ -20,7 +20,9 @@ struct EvidenceView {
             "suggests": ticket.suggested.map(TicketWords.verdict) ?? "Find out more",
             "reason": Suggestion.Reason(rawValue: reason).map(EvidenceWords.reason) ?? TicketWords.plain(reason),
             "approvals": ticket.approvalsNeeded ?? 0,
-            "holder": Self.holder(ticket.evidence?.holder),
+            "sources": (ticket.evidence?.sources ?? []).map {
+                ["words": EvidenceWords.source($0), "weight": $0.result == .unavailable ? "against" : "known"]
+            },
             "words": (ticket.evidence?.words ?? []).map(Self.item),
             "no-words": ticket.evidence?.words.isEmpty != false,
             "nothing-about-claimant": ticket.evidence.map { evidence in
@@ -33,6 +35,10 @@ struct EvidenceView {
             "has-background": ticket.evidence?.background.isEmpty == false,
             "has-lookups": ticket.evidence?.lookups?.isEmpty == false,
         ]
+        // Of a source that did not answer nothing is known.
+        if ticket.evidence?.sources?.contains(where: { $0.store == .revenueCat && $0.result == .unavailable }) != true {
+            values["holder"] = Self.holder(ticket.evidence?.holder)
+        }
         if let hindrance = ticket.hindrance.flatMap({ TransferHindrance(rawValue: $0) }),
             let words = EvidenceWords.hindrance(hindrance)
         {

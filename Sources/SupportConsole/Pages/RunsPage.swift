@@ -16,7 +16,7 @@ struct RunsPage: Sendable {
     }
 
     static func row(_ run: RunRecord, now: Date = Date()) -> [String: Any] {
-        // Whoever was shut out was not read.
+        // Users who were shut out were not read.
         let done = run.ended
         var values: [String: Any] = [
             "id": run.id, "what": (run.isDry ? "Dry run, " : "") + scope(run), "state": state(run.state),

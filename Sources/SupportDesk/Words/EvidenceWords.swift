@@ -1,4 +1,5 @@
 package import Entitlements
+import Foundation
 
 /// What the evidence says, where people read it.
 package enum EvidenceWords {
@@ -16,9 +17,12 @@ package enum EvidenceWords {
     package static func fact(_ fact: TransferFact) -> (words: String, weight: Weight) {
         switch fact {
         case .purchaseUnknown: ("Nobody knows yet which purchase it is.", .against)
-        case .unseen: ("No store shows the purchase at the moment.", .against)
+        case .unseen: ("A store whose word counts does not show the purchase at the moment.", .against)
         case .heldElsewhere:
-            ("RevenueCat holds it for somebody who is neither the claimant nor the owner.", .against)
+            (
+                "RevenueCat holds it for a customer who is neither the claimant nor the owner, or both of them at once.",
+                .against
+            )
         case .movesForeign: ("The same call would move something of a third user.", .against)
         case .keyMissing:
             ("RevenueCat would have to move it, and no key for that is set (REVENUECAT_TRANSFER_API_KEY).", .against)
@@ -70,6 +74,22 @@ package enum EvidenceWords {
         case .newPayment: "Money was taken lately; find out whose."
         case .possession: "The claimant holds the store's account: perhaps another account of theirs is the owner."
         case .noProof: "Nothing proves the claim yet."
+        }
+    }
+
+    /// What a source answered, as a sentence.
+    package static func source(_ source: CaseSource) -> String {
+        let name = source.store.name
+        switch source.result {
+        case .found: return "\(name) shows the purchase."
+        case .unknown: return "\(name) answered, and does not know the purchase."
+        case .notConfigured: return "\(name) is not configured."
+        case .unavailable:
+            let since =
+                source.since.map { " since \(Date(timeIntervalSince1970: Double($0) / 1_000_000).formatted(.iso8601))" }
+                ?? ""
+            let error = source.error.map { " (\($0))" } ?? ""
+            return "\(name) has not answered\(since)\(error); it is asked again, and nothing is transferred before."
         }
     }
 

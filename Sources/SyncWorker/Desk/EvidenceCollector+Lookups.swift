@@ -121,6 +121,15 @@ extension EvidenceCollector {
         try await records.lookAgain(ticketID, in: Self.patience)
     }
 
+    /// Has a source asked again that did not answer: the later, the longer it has been silent.
+    func askAgain(_ ticketID: Int64, after failure: ReadFailure, since: Instant, at now: Instant) async throws {
+        let silence = Duration.microseconds(max(now.microseconds - since.microseconds, 0))
+        let wait = failure.treatment == .park ? Self.patience : max(silence, failure.retryAfter ?? .zero, Self.pause)
+        try await records.lookAgain(ticketID, in: min(wait, Self.patience))
+    }
+
+    /// How long a source that did not answer is left alone at first.
+    private static let pause = Duration.seconds(15)
     /// How long a store that did not say what an id leads to is left alone.
     private static let patience = Duration.seconds(3600)
 }

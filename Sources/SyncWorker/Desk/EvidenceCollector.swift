@@ -62,7 +62,9 @@ package struct EvidenceCollector: Sendable {
                 guard !Task.isCancelled, failure?.code != .interrupted else {
                     return try await Task { [records] in try await records.release(ticketID) }.value
                 }
-                let code = failure?.code.rawValue ?? (error as? PostgresError)?.sqlState ?? "\(type(of: error))"
+                let fault = (error as? AdapterFault).map { _ in AdapterFault.alarm }
+                let code =
+                    failure?.code.rawValue ?? (error as? PostgresError)?.sqlState ?? fault ?? "\(type(of: error))"
                 logger.warning(
                     "the evidence of a ticket could not be collected",
                     metadata: ["ticket.id": "\(ticketID)", "error.code": "\(code)"]
@@ -81,11 +83,17 @@ package struct EvidenceCollector: Sendable {
         }
     }
 
-    /// Collects the evidence of one ticket, and keeps it.
+    /// Collects the evidence of one ticket, and keeps it, also where a source is missing; that is part of it then.
     ///
+    /// It never takes the place of evidence in which none was missing: people may have agreed to that, and an outage says nothing
+    /// against it.
+    ///
+    /// - Parameters:
+    ///   - ticketID: whose.
+    ///   - whole: every source has to answer, because something is done by it.
     /// - Returns: `nil`: the ticket is closed, or somebody else collected newer evidence.
-    /// - Throws: `ReadFailure`, where a store did not say all; `PostgresError`.
-    func collect(_ ticketID: Int64) async throws -> Collected? {
+    /// - Throws: `ReadFailure`, where a source is missing and nothing is kept; `PostgresError`.
+    func collect(_ ticketID: Int64, whole: Bool = false) async throws -> Collected? {
         // Its owner is being read, which brings the purchase into our records.
         guard try await unlessLocked({ try await records.namePurchase(of: ticketID) }) else {
             throw ReadFailure(.incomplete, retryAfter: .seconds(3))
@@ -96,7 +104,12 @@ package struct EvidenceCollector: Sendable {
             guard let about = try await records.file(of: ticketID) else { return nil }
             file = about
         }
-        var (inputs, source) = try await look(into: file)
+        var (inputs, source, silent) = try await look(into: file)
+        let sources = CaseSource.answers(inputs, asked: stores.sources.asked, silent: silent, before: file.sources)
+        let missing = sources.filter { $0.result == .unavailable }
+        let failure = missing.compactMap { silent[$0.store] }.first
+        if let failure, whole || file.hasWholeEvidence || file.isRefused { throw failure }
+        inputs.isIncomplete = failure != nil
         inputs.isDisproven = named.isDisproven || named.failure != nil && file.wasDisproven
         inputs.background = try await records.background(
             of: file,
@@ -106,7 +119,12 @@ package struct EvidenceCollector: Sendable {
         let found = CaseRecords.Found(
             evidence: evidence,
             document: try Self.json(
-                CaseDocument(evidence, inputs.background, lookups: named.evidence(about: file.purchase?.id))
+                CaseDocument(
+                    evidence,
+                    inputs.background,
+                    lookups: named.evidence(about: file.purchase?.id),
+                    sources: sources
+                )
             ),
             hash: Array(SHA256.hash(data: Data(try Self.json(evidence).utf8))),
             askedAt: file.readAt,
@@ -114,6 +132,9 @@ package struct EvidenceCollector: Sendable {
         )
         guard let id = try await records.keep(found, for: ticketID) else { return nil }
         if let failure = named.failure { try await lookAgain(ticketID, after: failure) }
+        if let failure, let since = missing.compactMap(\.since).min() {
+            try await askAgain(ticketID, after: failure, since: Instant(microseconds: since), at: file.readAt)
+        }
         return Collected(
             id: id,
             source: inputs.needsCall ? source : nil,
@@ -124,7 +145,10 @@ package struct EvidenceCollector: Sendable {
 
     // MARK: Looking into a case
 
-    private func look(into file: CaseRecords.File) async throws -> (CaseInputs, source: String?) {
+    /// What was found, whence a transfer would move it, and the sources that did not answer in full.
+    private typealias Found = (inputs: CaseInputs, source: String?, silent: [Store: ReadFailure])
+
+    private func look(into file: CaseRecords.File) async throws -> Found {
         var inputs = CaseInputs(
             claimant: file.claimant,
             owner: file.owner,
@@ -138,11 +162,33 @@ package struct EvidenceCollector: Sendable {
             now: file.readAt
         )
         // Without a purchase there is nothing to ask the stores about, and without a claimant nobody to ask for.
-        guard file.purchase != nil, file.claimant.id != nil else { return (inputs, nil) }
+        guard file.purchase != nil, file.claimant.id != nil else { return (inputs, nil, [:]) }
         async let claimant = words(of: file.claimant, .claimant, file)
         async let owner = words(of: file.owner, .owner, file)
-        inputs.words = try await claimant + owner
-        guard let customer = try await customer(inputs, file) else { return (inputs, nil) }
+        let sides = try await [claimant, owner]
+        inputs.words = sides.flatMap(\.words)
+        var silent = sides.reduce(into: [Store: ReadFailure]()) { $0.merge($1.silent) { first, _ in first } }
+        // Whose it is at RevenueCat is not known by one side alone.
+        guard silent[.revenueCat] == nil else { return (inputs, nil, silent) }
+        let found = inputs
+        do {
+            guard let customer = try await hold(&inputs, file) else { return (inputs, nil, silent) }
+            return (inputs, customer, silent)
+        } catch let failure as ReadFailure where failure.code != .interrupted && failure.code != .locked {
+            silent[.revenueCat] = failure
+            return (found, nil, silent)
+        }
+    }
+
+    /// Finds out which customer has the purchase at RevenueCat, and what else RevenueCat holds for that customer.
+    ///
+    /// - Returns: the customer; `nil`: RevenueCat does not know the purchase.
+    private func hold(_ inputs: inout CaseInputs, _ file: CaseRecords.File) async throws -> String? {
+        if try await isShared(inputs, file) {
+            inputs.holder = .other
+            return nil
+        }
+        guard let customer = try await customer(inputs, file) else { return nil }
         inputs.holder = try await holder(customer, file)
         inputs.source = Self.digest(customer)
         let held = try await stores.everything(of: customer, lane: file.lane)
@@ -156,7 +202,7 @@ package struct EvidenceCollector: Sendable {
         if inputs.holder == .unclaimed || inputs.holder == .other {
             inputs.words += subjects.map { CaseWord($0, asked: .holder) }
         }
-        return (inputs, customer)
+        return customer
     }
 
     /// Which of RevenueCat's customers has the purchase, by the lists of the two sides or by a search; `nil`: RevenueCat does not
@@ -164,11 +210,21 @@ package struct EvidenceCollector: Sendable {
     private func customer(_ inputs: CaseInputs, _ file: CaseRecords.File) async throws(ReadFailure) -> String? {
         let sides = Set(inputs.words.filter { $0.observation.source == .revenueCat }.map(\.asked))
         switch (sides.contains(.claimant), sides.contains(.owner)) {
+        // It moved between the two readings.
         case (true, true): throw ReadFailure(.overtaken)
         case (true, false): return file.claimant.id
         case (false, true): return file.owner?.id
         case (false, false): return try await stores.customer(holding: file.identifiers, lane: file.lane)
         }
+    }
+
+    /// Whether one customer of RevenueCat's stands for both sides, so that nothing there is more the one's than the other's.
+    private func isShared(_ inputs: CaseInputs, _ file: CaseRecords.File) async throws(ReadFailure) -> Bool {
+        let sides = Set(inputs.words.filter { $0.observation.source == .revenueCat }.map(\.asked))
+        guard sides.contains(.claimant), sides.contains(.owner), let claimant = file.claimant.id,
+            let owner = file.owner?.id
+        else { return false }
+        return try await stores.aliases(of: claimant, lane: file.lane).contains(owner)
     }
 
     /// Who of us a customer of RevenueCat's is: ids are not compared as texts alone, because a customer has many.
@@ -184,13 +240,13 @@ package struct EvidenceCollector: Sendable {
         return users.count == 1 && users.first == owner ? .owner : .other
     }
 
-    /// What the stores say of the purchase when they are asked about one side.
+    /// What the stores say of the purchase when they are asked about one side, and which of them did not answer in full.
     private func words(
         of account: CaseAccount?,
         _ side: CaseWord.Side,
         _ file: CaseRecords.File
-    ) async throws(ReadFailure) -> [CaseWord] {
-        guard let account, let id = account.id else { return [] }
+    ) async throws(ReadFailure) -> (words: [CaseWord], silent: [Store: ReadFailure]) {
+        guard let account, let id = account.id else { return ([], [:]) }
         let job = ClaimedJob(
             id: UUID(),
             kind: .reconcile,
@@ -203,10 +259,16 @@ package struct EvidenceCollector: Sendable {
             claimedTick: file.readTick
         )
         let reading = await stores.readAll(job, lane: file.lane)
-        guard reading.coverage == .full else { throw reading.failure ?? ReadFailure(.incomplete) }
+        var silent = reading.silent
+        if reading.coverage != .full, silent.isEmpty {
+            let failure = reading.failure ?? ReadFailure(.incomplete)
+            guard failure.code != .interrupted else { throw failure }
+            for store in reading.covered { silent[store] = failure }
+        }
+        if let ours = silent.values.first(where: { $0.code == .interrupted }) { throw ours }
         let names = Set(file.identifiers.map(\.key))
-        return reading.observations.filter { !names.isDisjoint(with: $0.identifiers.map(\.key)) }
-            .map { CaseWord($0, asked: side) }
+        let words = reading.observations.filter { !names.isDisjoint(with: $0.identifiers.map(\.key)) }
+        return (words.map { CaseWord($0, asked: side) }, silent)
     }
 
     // MARK: After a call

@@ -84,7 +84,7 @@ package struct TransferRunner: Sendable {
 
     /// Goes on with a transfer of which nothing has moved, if everything still holds.
     private func begin(_ due: inout Transfers.Due) async throws -> Wait? {
-        guard let collected = try await collector.collect(due.ticketID) else {
+        guard let collected = try await collector.collect(due.ticketID, whole: true) else {
             return Wait(for: .seconds(5), error: "evidence")
         }
         await reach(.transferEvidence)

@@ -96,13 +96,18 @@ extension Reading {
     init(_ parts: [StorePart], askedAt: Instant, stores: Set<Store>) {
         let whole = parts.filter { $0.coverage == .full }
         let isFull = whole.count == parts.count && stores.isSubset(of: whole.map(\.store))
+        var silent: [Store: ReadFailure] = [:]
+        for part in parts where part.coverage != .full {
+            silent[part.store] = silent[part.store] ?? part.failure ?? ReadFailure(.incomplete, store: part.store)
+        }
         let isUseful = parts.contains { $0.coverage != .none || !$0.observations.isEmpty }
         self.init(
             coverage: isFull ? .full : isUseful ? .partial : .none,
             askedAt: askedAt,
             observations: parts.flatMap(\.observations).withoutRepeats,
             failure: parts.compactMap(\.failure).first,
-            covered: stores
+            covered: stores,
+            silent: silent
         )
         withheld = parts.flatMap(\.withheld)
     }

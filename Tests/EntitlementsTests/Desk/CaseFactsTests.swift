@@ -92,6 +92,40 @@ import Testing
         #expect(Self.known { $0.words[0].observation.boughtAt = noon - day * 101 } == [])
     }
 
+    @Test func `Where a source is missing a transfer is forbidden, and nothing is over`() {
+        let evidence = CaseEvidence(
+            Self.inputs {
+                $0.words = [CaseWord(item("expired", access: false), asked: .owner)]
+                $0.isIncomplete = true
+            },
+            DeskSettings()
+        )
+        #expect(evidence.facts == [.unseen] && evidence.hindrance == .forbids && evidence.verdict == nil)
+    }
+
+    @Test func `Only RevenueCat and the store that sold a purchase are asked about it`() {
+        let failure = ReadFailure(.timeout)
+        func answers(
+            _ silent: [Store: ReadFailure] = [:],
+            asked: Set<Store> = [.revenueCat, .appStore, .googlePlay],
+            before: [CaseSource] = [],
+            _ change: (inout CaseInputs) -> Void = { _ in }
+        ) -> [CaseSource] {
+            CaseSource.answers(Self.inputs(change), asked: asked, silent: silent, before: before)
+        }
+        #expect(answers() == [CaseSource(.revenueCat, .found), CaseSource(.appStore, .unknown)])
+        #expect(answers([.googlePlay: failure]) == answers())
+        #expect(answers(asked: [.revenueCat]).last == CaseSource(.appStore, .notConfigured))
+        let now = noon.microseconds
+        #expect(answers([.appStore: failure]).last == CaseSource(.appStore, .unavailable, error: "timeout", since: now))
+        // Half of what RevenueCat holds does not say whose the rest is.
+        #expect(answers([.revenueCat: failure]).first?.result == .unavailable)
+        let before = [CaseSource(.appStore, .unavailable, error: "throttled", since: 5)]
+        #expect(answers([.appStore: failure], before: before).last?.since == 5)
+        #expect(answers { $0.purchase = nil } == [])
+        #expect(answers { ($0.owner, $0.words) = (nil, []) } == [CaseSource(.revenueCat, .unknown)])
+    }
+
     @Test func `Some word of access keeps a purchase from being over`() {
         let facts = Self.known { $0.words.append(CaseWord(item("expired", access: false), asked: .claimant)) }
         #expect(!facts.contains(.lapsed))

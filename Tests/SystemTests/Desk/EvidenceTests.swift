@@ -91,17 +91,78 @@ import Testing
         }
     }
 
-    @Test func `What a store does not say in full is no evidence`() async throws {
+    /// What a source answered by the newest evidence, and when it is asked again in seconds.
+    private func source(_ store: String, _ ticket: Int64, in scene: DeskCase) async throws -> String? {
+        try await scene.world.texts(
+            """
+            SELECT concat_ws(' ', s.source ->> 'result', s.source ->> 'error', CASE WHEN s.source ? 'since' THEN 'since' END)
+              FROM entitlement_sync.ticket AS t
+              JOIN entitlement_sync.ticket_evidence AS e ON e.id = t.evidence_id
+             CROSS JOIN jsonb_array_elements(e.document -> 'sources') AS s(source)
+             WHERE t.id = \(ticket) AND s.source ->> 'store' = \(store)
+            """
+        ).first
+    }
+
+    @Test
+    func
+        `A source that does not answer is part of the evidence, forbids a transfer, and is asked again later and later`()
+        async throws
+    {
         try await DeskCase.with { scene, ticket in
             try await scene.world.working(scene.setup) {
+                try await scene.world.inject(#"{"endpoint":"subscriptions","customer":"owner","status":500}"#)
+                try await scene.collect(ticket)
+                #expect(try await self.source("revenuecat", ticket, in: scene)?.hasPrefix("unavailable ") == true)
+                #expect(try await self.source("app_store", ticket, in: scene) == "not_configured")
+                #expect(try await scene.facts(ticket).contains("unseen"))
+                #expect(try await scene.act(scene.bea, .claim, on: ticket) == nil)
+                #expect(try await scene.approve(scene.bea, ticket) == "hindrance")
+                let asked: PostgresQuery = """
+                    SELECT extract(epoch FROM t.evidence_due - now())::bigint FROM entitlement_sync.ticket AS t WHERE t.id = \(ticket)
+                    """
+                #expect((10...15).contains(try await scene.world.number(asked)))
+                // As after ten minutes of silence.
+                try await scene.world.pool.query(
+                    """
+                    UPDATE entitlement_sync.ticket_evidence AS e
+                       SET document = jsonb_set(e.document, '{sources,0,since}',
+                                                to_jsonb((extract(epoch FROM now() - interval '10 minutes') * 1000000)::bigint))
+                     WHERE e.ticket_id = \(ticket)
+                    """
+                )
+                try await scene.collect(ticket)
+                #expect((590...620).contains(try await scene.world.number(asked)), "twice as late")
+                try await scene.world.heal()
+                try await scene.collect(ticket)
+                #expect(try await self.source("revenuecat", ticket, in: scene) == "found")
+                #expect(try await scene.facts(ticket).isEmpty)
+                #expect(
+                    try await scene.world.number("SELECT count(t.evidence_due) FROM entitlement_sync.ticket AS t") == 0
+                )
+            }
+        }
+    }
+
+    @Test func `Evidence in which nothing was missing outlasts a source that does not answer, and so do approvals`()
+        async throws
+    {
+        try await DeskCase.with { scene, ticket in
+            try await scene.world.working(scene.setup) {
+                try await scene.collect(ticket)
+                let hash = try await scene.hash(ticket)
+                #expect(try await scene.act(scene.bea, .claim, on: ticket) == nil)
+                #expect(try await scene.approve(scene.bea, ticket) == nil)
                 try await scene.world.inject(#"{"endpoint":"subscriptions","customer":"owner","status":500}"#)
                 try await scene.world.pool.query("UPDATE entitlement_sync.ticket SET evidence_due = now()")
                 try await scene.world.until(
                     "SELECT count(*) FROM entitlement_sync.ticket AS t WHERE t.evidence_error IS NOT NULL"
                 )
-                #expect(try await scene.world.number("SELECT count(*) FROM entitlement_sync.ticket_evidence") == 0)
+                #expect(try await scene.hash(ticket) == hash)
+                #expect(try await scene.state(ticket) == "needs_second")
                 try await scene.world.heal()
                 try await scene.collect(ticket)
+                #expect(try await scene.state(ticket) == "needs_second")
             }
         }
     }

@@ -3,9 +3,9 @@ import Storage
 import SupportDesk
 import Testing
 
-/// What was only observed has not happened, wherever it is counted or told.
+/// What was only observed has not happened, wherever it is counted or shown.
 @Suite struct ObservedTests {
-    @Test func `What was only observed stands apart in the console's figures and causes, and is told as what would be`()
+    @Test func `What was only observed stands apart in the console's figures and causes, and reads as what would be`()
         async throws
     {
         try await World.with(customers: ["{id: ann, state: active}", "{id: bob, state: active}"]) { world in

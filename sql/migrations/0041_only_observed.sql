@@ -1,4 +1,4 @@
--- What was only observed has not happened: it stands apart where decisions are counted, and is told as what would be.
+-- What was only observed has not happened: it stands apart where decisions are counted, and reads as what would be.
 
 CREATE OR REPLACE FUNCTION user_events(which bigint) RETURNS TABLE (at timestamptz, place bigint, kind text, words text)
 LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp SET timezone = 'UTC' AS $$
