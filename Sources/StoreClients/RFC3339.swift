@@ -113,7 +113,7 @@ extension JSONReader {
     /// - Returns: whether it is there: anything but `null`, as empty objects stand for a yes.
     mutating func readPresence() throws(JSONFault) -> Bool {
         guard try !readNull() else { return false }
-        try skipValue()
+        try passOver()
         return true
     }
 }

@@ -175,7 +175,7 @@ enum AppStoreWire {
     static func isJSON(_ body: [UInt8]) -> Bool {
         do throws(JSONFault) {
             var reader = try JSONReader(body)
-            try reader.skipValue()
+            try reader.passOver()
             try reader.finish()
             return true
         } catch {

@@ -130,7 +130,7 @@ package enum RevenueCatEvent {
                     guard try !reader.readNull() else { return true }
                     var isEmpty = true
                     try reader.readArray { reader throws(JSONFault) in
-                        try reader.skipValue()
+                        try reader.passOver()
                         isEmpty = false
                     }
                     return isEmpty

@@ -112,7 +112,7 @@ extension JSONReader {
         let before = self
         do { return try read(&self) } catch {
             self = before
-            try skipValue()
+            try passOver()
             return nil
         }
     }

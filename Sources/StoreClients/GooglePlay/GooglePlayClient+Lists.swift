@@ -182,7 +182,7 @@ private struct VoidedPage: Sendable {
                     } catch {
                         // Back to where the element begins. If the text itself is broken, skipping fails as well.
                         reader = start
-                        try reader.skipValue()
+                        try reader.passOver()
                     }
                 }
             }

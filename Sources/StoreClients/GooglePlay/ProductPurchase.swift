@@ -64,7 +64,7 @@ extension ProductPurchase {
                 }
             case .acknowledgementState: purchase.acknowledgementState = try reader.readOptionalString()
             case .purchaseCompletionTime: purchase.completedAt = try reader.readOptionalTime()
-            case .obfuscatedExternalAccountId: purchase.accountID = try reader.readOptionalName()
+            case .obfuscatedExternalAccountId: purchase.accountID = try reader.readOptionalAccount()
             case .testPurchaseContext: purchase.isTest = try reader.readPresence()
             case .productLineItem:
                 guard try !reader.readNull() else { return }

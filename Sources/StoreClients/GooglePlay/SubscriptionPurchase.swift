@@ -164,8 +164,8 @@ extension SubscriptionPurchase {
         var profile: String?
         try reader.readOptionalObject(accountFields) { reader, field throws(JSONFault) in
             switch field {
-            case .obfuscatedExternalAccountId: account = try reader.readOptionalName()
-            case .obfuscatedExternalProfileId: profile = try reader.readOptionalName()
+            case .obfuscatedExternalAccountId: account = try reader.readOptionalAccount()
+            case .obfuscatedExternalProfileId: profile = try reader.readOptionalAccount()
             }
         }
         return (account, profile)
@@ -203,6 +203,16 @@ extension JSONReader {
     /// Reads a string; an empty one is proto3's way of saying nothing.
     mutating func readOptionalName() throws(JSONFault) -> String? {
         try readOptionalString().flatMap { $0.isEmpty ? nil : $0 }
+    }
+
+    /// Reads an id that the app gave the store; one that is no text is none of ours, and spoils nothing.
+    mutating func readOptionalAccount() throws(JSONFault) -> String? {
+        do throws(JSONFault) {
+            return try readOptionalName()
+        } catch {
+            guard error == .badString else { throw error }
+            return nil
+        }
     }
 
     /// Reads an object or `null`.

@@ -15,8 +15,15 @@ extension JSONReader {
         }
     }
 
-    /// Checks and passes over one value of any kind.
-    mutating func skipValue() throws(JSONFault) {
+    /// Checks and passes over one value of any kind, as strictly as if it were read.
+    mutating func skipValue() throws(JSONFault) { try skip(isRead: true) }
+
+    /// Passes over one value of any kind that nobody reads.
+    ///
+    /// Only its form counts: devices cut texts in the middle of an emoji, and a number may be as large as it likes.
+    mutating func passOver() throws(JSONFault) { try skip(isRead: false) }
+
+    private mutating func skip(isRead: Bool) throws(JSONFault) {
         // One bit a level, set for objects: the limit on depth is far below 64.
         var objects: UInt64 = 0
         var level = 0
@@ -26,7 +33,7 @@ extension JSONReader {
                 try push(&level)
                 objects |= 1 << UInt64(level)
                 if try token() != UInt8(ascii: "}") {
-                    _ = try scanKey()
+                    _ = try scanKey(isRead: isRead)
                     continue
                 }
                 position += 1
@@ -37,13 +44,13 @@ extension JSONReader {
                 if try token() != UInt8(ascii: "]") { continue }
                 position += 1
                 level -= 1
-            case UInt8(ascii: "\""): _ = try scanString()
+            case UInt8(ascii: "\""): _ = try scanString(isRead: isRead)
             case UInt8(ascii: "t"): try scanLiteral("true")
             case UInt8(ascii: "f"): try scanLiteral("false")
             case UInt8(ascii: "n"): try scanLiteral("null")
-            default: _ = try scanNumber()
+            default: _ = try scanNumber(isRead: isRead)
             }
-            try closeOrStep(&level, objects)
+            try closeOrStep(&level, objects, isRead: isRead)
         } while level > 0
     }
 
@@ -54,13 +61,13 @@ extension JSONReader {
     }
 
     /// After a value: leaves every container that ends here, then steps over a comma (and a key) to the next value.
-    private mutating func closeOrStep(_ level: inout Int, _ objects: UInt64) throws(JSONFault) {
+    private mutating func closeOrStep(_ level: inout Int, _ objects: UInt64, isRead: Bool) throws(JSONFault) {
         while level > 0 {
             let isObject = objects & (1 << UInt64(level)) != 0
             switch try token() {
             case UInt8(ascii: ","):
                 position += 1
-                if isObject { _ = try scanKey() }
+                if isObject { _ = try scanKey(isRead: isRead) }
                 return
             case UInt8(ascii: "}") where isObject, UInt8(ascii: "]") where !isObject:
                 position += 1
@@ -72,9 +79,9 @@ extension JSONReader {
     }
 
     /// Passes over a member's name and its colon.
-    mutating func scanKey() throws(JSONFault) -> (range: Range<Int>, isEscaped: Bool) {
+    mutating func scanKey(isRead: Bool = false) throws(JSONFault) -> (range: Range<Int>, isEscaped: Bool) {
         guard try token() == UInt8(ascii: "\"") else { throw .syntax }
-        let key = try scanString()
+        let key = try scanString(isRead: isRead)
         guard try token() == UInt8(ascii: ":") else { throw .syntax }
         position += 1
         return key
@@ -89,9 +96,10 @@ extension JSONReader {
 
     /// Passes over a number.
     ///
+    /// - Parameter isRead: whether its value is wanted; what nobody reads may be as large as it likes.
     /// - Returns: where it stands, and whether it has neither fraction nor exponent.
     /// - Throws: `outOfRange` for numbers that might be beyond a double, so that no reader of the text disagrees.
-    mutating func scanNumber() throws(JSONFault) -> (range: Range<Int>, isInteger: Bool) {
+    mutating func scanNumber(isRead: Bool = true) throws(JSONFault) -> (range: Range<Int>, isInteger: Bool) {
         let start = position
         if try peek() == UInt8(ascii: "-") { position += 1 }
         // No leading zeros: after a zero the whole part is over.
@@ -113,7 +121,7 @@ extension JSONReader {
             let exponent = bytes[digits..<position].reduce(0) { min($0 * 10 + Int($1 - UInt8(ascii: "0")), 1_000) }
             magnitude += exponent
         }
-        guard magnitude <= Self.maximumMagnitude else { throw .outOfRange }
+        guard !isRead || magnitude <= Self.maximumMagnitude else { throw .outOfRange }
         return (start..<position, isInteger)
     }
 

@@ -1,8 +1,10 @@
 extension JSONReader {
     /// Passes over a string whose opening quote comes next, checking its UTF-8 and its escapes.
     ///
+    /// `isRead`: whether half of a surrogate pair is refused at once; where the text is built it is in any case.
+    ///
     /// - Returns: where its content stands, and whether any of it is escaped.
-    mutating func scanString() throws(JSONFault) -> (range: Range<Int>, isEscaped: Bool) {
+    mutating func scanString(isRead: Bool = false) throws(JSONFault) -> (range: Range<Int>, isEscaped: Bool) {
         let start = position + 1
         var isEscaped = false
         var index = start
@@ -14,7 +16,7 @@ extension JSONReader {
                 return (start..<index, isEscaped)
             case UInt8(ascii: "\\"):
                 isEscaped = true
-                _ = try escape(at: &index)
+                if isRead { _ = try escape(at: &index) } else { try passEscape(at: &index) }
             case 0x20..<0x80:
                 index += 1
             case 0x80...:
@@ -26,7 +28,21 @@ extension JSONReader {
         throw .truncated
     }
 
+    /// Moves `index` behind the escape whose backslash stands there.
+    private func passEscape(at index: inout Int) throws(JSONFault) {
+        guard index + 1 < bytes.count else { throw .truncated }
+        if bytes[index + 1] == UInt8(ascii: "u") {
+            _ = try codeUnit(at: index)
+            index += 6
+        } else {
+            _ = try escape(at: &index)
+        }
+    }
+
     /// Builds the bytes of a string that `scanString` passed.
+    ///
+    /// - Throws: `badString` where half of a surrogate pair stands alone: there is no UTF-8 for it, and no two readers would
+    ///   take it for the same text.
     func unescape(_ range: Range<Int>, limit: Int) throws(JSONFault) -> [UInt8] {
         var text: [UInt8] = []
         text.reserveCapacity(min(range.count, limit))

@@ -44,9 +44,9 @@ struct JSONReader {
         while try hasNext(before: UInt8(ascii: "}"), isFirst: isFirst) {
             isFirst = false
             let key = try scanKey()
-            let match = key.isEscaped ? try find(escaped: key.range, fields) : fields.find(bytes, key.range)
+            let match = key.isEscaped ? find(escaped: key.range, fields) : fields.find(bytes, key.range)
             guard let (index, field) = match else {
-                try skipValue()
+                try passOver()
                 continue
             }
             let bit: UInt64 = 1 << UInt64(index)
@@ -76,7 +76,7 @@ struct JSONReader {
     ///
     /// - Parameter limit: the most bytes of UTF-8 that are built.
     /// - Returns: text without NUL, which PostgreSQL's `text` cannot hold.
-    /// - Throws: `wrongType`, `outOfRange`, faults of the text.
+    /// - Throws: `wrongType`, `outOfRange`, faults of the text; the reader stands behind the string then where its end is known.
     mutating func readString(upTo limit: Int = maximumStringBytes) throws(JSONFault) -> String {
         guard try token() == UInt8(ascii: "\"") else { throw .wrongType }
         let (range, isEscaped) = try scanString()
@@ -170,8 +170,9 @@ struct JSONReader {
     private func find<Field>(
         escaped range: Range<Int>,
         _ fields: JSONFields<Field>
-    ) throws(JSONFault) -> (index: Int, field: Field)? {
-        let key = try unescape(range, limit: Self.maximumBytes)
+    ) -> (index: Int, field: Field)? {
+        // A name that is no text is none of ours.
+        guard let key = try? unescape(range, limit: Self.maximumBytes) else { return nil }
         return fields.find(key, 0..<key.count)
     }
 }

@@ -53,7 +53,7 @@ extension WireItem {
             // Not used, but an impossible date shows that the others are not to be trusted either.
             case .startsAt where isSubscription, .endsAt where isSubscription:
                 draft.unusedDates.append(try reader.readOptionalInteger())
-            default: try reader.skipValue()
+            default: try reader.passOver()
             }
         }
         try self.init(kind, draft)

@@ -111,7 +111,7 @@ private func readList<Item: Sendable>(
                 } catch {
                     // Back to where the element begins. If the text itself is broken, skipping fails as well.
                     reader = start
-                    try reader.skipValue()
+                    try reader.passOver()
                     badItems += 1
                 }
             }
@@ -141,7 +141,15 @@ func readEntitlement(_ reader: inout JSONReader) throws(JSONFault) -> String {
 /// Reads an alias down to its id.
 func readAlias(_ reader: inout JSONReader) throws(JSONFault) -> String {
     var id: String?
-    try reader.readObject(aliasFields) { reader, _ throws(JSONFault) in id = try readName(&reader) }
+    try reader.readObject(aliasFields) { reader, _ throws(JSONFault) in
+        do throws(JSONFault) {
+            id = try readName(&reader)
+        } catch {
+            // What is no text is no user's id, and hides no other alias.
+            guard error == .badString else { throw error }
+            id = ""
+        }
+    }
     guard let id else { throw .missing }
     return id
 }

@@ -265,6 +265,32 @@ import Testing
         #expect(rich == plain)
     }
 
+    @Test(arguments: [
+        #""subscriber_attributes":{"$displayName":{"value":"Kim \ud83d","updated_at_ms":1}}"#,
+        #""subscriber_attributes":{"\ude00\ud83d":{"value":"\udc00"}},"offer_code":"\ud800\u0041""#,
+        #""metadata":[["\udbff",{"a\udfff":["\ud83d"]}]]"#, #""price":1e400,"takehome_percentage":-1E+99999999"#,
+        #""currency_amount":\#(String(repeating: "9", count: 5000))"#, #""tax":{"a":[1e-999,{"b":2.5e+4000}]}"#,
+        #""environment":"\ud83d","event_timestamp_ms":1e400,"entitlement_ids":["\ud83d",1e999]"#,
+        #""original_app_user_id":"\ud83d","aliases":["\ud83d","a\udc00b",1e400]"#,
+    ])
+    func `text that was cut in the middle of an emoji and numbers beyond a double lose no event`(member: String) throws
+    {
+        let user = Self.user
+        for event in [
+            try renewal(#""app_user_id":"\#(user)",\#(member)"#), try renewal(#"\#(member),"app_user_id":"\#(user)""#),
+        ] {
+            #expect(event.id == "e-1" && event.users == [user] && event.isHint && event.promises)
+        }
+    }
+
+    @Test func `an id with half of a character is no id`() throws {
+        let event = try renewal(
+            #""app_user_id":"ann\ud83d","aliases":["bob","bob\ude00"],"transferred_to":["\ud83dbob"]"#
+        )
+        #expect(event.users == ["bob"])
+        #expect(throws: MalformedEvent.self) { try read(#"{"id":"e\ud83d","type":"RENEWAL","app_user_id":"ann"}"#) }
+    }
+
     @Test func `a member of a wrong type counts as missing`() throws {
         let event = try renewal(
             #"""

@@ -67,6 +67,55 @@ import Testing
         #expect(throws: JSONFault.outOfRange) { try reader.skipValue() }
     }
 
+    @Test(
+        "numbers that a double may not hold are passed over where nobody reads them",
+        arguments: [
+            "1e309", "-1E+400", "1e-999", "1e99999999999999999999", String(repeating: "9", count: 301),
+            "-" + String(repeating: "9", count: 100_000), "0." + String(repeating: "1", count: 100_000) + "E-100000",
+        ]
+    )
+    func passesHugeNumbers(_ text: String) throws {
+        for body in [text, "[\(text)]", "{\"a\":\(text)}", "{\"a\":[{\"b\":\(text)}],\"c\":\(text)}"] {
+            var reader = try JSONReader(Array(body.utf8))
+            try reader.passOver()
+            try reader.finish()
+        }
+        var reader = try JSONReader(Array(text.utf8))
+        #expect(throws: JSONFault.self) { try reader.readInteger() }
+    }
+
+    @Test(
+        "half of a surrogate pair is passed over where nobody reads it, in values and in names, and is never built",
+        arguments: [
+            #"\ud83d"#, #"Kim \ud83d"#, #"\ud83dx"#, #"\ud83d\n"#, #"\ud83d\u0041"#, #"\ude00"#, #"\ude00\ud83d"#,
+            #"\ud83d\ud83d\ude00"#, #"\ud83d\""#, #"\uD800\uDBFF"#, #"\udfff \u00e9"#,
+        ]
+    )
+    func passesHalfPairs(_ text: String) throws {
+        for body in [
+            "\"\(text)\"", "[\"\(text)\",1]", "{\"\(text)\":\"\(text)\"}", "{\"a\":[{\"\(text)\":1},\"\(text)\"]}",
+        ] {
+            var reader = try JSONReader(Array(body.utf8))
+            try reader.passOver()
+            try reader.finish()
+        }
+        var reader = try JSONReader(Array("[\"\(text)\",7]".utf8))
+        var next: Int64?
+        try reader.readArray { reader throws(JSONFault) in
+            guard next == nil else { return }
+            do throws(JSONFault) {
+                _ = try reader.readString()
+                next = 0
+            } catch {
+                #expect(error == .badString)
+                // The rest can be read as if it had been skipped.
+                guard try reader.token() == UInt8(ascii: ",") else { throw .syntax }
+                next = 7
+            }
+        }
+        #expect(next == 7)
+    }
+
     @Test("strings come out as they were meant")
     func readsStrings() throws {
         let text = #"["plain","a\"b\\c\/d\b\f\n\r\t","\u00e9\u6F22","\ud83d\ude00","é漢😀",""]"#

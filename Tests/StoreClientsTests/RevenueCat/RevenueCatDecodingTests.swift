@@ -35,6 +35,18 @@ import Testing
     }
 
     @Test(
+        "half of a character, or a number beyond a double, spoils no item where nobody reads it",
+        arguments: [
+            ["display_name": #""Kim \ud83d""#], ["attributes": #"[{"\ude00":"\ud83d\ud83d"}]"#],
+            ["total_revenue_in_usd": #"{"gross":1e400,"tax":-1E-9999}"#], ["country": #""\udfff\u0041""#],
+        ] as [Fixture.Changes]
+    )
+    func passesOverUnreadMembers(_ changes: Fixture.Changes) throws {
+        let page = try decode(Fixture.subscription(changes))
+        #expect(page.items.count == 1 && page.badItems == 0)
+    }
+
+    @Test(
         "impossible dates are refused",
         arguments: [
             ["current_period_ends_at": "-1"], ["current_period_ends_at": "0"], ["current_period_ends_at": "1791356800"],
