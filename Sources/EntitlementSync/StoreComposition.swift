@@ -184,7 +184,7 @@ struct StoreComposition {
             acknowledger = Acknowledger(records: Acknowledgements(pool: pool), client: client)
         }
         lists.append(.voided(client))
-        return GooglePlaySource(client: client)
+        return GooglePlaySource(client: client, lookups: lookups)
     }
 
     private mutating func onside() -> OnsideSource? {

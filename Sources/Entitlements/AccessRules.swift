@@ -43,6 +43,8 @@ package let accessRules: [AccessRule] = [
     AccessRule(.subscription, .owned, true, .access),
     AccessRule(.subscription, .refunded, true, .access),
     AccessRule(.subscription, .replaced, true, .access),
+    AccessRule(.subscription, .scheduled, true, .access),
+    AccessRule(.subscription, .consumed, true, .access),
     AccessRule(.subscription, .unknown, true, .access),
 
     AccessRule(.subscription, .trialing, false, .unsettled),
@@ -56,11 +58,15 @@ package let accessRules: [AccessRule] = [
     AccessRule(.subscription, .refunded, false, .ended),
     // What goes on under another purchase has not ended, whether we know that one yet or not.
     AccessRule(.subscription, .replaced, false, .unsettled),
+    AccessRule(.subscription, .scheduled, false, .pending),
+    AccessRule(.subscription, .consumed, false, .ended),
     AccessRule(.subscription, .unknown, false, .unknown),
 
     AccessRule(.oneTime, .owned, nil, .access),
     AccessRule(.oneTime, .refunded, nil, .ended),
     AccessRule(.oneTime, .incomplete, nil, .pending),
+    AccessRule(.oneTime, .scheduled, nil, .pending),
+    AccessRule(.oneTime, .consumed, nil, .ended),
     AccessRule(.oneTime, .trialing, nil, .unknown),
     AccessRule(.oneTime, .active, nil, .unknown),
     AccessRule(.oneTime, .expired, nil, .unknown),

@@ -91,6 +91,9 @@ private func access(_ user: User, _ evidence: Evidence, _ situation: Situation) 
 private func reconcile(_ lapse: Lapse?, _ evidence: Evidence, _ situation: Situation) -> Verdict {
     let tickets = ownershipTickets(situation)
     guard let lapse else {
+        if !situation.reading.unreadable.isEmpty {
+            return unread(situation, messageKey: nil, absence: .clear, tickets: tickets)
+        }
         return Verdict(
             .noAccess,
             outcome: .unchanged,
@@ -184,6 +187,9 @@ private func restoreWithoutAccess(_ lapse: Lapse?, _ evidence: Evidence, _ situa
             explanation: lapse.explanation + " A restore never takes access away; a reconcile follows."
         )
     }
+    if !situation.reading.unreadable.isEmpty {
+        return unread(situation, messageKey: .unavailable, absence: absence, tickets: tickets)
+    }
     let key = evidence.hasAnonymous ? MessageKey.restoreInAppSignedIn : nothingKey(evidence)
     let explanation =
         switch key {
@@ -201,6 +207,23 @@ private func restoreWithoutAccess(_ lapse: Lapse?, _ evidence: Evidence, _ situa
         tickets: (unattributedTickets(situation) + [needsProofTicket(situation)].compactMap(\.self))
             .reduce(tickets) { adding($1, to: $0) },
         explanation: explanation
+    )
+}
+
+/// The answer to a user without access of whom an item can't be read: reading it again at once would find the same.
+private func unread(
+    _ situation: Situation,
+    messageKey: MessageKey?,
+    absence: AbsenceNote,
+    tickets: [TicketRequest]
+) -> Verdict {
+    Verdict(
+        .unreadableItem,
+        outcome: .storeUnavailable,
+        messageKey: messageKey,
+        absence: absence,
+        tickets: tickets,
+        explanation: unreadable(situation) + " so the user is read again later."
     )
 }
 

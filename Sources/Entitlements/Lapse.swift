@@ -35,6 +35,14 @@ private func naturalLapse(_ evidence: Evidence, _ situation: Situation) -> Lapse
             explanation: "The sources disagree about who owns a purchase, so nothing is taken away."
         )
     }
+    if !situation.reading.unreadable.isEmpty {
+        return Lapse(
+            rule: .unreadableItem,
+            demotes: false,
+            absence: .keep,
+            explanation: unreadable(situation) + " so nothing is taken away."
+        )
+    }
     if evidence.hasUnknownStatus {
         return Lapse(
             rule: .unknownStatus,
@@ -88,6 +96,12 @@ private func naturalLapse(_ evidence: Evidence, _ situation: Situation) -> Lapse
         )
     }
     return absence(evidence, situation)
+}
+
+/// Which stores listed something of which it can't be told whether it gives access; a clause that goes on.
+func unreadable(_ situation: Situation) -> String {
+    let stores = situation.reading.unreadable.map(\.name).sorted().joined(separator: ", ")
+    return "An item of the user's can't be read (\(stores)): whether it gives access is not known,"
 }
 
 private func beginning(_ situation: Situation) -> AbsenceNote {

@@ -78,7 +78,8 @@ package struct NextLook: Hashable, Sendable {
         // Many may have been given access until one moment.
         looks += known.ownEnds.map { now < $0 ? $0 + Self.offsets[0] + known.spread.part(of: .seconds(3600)) : nil }
         // A restore says that access stands where a reconcile would have put its end off.
-        let isPutOff = outcome == .deferred || outcome == .alreadySubscriber && !known.grants
+        let isPutOff =
+            outcome == .deferred || outcome == .alreadySubscriber && !known.grants || known.rule == .unreadableItem
         // Not at the same hour: what a store does every night must not be two silences.
         if isPutOff, known.rule.map(Self.untimed.contains) != true {
             looks.append(now + known.spread.lengthened(known.margin))
@@ -98,20 +99,22 @@ package struct NextLook: Hashable, Sendable {
         let isOnside = item.source == .onside
         let standing = standing(of: item.kind, status: item.status, givesAccess: item.givesAccess)
         let soonest = isOnside && standing == .access ? now + longest : nil
+        let changes = item.resumesAt.map { $0 + spread.lengthened(offsets[0]) }.flatMap { now < $0 ? $0 : nil }
+        if item.status.known == .scheduled, let changes { return changes }
         // A payment that is awaited comes within days or not at all.
         if standing == .pending { return now + .seconds(3600) }
         if standing == .ended, item.status.known == .paused || item.status.known == .inBillingRetry,
             let end = item.periodEndsAt
         {
             // A pause may be ended early, which the store tells; its own end is known.
-            let resumes = item.resumesAt.map { $0 + spread.lengthened(offsets[0]) }.flatMap { now < $0 ? $0 : nil }
             let daily = now < end + comeback ? now + longest : nil
-            if let soonest = [resumes, daily].compactMap(\.self).min() { return soonest }
+            if let soonest = [changes, daily].compactMap(\.self).min() { return soonest }
         }
         guard let end = item.periodEndsAt, item.kind == .subscription else { return soonest }
         let before = standing == .access ? end - spread.lengthened(lead(of: item, until: end)) : nil
         let after = offsets.map { end + spread.lengthened($0) }.first { now < $0 }
-        return [before.flatMap { now < $0 ? $0 : nil }, after, soonest].compactMap(\.self).min()
+        return [before.flatMap { now < $0 ? $0 : nil }, after, soonest, standing == .access ? changes : nil]
+            .compactMap(\.self).min()
     }
 
     private static func lead(of item: Observation, until end: Instant) -> Duration {

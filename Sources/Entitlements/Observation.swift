@@ -130,10 +130,12 @@ package struct Observation: Hashable, Sendable {
     package var boughtAt: Instant?
     /// What Google Play waits for before it keeps the sale.
     package var acknowledgement: Acknowledgement?
-    /// When a pause ends by itself.
+    /// When something changes by itself before the period's end: a pause ends, a part of the purchase begins or ends.
     ///
-    /// No fact that anything is decided by: it plans a look.
+    /// No fact that anything is decided by: it plans a check.
     package var resumesAt: Instant?
+    /// The store itself says of a one-time purchase that it ends, and does not tell when.
+    package var isLimited = false
     /// The store's own version of what it said: when it signed or fetched it.
     package var statedAt: Instant?
     /// SHA-256 over the facts.
@@ -262,6 +264,10 @@ package struct StoreStatus: Hashable, Sendable {
         case inBillingRetry = "in_billing_retry"
         /// Another purchase of the same person stands in its place.
         case replaced
+        /// Paid, and it has not begun.
+        case scheduled
+        /// Used up.
+        case consumed
         /// The store's own `unknown`, and every word we have not met.
         case unknown
     }
@@ -297,6 +303,8 @@ package struct Reading: Sendable {
     package var withheld: [Observation] = []
     /// The stores that did not answer in full, and why; empty where that is not known by store.
     package var silent: [Store: ReadFailure]
+    /// The stores that hold an item of the user's of which it can't be told whether it gives access.
+    package var unreadable: Set<Store> = []
 
     package init(
         coverage: Coverage,

@@ -60,6 +60,9 @@ package enum Attribution: Hashable, Sendable {
         }
     }
 
+    /// Whether a purchase that is new to the ledger has no other owner than the user, if it has one.
+    package var hasNoOther: Bool { self == .new || self == .unowned(purchase: nil, merging: []) }
+
     /// The row that stays and the rows that become part of it.
     package var merger: (into: Int64, from: [Int64])? {
         switch self {

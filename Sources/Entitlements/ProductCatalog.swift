@@ -6,8 +6,30 @@ package struct ProductCatalog: Hashable, Sendable {
     package enum Mapping: Hashable, Sendable { case access, noAccess, unmapped }
 
     private var grants: [String: Bool]
+    /// The keys of products that end after a length of time.
+    private var timed: Set<String>
 
-    package init(_ grants: [String: Bool]) { self.grants = grants }
+    /// - Parameters:
+    ///   - grants: whether each key means access.
+    ///   - timed: those of the keys that have a duration.
+    package init(_ grants: [String: Bool], timed: Set<String> = []) {
+        self.grants = grants
+        self.timed = timed
+    }
+
+    /// The keys whose durations give a purchase for once its end; none where it is for life.
+    ///
+    /// The row of the store's own product decides before those of RevenueCat's entitlements. Where one thing that the
+    /// purchase gives has no duration, it is for life.
+    package func durations(of item: Observation) -> [String] {
+        if item.source == .revenueCat, let productID = item.productID {
+            let key = "\(item.store):\(productID)"
+            if timed.contains(key) { return [key] }
+            if grants[key] == true { return [] }
+        }
+        let giving = item.entitlements.filter { mapping(of: [$0]) == .access }
+        return giving.allSatisfy(timed.contains) ? giving : []
+    }
 
     /// What an item that carries these lookup keys means; the most generous row wins.
     package func mapping(of entitlements: [String]) -> Mapping {

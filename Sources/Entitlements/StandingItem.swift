@@ -32,8 +32,8 @@ package struct StandingItem: Hashable, Sendable {
         statedAt = items.compactMap(\.statedAt).max()
     }
 
-    /// RevenueCat's items about purchases of which their own store says in the same reading that they are over: RevenueCat
-    /// has not heard of it yet.
+    /// RevenueCat's items about purchases of which their own store says in the same reading that they are over, that they
+    /// have not begun, or that they end and nobody knows when: RevenueCat has not heard of it.
     ///
     /// - Parameters:
     ///   - items: of one reading.
@@ -41,7 +41,7 @@ package struct StandingItem: Hashable, Sendable {
     /// - Returns: their places.
     static func overruled(_ items: [Observation], counts: [Bool]) -> Set<Int> {
         let over = items.indices.filter { place in
-            items[place].source != .revenueCat && counts[place] && items[place].standing == .ended
+            items[place].source != .revenueCat && counts[place] && items[place].endsOthers
         }
         guard !over.isEmpty else { return [] }
         let keys = Set(over.flatMap { items[$0].identifiers.map(\.key) })
@@ -94,5 +94,12 @@ package struct StandingItem: Hashable, Sendable {
                 ? left.numbers.lexicographicallyPrecedes(right.numbers)
                 : left.texts.lexicographicallyPrecedes(right.texts)
         }
+    }
+}
+
+extension Observation {
+    /// Whether a store's own statement leaves nothing of what RevenueCat says about the same purchase.
+    fileprivate var endsOthers: Bool {
+        standing == .ended || kind == .oneTime && (status.known == .scheduled || isLimited)
     }
 }

@@ -56,6 +56,7 @@ package enum Rule: String, Sendable, CaseIterable {
     case anonymousOwner = "anonymous_owner"
     case noAccess = "no_access"
     case unknownStatus = "unknown_status"
+    case unreadableItem = "unreadable_item"
     case unexplained
     case softWindow = "soft_window"
     case firstAbsence = "first_absence"

@@ -167,6 +167,12 @@ struct ApplyPlan {
             )
             acknowledge(item, situation, verdict)
             if verdict.enqueuesReconcile { reconciles.append(item.job.userKey) }
+            if !item.reading.unreadable.isEmpty {
+                let stores = item.reading.unreadable.map(\.name).sorted().joined(separator: ", ")
+                alarms["unreadable_item"] =
+                    "\(stores) lists an item of which it can't be told whether it gives access: its subscribers keep theirs,"
+                    + " others hear that the store is unavailable. Report this with the store's answer."
+            }
             if verdict.rule == .clientAppNotRegistered {
                 alarms["app_not_registered"] = "The app is not registered at its store: check the store's console."
             }
@@ -242,7 +248,8 @@ struct ApplyPlan {
         for earlier in start..<index {
             let other = observed[earlier]
             guard let attribution = other.attribution, attribution.isNew,
-                attribution == row.attribution || attribution.counts && row.attribution?.counts == true,
+                attribution == row.attribution || attribution.counts && row.attribution?.counts == true
+                    || attribution.hasNoOther && row.attribution?.hasNoOther == true,
                 other.account.map(ExactText.init) == row.account.map(ExactText.init),
                 let item = other.observation, !keys.isDisjoint(with: item.identifiers.map(\.key))
             else { continue }

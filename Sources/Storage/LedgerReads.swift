@@ -82,18 +82,20 @@ enum LedgerReads {
     /// What means access: RevenueCat's lookup keys, and the products of stores that are asked directly.
     static func catalog(on connection: PostgresConnection) async throws -> ProductCatalog {
         var grants: [String: Bool] = [:]
+        var timed: Set<String> = []
         for row in try await connection.query("\(rawSQL: mapping)") {
-            let (key, grantsAccess) = try row.decode(String.self, Bool.self)
+            let (key, grantsAccess, isTimed) = try row.decode(String.self, Bool.self, Bool.self)
             grants[key] = grantsAccess
+            if isTimed { timed.insert(key) }
         }
-        return ProductCatalog(grants)
+        return ProductCatalog(grants, timed: timed)
     }
 
     private static let mapping = """
         SELECT CASE WHEN p.store = 'revenuecat' THEN p.product_id
                     ELSE concat_ws(':', CASE p.store WHEN 'play_store' THEN 'google_play' ELSE p.store END,
                                    p.product_id, p.base_plan_id) END AS product_id,
-               bool_or(p.grants_access) AS grants
+               bool_or(p.grants_access) AS grants, bool_or(coalesce(p.duration > interval '0', false)) AS is_timed
           FROM entitlement_sync.product AS p GROUP BY 1
         """
 

@@ -39,35 +39,41 @@ package struct UserLookups: Sendable {
         return try rows.map(KnownPurchase.init)
     }
 
-    /// A non-renewing subscription of the App Store.
+    /// A purchase that ends after the duration of its product.
     package struct Pass: Sendable {
-        package var productID: String
-        /// The id that the app gave the store for the buyer: one person's passes do not lengthen another's.
+        /// The product's key in the catalogue.
+        package var key: String
+        /// Whom it adds up for: one person's passes do not lengthen another's.
         package var account: String
         package var boughtAt: Instant
 
-        package init(productID: String, account: String, boughtAt: Instant) {
-            self.productID = productID
+        package init(key: String, account: String, boughtAt: Instant) {
+            self.key = key
             self.account = account
             self.boughtAt = boughtAt
         }
     }
 
-    /// Computes where non-renewing subscriptions end: overlapping ones add up, by entitlement.
+    /// Computes where passes end: overlapping ones add up, by entitlement.
     ///
-    /// - Parameter passes: of one account of the App Store.
+    /// - Parameter passes: of one customer of a store.
     /// - Returns: by place the end; `nil` where the product has no row or no duration.
     /// - Throws: `PostgresError`.
     package func ends(of passes: [Pass]) async throws -> [Instant?] {
         guard !passes.isEmpty else { return [] }
         let rows = try await pool.query(
             """
-            WITH pass AS (
+            WITH product AS MATERIALIZED (
+                SELECT CASE WHEN p.store = 'revenuecat' THEN p.product_id
+                            ELSE concat_ws(':', CASE p.store WHEN 'play_store' THEN 'google_play' ELSE p.store END,
+                                           p.product_id, p.base_plan_id) END AS key,
+                       min(p.entitlement) AS entitlement, max(p.duration) AS duration
+                  FROM entitlement_sync.product AS p WHERE p.duration > interval '0' GROUP BY 1
+            ), pass AS (
                 SELECT n.place, p.entitlement || ' ' || n.account AS kind, n.bought, p.duration
-                  FROM unnest(\(passes.map(\.productID)), \(passes.map(\.account)), \(passes.map(\.boughtAt.timestamp)))
-                       WITH ORDINALITY AS n(product_id, account, bought, place)
-                  JOIN entitlement_sync.product AS p ON p.store = 'app_store' AND p.product_id = n.product_id
-                 WHERE p.duration > interval '0' AND p.base_plan_id IS NULL
+                  FROM unnest(\(passes.map(\.key)), \(passes.map(\.account)), \(passes.map(\.boughtAt.timestamp)))
+                       WITH ORDINALITY AS n(key, account, bought, place)
+                  JOIN product AS p ON p.key = n.key
             ), stacked AS (
                 SELECT s.ends, row_number() OVER () AS place
                   FROM entitlement_sync.stacked_ends(

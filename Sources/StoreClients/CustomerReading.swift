@@ -32,7 +32,7 @@ package struct CustomerQuery: Sendable {
 
 /// What a store said about one customer.
 package struct CustomerReading: Sendable {
-    /// `full` only where every list that was needed was read to its last page, and every item decoded.
+    /// `full` only where every list that was needed was read to its last page.
     package var coverage: Coverage
     package var observations: [Observation]
     /// Why the reading is not full; the last failure, where there were several.
@@ -43,14 +43,18 @@ package struct CustomerReading: Sendable {
     ///
     /// Where not, because a subscription gives access, silence about a one-time purchase means nothing.
     package var purchasesListed: Bool
+    /// An item was listed of which it can't be told whether it gives access.
+    package var hasUnreadable: Bool
 
     package init(
         coverage: Coverage,
         observations: [Observation] = [],
         failure: ReadFailure? = nil,
         requests: Int,
-        purchasesListed: Bool = false
+        purchasesListed: Bool = false,
+        hasUnreadable: Bool = false
     ) {
+        self.hasUnreadable = hasUnreadable
         self.coverage = coverage
         self.observations = observations
         self.failure = failure

@@ -1,11 +1,11 @@
 import Crypto
-import Entitlements
+package import Entitlements
 
 extension Observation {
     /// SHA-256 over every fact.
     ///
     /// Each fact is written as its length and its bytes, so that no two sets of facts are written alike.
-    var factsHash: [UInt8] {
+    package var factsHash: [UInt8] {
         var facts = CanonicalFacts()
         facts.add(source == .revenueCat ? "revenuecat/2" : "\(source.rawValue)/1")
         facts.add(kind.rawValue)

@@ -102,7 +102,7 @@ enum Oracle {
                 row.kind == .oneTime
                 ? row.status.raw == "refunded"
                 : row.givesAccess == false
-                    && ["expired", "refunded", "paused", "in_billing_retry"].contains(row.status.raw)
+                    && ["expired", "refunded", "paused", "in_billing_retry", "consumed"].contains(row.status.raw)
             if situation.reading.failure == nil { return isOver }
             guard let end = item.periodEndsAt else { return isOver && row.periodEndsAt == nil }
             return isOver && row.periodEndsAt.map { end <= $0 } == true
@@ -112,7 +112,7 @@ enum Oracle {
         var replaced: Set<Int64> = []
         // What its own store has just called over is over, whatever RevenueCat has heard.
         let over = zip(situation.reading.observations, situation.attributions).filter { item, attribution in
-            let words = ["expired", "refunded", "paused", "in_billing_retry"]
+            let words = ["expired", "refunded", "paused", "in_billing_retry", "consumed"]
             return item.source != .revenueCat && attribution.counts && words.contains(item.status.raw)
                 && (item.kind == .oneTime ? item.status.raw == "refunded" : item.givesAccess == false)
         }.map { Set($0.0.identifiers.map(\.key)) }

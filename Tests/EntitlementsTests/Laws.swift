@@ -5,7 +5,7 @@ extension DecideProperties {
     static let laws: [Law] = [
         accessGrants, nothingElseGrants, onlyFullReadingsDeny, restoresNeverDemote, theQueuedReconcileDemotes,
         demotionNeedsAWord, ineligibleNeverGain, everyStateHasItsReason, orderDoesNotMatter, repetitionDoesNotMatter,
-        oneTicketAPurchase, answersFitTheJob, promisesHoldBackOnlyANo,
+        oneTicketAPurchase, answersFitTheJob, promisesHoldBackOnlyANo, theUnreadableDecidesNothing,
     ]
 
     static let accessGrants = Law(name: "L2: whoever is eligible and has access is a subscriber") {
@@ -72,6 +72,7 @@ extension DecideProperties {
         resolution in
         guard case .verdict(let verdict) = resolution, verdict.action == .demote else { return nil }
         if scene.settings.mode == .promoteOnly || scene.settings.demotionsPaused { return "demotions are off" }
+        if !scene.unreadable.isEmpty { return "something can't be read" }
         let names = situation.attributions.filter { !$0.counts }.map(\.name)
         if !Set(["anonymous", "foreign", "unowned", "unattributed"]).isSuperset(of: names) {
             return "the sources disagree"
@@ -81,7 +82,7 @@ extension DecideProperties {
             let words =
                 situation.reading.observations.map(\.status)
                 + (situation.ledger + situation.rows.compactMap { $0 }).map(\.status)
-            let ends: Set<StoreStatus.Known> = [.expired, .refunded, .paused, .inBillingRetry]
+            let ends: Set<StoreStatus.Known> = [.expired, .refunded, .paused, .inBillingRetry, .consumed]
             return words.contains { ends.contains($0.known) } ? nil : "no word of an end"
         case .absenceConfirmed:
             guard let since = scene.absentSince else { return "no first absence" }
@@ -183,6 +184,25 @@ extension DecideProperties {
         guard isYoung, isNo else { return resolution == plain ? nil : "\(resolution)\ninstead of \(plain)" }
         guard case .retry(let failure) = resolution, failure.code == .promised else { return "believed: \(resolution)" }
         return nil
+    }
+
+    static let theUnreadableDecidesNothing = Law(
+        name: "L3: what can't be read takes nothing, finds nothing, and holds back no access"
+    ) {
+        scene,
+        _,
+        resolution in
+        guard !scene.unreadable.isEmpty, case .verdict(let verdict) = resolution else { return nil }
+        let plain = scene.with { $0.unreadable = [] }.verdict
+        if plain?.action == .grant || verdict.rule != .unreadableItem {
+            let isHeard = [.nothingToRestore, .demoted].contains(verdict.outcome) || verdict.rule == .noAccess
+            return plain == verdict && !isHeard ? nil : "\(verdict)\ninstead of \(String(describing: plain))"
+        }
+        guard verdict.action == .none, verdict.tickets.allSatisfy({ plain?.tickets.contains($0) == true }) else {
+            return "\(verdict)"
+        }
+        let fits: Set<Outcome> = scene.type == .subscriber ? [.deferred, .alreadySubscriber] : [.storeUnavailable]
+        return fits.contains(verdict.outcome) ? nil : "\(verdict.outcome)"
     }
 
     /// The scene as the verdict leaves it: the type and the note of absence are written.

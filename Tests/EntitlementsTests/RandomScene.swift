@@ -67,6 +67,7 @@ extension Scene {
             scene.claimed.append(claimedPurchase("GPA.0", customer: "$RCAnonymousID:1", purchase: nil, owner: nil))
         }
         if generator.oneIn(4) { scene.covered = [.revenueCat] }
+        if generator.oneIn(9) { scene.unreadable = generator.pick([.revenueCat], [.appStore, .googlePlay]) }
         if generator.oneIn(5) {
             scene.promisedAt = noon - generator.pick(.zero, .seconds(9), .seconds(29), .seconds(30), hour)
         }

@@ -109,6 +109,8 @@ struct Scene {
     var failure: ReadFailure?
     var claims = ClaimFindings()
     var covered = Set(Store.allCases)
+    /// Stores that list something of the user's that can't be read.
+    var unreadable: Set<Store> = []
     var claimed: [ClaimedPurchase] = []
     var firstTold: [Int64: Instant] = [:]
     var grants = GrantState.none
@@ -141,18 +143,20 @@ struct Scene {
         for holder in reads.flatMap(\.holders) where holder.ownerKey == Self.userKey && !ledger.contains(holder) {
             ledger.append(holder)
         }
+        var reading = Reading(
+            coverage: coverage,
+            askedAt: askedAt,
+            observations: reads.map(\.item),
+            failure: failure,
+            claims: claims,
+            covered: covered
+        )
+        reading.unreadable = unreadable
         return Situation(
             kind: kind,
             user: User(id: "user-1", type: type, status: status),
             userKey: Self.userKey,
-            reading: Reading(
-                coverage: coverage,
-                askedAt: askedAt,
-                observations: reads.map(\.item),
-                failure: failure,
-                claims: claims,
-                covered: covered
-            ),
+            reading: reading,
             attributions: attributions,
             rows: rows,
             ledger: ledger,

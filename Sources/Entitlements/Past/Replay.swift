@@ -158,6 +158,8 @@ private struct PastSituation {
         for index in reading.observations.indices {
             reading.observations[index].isShown = isShown(listed[index])
         }
+        // Which store's it was is not on record.
+        if decision.knownRule == .unreadableItem { reading.unreadable = [.revenueCat] }
         if decision.knownRule == .storeNotAsked { reading.covered.subtract(unasked(listed)) }
         let attributions = listed.map(attribution)
         return Situation(

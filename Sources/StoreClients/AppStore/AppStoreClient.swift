@@ -150,6 +150,7 @@ package struct AppStoreClient: Sendable {
                 return []
             }
             environment = place
+            guard !page.hasOddTexts else { throw ReadFailure(.malformed, store: .appStore) }
             let verified = try await verified(page.signed, in: place)
             let ids = Set(verified.map(\.transactionID))
             refunds = refunds.filter { !ids.contains($0.transactionID) } + verified

@@ -91,22 +91,10 @@ extension Observation {
         )
     }
 
-    /// What a subscription that does not renew comes to.
-    ///
-    /// - Parameters:
-    ///   - pass: its transaction.
-    ///   - endsAt: the end, which the App Store does not know.
-    ///   - givesAccess: whether that is still to come.
-    package init(pass: SignedTransaction, endsAt: Instant, givesAccess: Bool) {
-        self.init(
-            pass,
-            kind: .subscription,
-            status: givesAccess ? "active" : "expired",
-            givesAccess: givesAccess,
-            renewal: "will_not_renew",
-            periodStartsAt: pass.purchasedAt,
-            periodEndsAt: endsAt
-        )
+    /// What a subscription that does not renew comes to: it is limited, and the App Store does not know its end.
+    package init(pass: SignedTransaction) {
+        self.init(pass, kind: .oneTime, status: "owned", periodStartsAt: pass.purchasedAt)
+        isLimited = true
     }
 
     private init(

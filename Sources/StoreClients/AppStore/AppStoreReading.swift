@@ -46,7 +46,7 @@ package struct AppStoreQuery: Sendable {
 
 /// What the App Store said about the customer behind an id.
 package struct AppStoreReading: Sendable {
-    /// `full` only where the subscriptions and the other purchases were read to the end, and every signed text verified.
+    /// `full` only where the subscriptions and the other purchases were read to the end.
     package var coverage: Coverage
     package var observations: [Observation]
     /// Non-renewing subscriptions that were not revoked: their ends are ours to compute.
@@ -57,6 +57,8 @@ package struct AppStoreReading: Sendable {
     package var failure: ReadFailure?
     /// The failure is that the store knows nothing of what certainly exists: it is well, and may be asked for the rest.
     package var isDenied: Bool
+    /// Something was listed of which it can't be told whether it gives access: what does not verify among it.
+    package var hasUnreadable: Bool
     /// HTTP requests sent.
     package var requests: Int
 
@@ -67,8 +69,10 @@ package struct AppStoreReading: Sendable {
         transactionIDs: Set<String> = [],
         failure: ReadFailure? = nil,
         isDenied: Bool = false,
+        hasUnreadable: Bool = false,
         requests: Int
     ) {
+        self.hasUnreadable = hasUnreadable
         self.coverage = coverage
         self.observations = observations
         self.passes = passes

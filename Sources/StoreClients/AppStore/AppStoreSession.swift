@@ -17,6 +17,8 @@ struct AppStoreSession {
     private var isComplete = true
     private var hasAnswer = false
     private var isDenied = false
+    /// Something was listed of which it can't be told whether it gives access.
+    private var hasUnreadable = false
     /// Subscriptions by original id, and the place of each.
     private var lines: [Key: (place: Int, observation: Observation)] = [:]
     /// Other purchases by transaction id.
@@ -48,6 +50,7 @@ struct AppStoreSession {
             transactionIDs: Set(others.flatMap { [$0.transactionID, $0.originalTransactionID] }),
             failure: failure,
             isDenied: isDenied,
+            hasUnreadable: hasUnreadable,
             requests: requests
         )
     }
@@ -64,6 +67,7 @@ struct AppStoreSession {
         if let (answer, environment) = found {
             try check(answer.environment, answer.bundleID, in: environment)
             hasAnswer = true
+            if answer.hasOddLines { hasUnreadable = true }
             if await take(answer.lines, in: environment) {
                 isComplete = false
             } else {
@@ -105,7 +109,7 @@ struct AppStoreSession {
         var grants = false
         for line in answer {
             guard let observation = await observe(line, in: environment) else {
-                note(ReadFailure(.malformed, store: .appStore))
+                hasUnreadable = true
                 continue
             }
             // What an upgrade replaced is told by what replaced it.
@@ -123,7 +127,7 @@ struct AppStoreSession {
 
     /// Verifies one line.
     ///
-    /// - Returns: `nil` where a signature or what it says does not hold.
+    /// - Returns: `nil` where its signature, or what it says, does not hold.
     private mutating func observe(_ line: AppStoreWire.Line, in environment: AppStoreEnvironment) async -> Observed? {
         guard let transaction = await requester.transaction(line.signedTransaction, in: environment),
             transaction.originalTransactionID == line.originalTransactionID
@@ -156,9 +160,15 @@ struct AppStoreSession {
             // Known a moment ago: whoever answers so now does not know what it says.
             guard case .value(let page) = found else { throw ReadFailure(.unavailable, store: .appStore) }
             try check(page.environment, page.bundleID, in: environment)
+            if page.hasOddTexts { hasUnreadable = true }
             for text in page.signed {
                 guard let transaction = await requester.transaction(text, in: environment) else {
-                    note(ReadFailure(.malformed, store: .appStore))
+                    hasUnreadable = true
+                    continue
+                }
+                // Its length counts from a date that is not known.
+                if transaction.hasOddPurchaseDate, isPass(revoked: false)(transaction) {
+                    hasUnreadable = true
                     continue
                 }
                 keep(transaction)

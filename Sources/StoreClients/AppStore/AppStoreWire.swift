@@ -13,6 +13,8 @@ enum AppStoreWire {
         var environment: String
         var bundleID: String
         var lines: [Line]
+        /// One of the lines is nothing that can be read.
+        var hasOddLines = false
     }
 
     /// One page of a list.
@@ -21,6 +23,8 @@ enum AppStoreWire {
         var environment: String?
         var bundleID: String?
         var signed: [String]
+        /// One of the signed texts is none.
+        var hasOddTexts = false
         /// Names the place after this page.
         var next: String?
         var hasMore: Bool
@@ -47,6 +51,7 @@ enum AppStoreWire {
         var environment: String?
         var bundleID: String?
         var lines: [Line]?
+        var hasOddLines = false
         try reader.readObject(statusFields) { reader, field throws(JSONFault) in
             switch field {
             case .environment: environment = try reader.readOptionalString()
@@ -55,7 +60,9 @@ enum AppStoreWire {
                 var read: [Line] = []
                 try reader.readArray { reader throws(JSONFault) in
                     try reader.readObject(groupFields) { reader, _ throws(JSONFault) in
-                        try reader.readArray { reader throws(JSONFault) in read.append(try line(&reader)) }
+                        let group = try reader.readSoundElements(line)
+                        read += group.values
+                        hasOddLines = hasOddLines || group.hasOdd
                     }
                 }
                 lines = read
@@ -64,7 +71,7 @@ enum AppStoreWire {
         try reader.finish()
         // An object without them is none of the App Store's: nothing may be inferred from what it does not list.
         guard let environment, let bundleID, let lines else { throw .missing }
-        return Statuses(environment: environment, bundleID: bundleID, lines: lines)
+        return Statuses(environment: environment, bundleID: bundleID, lines: lines, hasOddLines: hasOddLines)
     }
 
     private static func line(_ reader: inout JSONReader) throws(JSONFault) -> Line {
@@ -110,12 +117,15 @@ enum AppStoreWire {
         var reader = try JSONReader(body)
         var page = Page(signed: [], hasMore: false)
         var hasMore: Bool?
-        var signed: [String]?
+        var signed: (values: [String], hasOdd: Bool)?
         try reader.readObject(listFields) { reader, field throws(JSONFault) in
             switch field {
             case .environment: page.environment = try reader.readOptionalString()
             case .bundleId: page.bundleID = try reader.readOptionalString()
-            case .signedTransactions: signed = try texts(&reader)
+            case .signedTransactions:
+                signed = try reader.readSoundElements { reader throws(JSONFault) in
+                    try reader.readString(upTo: signedLimit)
+                }
             case .revision: page.next = try reader.readOptionalString()
             case .hasMore: hasMore = try reader.readBool()
             }
@@ -123,7 +133,8 @@ enum AppStoreWire {
         try reader.finish()
         guard let hasMore, let signed else { throw .missing }
         page.hasMore = hasMore
-        page.signed = signed
+        page.signed = signed.values
+        page.hasOddTexts = signed.hasOdd
         return page
     }
 

@@ -41,8 +41,9 @@ package struct SignedRenewalInfo: Sendable, Hashable {
         var numbers: [Field: Int64] = [:]
         try reader.readObject(fields) { reader, field throws(JSONFault) in
             switch field {
-            case .autoRenewStatus, .gracePeriodExpiresDate, .signedDate:
-                numbers[field] = try reader.readOptionalInteger()
+            case .autoRenewStatus, .gracePeriodExpiresDate:
+                numbers[field] = try reader.readIfSound { reader throws(JSONFault) in try reader.readOptionalInteger() }
+            case .signedDate: numbers[field] = try reader.readOptionalInteger()
             default: texts[field] = try reader.readOptionalString()
             }
         }
@@ -52,11 +53,7 @@ package struct SignedRenewalInfo: Sendable, Hashable {
             let signed = numbers[.signedDate]
         else { throw .missing }
         guard let signedAt = Instant(milliseconds: signed) else { throw .outOfRange }
-        var graceEnd: Instant?
-        if let written = numbers[.gracePeriodExpiresDate] {
-            guard let moment = Instant(milliseconds: written) else { throw .outOfRange }
-            graceEnd = moment
-        }
+        let graceEnd = numbers[.gracePeriodExpiresDate].flatMap { Instant(milliseconds: $0) }
         return SignedRenewalInfo(
             originalTransactionID: original,
             environment: environment,

@@ -24,6 +24,8 @@ package struct SignedTransaction: Sendable, Hashable {
     package var appTransactionID: String?
     package var environment: String
     package var purchasedAt: Instant
+    /// That date can't be read: the first purchase's stands in for it, or that of the signature.
+    package var hasOddPurchaseDate: Bool
     package var originallyPurchasedAt: Instant?
     package var expiresAt: Instant?
     /// Its presence says that the purchase was refunded or withdrawn.
@@ -44,6 +46,7 @@ package struct SignedTransaction: Sendable, Hashable {
     private struct Draft {
         var texts: [Field: String] = [:]
         var moments: [Field: Instant] = [:]
+        var hasOddPurchaseDate = false
         var isUpgraded = false
         var offerType: Int64?
 
@@ -74,17 +77,33 @@ package struct SignedTransaction: Sendable, Hashable {
         var draft = Draft()
         try reader.readObject(fields) { reader, field throws(JSONFault) in
             switch field {
-            case .purchaseDate, .originalPurchaseDate, .expiresDate, .revocationDate, .signedDate:
-                guard let written = try reader.readOptionalInteger() else { return }
-                guard let moment = Instant(milliseconds: written) else { throw .outOfRange }
-                draft.moments[field] = moment
+            // Whether it gives access is no question of these dates.
+            case .purchaseDate:
+                guard try !reader.readNull() else { return }
+                draft.moments[field] = try reader.readIfSound(moment)
+                draft.hasOddPurchaseDate = draft.moments[field] == nil
+            case .originalPurchaseDate, .expiresDate:
+                draft.moments[field] = try reader.readIfSound(moment)
+            case .revocationDate, .signedDate: draft.moments[field] = try moment(&reader)
             case .isUpgraded: draft.isUpgraded = try reader.readNull() ? false : try reader.readBool()
-            case .offerType: draft.offerType = try reader.readOptionalInteger()
+            case .offerType:
+                draft.offerType = try reader.readIfSound { reader throws(JSONFault) in try reader.readOptionalInteger()
+                }
+            case .subscriptionGroupIdentifier, .appTransactionId, .previousOriginalTransactionId:
+                draft.texts[field] = try reader.readIfSound { reader throws(JSONFault) in
+                    try reader.readOptionalString()
+                }
             default: draft.texts[field] = try reader.readOptionalString()
             }
         }
         try reader.finish()
         return try SignedTransaction(draft)
+    }
+
+    private static func moment(_ reader: inout JSONReader) throws(JSONFault) -> Instant? {
+        guard let written = try reader.readOptionalInteger() else { return nil }
+        guard let moment = Instant(milliseconds: written) else { throw .outOfRange }
+        return moment
     }
 
     private init(_ draft: Draft) throws(JSONFault) {
@@ -99,8 +118,15 @@ package struct SignedTransaction: Sendable, Hashable {
         appAccountToken = draft.texts[.appAccountToken]?.lowercased()
         appTransactionID = draft.texts[.appTransactionId]
         environment = try draft.text(.environment)
-        purchasedAt = try draft.moment(.purchaseDate)
         originallyPurchasedAt = draft.moments[.originalPurchaseDate]
+        hasOddPurchaseDate = draft.hasOddPurchaseDate
+        if !hasOddPurchaseDate {
+            purchasedAt = try draft.moment(.purchaseDate)
+        } else if let first = originallyPurchasedAt {
+            purchasedAt = first
+        } else {
+            purchasedAt = try draft.moment(.signedDate)
+        }
         expiresAt = draft.moments[.expiresDate]
         revokedAt = draft.moments[.revocationDate]
         isUpgraded = draft.isUpgraded

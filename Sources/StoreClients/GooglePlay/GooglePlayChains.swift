@@ -147,12 +147,20 @@ struct GooglePlayChains: Sendable {
                 // Whose it is may depend on the older tokens: as long as one of them could not be read, nobody's.
                 let walk = walks[index]
                 if let last = walk.open, isUnread(last) { continue }
-                let observation = purchase.observation(token: head, lineage: walk.lineage, at: query.askedAt)
-                if let observation { reading.observations.append(observation) }
+                if purchase.isUnreadable(at: query.askedAt) { reading.hasUnreadable = true }
+                reading.observations += purchase.observations(
+                    token: head,
+                    lineage: walk.lineage,
+                    at: query.askedAt,
+                    mayGrant: query.mayGrant
+                )
             case .product(let purchase):
-                if let observation = purchase.observation(token: head, at: query.askedAt) {
-                    reading.observations.append(observation)
-                }
+                if purchase.isUnreadable { reading.hasUnreadable = true }
+                reading.observations += purchase.observations(
+                    token: head,
+                    at: query.askedAt,
+                    isKnown: query.known.contains(head)
+                )
             case .unknown: reading.unknown.append(head)
             case .gone, .failed, nil: break
             }

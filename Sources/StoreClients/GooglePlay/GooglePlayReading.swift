@@ -13,14 +13,18 @@ package struct GooglePlayQuery: Sendable {
     package var lane: Lane
     /// Whether a client named the tokens: what comes of them then says little about the store.
     package var isFromClient: Bool
+    /// Whether an item with these product keys means access.
+    package var mayGrant: @Sendable ([String]) -> Bool
 
     package init(
         tokens: [String],
         known: Set<String> = [],
         askedAt: Instant,
         lane: Lane = .restore,
-        isFromClient: Bool = false
+        isFromClient: Bool = false,
+        mayGrant: @escaping @Sendable ([String]) -> Bool = { _ in true }
     ) {
+        self.mayGrant = mayGrant
         self.tokens = tokens
         self.known = known
         self.askedAt = askedAt
@@ -33,8 +37,10 @@ package struct GooglePlayQuery: Sendable {
 package struct GooglePlayReading: Sendable {
     /// `full` only where every token was answered (unknown and gone are answers) and every chain walked.
     package var coverage: Coverage
-    /// One for each chain of purchases, its newest.
+    /// Of each chain of purchases the newest one's: apart from each other what gives access and what does not.
     package var observations: [Observation]
+    /// A purchase, or a part of one, can't be read: whether it gives access is not known.
+    package var hasUnreadable = false
     /// Tokens of the query that Google does not know.
     package var unknown: [String]
     /// Why the reading is not full; the first failure, where there were several.

@@ -7,6 +7,12 @@ struct ProductPurchase: Hashable, Sendable {
     struct Item: Hashable, Sendable {
         var productID: String?
         var isConsumed = false
+        /// It was rented: it ends, and Google does not tell when.
+        var isRented = false
+        /// When what was ordered ahead begins.
+        var releasedAt: Instant?
+        /// What it was bought as can't be read.
+        var isOdd = false
     }
 
     static let purchased = "PURCHASED"
@@ -21,6 +27,10 @@ struct ProductPurchase: Hashable, Sendable {
     var accountID: String?
     var isTest = false
     var items: [Item] = []
+    /// One of the items, or their list, is nothing that can be read.
+    var hasOddItems = false
+    /// The state, or whose the purchase is, is told in a way that can't be read.
+    var isOdd = false
 
     var awaitsAcknowledgement: Bool { acknowledgementState == AcknowledgementWord.pending }
     /// The items that are not used up.
@@ -34,20 +44,22 @@ private enum Field: String, CaseIterable {
 
 private enum StateField: String, CaseIterable { case purchaseState }
 private enum ItemField: String, CaseIterable { case productId, productOfferDetails }
-private enum OfferField: String, CaseIterable { case consumptionState }
+private enum OfferField: String, CaseIterable { case consumptionState, rentOfferDetails, preorderOfferDetails }
+private enum PreorderField: String, CaseIterable { case preorderReleaseTime }
 
 private let fields = JSONFields<Field>()
 private let stateFields = JSONFields<StateField>()
 private let itemFields = JSONFields<ItemField>()
 private let offerFields = JSONFields<OfferField>()
+private let preorderFields = JSONFields<PreorderField>()
 
 extension ProductPurchase {
     private static let kind = "androidpublisher#productPurchaseV2"
     private static let consumed = "CONSUMPTION_STATE_CONSUMED"
 
-    /// Reads a whole answer.
+    /// Reads a whole answer; what is odd in one member says nothing of the others.
     ///
-    /// - Throws: where the text is no JSON object, a member is of a wrong type, or it says nothing of a purchase.
+    /// - Throws: where the text is no JSON object, or it says nothing of a purchase.
     init(_ body: [UInt8]) throws(JSONFault) {
         var reader = try JSONReader(body)
         var purchase = ProductPurchase()
@@ -55,28 +67,38 @@ extension ProductPurchase {
         try reader.readObject(fields) { reader, field throws(JSONFault) in
             switch field {
             case .kind: guard try reader.readOptionalString() ?? Self.kind == Self.kind else { throw .wrongType }
-            case .orderId: purchase.orderID = try reader.readOptionalName()
+            case .orderId: purchase.orderID = try reader.readIfSound(Self.name)
             case .purchaseStateContext:
-                try reader.readOptionalObject(stateFields) { reader, _ throws(JSONFault) in
-                    guard let state = try reader.readOptionalName() else { return }
-                    purchase.state = state
-                    hasState = true
+                hasState = try !reader.readNull() || hasState
+                guard hasState else { return }
+                let state = try reader.readIfSound { reader throws(JSONFault) in
+                    var state = purchase.state
+                    try reader.readObject(stateFields) { reader, _ throws(JSONFault) in
+                        state = try reader.readOptionalName() ?? state
+                    }
+                    return state
                 }
-            case .acknowledgementState: purchase.acknowledgementState = try reader.readOptionalString()
-            case .purchaseCompletionTime: purchase.completedAt = try reader.readOptionalTime()
-            case .obfuscatedExternalAccountId: purchase.accountID = try reader.readOptionalAccount()
+                if let state { purchase.state = state } else { purchase.isOdd = true }
+            case .acknowledgementState: purchase.acknowledgementState = try reader.readIfSound(Self.name)
+            case .purchaseCompletionTime:
+                purchase.completedAt = try reader.readIfSound { reader throws(JSONFault) in
+                    try reader.readOptionalTime()
+                }
+            case .obfuscatedExternalAccountId:
+                let account = try reader.readIfSound { reader throws(JSONFault) in try .some(reader.readOptionalAccount()) }
+                // Whoever it names: a first proof must not stand in for what can't be read.
+                if let account { purchase.accountID = account } else { purchase.isOdd = true }
             case .testPurchaseContext: purchase.isTest = try reader.readPresence()
             case .productLineItem:
-                guard try !reader.readNull() else { return }
-                try reader.readArray { reader throws(JSONFault) in purchase.items.append(try Self.readItem(&reader)) }
+                (purchase.items, purchase.hasOddItems) = try reader.readSoundElements(Self.readItem)
             }
         }
         try reader.finish()
-        guard hasState || !purchase.items.isEmpty, purchase.state != Self.purchased || !purchase.items.isEmpty else {
-            throw .missing
-        }
+        guard hasState || !purchase.items.isEmpty || purchase.hasOddItems else { throw .missing }
         self = purchase
     }
+
+    private static func name(_ reader: inout JSONReader) throws(JSONFault) -> String? { try reader.readOptionalName() }
 
     private static func readItem(_ reader: inout JSONReader) throws(JSONFault) -> Item {
         var item = Item()
@@ -84,8 +106,22 @@ extension ProductPurchase {
             switch field {
             case .productId: item.productID = try reader.readOptionalName()
             case .productOfferDetails:
-                try reader.readOptionalObject(offerFields) { reader, _ throws(JSONFault) in
-                    item.isConsumed = try reader.readOptionalString() == consumed
+                let offer = try reader.readIfSound { reader throws(JSONFault) in try readOffer(&reader, item) }
+                if let offer { item = offer } else { item.isOdd = true }
+            }
+        }
+        return item
+    }
+
+    private static func readOffer(_ reader: inout JSONReader, _ known: Item) throws(JSONFault) -> Item {
+        var item = known
+        try reader.readOptionalObject(offerFields) { reader, field throws(JSONFault) in
+            switch field {
+            case .consumptionState: item.isConsumed = try reader.readOptionalString() == consumed
+            case .rentOfferDetails: item.isRented = try reader.readPresence()
+            case .preorderOfferDetails:
+                try reader.readOptionalObject(preorderFields) { reader, _ throws(JSONFault) in
+                    item.releasedAt = try reader.readOptionalTime()
                 }
             }
         }
@@ -106,15 +142,51 @@ extension ProductPurchase {
     private static let acknowledgementTime = Duration.seconds(3 * 86_400)
     private static let testAcknowledgementTime = Duration.seconds(180)
 
+    /// Whether something in it may give access, or name an owner, that can't be read.
+    var isUnreadable: Bool {
+        isOdd
+            || state == Self.purchased
+                && (items.isEmpty || hasOddItems || keptItems.contains { $0.isOdd || $0.productID == nil })
+    }
+
     /// Turns the purchase into what the domain reasons about.
     ///
     /// - Parameters:
     ///   - token: its purchase token.
     ///   - now: the database's time at which it was asked for.
-    /// - Returns: `nil` where everything in it is used up.
-    func observation(token: String, at now: Instant) -> Observation? {
+    ///   - isKnown: our records hold it: that it is used up is news then, and else nothing.
+    /// - Returns: what is owned first, and apart from it what is limited in time, and what has not begun; none for what
+    ///   can't be read.
+    func observations(token: String, at now: Instant, isKnown: Bool = false) -> [Observation] {
+        guard !isOdd else { return [] }
         let items = keptItems
-        guard !items.isEmpty || self.items.isEmpty else { return nil }
+        guard state == Self.purchased else {
+            guard !items.isEmpty || self.items.isEmpty else { return [] }
+            return [observation(of: items, productStatusWords[state] ?? state, token: token, at: now)]
+        }
+        guard !items.isEmpty || self.items.isEmpty else {
+            // It gives nothing, whatever the catalogue makes of the product.
+            return isKnown ? [observation(of: [], "consumed", token: token, at: now)] : []
+        }
+        let sound = items.filter { !$0.isOdd && $0.productID != nil }
+        let ahead = sound.filter { $0.releasedAt.map { now < $0 } ?? false }
+        let begun = sound.filter { $0.releasedAt.map { $0 <= now } ?? true }
+        var observations: [Observation] = []
+        for (items, isLimited) in [(begun.filter { !$0.isRented }, false), (begun.filter(\.isRented), true)] {
+            guard !items.isEmpty else { continue }
+            var item = observation(of: items, "owned", token: token, at: now)
+            item.isLimited = isLimited
+            observations.append(item)
+        }
+        if !ahead.isEmpty {
+            var item = observation(of: ahead, "scheduled", token: token, at: now)
+            item.resumesAt = ahead.compactMap(\.releasedAt).min()
+            observations.append(item)
+        }
+        return observations
+    }
+
+    private func observation(of items: [Item], _ word: String, token: String, at now: Instant) -> Observation {
         let environment = isTest ? "sandbox" : "production"
         var observation = Observation(
             kind: .oneTime,
@@ -127,15 +199,16 @@ extension ProductPurchase {
             ),
             productID: items.lazy.compactMap(\.productID).first,
             entitlements: Set(items.compactMap(\.productID)).sorted().map { "google_play:\($0)" },
-            status: StoreStatus(productStatusWords[state] ?? state),
+            status: StoreStatus(word),
             isPaymentPending: state == Self.pending,
-            periodStartsAt: completedAt,
+            // What was ordered ahead begins when it is released.
+            periodStartsAt: [completedAt, items.compactMap(\.releasedAt).max()].compactMap(\.self).max(),
             owner: .nobody,
             source: .googlePlay,
             accountID: accountID,
             lookupID: token,
             boughtAt: completedAt,
-            acknowledgement: acknowledgement(token, at: now)
+            acknowledgement: word == "owned" ? acknowledgement(token, at: now) : nil
         )
         observation.payloadHash = observation.factsHash
         return observation

@@ -44,9 +44,22 @@ let subscriptionStateRules: [SubscriptionStateRule] = [
     ),
 ]
 
+/// What one item of a subscription is worth by itself, in a state that gives access.
+enum SubscriptionItemStanding: Hashable, Sendable, CaseIterable {
+    /// It gives access.
+    case gives
+    /// It has not ended by a word of Google's: its renewal is late, or its end is not told. It gives nothing, and whoever
+    /// has access by it keeps it for the margin.
+    case late
+    /// Its own period is over, and no next one comes.
+    case over
+    /// It is scheduled: nobody owns it yet.
+    case scheduled
+    /// Whether it gives access can't be told.
+    case unreadable
+}
+
 extension SubscriptionPurchase {
-    /// How long renewal may take without a word: for so long an add-on whose period is over counts as running.
-    private static let silentGrace = Duration.seconds(48 * 3600)
     private static let acknowledgementTime = Duration.seconds(3 * 86_400)
     /// License testers are not made to wait.
     private static let testAcknowledgementTime = Duration.seconds(180)
@@ -56,20 +69,38 @@ extension SubscriptionPurchase {
         state.flatMap { state in subscriptionStateRules.first { $0.state == state } }
     }
 
-    /// The items that give access now.
-    func grantingItems(at now: Instant) -> [Item] {
-        let promised = Set(items.compactMap(\.replacement))
-        let owned = items.filter { item in
-            // What a plan will be replaced with is listed beside it, and is nobody's yet.
-            item.orderID != nil || !promised.contains(item.productID ?? "")
-        }
-        switch rule?.access {
-        case .yes:
-            // While one item runs, another whose period has long been over was let go.
-            let runs = owned.contains { $0.expiresAt.map { $0 > now } ?? true }
-            return owned.filter { item in !runs || item.expiresAt.map { $0 + Self.silentGrace > now } ?? true }
-        case .untilExpiry: return owned.filter { item in item.expiresAt.map { $0 > now } ?? false }
-        case .no, nil: return []
+    private var mayGive: Bool { rule.map { $0.access != .no } ?? false }
+
+    /// Whether something in it may give access, or name an owner, that can't be read.
+    func isUnreadable(at now: Instant) -> Bool {
+        guard !isOdd else { return true }
+        guard mayGive else { return false }
+        return items.isEmpty || hasOddItems || items.contains { standing(of: $0, at: now) == .unreadable }
+    }
+
+    /// Whether an item is owned; what takes another's place at its next renewal is listed beside it, and is nobody's yet.
+    ///
+    /// What is owned names its last paid order. A purchase that was never paid, as by a promotion, names none at all.
+    func isOwned(_ item: Item) -> Bool {
+        if item.orderID != nil || item.isReplacedLater || item.isRemovedLater { return true }
+        return !item.isDeferred && items.allSatisfy { $0.orderID == nil && !$0.isReplacedLater }
+    }
+
+    /// What an item is worth by itself.
+    func standing(of item: Item, at now: Instant) -> SubscriptionItemStanding {
+        guard item.productID != nil else { return .unreadable }
+        guard isOwned(item) else { return .scheduled }
+        let isRunning = item.expiresAt.map { now < $0 }
+        switch (rule?.access, isRunning) {
+        case (.yes, nil), (.yes, true?), (.untilExpiry, true?): return .gives
+        case (.untilExpiry, nil): return item.hasOddEnd ? .unreadable : .late
+        case (.untilExpiry, false?): return .over
+        case (.yes, false?):
+            // The state is that of the item that ends last: it speaks for what is late only where nothing runs.
+            let isLast = !items.contains { other in isOwned(other) && other.expiresAt.map { now < $0 } ?? true }
+            if isLast { return item.willRenew ? .gives : .late }
+            return item.willRenew ? .late : .over
+        case (.no, _), (nil, _): return .over
         }
     }
 
@@ -79,19 +110,47 @@ extension SubscriptionPurchase {
     ///   - token: its purchase token.
     ///   - lineage: the tokens of the purchases that it replaced, its own among them.
     ///   - now: the database's time at which it was asked for.
-    /// - Returns: `nil` for a purchase that was given up before it was paid.
-    func observation(token: String, lineage: [String], at now: Instant) -> Observation? {
-        let granting = grantingItems(at: now)
-        let givesAccess = !granting.isEmpty
-        let word: String
-        if let rule {
-            guard let known = givesAccess ? rule.word : rule.wordWithoutAccess else { return nil }
-            word = state == .expired && isReplaced ? "replaced" : known
-        } else {
-            word = stateText
+    ///   - mayGrant: whether an item with these keys means access: such items end by themselves.
+    /// - Returns: what gives access first, and apart from it what is late and what is over; none for a purchase that was
+    ///   given up before it was paid, and for what can't be read.
+    func observations(
+        token: String,
+        lineage: [String],
+        at now: Instant,
+        mayGrant: ([String]) -> Bool = { _ in true }
+    ) -> [Observation] {
+        guard !isOdd else { return [] }
+        let observe = { items, word, givesAccess in
+            observation(of: items, word, givesAccess, token: token, lineage: lineage, at: now)
         }
-        let told = granting.isEmpty ? items : granting
-        let best = told.max { left, right in
+        guard mayGive, let rule, let word = rule.word else {
+            guard let word = rule.map(\.wordWithoutAccess) ?? stateText else { return [] }
+            return [observe(items, state == .expired && isReplaced ? "replaced" : word, false)]
+        }
+        let standings = Dictionary(grouping: items) { standing(of: $0, at: now) }
+        var observations: [Observation] = []
+        let giving = Dictionary(grouping: standings[.gives] ?? []) { mayGrant([$0.entitlement].compactMap(\.self)) }
+        for items in [giving[true], giving[false]].compactMap(\.self) {
+            observations.append(observe(items, word, true))
+        }
+        if let late = standings[.late] { observations.append(observe(late, "active", false)) }
+        if let over = standings[.over] { observations.append(observe(over, "expired", false)) }
+        // A purchase of which nothing is owned yet is there all the same.
+        if let scheduled = standings[.scheduled], scheduled.count == items.count {
+            observations.append(observe(scheduled, "active", false))
+        }
+        return observations
+    }
+
+    private func observation(
+        of items: [Item],
+        _ word: String,
+        _ givesAccess: Bool,
+        token: String,
+        lineage: [String],
+        at now: Instant
+    ) -> Observation {
+        let best = items.max { left, right in
             (left.expiresAt?.microseconds ?? .min) < (right.expiresAt?.microseconds ?? .min)
         }
         let environment = isTest ? "sandbox" : "production"
@@ -101,20 +160,21 @@ extension SubscriptionPurchase {
             environment: environment,
             identifiers: identifiers(lineage, environment: environment),
             productID: best?.productID,
-            entitlements: Set(told.compactMap(\.entitlement)).sorted(),
+            entitlements: Set(items.compactMap(\.entitlement)).sorted(),
             status: StoreStatus(word),
             givesAccess: givesAccess,
             isPaymentPending: state == .pending,
             renewal: best.map { $0.willRenew ? "will_renew" : "will_not_renew" },
             periodStartsAt: startedAt,
-            periodEndsAt: told.compactMap(\.expiresAt).max(),
+            periodEndsAt: items.compactMap(\.expiresAt).max(),
             owner: .nobody,
             source: .googlePlay,
             accountID: accountID ?? expiredAccountID,
             lookupID: token,
             boughtAt: startedAt,
             acknowledgement: acknowledgement(token, givesAccess: givesAccess, at: now),
-            resumesAt: state == .paused ? resumesAt : nil
+            resumesAt: state == .paused
+                ? resumesAt : givesAccess ? items.compactMap(\.expiresAt).filter { now < $0 }.min() : nil
         )
         observation.payloadHash = observation.factsHash
         return observation
@@ -161,7 +221,7 @@ extension SubscriptionPurchase.Item {
     }
 
     /// Whether it goes on after its period, be it as another product.
-    var willRenew: Bool { !isPrepaid && (isAutoRenewing || replacement != nil) }
+    var willRenew: Bool { !isPrepaid && !isRemovedLater && (isAutoRenewing || isReplacedLater) }
 }
 
 /// The names of a purchase.

@@ -24,13 +24,22 @@ struct SubscriptionPurchase: Hashable, Sendable {
     struct Item: Hashable, Sendable {
         var productID: String?
         var basePlanID: String?
+        /// The end of its own period; `nil` where none is told.
         var expiresAt: Instant?
-        /// The last order that was paid; missing while the item is not owned yet.
+        /// There is an end, of which nothing can be made.
+        var hasOddEnd = false
+        /// The last order that was paid; missing while the item is not owned yet, and for what was never paid.
         var orderID: String?
         var isAutoRenewing = false
         var isPrepaid = false
-        /// The product that this item becomes at its next renewal.
+        /// Another product takes its place at its next renewal.
+        var isReplacedLater = false
+        /// The product that takes its place, where it is named.
         var replacement: String?
+        /// It leaves at its next renewal.
+        var isRemovedLater = false
+        /// It takes another item's place, at that one's next renewal.
+        var isDeferred = false
     }
 
     var stateText = State.unspecified.rawValue
@@ -39,6 +48,10 @@ struct SubscriptionPurchase: Hashable, Sendable {
     var latestOrderID: String?
     var linkedToken: String?
     var items: [Item] = []
+    /// One of the items, or their list, is nothing that can be read.
+    var hasOddItems = false
+    /// The state, or whose the purchase is, is told in a way that can't be read.
+    var isOdd = false
     var accountID: String?
     var profileID: String?
     var isTest = false
@@ -62,7 +75,8 @@ struct SubscriptionPurchase: Hashable, Sendable {
     /// A purchase that is not paid, or that never will be, leaves the older one as it is; so does a state we do not know.
     var replacesLinked: Bool {
         switch state {
-        case .active, .inGracePeriod, .onHold, .paused, .canceled, .expired: true
+        case .active, .inGracePeriod, .canceled: items.isEmpty || items.contains(where: isOwned)
+        case .onHold, .paused, .expired: true
         case .pending, .pendingCanceled, .unspecified, nil: false
         }
     }
@@ -84,12 +98,13 @@ private enum Field: String, CaseIterable {
 
 private enum ItemField: String, CaseIterable {
     case productId, expiryTime, latestSuccessfulOrderId, autoRenewingPlan, prepaidPlan, offerDetails
-    case deferredItemReplacement
+    case deferredItemReplacement, deferredItemRemoval, itemReplacement
 }
 
 private enum RenewalField: String, CaseIterable { case autoRenewEnabled }
 private enum OfferField: String, CaseIterable { case basePlanId }
 private enum ReplacementField: String, CaseIterable { case productId }
+private enum ModeField: String, CaseIterable { case replacementMode }
 private enum AccountField: String, CaseIterable { case obfuscatedExternalAccountId, obfuscatedExternalProfileId }
 private enum CancellationField: String, CaseIterable { case replacementCancellation }
 private enum PauseField: String, CaseIterable { case autoResumeTime }
@@ -100,6 +115,7 @@ private let itemFields = JSONFields<ItemField>()
 private let renewalFields = JSONFields<RenewalField>()
 private let offerFields = JSONFields<OfferField>()
 private let replacementFields = JSONFields<ReplacementField>()
+private let modeFields = JSONFields<ModeField>()
 private let accountFields = JSONFields<AccountField>()
 private let cancellationFields = JSONFields<CancellationField>()
 private let pauseFields = JSONFields<PauseField>()
@@ -108,57 +124,92 @@ private let contextFields = JSONFields<ContextField>()
 extension SubscriptionPurchase {
     private static let kind = "androidpublisher#subscriptionPurchaseV2"
 
-    /// Reads a whole answer.
+    /// Reads a whole answer; what is odd in one member says nothing of the others.
     ///
-    /// - Throws: where the text is no JSON object, a member is of a wrong type, or it says nothing of a subscription.
+    /// - Throws: where the text is no JSON object, or it says nothing of a subscription.
     init(_ body: [UInt8]) throws(JSONFault) {
         var reader = try JSONReader(body)
         var purchase = SubscriptionPurchase()
         var hasState = false
+        var hasItems = false
         try reader.readObject(fields) { reader, field throws(JSONFault) in
             switch field {
             case .kind: guard try reader.readOptionalString() ?? Self.kind == Self.kind else { throw .wrongType }
-            case .startTime: purchase.startedAt = try reader.readOptionalTime()
+            case .startTime: purchase.startedAt = try reader.readIfSound(Self.time)
             case .subscriptionState:
-                guard let text = try reader.readOptionalString() else { return }
-                purchase.stateText = text
-                hasState = true
-            case .acknowledgementState: purchase.acknowledgementState = try reader.readOptionalString()
-            case .latestOrderId: purchase.latestOrderID = try reader.readOptionalString()
-            case .linkedPurchaseToken: purchase.linkedToken = try reader.readOptionalName()
-            case .lineItems:
                 guard try !reader.readNull() else { return }
-                try reader.readArray { reader throws(JSONFault) in purchase.items.append(try Item(&reader)) }
+                hasState = true
+                if let text = try reader.readIfSound(Self.text) {
+                    purchase.stateText = text
+                } else {
+                    purchase.isOdd = true
+                }
+            case .acknowledgementState: purchase.acknowledgementState = try reader.readIfSound(Self.text)
+            case .latestOrderId: purchase.latestOrderID = try reader.readIfSound(Self.text)
+            case .linkedPurchaseToken: purchase.linkedToken = try reader.readIfSound(Self.name)
+            case .lineItems:
+                (purchase.items, purchase.hasOddItems) = try reader.readSoundElements { reader throws(JSONFault) in
+                    try Item(&reader)
+                }
+                hasItems = !purchase.items.isEmpty || purchase.hasOddItems
             case .externalAccountIdentifiers:
-                (purchase.accountID, purchase.profileID) = try Self.readAccount(&reader)
+                let ids = try reader.readIfSound { reader throws(JSONFault) in
+                    try .some(Self.readAccount(&reader))
+                }
+                // Whoever it names: a first proof must not stand in for what can't be read.
+                if let ids { (purchase.accountID, purchase.profileID) = ids } else { purchase.isOdd = true }
             case .testPurchase: purchase.isTest = try reader.readPresence()
             case .canceledStateContext:
-                try reader.readOptionalObject(cancellationFields) { reader, _ throws(JSONFault) in
-                    purchase.isReplaced = try reader.readPresence()
-                }
+                purchase.isReplaced =
+                    try reader.readIfSound { reader throws(JSONFault) in
+                        var isReplaced = false
+                        try reader.readOptionalObject(cancellationFields) { reader, _ throws(JSONFault) in
+                            isReplaced = try reader.readPresence()
+                        }
+                        return isReplaced
+                    } ?? false
             case .pausedStateContext:
-                try reader.readOptionalObject(pauseFields) { reader, _ throws(JSONFault) in
-                    purchase.resumesAt = try reader.readOptionalTime()
+                purchase.resumesAt = try reader.readIfSound { reader throws(JSONFault) in
+                    var time: Instant?
+                    try reader.readOptionalObject(pauseFields) { reader, _ throws(JSONFault) in
+                        time = try reader.readOptionalTime()
+                    }
+                    return time
                 }
             case .outOfAppPurchaseContext:
                 guard try !reader.readNull() else { return }
                 purchase.isOutOfApp = true
-                try reader.readOptionalObject(contextFields) { reader, field throws(JSONFault) in
-                    switch field {
-                    case .expiredPurchaseToken: purchase.expiredToken = try reader.readOptionalName()
-                    case .expiredExternalAccountIdentifiers:
-                        (purchase.expiredAccountID, purchase.expiredProfileID) = try Self.readAccount(&reader)
-                    }
-                }
+                let expired = try reader.readIfSound(Self.readExpired)
+                purchase.expiredToken = expired?.token
+                (purchase.expiredAccountID, purchase.expiredProfileID) = expired?.ids ?? (nil, nil)
             }
         }
         try reader.finish()
-        // A subscription that runs is one of something: without items, or without anything, it is some other text.
-        let needsItems = purchase.state == .active || purchase.state == .inGracePeriod || purchase.state == .canceled
-        guard hasState || !purchase.items.isEmpty, !needsItems || !purchase.items.isEmpty else { throw .missing }
+        // Without a state and items, it is some other text.
+        guard hasState || hasItems else { throw .missing }
         self = purchase
     }
 
+    private static func text(_ reader: inout JSONReader) throws(JSONFault) -> String? {
+        try reader.readOptionalString()
+    }
+    private static func name(_ reader: inout JSONReader) throws(JSONFault) -> String? { try reader.readOptionalName() }
+    private static func time(_ reader: inout JSONReader) throws(JSONFault) -> Instant? { try reader.readOptionalTime() }
+
+    private static func readExpired(
+        _ reader: inout JSONReader
+    ) throws(JSONFault) -> (token: String?, ids: (String?, String?))? {
+        var expired: (token: String?, ids: (String?, String?)) = (nil, (nil, nil))
+        try reader.readOptionalObject(contextFields) { reader, field throws(JSONFault) in
+            switch field {
+            case .expiredPurchaseToken: expired.token = try reader.readOptionalName()
+            case .expiredExternalAccountIdentifiers: expired.ids = try readAccount(&reader)
+            }
+        }
+        return expired
+    }
+
+    /// The ids of the account and the profile that the app gave.
     private static func readAccount(_ reader: inout JSONReader) throws(JSONFault) -> (String?, String?) {
         var account: String?
         var profile: String?
@@ -178,24 +229,45 @@ extension SubscriptionPurchase.Item {
         try reader.readObject(itemFields) { reader, field throws(JSONFault) in
             switch field {
             case .productId: item.productID = try reader.readOptionalName()
-            case .expiryTime: item.expiresAt = try reader.readOptionalTime()
-            case .latestSuccessfulOrderId: item.orderID = try reader.readOptionalName()
+            case .expiryTime:
+                guard try !reader.readNull() else { return }
+                item.expiresAt = try reader.readIfSound { reader throws(JSONFault) in try reader.readOptionalTime() }
+                item.hasOddEnd = item.expiresAt == nil
+            case .latestSuccessfulOrderId:
+                item.orderID = try reader.readIfSound { reader throws(JSONFault) in try reader.readOptionalName() }
             case .autoRenewingPlan:
-                try reader.readOptionalObject(renewalFields) { reader, _ throws(JSONFault) in
-                    item.isAutoRenewing = try reader.readNull() ? false : reader.readBool()
-                }
+                item.isAutoRenewing =
+                    try reader.readIfSound { reader throws(JSONFault) in
+                        var isOn = false
+                        try reader.readOptionalObject(renewalFields) { reader, _ throws(JSONFault) in
+                            isOn = try reader.readNull() ? false : reader.readBool()
+                        }
+                        return isOn
+                    } ?? false
             case .prepaidPlan: item.isPrepaid = try reader.readPresence()
-            case .offerDetails:
-                try reader.readOptionalObject(offerFields) { reader, _ throws(JSONFault) in
-                    item.basePlanID = try reader.readOptionalName()
-                }
+            case .offerDetails: item.basePlanID = try Self.readName(offerFields, in: &reader)
             case .deferredItemReplacement:
-                try reader.readOptionalObject(replacementFields) { reader, _ throws(JSONFault) in
-                    item.replacement = try reader.readOptionalName()
-                }
+                guard try !reader.readNull() else { return }
+                item.isReplacedLater = true
+                item.replacement = try Self.readName(replacementFields, in: &reader)
+            case .deferredItemRemoval: item.isRemovedLater = try reader.readPresence()
+            case .itemReplacement: item.isDeferred = try Self.readName(modeFields, in: &reader) == "DEFERRED"
             }
         }
         self = item
+    }
+
+    /// Reads the only member of an object that matters; one of an odd shape says nothing.
+    private static func readName<Field>(
+        _ fields: JSONFields<Field>,
+        in reader: inout JSONReader
+    ) throws(JSONFault) -> String? {
+        try reader.readIfSound { reader throws(JSONFault) in
+            var name: String?
+            try reader.readOptionalObject(fields) { reader, _ throws(JSONFault) in name = try reader.readOptionalName()
+            }
+            return name
+        }
     }
 }
 

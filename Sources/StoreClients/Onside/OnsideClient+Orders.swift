@@ -8,6 +8,7 @@ extension OnsideClient {
     struct Answer: Sendable {
         var transactions: [OnsideTransaction] = []
         var isUnknown = false
+        var hasOdd = false
         var failure: ReadFailure?
         var requests = 0
     }
@@ -26,7 +27,9 @@ extension OnsideClient {
             // A token that was on its way for too long is no sign of a wrong secret: a fresh one decides.
             if case .unauthorized = said { said = try await send(order, query, isLast: true, &answer.requests) }
             switch said {
-            case .signed(let signed): answer.transactions = try await open(signed, order, query)
+            case .signed(let signed):
+                let history = try await open(signed, order, query)
+                (answer.transactions, answer.hasOdd) = (history.transactions, history.hasOdd)
             // Our own records have it from Onside that it is ours: that it is not, or not there, is an error somewhere.
             case .notOurs where isRecorded, .notFound where isRecorded:
                 warn("not_ours")
@@ -89,10 +92,10 @@ extension OnsideClient {
         _ signed: CompactJWS,
         _ order: OnsideQuery.Order,
         _ query: OnsideQuery
-    ) async throws(ReadFailure) -> [OnsideTransaction] {
-        let transactions: [OnsideTransaction]
+    ) async throws(ReadFailure) -> OnsideHistory {
+        let history: OnsideHistory
         do throws(OnsideProofFailure) {
-            transactions = try await verify(signed, lane: query.lane).transactions
+            history = try await verify(signed, lane: query.lane)
         } catch {
             switch error {
             case .unread(let failure): throw failure
@@ -102,8 +105,10 @@ extension OnsideClient {
                 throw named(refusal.code == .unknownKey ? .unavailable : .malformed)
             }
         }
-        guard transactions.contains(where: { $0.orderID == order.id.text || $0.originalOrderID == order.id.text })
-        else {
+        let transactions = history.transactions
+        let isNamed = transactions.contains { $0.orderID == order.id.text || $0.originalOrderID == order.id.text }
+        // What was asked for may be what can't be read.
+        guard isNamed || history.hasOdd else {
             warn("other_order")
             throw named(.malformed)
         }
@@ -113,7 +118,7 @@ extension OnsideClient {
                 throw named(.malformed)
             }
         }
-        return transactions
+        return history
     }
 
     func named(_ code: ReadFailure.Code) -> ReadFailure { ReadFailure(code, store: .onside) }

@@ -91,15 +91,14 @@ package struct OnsideClient: Sendable {
             unknown: impossible
         )
         for (order, answer) in zip(asked, answers) where answer.isUnknown { reading.unknown.append(order.spelling) }
-        var isMalformed = false
+        reading.hasUnreadable = answers.contains(where: \.hasOdd)
         for line in OnsideLine.lines(of: answers.flatMap(\.transactions), query) {
             guard let observation = line.observation else {
-                isMalformed = true
+                reading.hasUnreadable = true
                 continue
             }
             reading.observations.append(observation)
         }
-        if isMalformed { reading.failure = reading.failure ?? named(.malformed) }
         if reading.failure != nil {
             reading.coverage = answers.allSatisfy { $0.failure != nil } ? .none : .partial
         }

@@ -31,7 +31,7 @@ package struct OnsideQuery: Sendable {
 
 /// What Onside said about some orders.
 package struct OnsideReading: Sendable {
-    /// `full` only where every order was answered and every line made sense; an unknown order is an answer.
+    /// `full` only where every order was answered; an unknown order is an answer.
     package var coverage: Coverage
     /// One for each line.
     package var observations: [Observation]
@@ -41,6 +41,8 @@ package struct OnsideReading: Sendable {
     package var requests: Int
     /// Orders that are not this merchant's, not known, or named by no possible id; as the query spells them.
     package var unknown: [String]
+    /// A transaction can't be read, or a line makes no sense: whether it gives access is not known.
+    package var hasUnreadable = false
 
     package init(
         coverage: Coverage,

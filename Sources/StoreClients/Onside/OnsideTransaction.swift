@@ -87,11 +87,20 @@ package struct OnsideTransaction: Sendable, Hashable {
         var draft = Draft()
         try reader.readObject(Self.fields) { reader, field throws(JSONFault) in
             switch field {
-            case .expiresAt, .originallyPurchasedAt, .purchasedAt, .revokedAt, .fetchedAt:
-                guard let written = try reader.readOptionalString() else { return }
-                guard let moment = RFC3339.instant(written) else { throw .wrongType }
-                draft.moments[field] = moment
-            case .price, .quantity: draft.numbers[field] = try reader.readOptionalInteger()
+            // These dates decide.
+            case .expiresAt, .purchasedAt, .revokedAt, .fetchedAt: draft.moments[field] = try reader.readOptionalTime()
+            case .originallyPurchasedAt:
+                draft.moments[field] = try reader.readIfSound { reader throws(JSONFault) in
+                    try reader.readOptionalTime()
+                }
+            case .price, .quantity:
+                draft.numbers[field] = try reader.readIfSound { reader throws(JSONFault) in
+                    try reader.readOptionalInteger()
+                }
+            case .currency, .productSlug, .revocationReason, .reason, .country:
+                draft.texts[field] = try reader.readIfSound { reader throws(JSONFault) in
+                    try reader.readOptionalString()
+                }
             default: draft.texts[field] = try reader.readOptionalString()
             }
         }
@@ -124,6 +133,8 @@ package struct OnsideTransaction: Sendable, Hashable {
 /// The transactions that one signed text tells of.
 package struct OnsideHistory: Sendable, Hashable {
     package var transactions: [OnsideTransaction]
+    /// One of them is nothing that can be read.
+    package var hasOdd = false
 
     package init(transactions: [OnsideTransaction]) { self.transactions = transactions }
 
@@ -140,26 +151,28 @@ package struct OnsideHistory: Sendable, Hashable {
     /// - Throws: `ProofRefusal`: `malformed`.
     init(payload: [UInt8]) throws(ProofRefusal) {
         do throws(JSONFault) {
-            transactions = try Self.read(payload)
+            (transactions, hasOdd) = try Self.read(payload)
         } catch {
             throw ProofRefusal(.malformed, "The payload is not a history: \(error.clause).")
         }
     }
 
-    private static func read(_ payload: [UInt8]) throws(JSONFault) -> [OnsideTransaction] {
+    private static func read(_ payload: [UInt8]) throws(JSONFault) -> ([OnsideTransaction], hasOdd: Bool) {
         var reader = try JSONReader(payload)
         var transactions: [OnsideTransaction]?
+        var hasOdd = false
         try reader.readObject(fields) { reader, _ throws(JSONFault) in
             var read: [OnsideTransaction] = []
             try reader.readArray { reader throws(JSONFault) in
                 guard read.count < maximumCount else { throw .outOfRange }
-                read.append(try OnsideTransaction(&reader))
+                let transaction = try reader.readIfSound { reader throws(JSONFault) in try OnsideTransaction(&reader) }
+                if let transaction { read.append(transaction) } else { hasOdd = true }
             }
             transactions = read
         }
         try reader.finish()
         guard let transactions else { throw .missing }
-        return transactions
+        return (transactions, hasOdd)
     }
 
     /// Checks that all of it is about one app.

@@ -50,9 +50,8 @@ package struct RevenueCatClient: Sendable {
     }
 
     private func read(_ session: inout RevenueCatSession) async -> CustomerReading {
-        let subscriptions = await session.list(
+        let subscriptions = await session.items(
             .customerSubscriptions(session.customer),
-            id: \.id,
             item: WireItem.subscription
         )
         if subscriptions.isMissing {
@@ -68,11 +67,11 @@ package struct RevenueCatClient: Sendable {
             item.owner == .askedUser && item.givesAccess == true && query.mayGrant(item.entitlements)
                 && (!item.isSandbox || query.sandboxCounts)
         }
-        // Even where a subscription was refused, or their list failed, a purchase may speak for the user.
+        // Even where a subscription can't be read, or their list failed, a purchase may speak for the user.
         guard subscriptions.isComplete && session.isStoreWell || session.mayAskOn, !mayHaveAccess else {
             return session.reading(observations, anyListComplete: subscriptions.isComplete, purchasesListed: false)
         }
-        let purchases = await session.list(.customerPurchases(session.customer), id: \.id, item: WireItem.oneTime)
+        let purchases = await session.items(.customerPurchases(session.customer), item: WireItem.oneTime)
         // The customer existed one request ago.
         if purchases.isMissing { session.note(ReadFailure(.unavailable)) }
         observations += await session.observe(purchases.items)
@@ -224,6 +223,7 @@ package struct RevenueCatClient: Sendable {
             }
         }
         reading.failure = reading.failure ?? session.failure
+        if session.hasUnreadable { reading.failure = reading.failure ?? ReadFailure(.malformed) }
     }
 
     /// The answer to one look-up, or to several.

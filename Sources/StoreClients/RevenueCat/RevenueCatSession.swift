@@ -9,6 +9,8 @@ struct RevenueCatSession {
     private(set) var requests = 0
     /// The last failure.
     private(set) var failure: ReadFailure?
+    /// An item was listed of which it can't be told whether it gives access.
+    private(set) var hasUnreadable = false
     /// Whose the items of a returned customer id are, by its bytes; `nil` where that could not be told.
     private var owners: [[UInt8]: NamedOwner?] = [:]
     private var holders: [[UInt8]: NamedOwner] = [:]
@@ -27,7 +29,7 @@ struct RevenueCatSession {
         }
     }
 
-    /// Whether further requests make sense: odd items are no reason to stop, a store in trouble is.
+    /// Whether further requests make sense: a list that is odd is no reason to stop, a store in trouble is.
     var isStoreWell: Bool { failure == nil || failure?.code == .malformed }
 
     /// Whether another list is worth a request although one failed: a person waits, and a list may fail alone.
@@ -45,8 +47,19 @@ struct RevenueCatSession {
             observations: observations,
             failure: failure,
             requests: requests,
-            purchasesListed: purchasesListed
+            purchasesListed: purchasesListed,
+            hasUnreadable: hasUnreadable
         )
+    }
+
+    /// Reads a list of a customer's items; one that can't be read takes nothing from the others.
+    mutating func items(
+        _ endpoint: RevenueCatEndpoint,
+        item: (inout JSONReader) throws(JSONFault) -> WireItem
+    ) async -> List<WireItem> {
+        let list = await list(endpoint, id: \.id, needsAll: false, item: item)
+        if list.badItems > 0 { hasUnreadable = true }
+        return list
     }
 
     /// The items of a list, as far as it could be read.
@@ -66,12 +79,14 @@ struct RevenueCatSession {
     ///   - endpoint: the list.
     ///   - cursor: the id of the last item that is known already.
     ///   - id: what no two items of the list share, where there is such a thing.
+    ///   - needsAll: an element that is refused makes the list useless as a whole.
     ///   - item: reads one element.
     /// - Returns: what was read, however little.
     mutating func list<Item: Sendable>(
         _ endpoint: RevenueCatEndpoint,
         after cursor: String? = nil,
         id: (Item) -> String?,
+        needsAll: Bool = true,
         item: (inout JSONReader) throws(JSONFault) -> Item
     ) async -> List<Item> {
         var list = List<Item>()
@@ -100,7 +115,7 @@ struct RevenueCatSession {
             }
             pages += 1
             list.badItems += page.badItems
-            if page.badItems > 0 { note(ReadFailure(.malformed)) }
+            if page.badItems > 0, needsAll { note(ReadFailure(.malformed)) }
             // What the store's load-shedder says may be old: it can only add.
             if page.isDegraded { note(ReadFailure(.unavailable)) }
             for item in page.items {
@@ -143,14 +158,11 @@ struct RevenueCatSession {
         return observations
     }
 
-    /// Reads an item's entitlements to the end; what could not be read leaves a failure.
+    /// Reads an item's entitlements to the end; what was not answered leaves a failure.
     private mutating func entitlements(of item: WireItem) async -> [String] {
-        guard case .after(let cursor) = item.nextEntitlements else {
-            if item.nextEntitlements == .unusable { note(ReadFailure(.malformed)) }
-            return item.entitlements
-        }
-        guard let segment = PathSegment(item.id) else {
-            note(ReadFailure(.malformed))
+        guard case .after(let cursor) = item.nextEntitlements, let segment = PathSegment(item.id) else {
+            // One that can't be named could be the one that counts.
+            if item.nextEntitlements != .end, item.mayGive { hasUnreadable = true }
             return item.entitlements
         }
         let endpoint: RevenueCatEndpoint =

@@ -7,8 +7,6 @@ private enum ItemField: String, CaseIterable {
     case givesAccess = "gives_access"
     case pendingPayment = "pending_payment"
     case renewal = "auto_renewal_status"
-    case startsAt = "starts_at"
-    case endsAt = "ends_at"
     case periodStartsAt = "current_period_starts_at"
     case periodEndsAt = "current_period_ends_at"
     case purchasedAt = "purchased_at"
@@ -27,6 +25,12 @@ extension WireItem {
     /// Reads a one-time purchase.
     static func oneTime(_ reader: inout JSONReader) throws(JSONFault) -> WireItem { try WireItem(.oneTime, &reader) }
 
+    /// What RevenueCat calls a status that it does not know itself.
+    private static let unknownStatus = "unknown"
+    /// Neither of the two that are known.
+    private static let unknownOwnership = "unknown"
+
+    /// Reads what tells whether the item gives access, and whose it is; of all else what is odd is left out.
     private init(_ kind: Observation.Kind, _ reader: inout JSONReader) throws(JSONFault) {
         let isSubscription = kind == .subscription
         var draft = Draft()
@@ -34,41 +38,56 @@ extension WireItem {
             switch field {
             case .id: draft.id = try readName(&reader)
             case .customerID: draft.customerID = try readName(&reader)
+            // `gives_access` decides; without it the word does.
+            case .status where isSubscription:
+                draft.status = try reader.readIfSound { reader throws(JSONFault) in try readName(&reader) }
             case .status: draft.status = try readName(&reader)
             case .environment: draft.environment = try readName(&reader)
             case .store: draft.store = try readName(&reader)
-            case .ownership: draft.ownership = try reader.readOptionalString()
-            case .entitlements: (draft.entitlements, draft.nextEntitlements) = try readEntitlements(&reader)
-            case .productID: draft.productID = try reader.readOptionalString()
+            case .ownership:
+                guard try !reader.readNull() else { return }
+                draft.ownership = try reader.readIfSound(Self.text) ?? Self.unknownOwnership
+            case .entitlements:
+                let list = try reader.readIfSound { reader throws(JSONFault) in try readEntitlements(&reader) }
+                (draft.entitlements, draft.nextEntitlements) = list ?? ([], .unusable)
+            case .productID: draft.productID = try reader.readIfSound(Self.text)
             case .givesAccess where isSubscription: draft.givesAccess = try reader.readBool()
             case .pendingPayment where isSubscription:
-                draft.pendingPayment = try reader.readNull() ? false : try reader.readBool()
-            case .renewal where isSubscription: draft.renewal = try reader.readOptionalString()
-            case .periodStartsAt where isSubscription: draft.startsAt = try reader.readOptionalInteger()
-            case .periodEndsAt where isSubscription: draft.endsAt = try reader.readOptionalInteger()
-            case .purchasedAt where !isSubscription: draft.startsAt = try reader.readOptionalInteger()
+                draft.pendingPayment =
+                    try reader.readIfSound { reader throws(JSONFault) in
+                        try reader.readNull() ? false : try reader.readBool()
+                    } ?? false
+            case .renewal where isSubscription: draft.renewal = try reader.readIfSound(Self.text)
+            case .periodStartsAt where isSubscription: draft.startsAt = try reader.readIfSound(Self.number)
+            case .periodEndsAt where isSubscription: draft.endsAt = try reader.readIfSound(Self.number)
+            case .purchasedAt where !isSubscription: draft.startsAt = try reader.readIfSound(Self.number)
             case .subscriptionIdentifier where isSubscription:
-                draft.storeIdentifier = try reader.readOptionalString()
-            case .purchaseIdentifier where !isSubscription: draft.storeIdentifier = try reader.readOptionalString()
-            // Not used, but an impossible date shows that the others are not to be trusted either.
-            case .startsAt where isSubscription, .endsAt where isSubscription:
-                draft.unusedDates.append(try reader.readOptionalInteger())
+                draft.storeIdentifier = try reader.readIfSound(Self.text)
+            case .purchaseIdentifier where !isSubscription: draft.storeIdentifier = try reader.readIfSound(Self.text)
             default: try reader.passOver()
             }
         }
         try self.init(kind, draft)
     }
 
+    private static func text(_ reader: inout JSONReader) throws(JSONFault) -> String? {
+        try reader.readOptionalString()
+    }
+    private static func number(_ reader: inout JSONReader) throws(JSONFault) -> Int64? {
+        try reader.readOptionalInteger()
+    }
+
     private init(_ kind: Observation.Kind, _ draft: Draft) throws(JSONFault) {
-        guard let id = draft.id, let customerID = draft.customerID, let status = draft.status,
+        guard let id = draft.id, let customerID = draft.customerID,
+            let status = draft.status ?? (kind == .subscription ? Self.unknownStatus : nil),
             let environment = draft.environment, let store = draft.store,
             draft.givesAccess != nil || kind == .oneTime
         else { throw .missing }
         let isPromotional = store == "promotional"
-        for date in draft.unusedDates { _ = try instant(date, isPromotional: isPromotional) }
-        let startsAt = try instant(draft.startsAt, isPromotional: isPromotional)
-        let endsAt = try instant(draft.endsAt, isPromotional: isPromotional)
-        if let startsAt, let endsAt, endsAt < startsAt { throw .outOfRange }
+        var startsAt = instant(draft.startsAt, isPromotional: isPromotional)
+        var endsAt = instant(draft.endsAt, isPromotional: isPromotional)
+        // One of the two is wrong, and nothing says which.
+        if let start = startsAt, let end = endsAt, end < start { (startsAt, endsAt) = (nil, nil) }
         self.kind = kind
         self.id = id
         self.customerID = customerID
@@ -102,7 +121,6 @@ private struct Draft {
     var renewal: String?
     var startsAt: Int64?
     var endsAt: Int64?
-    var unusedDates: [Int64?] = []
     var ownership: String?
     var entitlements: [String] = []
     var nextEntitlements = NextPage.end
@@ -115,14 +133,13 @@ private let latestMs: Int64 = 7_258_118_400_000
 /// The end of 2399.
 private let latestGrantMs: Int64 = 13_569_465_600_000
 
-/// Makes an instant of a store's milliseconds, and refuses what cannot be a date of a purchase.
+/// Makes an instant of a store's milliseconds; `nil` for what cannot be a date of a purchase.
 ///
 /// RevenueCat writes a lifetime grant as one that ends two centuries from now. Such an end, of promotional items only,
 /// is brought down to the last instant we hold.
-private func instant(_ milliseconds: Int64?, isPromotional: Bool) throws(JSONFault) -> Instant? {
-    guard let milliseconds else { return nil }
-    guard milliseconds >= earliestMs, milliseconds < (isPromotional ? latestGrantMs : latestMs + 1),
-        let instant = Instant(milliseconds: min(milliseconds, latestMs))
-    else { throw .outOfRange }
-    return instant
+private func instant(_ milliseconds: Int64?, isPromotional: Bool) -> Instant? {
+    guard let milliseconds, milliseconds >= earliestMs,
+        milliseconds < (isPromotional ? latestGrantMs : latestMs + 1)
+    else { return nil }
+    return Instant(milliseconds: min(milliseconds, latestMs))
 }

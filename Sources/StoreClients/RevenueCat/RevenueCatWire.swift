@@ -63,6 +63,9 @@ struct WireItem: Sendable {
     var entitlements: [String]
     /// Where the item's own list of entitlements goes on.
     var nextEntitlements: NextPage
+
+    /// Whether its entitlements, whatever they are, may give access.
+    var mayGive: Bool { givesAccess ?? (status == StoreStatus.Known.owned.rawValue) }
 }
 
 private enum ListField: String, CaseIterable {

@@ -41,8 +41,9 @@ package struct CauseWords: Sendable, Hashable {
         case .movedAway: CauseWords(title: "Moved to another account by support", fix: nil)
         case .notEligible: CauseWords(title: "The account is banned or being deleted", fix: nil)
         case .accountGone, .clientLoginDiscarded, .clientAppNotRegistered, .receiptInUse, .proofOfAnothers,
-            .identityCollision, .sourcesDisagree, .anonymousOwner, .noAccess, .unknownStatus, .unexplained, .softWindow,
-            .firstAbsence, .absenceMargin, .storeNotAsked, .promoteOnly, .demotionsPaused, .brake,
+            .identityCollision, .sourcesDisagree, .anonymousOwner, .noAccess, .unknownStatus, .unreadableItem,
+            .unexplained,
+            .softWindow, .firstAbsence, .absenceMargin, .storeNotAsked, .promoteOnly, .demotionsPaused, .brake,
             .proposed:
             nil
         }

@@ -174,13 +174,17 @@ package struct AppStoreSource: Sendable {
             seen.formUnion(reading.transactionIDs)
             seen.insert(query.subject.id)
             var coverage = reading.coverage
-            do {
-                part.add(try await passes(reading.passes, context), answering: query.subject)
+            do throws(ReadFailure) {
+                let passes = reading.passes.map { Observation(pass: $0) }
+                let limited = try await Passes(lookups: lookups).limit(passes, context)
+                part.add(limited.items, answering: query.subject)
+                part.hasUnreadable = part.hasUnreadable || limited.hasUnreadable
             } catch {
                 coverage = .partial
                 part.failure = part.failure ?? ReadFailure(.interrupted, store: .appStore)
             }
             part.failure = part.failure ?? reading.failure
+            part.hasUnreadable = part.hasUnreadable || reading.hasUnreadable
             part.coverage = isFirst || part.coverage == coverage ? coverage : .partial
             isFirst = false
             // A store in trouble is left alone; what one answer is bad for, the next may be good for.
@@ -191,23 +195,6 @@ package struct AppStoreSource: Sendable {
             }
         }
         return part
-    }
-
-    /// Non-renewing subscriptions of one account with the ends that our products' durations give them.
-    private func passes(_ passes: [SignedTransaction], _ context: ReadContext) async throws -> [Observation] {
-        let ends = try await lookups.ends(
-            of: passes.map {
-                UserLookups.Pass(productID: $0.productID, account: $0.appAccountToken ?? "", boughtAt: $0.purchasedAt)
-            }
-        )
-        return zip(passes, ends).compactMap { pass, end in
-            if let end { return Observation(pass: pass, endsAt: end, givesAccess: context.askedAt < end) }
-            guard context.catalog.mapping(of: ["app_store:\(pass.productID)"]) != .noAccess else { return nil }
-            // Without a duration nobody can tell whether it is over: it counts as not mapped until somebody sets one.
-            var item = Observation(pass: pass, endsAt: pass.purchasedAt, givesAccess: true)
-            item.entitlements = ["app_store:\(pass.productID) without duration"]
-            return item
-        }
     }
 
     /// Looks up what a typed id leads to.

@@ -1,13 +1,17 @@
 import Jobs
 import Entitlements
-import Storage
+package import Storage
 package import StoreClients
 
 /// Google Play as a witness.
 package struct GooglePlaySource: Sendable {
     let client: GooglePlayClient
+    private let passes: Passes
 
-    package init(client: GooglePlayClient) { self.client = client }
+    package init(client: GooglePlayClient, lookups: UserLookups) {
+        self.client = client
+        passes = Passes(lookups: lookups)
+    }
 
     /// Asks about tokens that the user has shown.
     func read(shown tokens: [String], known: [KnownPurchase], _ context: ReadContext) async -> StorePart {
@@ -79,7 +83,8 @@ package struct GooglePlaySource: Sendable {
                 known: Set(own.flatMap { $0.identifiers.filter { $0.kind == "purchase_token" }.map(\.value) }),
                 askedAt: context.askedAt,
                 lane: context.lane,
-                isFromClient: isFromClient
+                isFromClient: isFromClient,
+                mayGrant: { [catalog = context.catalog] in catalog.mapping(of: $0) == .access }
             )
         )
         // That Google says no more about a token is no word that what was paid for is over; and where it knows none of our
@@ -95,13 +100,16 @@ package struct GooglePlaySource: Sendable {
         // Google forgets no purchase within a period's reach: that it suddenly knows nothing of one is no word about it.
         let given = Set(own.filter(\.gaveAccess).compactMap(\.lookupID))
         let isForgotten = reading.unknown.contains(where: given.contains)
-        return StorePart(
+        var part = StorePart(
             store: .googlePlay,
             coverage: isForgotten && reading.coverage == .full ? .partial : reading.coverage,
             observations: reading.observations + kept.map { Observation(kept: $0, by: .googlePlay) },
             failure: reading.failure ?? (isForgotten ? ReadFailure(.unavailable, store: .googlePlay) : nil),
-            refused: isFromClient ? reading.unknown.map { _ in "purchase_token (unknown)" } : []
+            refused: isFromClient ? reading.unknown.map { _ in "purchase_token (unknown)" } : [],
+            hasUnreadable: reading.hasUnreadable
         )
+        await part.limit(by: passes, context)
+        return part
     }
 
     /// Looks up what a typed order number leads to.

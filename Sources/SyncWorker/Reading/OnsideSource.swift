@@ -93,7 +93,8 @@ package struct OnsideSource: Sendable {
             store: .onside,
             coverage: reading.coverage,
             observations: reading.observations + kept.map { Observation(kept: $0, by: .onside) },
-            failure: reading.failure
+            failure: reading.failure,
+            hasUnreadable: reading.hasUnreadable
         )
     }
 }

@@ -54,6 +54,8 @@ struct StorePart: Sendable {
     var refused: [String] = []
     /// Items whose owner only a walk through the host's users can tell.
     var withheld: [Observation] = []
+    /// An item can't be read: whether it gives access is not known.
+    var hasUnreadable = false
 
     /// A store that nothing had to be asked.
     static func nothing(_ store: Store) -> StorePart { StorePart(store: store, coverage: .full) }
@@ -110,6 +112,7 @@ extension Reading {
             silent: silent
         )
         withheld = parts.flatMap(\.withheld)
+        unreadable = Set(parts.filter(\.hasUnreadable).map(\.store))
     }
 }
 
@@ -123,11 +126,13 @@ extension [Observation] {
                 items.append(item)
                 continue
             }
-            let key = ExactText("\(item.source.rawValue) \(item.environment) \(id)")
-            if let place = places[key] {
+            var key = "\(item.source.rawValue) \(item.environment) \(id)"
+            // What gives access in a purchase of Google's, and what does not, are told apart.
+            if item.source == .googlePlay { key += " \(item.status.raw) \(item.entitlements)" }
+            if let place = places[ExactText(key)] {
                 items[place].isShown = items[place].isShown || item.isShown
             } else {
-                places[key] = items.count
+                places[ExactText(key)] = items.count
                 items.append(item)
             }
         }

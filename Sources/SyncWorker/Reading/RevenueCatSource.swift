@@ -51,17 +51,34 @@ package struct RevenueCatSource: Sendable {
         if let failure = await respell(&answer.observations) { return .failed(.revenueCat, failure) }
         // Purchases are left out where a subscription gives access: enough to say yes, not enough to say no.
         let isFull = answer.coverage == .full && (answer.purchasesListed || answer.observations.isEmpty)
-        return StorePart(
+        var part = StorePart(
             store: .revenueCat,
             coverage: answer.coverage == .full && !isFull ? .partial : answer.coverage,
             observations: answer.observations,
-            failure: answer.failure
+            failure: answer.failure,
+            hasUnreadable: answer.hasUnreadable
         )
+        await part.limit(by: passes, context)
+        return part
     }
 
     /// Looks up what typed ids lead to.
     func find(_ ids: [TypedID], _ context: ReadContext) async -> ClaimReading {
-        await client.find(ids, for: query(context))
+        var found = await client.find(ids, for: query(context))
+        do throws(ReadFailure) { found.own = try await limited(found.own, context) } catch {
+            found.own = []
+            found.failure = found.failure ?? error
+        }
+        return found
+    }
+
+    private var passes: Passes { Passes(lookups: lookups) }
+
+    /// Items that a search has found, with their ends.
+    private func limited(_ items: [Observation], _ context: ReadContext) async throws(ReadFailure) -> [Observation] {
+        let limited = try await passes.limit(items, context)
+        guard !limited.hasUnreadable else { throw ReadFailure(.malformed) }
+        return limited.items
     }
 
     /// What RevenueCat knows of purchases that the user has shown, each by its stores' ids.
@@ -73,6 +90,11 @@ package struct RevenueCatSource: Sendable {
         for place in items.indices {
             let odd = await respell(&items[place])
             failure = failure ?? odd
+        }
+        do throws(ReadFailure) {
+            for place in items.indices { items[place] = try await limited(items[place], context) }
+        } catch {
+            failure = failure ?? error
         }
         return (items, failure)
     }

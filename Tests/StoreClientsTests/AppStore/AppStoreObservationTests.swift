@@ -116,15 +116,12 @@ struct AppStoreObservationTests {
         #expect(reading.observations.map(\.givesAccess) == [false])
         #expect(reading.observations.map(\.kind) == [.subscription])
         let pass = try #require(reading.passes.first)
-        let end = Instant(microseconds: 1_795_000_000_000_000)
-        for (givesAccess, word) in [(true, "active"), (false, "expired")] {
-            let observation = Observation(pass: pass, endsAt: end, givesAccess: givesAccess)
-            #expect(observation.kind == .subscription && observation.status.raw == word)
-            #expect(observation.givesAccess == givesAccess && observation.renewal == "will_not_renew")
-            #expect(observation.periodStartsAt == Instant(milliseconds: 1_790_000_000_000))
-            #expect(observation.periodEndsAt == end && observation.lookupID == "2000000100000001")
-            #expect(observation.source == .appStore && observation.payloadHash == observation.factsHash)
-        }
+        // Its end is the catalogue's to tell.
+        let observation = Observation(pass: pass)
+        #expect(observation.kind == .oneTime && observation.status.raw == "owned" && observation.isLimited)
+        #expect(observation.periodStartsAt == Instant(milliseconds: 1_790_000_000_000))
+        #expect(observation.periodEndsAt == nil && observation.lookupID == "2000000100000001")
+        #expect(observation.source == .appStore && observation.payloadHash == observation.factsHash)
     }
 
     @Test func `several lines of a customer, in several groups, are told apart`() async throws {

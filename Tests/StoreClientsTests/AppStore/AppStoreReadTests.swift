@@ -185,14 +185,14 @@ struct AppStoreReadTests {
     }
 
     @Test(arguments: ["bad_signature", "foreign_root", "foreign_bundle", "foreign_environment", "foreign_renewal"])
-    func `a signed text that does not count makes the reading partial, and the other lines stand`(
+    func `a signed text that does not count can't be read, and the other lines stand`(
         flaw: String
     ) async throws {
         let store = try SimulatedAppStore(transactions: [
             Self.line + ", flaw: \(flaw)", #"original: "2000000100000002", product: yearly"#, Self.lifetime,
         ])
         let reading = try await store.read("2000000100000002")
-        #expect(reading.coverage == .partial && reading.failure == ReadFailure(.malformed, store: .appStore))
+        #expect(reading.coverage == .full && reading.hasUnreadable && reading.failure == nil)
         #expect(reading.observations.map(\.productID) == ["yearly", "lifetime"])
         #expect(store.reports.allSatisfy { $0.failure == nil }, "one odd item is no word on the store's health")
     }
@@ -205,6 +205,15 @@ struct AppStoreReadTests {
             where: "/subscriptions/"
         )
         let reading = try await store.read("2000000100000001")
-        #expect(reading.coverage == .partial && reading.failure?.code == .malformed && reading.observations.isEmpty)
+        #expect(reading.coverage == .full && reading.hasUnreadable && reading.observations.isEmpty)
+    }
+
+    @Test(arguments: [#""status":"1""#, #""status":null"#, #""status":{}"#])
+    func `a line whose status can't be read takes nothing from the rest`(status: String) async throws {
+        let store = try SimulatedAppStore(transactions: [Self.line, Self.lifetime])
+        store.replace(#""status":1"#, with: status, where: "/subscriptions/")
+        let reading = try await store.read("2000000100000001")
+        #expect(reading.coverage == .full && reading.hasUnreadable && reading.failure == nil)
+        #expect(reading.observations.map(\.productID) == ["lifetime"])
     }
 }

@@ -33,10 +33,10 @@ import Testing
             let body = Mutations.alter(Self.seeds[round % Self.seeds.count], Mutations.json, &generator)
             do throws(JSONFault) {
                 let observation = try SubscriptionPurchase(body)
-                    .observation(token: "tok", lineage: ["tok"], at: PlayFixture.now)
+                    .observations(token: "tok", lineage: ["tok"], at: PlayFixture.now).first
                 if observation?.givesAccess == true { accepted += 1 }
             } catch { refused += 1 }
-            _ = try? ProductPurchase(body).observation(token: "tok", at: PlayFixture.now)
+            _ = try? ProductPurchase(body).observations(token: "tok", at: PlayFixture.now)
             _ = GooglePlayError(body: body)
         }
         // Otherwise the test would prove nothing.

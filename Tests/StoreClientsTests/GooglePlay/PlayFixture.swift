@@ -64,7 +64,8 @@ enum PlayFixture {
 
     /// What a state of a subscription comes to, without asking anybody.
     static func observation(_ body: String, token: String = "tok", lineage: [String]? = nil) throws -> Observation? {
-        try SubscriptionPurchase(Array(body.utf8)).observation(token: token, lineage: lineage ?? [token], at: now)
+        try SubscriptionPurchase(Array(body.utf8)).observations(token: token, lineage: lineage ?? [token], at: now)
+            .first
     }
 
     private static func object(_ members: [(String, String)], _ changes: Changes) -> String {

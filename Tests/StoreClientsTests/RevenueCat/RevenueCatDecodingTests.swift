@@ -10,7 +10,7 @@ import Testing
 
     @Test(
         "a subscription with a required field missing, null, empty or of another type is refused",
-        arguments: ["id", "customer_id", "status", "environment", "store", "gives_access"],
+        arguments: ["id", "customer_id", "environment", "store", "gives_access"],
         [nil, "null", "1", #""""#, "[]", "{}"] as [String?]
     )
     func requiresFields(_ field: String, _ value: String?) throws {
@@ -20,18 +20,16 @@ import Testing
     }
 
     @Test(
-        "an optional field of another type is refused",
-        arguments: [
-            ["entitlements": "[]"], ["entitlements": #"{"object":"list"}"#],
-            ["entitlements": #"{"object":"x","items":[]}"#],
-            ["auto_renewal_status": "true"], ["product_id": "5"], ["store_subscription_identifier": "480001234567890"],
-            ["ownership": "{}"], ["current_period_ends_at": #""2026-01-01""#],
-            ["current_period_ends_at": "1791356800000.5"],
-            ["current_period_ends_at": "1.7913568e12"], ["starts_at": "{}"], ["id": #""a\u0000b""#],
-        ] as [Fixture.Changes]
+        "a status that can't be read leaves the decision to gives_access, and is unknown without access",
+        arguments: [nil, "null", "1", #""""#, "[]", "{}"] as [String?]
     )
-    func refusesOptionalFields(_ changes: Fixture.Changes) throws {
-        #expect(try decode(Fixture.subscription(changes)).badItems == 1)
+    func decidesByAccess(_ value: String?) throws {
+        for givesAccess in [true, false] {
+            let page = try decode(Fixture.subscription(["status": value, "gives_access": "\(givesAccess)"]))
+            let item = try #require(page.items.first)
+            let observation = Observation(item, entitlements: item.entitlements, owner: .askedUser)
+            #expect(observation.standing == (givesAccess ? .access : .unknown))
+        }
     }
 
     @Test(
@@ -47,7 +45,45 @@ import Testing
     }
 
     @Test(
-        "impossible dates are refused",
+        "an optional field of another type is left out, and decides nothing",
+        arguments: [
+            ["auto_renewal_status": "true"], ["product_id": "5"], ["store_subscription_identifier": "480001234567890"],
+            ["ownership": "{}"], ["current_period_ends_at": #""2026-01-01""#], ["pending_payment": "[]"],
+            ["current_period_ends_at": "1791356800000.5"],
+            ["current_period_ends_at": "1.7913568e12"], ["starts_at": "{}"],
+        ] as [Fixture.Changes]
+    )
+    func leavesOutOddFields(_ changes: Fixture.Changes) throws {
+        let page = try decode(Fixture.subscription(changes))
+        #expect(page.badItems == 0 && page.items.first?.givesAccess == true)
+        if changes["current_period_ends_at"] != nil { #expect(page.items.first?.endsAt == nil) }
+    }
+
+    @Test(
+        "entitlements that are no list are not all that there are",
+        arguments: ["[]", #"{"object":"list"}"#, #"{"object":"x","items":[]}"#, "7"]
+    )
+    func oddEntitlements(_ value: String) async throws {
+        let store = FakeStore()
+        store.on(FakeStore.subscriptions, 200, Fixture.page([Fixture.subscription(["entitlements": value])]))
+        store.on(FakeStore.purchases, 200, Fixture.page([]))
+        let reading = try await store.read()
+        #expect(reading.hasUnreadable && reading.failure == nil)
+        // What gives no access gives none by whatever entitlement.
+        let other = FakeStore()
+        let ended = Fixture.subscription(["entitlements": value, "gives_access": "false", "status": #""expired""#])
+        other.on(FakeStore.subscriptions, 200, Fixture.page([ended]))
+        other.on(FakeStore.purchases, 200, Fixture.page([]))
+        #expect(try await !other.read().hasUnreadable)
+    }
+
+    @Test("an id with a character that no database takes is refused")
+    func refusesNUL() throws {
+        #expect(try decode(Fixture.subscription(["id": #""a\u0000b""#])).badItems == 1)
+    }
+
+    @Test(
+        "impossible dates are left out, and the item decides by its access",
         arguments: [
             ["current_period_ends_at": "-1"], ["current_period_ends_at": "0"], ["current_period_ends_at": "1791356800"],
             ["current_period_ends_at": "999999999999"], ["current_period_ends_at": "7258118400001"],
@@ -56,8 +92,11 @@ import Testing
             ["starts_at": "1786000000"], ["ends_at": "-5"],
         ] as [Fixture.Changes]
     )
-    func refusesDates(_ changes: Fixture.Changes) throws {
-        #expect(try decode(Fixture.subscription(changes)).badItems == 1)
+    func leavesOutDates(_ changes: Fixture.Changes) throws {
+        let item = try #require(try decode(Fixture.subscription(changes)).items.first)
+        #expect(item.givesAccess == true)
+        if changes["current_period_ends_at"] != nil { #expect(item.endsAt == nil) }
+        if changes["current_period_starts_at"] != nil { #expect(item.startsAt == nil) }
     }
 
     @Test(
@@ -76,7 +115,8 @@ import Testing
         let late = "8100000000000"
         let grant = try decode(Fixture.subscription(["store": #""promotional""#, "current_period_ends_at": late]))
         #expect(grant.items.first?.endsAt == Instant(milliseconds: 7_258_118_400_000))
-        #expect(try decode(Fixture.subscription(["current_period_ends_at": late])).badItems == 1)
+        let other = try decode(Fixture.subscription(["current_period_ends_at": late]))
+        #expect(other.items.count == 1 && other.items.first?.endsAt == nil)
     }
 
     @Test(
@@ -110,14 +150,14 @@ import Testing
         )
     }
 
-    @Test("one bad item does not lose the good ones, but makes the reading partial without harming the breaker")
+    @Test("one item that can't be read takes nothing from the others, and does not harm the breaker")
     func keepsGoodItems() async throws {
         let store = FakeStore()
         let bad = [Fixture.subscription(id: "bad", ["gives_access": #""yes""#]), "null", "[[1]]", #""text""#]
         store.on(FakeStore.subscriptions, 200, Fixture.page([bad[0], Fixture.subscription()] + bad[1...]))
         let reading = try await store.read()
-        #expect(reading.coverage == .partial)
-        #expect(reading.failure == ReadFailure(.malformed))
+        #expect(reading.coverage == .full && reading.hasUnreadable)
+        #expect(reading.failure == nil)
         #expect(reading.observations.map(\.givesAccess) == [true])
         #expect(store.reports == [StoreAnswer(status: 200, failure: .malformed, countsForBreaker: false)])
     }
@@ -128,18 +168,18 @@ import Testing
         store.on(FakeStore.subscriptions, 200, Fixture.page(["{}"]))
         store.on(FakeStore.purchases, 200, Fixture.page([Fixture.purchase()]))
         let reading = try await store.read()
-        #expect(reading.coverage == .partial)
-        #expect(reading.failure == ReadFailure(.malformed))
+        #expect(reading.coverage == .full && reading.hasUnreadable)
+        #expect(reading.failure == nil)
         #expect(reading.observations.map(\.kind) == [.oneTime])
     }
 
-    @Test("an entitlement that cannot be named makes the reading partial")
+    @Test("an entitlement that cannot be named may be the one that counts")
     func refusesNamelessEntitlement() async throws {
         let store = FakeStore()
         let entitlements = #"{"object":"list","items":[{"id":"entl1"},{"lookup_key":"premium"}]}"#
         store.on(FakeStore.subscriptions, 200, Fixture.page([Fixture.subscription(["entitlements": entitlements])]))
         let reading = try await store.read()
-        #expect(reading.coverage == .partial)
+        #expect(reading.hasUnreadable)
         #expect(reading.observations.first?.entitlements == ["premium"])
     }
 
