@@ -162,6 +162,8 @@ settings=(
     JOB_MAX_ATTEMPTS=4
     JOB_BACKOFF_BASE_MS=50
     JOB_BACKOFF_CAP_MS=500
+    # The sample world lapses all at once.
+    DEMOTION_BRAKE_MINIMUM=1000
 )
 product_environment=("PATH=$PATH" "HOME=$run_folder" "ENTITLEMENT_SYNC_RUN=$ENTITLEMENT_SYNC_RUN" "${settings[@]}")
 [[ -z ${LD_LIBRARY_PATH:-} ]] || product_environment+=("LD_LIBRARY_PATH=$LD_LIBRARY_PATH")

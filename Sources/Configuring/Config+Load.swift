@@ -18,7 +18,7 @@ extension Config {
             decision: decision(&reader),
             brake: DemotionBrake(
                 percent: reader.decimal(.demotionBrakePercent, default: 0.5, in: 0...100),
-                minimum: reader.number(.demotionBrakeMinimum, default: 100, in: 0...1_000_000_000)
+                minimum: reader.number(.demotionBrakeMinimum, default: 5, in: 0...1_000_000_000)
             ),
             retry: retry(&reader),
             worker: Worker(

@@ -26,6 +26,8 @@ struct StoreComposition {
     private(set) var acknowledger: Acknowledger?
     /// What workers do for the desk, once the reader is made.
     private(set) var desk: DeskWork?
+    /// Asks whether the credentials in use know our customers, once the reader is made.
+    private(set) var credentials: CredentialCheck?
     /// What stores can list of what they sent, once the reader is made.
     private(set) var lists: [StoreList] = []
     /// What a worker does for people who ask what it would do; in observe mode as well.
@@ -58,6 +60,12 @@ struct StoreComposition {
             logger: logger
         )
         desk = deskWork(stores, accounts)
+        credentials = CredentialCheck(
+            records: StoreCredentials(pool: pool),
+            stores: stores,
+            credentials: settings.credentials,
+            logger: logger
+        )
         foresight = DryRunWork(dryRuns: DryRuns(pool: pool), reader: stores.foreseer)
         return stores.reader
     }

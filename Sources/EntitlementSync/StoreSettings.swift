@@ -1,4 +1,5 @@
 import Configuring
+import Entitlements
 import StoreClients
 import X509
 
@@ -12,12 +13,15 @@ struct StoreSettings {
     private(set) var onside: OnsideConfiguration?
     private(set) var transactionRoots: [Certificate] = []
     private(set) var receiptRoots: [Certificate] = []
+    /// What each store that is on is asked with, for a digest that shows when it changes.
+    let credentials: [Store: [String]]
     private var faults: [ConfigurationFault] = []
 
     /// Checks the settings, as far as only making them shows what is wrong, and that there is anybody to ask.
     ///
     /// - Throws: `ConfigurationFaults`, of all stores at once; `CommandFailure` where no store is on.
     init(_ config: Config) throws {
+        credentials = Self.credentials(config)
         revenueCat = config.revenueCat.flatMap { revenueCat($0, key: $0.apiKey) }
         revenueCatTransfers = config.revenueCat.flatMap { access in
             access.transferKey.flatMap { revenueCat(access, key: $0) }
@@ -38,6 +42,23 @@ struct StoreSettings {
                     + " Store, Google Play or Onside"
             )
         }
+    }
+
+    private static func credentials(_ config: Config) -> [Store: [String]] {
+        var credentials: [Store: [String]] = [:]
+        if let access = config.revenueCat { credentials[.revenueCat] = [access.apiKey.reveal(), access.projectID] }
+        if let access = config.appStore.access {
+            credentials[.appStore] = [access.issuerID, access.keyID, access.privateKey.reveal(), access.bundleID]
+        }
+        if let access = config.googlePlay {
+            credentials[.googlePlay] = [access.serviceAccount.reveal(), access.packageName]
+        }
+        if let access = config.onside {
+            credentials[.onside] = [
+                access.merchantID, access.merchantSecret.reveal(), access.secretKeyID, access.bundleID,
+            ]
+        }
+        return credentials
     }
 
     private mutating func certificates(_ read: () throws -> [Certificate]) throws -> [Certificate] {

@@ -63,6 +63,7 @@ struct WorkerComposition {
             foresight: stores.foresight,
             runParts: RunParts(pool: pool),
             lister: stores.lister,
+            credentials: stores.credentials,
             planner: { ScheduleComposition(runtime, pool: pool).planner(onFed: $0) },
             listener: PostgresListener(
                 configuration: runtime.postgres(connections: 1, direct: true),

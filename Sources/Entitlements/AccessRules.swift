@@ -88,6 +88,21 @@ private let standings: [AccessKey: Standing] = Dictionary(
     uniquingKeysWith: { first, _ in first }
 )
 
+/// Whether a purchase was last seen in a paid period that still runs, or was bought for good and never refunded.
+///
+/// A store does not forget such a purchase. One that suddenly does not know it was asked with the wrong credentials, or is
+/// in error: that is no absence.
+package func isRunning(
+    _ kind: Observation.Kind,
+    status: StoreStatus,
+    givesAccess: Bool?,
+    periodEndsAt: Instant?,
+    at moment: Instant
+) -> Bool {
+    standing(of: kind, status: status, givesAccess: givesAccess) == .access
+        && (periodEndsAt.map { moment < $0 } ?? true)
+}
+
 /// Looks a store's word up in the table.
 ///
 /// - Returns: the standing; `unknown` for a subscription without `gives_access`, which no decoder lets through.

@@ -16,10 +16,7 @@ package func decide(_ situation: Situation) -> Resolution {
     if evidence.hasAccess || situation.grants == .active {
         return .verdict(access(user, evidence, situation))
     }
-    guard situation.reading.coverage == .full else {
-        return .retry(situation.reading.failure ?? ReadFailure(.incomplete))
-    }
-    if evidence.hasUnmapped { return .retry(ReadFailure(.unmapped)) }
+    if let failure = ignorance(evidence, situation) { return .retry(failure) }
     let lapse = user.type == .subscriber ? lapse(evidence, situation) : nil
     // What was read may be older than what the event speaks of; a yes needs no such care.
     let takesAway = situation.kind == .reconcile && lapse?.demotes == true
@@ -27,9 +24,13 @@ package func decide(_ situation: Situation) -> Resolution {
         return .retry(ReadFailure(.promised, retryAfter: max(.seconds(2), age)))
     }
     switch situation.kind {
-    case .reconcile: return .verdict(reconcile(lapse, evidence, situation))
+    case .reconcile:
+        var verdict = reconcile(lapse, evidence, situation)
+        verdict.detached = evidence.detached
+        return .verdict(verdict)
     case .restore:
         var verdict = restoreWithoutAccess(lapse, evidence, situation)
+        verdict.detached = evidence.detached
         let refusals = situation.reading.claims.refusals
         if !refusals.isEmpty {
             verdict.explanation += " What was shown did not verify: \(refusals.joined(separator: ", "))."
@@ -44,6 +45,19 @@ package func decide(_ situation: Situation) -> Resolution {
         }
         return .verdict(verdict)
     }
+}
+
+/// Why the reading does not suffice for a no.
+private func ignorance(_ evidence: Evidence, _ situation: Situation) -> ReadFailure? {
+    var failure = situation.reading.failure
+    if situation.reading.coverage != .full { failure = failure ?? ReadFailure(.incomplete) }
+    // What is missing in the catalogue is missing whatever else failed. A store that was not asked is asked first.
+    if evidence.hasUnmapped, failure.map({ $0.treatment == .retry }) ?? true {
+        return ReadFailure(.unmapped, retryAfter: failure?.retryAfter)
+    }
+    guard situation.reading.coverage == .full else { return failure }
+    let store = evidence.unlistedBy.min { $0.rawValue < $1.rawValue }
+    return store.map { ReadFailure(.unknownToStore, store: $0) }
 }
 
 /// How long before this reading an event spoke of access.
@@ -75,7 +89,7 @@ private func access(_ user: User, _ evidence: Evidence, _ situation: Situation) 
         default: "A grant by our own people gives access"
         }
     let isAtRisk = evidence.hasAccess && !evidence.hasPaidAccess && situation.grants != .active
-    return Verdict(
+    var verdict = Verdict(
         rule,
         .grant,
         outcome: situation.kind == .restore
@@ -86,6 +100,8 @@ private func access(_ user: User, _ evidence: Evidence, _ situation: Situation) 
         explanation: because + (wasFree ? ", so the user became a subscriber." : ", so the user stays a subscriber.")
             + (isAtRisk ? " It is at risk: the last payment has failed, and the store gives time to mend that." : "")
     )
+    verdict.detached = evidence.detached
+    return verdict
 }
 
 private func reconcile(_ lapse: Lapse?, _ evidence: Evidence, _ situation: Situation) -> Verdict {
@@ -180,7 +196,7 @@ private func restoreWithoutAccess(_ lapse: Lapse?, _ evidence: Evidence, _ situa
         return Verdict(
             lapse.rule,
             outcome: .nothingToRestore,
-            messageKey: .nothingEnded,
+            messageKey: endedKey(evidence),
             absence: absence,
             tickets: tickets,
             enqueuesReconcile: true,
@@ -227,13 +243,21 @@ private func unread(
     )
 }
 
+/// The most helpful thing to say to a subscriber whose purchases are over, as long as the type stands.
+private func endedKey(_ evidence: Evidence) -> MessageKey {
+    if evidence.endedWords.contains(.inBillingRetry) { return .nothingEndedBillingRetry }
+    if evidence.endedWords.contains(.paused) { return .nothingEndedPaused }
+    return .nothingEnded
+}
+
 /// The most helpful thing to say about purchases that give no access; a card to update beats "nothing found".
 private func nothingKey(_ evidence: Evidence) -> MessageKey {
-    if evidence.endedWords.contains(.inBillingRetry) { return .nothingBillingRetry }
+    let words = evidence.endedWords.union(evidence.heardWords)
+    if words.contains(.inBillingRetry) { return .nothingBillingRetry }
     if evidence.hasPending { return .nothingPendingPayment }
-    if evidence.endedWords.contains(.paused) { return .nothingPaused }
-    if evidence.endedWords.contains(.refunded) { return .nothingRefunded }
-    if evidence.endedWords.contains(.expired) { return .nothingExpired }
+    if words.contains(.paused) { return .nothingPaused }
+    if words.contains(.refunded) { return .nothingRefunded }
+    if words.contains(.expired) { return .nothingExpired }
     if evidence.hasSandboxOnly { return .nothingSandbox }
     return .nothing
 }

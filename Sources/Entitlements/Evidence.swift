@@ -13,8 +13,14 @@ package struct Evidence: Hashable, Sendable {
     /// Items with access that the environment shuts out.
     package var hasSandboxOnly = false
     package var hasAnonymous = false
-    /// The words of items that are over.
+    /// The words of the user's own items that are over.
     package var endedWords: Set<StoreStatus.Known> = []
+    /// The same of purchases without an owner that the user submitted: they refine what the user hears, and decide nothing.
+    package var heardWords: Set<StoreStatus.Known> = []
+    /// Stores that do not list a purchase which has to exist.
+    package var unlistedBy: Set<Store> = []
+    /// Entitlements that purchases carried before, and that go on at the store without them.
+    package var detached: Set<String> = []
     package var hasPending = false
     /// When silence about the user's open items stops protecting them: period ends with their margins.
     package var softWindowEnds: Instant?
@@ -160,6 +166,23 @@ package struct Evidence: Hashable, Sendable {
         )
     }
 
+    /// Whether the store has to list a row: no answer without it is an absence.
+    private func hasToBeListed(_ row: Purchase, _ situation: Situation) -> Bool {
+        // It may be the item that can't be read.
+        guard !situation.reading.unreadable.contains(row.source) else { return false }
+        // The store names another owner for it, which is a word about it.
+        guard !situation.listed.contains(row.id) else { return false }
+        // Support moved whatever RevenueCat held for the user.
+        if row.source == .revenueCat, let moved = situation.movedAwayAt, row.observedAt <= moved { return false }
+        return isRunning(
+            row.kind,
+            status: row.status,
+            givesAccess: row.givesAccess,
+            periodEndsAt: row.periodEndsAt,
+            at: situation.reading.askedAt
+        )
+    }
+
     private mutating func addAbsent(_ row: Purchase, _ situation: Situation) {
         let last = standing(of: row.kind, status: row.status, givesAccess: row.givesAccess)
         let isSandbox = row.environment != "production"
@@ -175,7 +198,9 @@ package struct Evidence: Hashable, Sendable {
         case .pending, .unknown:
             break
         case .access, .unsettled:
-            guard situation.catalog.mapping(of: row.entitlements) != .noAccess else { return goesOnWithoutAccess() }
+            let means = [row.entitlements, row.carried].map { situation.catalog.mapping(of: $0) }
+            guard means.contains(where: { $0 != .noAccess }) else { return goesOnWithoutAccess() }
+            if hasToBeListed(row, situation) { unlistedBy.insert(row.source) }
             // A row that is not listed any more has no soft window: absence has a margin of its own.
             open(store: row.store, periodEndsAt: nil, situation)
             noteEnd(row, nil, row.periodEndsAt, situation)
@@ -188,10 +213,20 @@ package struct Evidence: Hashable, Sendable {
             situation.catalog.mapping(of: item.entitlements) != .noAccess
         else { return }
         switch standing(of: item.kind, status: item.status, givesAccess: item.givesAccess) {
-        case .ended: endedWords.insert(item.status.known)
+        case .ended: heardWords.insert(item.status.known)
         case .pending: hasPending = true
         case .access, .unsettled, .unknown: break
         }
+    }
+
+    /// Notes the entitlements that gave access and were detached, where an item goes on at the store without them.
+    private mutating func noteDetached(_ entitlements: [String], from row: Purchase?, _ situation: Situation) {
+        guard let row, situation.catalog.mapping(of: row.carried) == .access,
+            situation.catalog.mapping(of: entitlements) == .noAccess
+        else { return }
+        detached.formUnion(
+            row.carried.filter { !entitlements.contains($0) && situation.catalog.mapping(of: [$0]) == .access }
+        )
     }
 
     /// Notes a store's word that an item is over, unless the item never could give access.
@@ -236,6 +271,9 @@ package struct Evidence: Hashable, Sendable {
         _ situation: Situation
     ) {
         let standing = standing(of: kind, status: status, givesAccess: givesAccess)
+        if standing == .access, !isSandbox || situation.sandbox == .allowed {
+            noteDetached(entitlements, from: row, situation)
+        }
         // An item without entitlements (gems, tips) is no access and no alarm. A subscription may have lost them to a slip.
         guard !entitlements.isEmpty || standing == .ended || standing == .pending else {
             if kind == .subscription, standing == .access || standing == .unsettled { goesOnWithoutAccess() }

@@ -8,10 +8,20 @@ struct Lapse: Hashable, Sendable {
 
 /// Decides between demotion and deferral.
 ///
-/// Demotion asks for a store's word, for silence twice, a margin apart, or for a transfer by our own people.
+/// Demotion asks for a store's word, for silence twice, a margin apart, or for a transfer to another user.
 func lapse(_ evidence: Evidence, _ situation: Situation) -> Lapse {
     let natural = naturalLapse(evidence, situation)
     guard natural.demotes else { return natural }
+    guard !situation.isSetByHost else {
+        return Lapse(
+            rule: .unexplained,
+            demotes: false,
+            absence: .keep,
+            explanation:
+                "The application made the user a subscriber after our last decision, which found no access; people"
+                + " have to look into it."
+        )
+    }
     if situation.settings.mode == .promoteOnly {
         return held(natural, by: .promoteOnly, "The worker runs in promote_only mode, so nobody is demoted.")
     }
@@ -59,6 +69,16 @@ private func naturalLapse(_ evidence: Evidence, _ situation: Situation) -> Lapse
             explanation: "A store that gave access before is not configured any more, so nobody knows that it is over."
         )
     }
+    if !evidence.detached.isEmpty {
+        return Lapse(
+            rule: .entitlementDetached,
+            demotes: false,
+            absence: .keep,
+            explanation: "A purchase goes on at the store without the entitlement that it carried"
+                + " (\(evidence.detached.sorted().joined(separator: ", "))): it was detached from its product, which is no word"
+                + " that access is over."
+        )
+    }
     if evidence.openItems > 0 {
         if let end = evidence.softWindowEnds, situation.reading.askedAt < end {
             return Lapse(
@@ -84,7 +104,9 @@ private func naturalLapse(_ evidence: Evidence, _ situation: Situation) -> Lapse
             rule: .movedAway,
             demotes: true,
             absence: .clear,
-            explanation: "Support moved the user's purchase to another account, and nothing else gives access."
+            explanation:
+                "The user's purchase was moved to another account, by support or by RevenueCat's word, and nothing"
+                + " else gives access."
         )
     }
     guard situation.isExplained else {

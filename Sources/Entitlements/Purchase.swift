@@ -8,6 +8,8 @@ package struct Purchase: Hashable, Sendable {
     package var status: StoreStatus
     package var givesAccess: Bool?
     package var entitlements: [String]
+    /// The entitlements that it carried last; the store may list none for it now.
+    package var carried: [String]
     package var periodEndsAt: Instant?
     /// The store said before the period's end that it would not renew.
     package var endAnnounced: Bool
@@ -35,6 +37,7 @@ package struct Purchase: Hashable, Sendable {
         status: StoreStatus,
         givesAccess: Bool?,
         entitlements: [String],
+        carried: [String]? = nil,
         periodEndsAt: Instant? = nil,
         endAnnounced: Bool = false,
         isFamilyShared: Bool = false,
@@ -56,6 +59,7 @@ package struct Purchase: Hashable, Sendable {
         self.status = status
         self.givesAccess = givesAccess
         self.entitlements = entitlements
+        self.carried = carried ?? entitlements
         self.periodEndsAt = periodEndsAt
         self.endAnnounced = endAnnounced
         self.isFamilyShared = isFamilyShared

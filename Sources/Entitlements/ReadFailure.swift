@@ -1,6 +1,8 @@
 /// Why a store gave no usable answer, as far as the rules reason about it.
 package struct ReadFailure: Error, Hashable, Sendable {
     package enum Code: String, Sendable, CaseIterable {
+        /// The store does not know a purchase that has to exist: it was asked with the wrong credentials, or is in error.
+        case unknownToStore = "unknown_to_store"
         case throttled, unavailable, timeout, malformed, locked, unauthorized, rejected
         case unmapped = "product_unmapped"
         case breakerOpen = "breaker_open"
@@ -65,6 +67,7 @@ package struct ReadFailure: Error, Hashable, Sendable {
         .locked: .retry,
         .unauthorized: .retry,
         .unmapped: .retry,
+        .unknownToStore: .retry,
         .rejected: .park,
         .breakerOpen: .wait,
         .budgetExhausted: .wait,

@@ -11,14 +11,19 @@ package struct Situation: Sendable {
     package var rows: [Purchase?]
     /// The user's ledger rows as they stood before this reading.
     package var ledger: [Purchase]
+    /// The ids of all ledger rows that the reading lists, also where it names another owner for them.
+    package var listed: Set<Int64>
     package var grants: GrantState
     package var sandbox: SandboxState
     /// A purchase or grant was seen at some time.
     package var everObserved: Bool
+    /// The type that our last decision gave the user, or found right; `nil`: no decision has settled it yet.
+    package var decidedType: UserType?
     package var absentSince: Instant?
     /// When a store's event spoke of access that begins or goes on.
     package var promisedAt: Instant?
-    /// When our own people moved a purchase of the user's to somebody else, if no reading has settled that yet.
+    /// When a purchase of the user moved to another user, by our own people or by RevenueCat's word, if no reading has
+    /// settled that yet.
     package var movedAwayAt: Instant?
     package var catalog: ProductCatalog
     package var settings: DecisionSettings
@@ -35,9 +40,11 @@ package struct Situation: Sendable {
         attributions: [Attribution] = [],
         rows: [Purchase?] = [],
         ledger: [Purchase] = [],
+        listed: Set<Int64> = [],
         grants: GrantState = .none,
         sandbox: SandboxState = .none,
         everObserved: Bool = false,
+        decidedType: UserType? = nil,
         absentSince: Instant? = nil,
         promisedAt: Instant? = nil,
         movedAwayAt: Instant? = nil,
@@ -53,9 +60,11 @@ package struct Situation: Sendable {
         self.attributions = attributions
         self.rows = rows
         self.ledger = ledger
+        self.listed = listed
         self.grants = grants
         self.sandbox = sandbox
         self.everObserved = everObserved
+        self.decidedType = decidedType
         self.absentSince = absentSince
         self.promisedAt = promisedAt
         self.movedAwayAt = movedAwayAt
@@ -82,6 +91,9 @@ extension Situation {
                 return canExplain(row.kind, row.status, row.givesAccess, row.entitlements, isSandbox)
             }
     }
+
+    /// Whether the host made the user a subscriber after our last decision, which found no access.
+    package var isSetByHost: Bool { user?.type == .subscriber && decidedType == .free }
 
     /// Whether an item of the user's own gives access by its store's word, its product and its environment.
     package func givesAccess(_ item: Observation) -> Bool {

@@ -29,6 +29,8 @@ package enum MessageKey: String, Sendable, CaseIterable {
     case nothingPaused = "nothing.paused"
     case nothingPendingPayment = "nothing.pending_payment"
     case nothingEnded = "nothing.ended"
+    case nothingEndedBillingRetry = "nothing.ended.billing_retry"
+    case nothingEndedPaused = "nothing.ended.paused"
     case nothingSandbox = "nothing.sandbox"
     case restoreInAppSignedIn = "restore_in_app_signed_in"
     case signInNeeded = "sign_in_needed"
@@ -65,6 +67,8 @@ package enum Rule: String, Sendable, CaseIterable {
     case movedAway = "moved_away"
     case storeEnded = "store_ended"
     case storeNotAsked = "store_not_asked"
+    /// A purchase goes on at the store without the entitlement that it carried before.
+    case entitlementDetached = "entitlement_detached"
     case promoteOnly = "promote_only"
     case demotionsPaused = "demotions_paused"
     case brake
@@ -170,6 +174,8 @@ package struct Verdict: Hashable, Sendable {
     package var enqueuesReconcile: Bool
     /// The end was announced before it came: the brake does not count it.
     package var wasAnnounced: Bool
+    /// Entitlements that were detached from products of purchases that go on at the store.
+    package var detached: Set<String> = []
     package var explanation: String
 
     package init(

@@ -139,7 +139,7 @@ extension Apply {
         try await RunHolds.hold(&plan.effects, on: connection)
         let wanted = plan.effects.count(where: \.isBraked)
         if wanted > 0 {
-            let allowance = try await BrakeStore.allowance(
+            let (allowance, limit) = try await BrakeStore.allowance(
                 settings.brake,
                 wanted: wanted,
                 countingFor: settings.countLimit,
@@ -147,6 +147,11 @@ extension Apply {
             )
             BrakeStore.hold(&plan.effects, beyond: allowance)
             // Whoever is read one by one is in no run that would stop, and a mistake would take its share every day.
+            if limit > 0, 2 * (limit - allowance + min(wanted, allowance)) >= limit {
+                plan.alarms["demotion_brake_half"] =
+                    "Half of the demotions that a day may have are written. See the rules of the last decisions, and"
+                    + " entitlement-sync pause demotions if something is wrong."
+            }
             if wanted > allowance {
                 plan.alarms["demotion_brake"] =
                     "The brake puts demotions off: more than a day may have would be written. See the rules of the last"
@@ -168,7 +173,22 @@ extension Apply {
     ) async throws -> Bool {
         let owners = Set(plan.formerOwners.map(\.owner)).sorted()
         guard !owners.isEmpty else { return false }
-        let held = try await JobEnds.enqueueUnheld(owners, lane: .event, on: connection)
+        // Their own rows are written as well: one that another transaction holds is waited for in the queue, not here.
+        let locked = try await connection.query(
+            """
+            SELECT u.user_key FROM entitlement_sync.user_sync AS u
+             WHERE u.user_key = ANY (\(owners)) ORDER BY u.user_key FOR NO KEY UPDATE SKIP LOCKED
+            """
+        ).map { try $0.decode(Int64.self) }
+        var held: Set<Int64> = []
+        if locked.count < owners.count {
+            held = Set(
+                try await connection.query(
+                    "SELECT u.user_key FROM entitlement_sync.user_sync AS u WHERE u.user_key = ANY (\(owners))"
+                ).map { try $0.decode(Int64.self) }
+            ).subtracting(locked)
+        }
+        held.formUnion(try await JobEnds.enqueueUnheld(locked, lane: .event, on: connection))
         let claimants = plan.formerOwners.filter { held.contains($0.owner) }.map(\.claimant)
         postponed.formUnion(claimants)
         return !claimants.isEmpty

@@ -34,10 +34,13 @@ extension Apply {
             try await connection.send(requests)
             try await foreseeAssets(&plan.effects, on: connection)
         } else {
+            requests += LedgerWrites.noteMovedAway(plan.movedAway)
             requests += EffectWrites.setTypes(plan.effects) + Acknowledgements.plan(plan.acknowledgements)
             try await changeAssets(&plan.effects, apart: assetsApart, after: requests, on: connection)
             try await openTickets(&plan, on: connection)
         }
+        absences.note(known: plan.known)
+        report.alarms += try await absences.write(plan.absences, on: connection)
         requests = EffectWrites.updateUsers(isObserving ? plan.effects.map(withoutTypeChange) : plan.effects)
         var decisions: [Int64: Int64] = [:]
         if !plan.effects.isEmpty {
@@ -169,6 +172,7 @@ extension Apply {
         // Nobody was demoted: the next look at the same has to come to the same.
         if same.verdict.action == .demote { same.verdict.absence = .keep }
         same.verdict.action = .none
+        same.isOnlyObserved = true
         return same
     }
 

@@ -14,6 +14,8 @@ package struct Apply: Sendable {
     let audience: (any RestoreAudience)?
     private let logger: Logger
     let numbers = PurchaseNumbers()
+    /// Counts what stores know and do not know.
+    let absences = AbsenceWatch()
 
     /// `audience`: told of the restores that it awaits; others hear of ends by a notification.
     package init(
@@ -73,6 +75,12 @@ package struct Apply: Sendable {
                 tries += 1
             }
         }
+    }
+
+    /// Writes down in how many answers stores knew their purchases, and forgets absences that are over.
+    package func keepAbsences() async throws {
+        try await absences.flush(to: pool)
+        try await absences.forget(in: pool)
     }
 
     /// Ends a job as dead without touching its user: the last way out for data that the database refuses, and for what

@@ -28,6 +28,12 @@ struct ApplyPlan {
     var postponed: [ReadJob] = []
     /// Cases of jobs that end without a verdict.
     var tickets: [TicketWrites.Wanted] = []
+    /// Former owners who lost a purchase that gave access, by RevenueCat's word, with the time of that reading.
+    var movedAway: [Int64: Instant] = [:]
+    /// Users whose purchases stores do not list.
+    var absences: Set<AbsenceWatch.Absence> = []
+    /// How many users' purchases that gave access each store knew.
+    var known: [Store: Int64] = [:]
     /// Sales to be acknowledged to Google Play.
     var acknowledgements: [Acknowledgement] = []
     var alarms: [String: String] = [:]
@@ -130,9 +136,11 @@ struct ApplyPlan {
             attributions: attributions,
             rows: targets,
             ledger: ledger,
+            listed: Set(rows.joined().map(\.id)),
             grants: facts?.grants ?? .none,
             sandbox: facts?.sandbox ?? .none,
             everObserved: facts?.everObserved ?? false,
+            decidedType: facts?.decidedType,
             absentSince: facts?.absentSince,
             promisedAt: facts?.promisedAt,
             movedAwayAt: facts?.movedAwayAt,
@@ -143,6 +151,7 @@ struct ApplyPlan {
         )
         switch Entitlements.decide(situation) {
         case .retry(let failure):
+            note(failure, of: item.job, situation)
             tryAgain(item, after: failure)
         case .verdict(let verdict):
             if item.reading.coverage != .none, user != nil {
@@ -166,6 +175,7 @@ struct ApplyPlan {
                 )
             )
             acknowledge(item, situation, verdict)
+            note(verdict, situation)
             if verdict.enqueuesReconcile { reconciles.append(item.job.userKey) }
             if !item.reading.unreadable.isEmpty {
                 let stores = item.reading.unreadable.map(\.name).sorted().joined(separator: ", ")
@@ -177,6 +187,48 @@ struct ApplyPlan {
                 alarms["app_not_registered"] = "The app is not registered at its store: check the store's console."
             }
         }
+    }
+
+    /// Notes what the stores knew of purchases that gave access, and what they do not list any more.
+    private mutating func note(_ verdict: Verdict, _ situation: Situation) {
+        if !verdict.detached.isEmpty {
+            let names = verdict.detached.sorted().prefix(5).map { String($0.prefix(100)) }.joined(separator: ", ")
+            alarms["entitlement_detached"] =
+                "Purchases go on at the store without an entitlement that they carried: attach it to its product again in"
+                + " RevenueCat's dashboard (\(names)). Nobody is demoted for it."
+        }
+        let proven = situation.ledger.filter {
+            standing(of: $0.kind, status: $0.status, givesAccess: $0.givesAccess) == .access
+        }
+        guard !proven.isEmpty else { return }
+        if verdict.rule == .firstAbsence {
+            for row in proven where !situation.listed.contains(row.id) {
+                absences.insert(.init(store: row.source, userKey: situation.userKey, isUnknown: false))
+            }
+        }
+        let ids = Set(proven.map(\.id))
+        let stores = zip(situation.reading.observations, situation.rows).filter {
+            $1.map { ids.contains($0.id) } ?? false
+        }
+        for store in Set(stores.map(\.0.source)) { known[store, default: 0] += 1 }
+    }
+
+    private mutating func note(_ failure: ReadFailure, of job: ClaimedJob, _ situation: Situation) {
+        // What has just moved to another owner is known as soon as that owner is read: a second answer counts.
+        if failure.code == .unknownToStore,
+            job.lastError == failure.code.rawValue || job.attempt + 1 >= settings.retry.maxAttempts
+        {
+            let store = failure.store ?? .revenueCat
+            absences.insert(.init(store: store, userKey: situation.userKey, isUnknown: true))
+        }
+        // What is missing in the catalogue is missing whatever else failed.
+        guard failure.code == .unmapped || Evidence(situation).hasUnmapped else { return }
+        let keys = Set(situation.reading.observations.flatMap(\.entitlements))
+            .filter { catalog.mapping(of: [$0]) == .unmapped }.sorted()
+        let names = keys.prefix(5).map { String($0.prefix(100)) }.joined(separator: ", ")
+        alarms["product_unmapped"] =
+            "An entitlement or product that gives access has no row in entitlement_sync.product, or one without the"
+            + " duration it needs\(names.isEmpty ? "" : ": " + names)."
     }
 
     private func known(
@@ -214,6 +266,12 @@ struct ApplyPlan {
             if case .followed(_, let owner, _) = attribution {
                 formerOwners.append((owner, item.job.userKey))
                 reconciles.append(item.job.userKey)
+                // Only what gave access explains that it is gone.
+                if let row = targets[index], !row.carried.isEmpty,
+                    standing(of: row.kind, status: row.status, givesAccess: row.givesAccess) == .access
+                {
+                    movedAway[owner] = max(movedAway[owner] ?? item.reading.askedAt, item.reading.askedAt)
+                }
             }
             if let (into, merged) = attribution.merger {
                 for from in merged { merge(from, with: into) }
@@ -355,13 +413,7 @@ struct ApplyPlan {
         case .unauthorized:
             let store = failure.store ?? .revenueCat
             alarms[Self.credentialsAlarm(of: store)] = Self.credentialsAlarms[store]
-        case .unmapped:
-            let keys = Set(item.reading.observations.flatMap(\.entitlements))
-                .filter { catalog.mapping(of: [$0]) == .unmapped }.sorted()
-            let names = keys.prefix(5).map { String($0.prefix(100)) }.joined(separator: ", ")
-            alarms["product_unmapped"] =
-                "An entitlement or product that gives access has no row in entitlement_sync.product, or one without the"
-                + " duration it needs\(names.isEmpty ? "" : ": " + names)."
+        case .unmapped: break
         // A second look that is only wanted because the first sufficed for a yes is none.
         case .incomplete where item.reading.failure?.code == .incomplete:
             alarms["read_limit"] =

@@ -13,30 +13,32 @@ enum BrakeStore {
     ///   - wanted: how many the batch would demote; where the known count allows them, nobody is counted.
     ///   - limit: how long a count may take, to the millisecond.
     ///   - connection: the batch's.
-    /// - Returns: how many of them may be written.
+    /// - Returns: how many of them may be written, and how many the whole day allows.
     /// - Throws: `PostgresError`.
     static func allowance(
         _ brake: DemotionBrake,
         wanted: Int,
         countingFor limit: Duration,
         on connection: PostgresConnection
-    ) async throws -> Int {
+    ) async throws -> (left: Int, limit: Int) {
         let rows = try await connection.query(
             """
             SELECT b.subscribers, coalesce(b.counted_at < clock_timestamp() - interval '100 milliseconds', true)
               FROM entitlement_sync.brake AS b FOR UPDATE
             """
         )
-        guard let row = rows.first else { return 0 }
+        guard let row = rows.first else { return (0, 0) }
         let (known, mayCount) = try row.decode(Int64.self, Bool.self)
         let counted = try await connection.query(spent)
         let used = try counted.first?.decode(Int64.self, at: 0) ?? 0
-        let allowance = max(0, brake.limit(subscribers: known) - Int(used))
-        guard allowance < wanted, mayCount, let now = try await count(for: limit, on: connection) else {
-            return allowance
+        let allowed = brake.limit(subscribers: known)
+        let left = max(0, allowed - Int(used))
+        guard left < wanted, mayCount, let now = try await count(for: limit, on: connection) else {
+            return (left, allowed)
         }
         try await note(now + used, on: connection)
-        return max(0, brake.limit(subscribers: now + used) - Int(used))
+        let fresh = brake.limit(subscribers: now + used)
+        return (max(0, fresh - Int(used)), fresh)
     }
 
     /// Counts the host's subscribers, unless that takes long: then housekeeping's count has to do.

@@ -11,7 +11,7 @@ package struct Controls: Sendable {
     package func set(_ name: String, paused: Bool) async throws {
         try await pool.query(
             """
-            UPDATE entitlement_sync.control AS c SET paused = \(paused), since = now(), by = session_user
+            UPDATE entitlement_sync.control AS c SET paused = \(paused), since = now(), by = session_user, cause = NULL
              WHERE c.name = \(name)
             """
         )

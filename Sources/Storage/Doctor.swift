@@ -60,7 +60,8 @@ package struct Doctor: Sendable {
             ("notifications", notifications),
             ("replication_slots", slots), ("alarms", alarms), ("stores", stores), ("budgets", budgets),
             ("unclaimed_purchases", unclaimed), ("inbox", inbox), ("letter_case", letterCase), ("events", events),
-            ("outbox", outbox), ("runs", runs), ("shadow", shadow),
+            ("credentials", credentials), ("restore_behavior", restoreBehavior), ("outbox", outbox), ("runs", runs),
+            ("shadow", shadow),
         ]
         // Each by itself: one that can't be taken must not hide what the others find.
         for (name, look) in looks {
@@ -325,7 +326,7 @@ package struct Doctor: Sendable {
         ),
         Count(
             name: "paused",
-            query: "SELECT count(*) FROM entitlement_sync.control AS c WHERE c.paused",
+            query: "SELECT count(*) FROM entitlement_sync.control AS c WHERE c.paused AND c.cause IS NULL",
             fine: "nothing is paused",
             wrong: "switches are paused",
             fix: "entitlement-sync resume demotions|transfers|all, once the reason is gone."

@@ -19,6 +19,8 @@ struct Effect {
     /// Where the next batch of assets begins.
     var assetCursor: String?
     var ticketID: Int64?
+    /// Nothing of it is written to the host, so that its types are not our decisions.
+    var isOnlyObserved = false
     /// A person has looked at this demotion among all of a run's, and confirmed them.
     var isConfirmed = false
 
@@ -38,6 +40,16 @@ struct Effect {
         verdict.explanation += " " + reason
         // Where a store may stay silent for good, nobody else would bring the user up again.
         nextLook = NextLook(at: askedAt + .seconds(86_400))
+    }
+
+    /// The type that this decision settles; `nil` where it leaves open whether the type is right.
+    var decidedType: UserType? {
+        guard !isOnlyObserved, let user, user.status.isEligible else { return nil }
+        switch verdict.action {
+        case .grant: return .subscriber
+        case .demote: return .free
+        case .none: return user.type == .free ? .free : nil
+        }
     }
 
     /// Whether the type changes, and to what.
@@ -132,12 +144,14 @@ enum EffectWrites {
                                                      THEN u.next_look ELSE n.next_look END
                                            ELSE n.next_look END,
                    shut_out = CASE n.plan WHEN 'keep' THEN u.shut_out ELSE n.plan = 'await_eligibility' END,
-                   ever_observed = u.ever_observed OR n.observed
+                   ever_observed = u.ever_observed OR n.observed,
+                   decided_type = coalesce(n.decided, u.decided_type)
               FROM unnest(\(effects.map(\.job.userKey)), \(effects.map { Int64($0.newType == nil ? 0 : 1) }),
                           \(effects.map(\.coverage.rawValue)), \(effects.map(\.askedAt.timestamp)),
                           \(effects.map { name(of: $0.verdict.absence) }), \(effects.map(\.observed)),
-                          \(effects.map { plan(of: $0.nextLook) }), \(effects.map { $0.nextLook?.at?.timestamp }))
-                   AS n(user_key, changes, coverage, asked_at, absence, observed, plan, next_look)
+                          \(effects.map { plan(of: $0.nextLook) }), \(effects.map { $0.nextLook?.at?.timestamp }),
+                          \(effects.map(\.decidedType?.rawValue)))
+                   AS n(user_key, changes, coverage, asked_at, absence, observed, plan, next_look, decided)
              WHERE u.user_key = n.user_key AND u.user_key = ANY (\(effects.map(\.job.userKey)))
             """
         return [PostgresRequest(query)]

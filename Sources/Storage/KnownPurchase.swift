@@ -37,6 +37,17 @@ package struct KnownPurchase: Sendable, Hashable {
     /// fully.
     package static let most = 200
 
+    /// Whether a paid period was seen that still runs, so that its store has to know it.
+    package func isRunning(at moment: Instant) -> Bool {
+        Entitlements.isRunning(
+            kind,
+            status: status,
+            givesAccess: givesAccess,
+            periodEndsAt: periodEndsAt,
+            at: moment
+        )
+    }
+
     /// Whether it gave access when the store was last heard of it.
     package var gaveAccess: Bool { standing(of: kind, status: status, givesAccess: givesAccess) == .access }
 

@@ -80,7 +80,14 @@ struct RecordLaw: Sendable {
                AND (d.outcome <> 'demoted' OR d.rule NOT IN ('store_ended', 'absence_confirmed', 'moved_away')
                     OR d.rule = 'moved_away'
                        AND NOT EXISTS (SELECT 1 FROM entitlement_sync.transfer AS t
-                                        WHERE t.from_key = d.user_key AND t.step = 'done'))
+                                        WHERE t.from_key = d.user_key AND t.step = 'done')
+                       -- RevenueCat's naming of another owner leaves a ticket, or the other owner's observation.
+                       AND NOT EXISTS (SELECT 1 FROM entitlement_sync.ticket AS t
+                                        WHERE t.kind = 'external_transfer' AND d.user_key IN (t.owner_key, t.claimant_key))
+                       AND NOT EXISTS (SELECT 1 FROM entitlement_sync.observation AS m
+                                         JOIN entitlement_sync.observation AS o ON o.purchase_id = m.purchase_id
+                                        WHERE m.user_key = d.user_key AND o.user_key <> d.user_key
+                                          AND o.attribution = 'owner_followed_revenuecat'))
             """
         },
         RecordLaw(

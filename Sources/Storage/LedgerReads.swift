@@ -14,6 +14,8 @@ struct UserFacts {
     /// Changes of type within the last day.
     var flips: Int
     var everObserved: Bool
+    /// The type that our last decision gave the user or found right.
+    var decidedType: UserType?
     /// The account was erased since: whoever has its id now is somebody else to us.
     var isErased = false
     var grants = GrantState.none
@@ -147,7 +149,7 @@ enum LedgerReads {
             """
             SELECT u.user_key, u.epoch, u.read_at, u.absent_since, u.promised_at, u.moved_away_at,
                    CASE WHEN u.flips_since > now() - interval '1 day' THEN u.flips ELSE 0 END, u.ever_observed,
-                   u.user_id IS NULL
+                   u.user_id IS NULL, u.decided_type
               FROM entitlement_sync.user_sync AS u
              WHERE u.user_key = ANY (\(userKeys))
              ORDER BY u.user_key
@@ -198,7 +200,7 @@ enum LedgerReads {
         var facts: [Int64: UserFacts] = [:]
         facts.reserveCapacity(rows.count)
         for row in rows {
-            let (key, epoch, readAt, absent, promised, moved, flips, ever, erased) = try row.decode(
+            let (key, epoch, readAt, absent, promised, moved, flips, ever, erased, decided) = try row.decode(
                 Int64.self,
                 Int64.self,
                 PostgresTimestamp?.self,
@@ -207,7 +209,8 @@ enum LedgerReads {
                 PostgresTimestamp?.self,
                 Int32.self,
                 Bool.self,
-                Bool.self
+                Bool.self,
+                String?.self
             )
             facts[key] = UserFacts(
                 epoch: epoch,
@@ -217,6 +220,7 @@ enum LedgerReads {
                 movedAwayAt: moved.map(Instant.init),
                 flips: Int(flips),
                 everObserved: ever,
+                decidedType: decided.flatMap(UserType.init),
                 isErased: erased
             )
         }
@@ -227,7 +231,7 @@ enum LedgerReads {
         p.id, p.owner_key, p.kind, p.store, p.environment, p.status, p.gives_access,
         array_to_string(p.entitlements, E'\\x1f'), p.period_ends_at, p.end_announced,
         p.ownership = 'family_shared', p.observed_at, p.first_seen_at, p.owner_since, p.former_owner_key, p.transferred_at,
-        p.source, p.account_key
+        p.source, p.account_key, array_to_string(p.carried, E'\\x1f')
         """
 
     /// The purchases that the users own, and those that came from them lately; each once.
@@ -323,7 +327,7 @@ enum LedgerReads {
     private static func decodePurchase(_ row: PostgresRow) throws -> Purchase {
         let (
             id, owner, kind, store, environment, status, gives, entitlements, ends, announced, family, observedAt,
-            firstSeenAt, ownerSince, formerOwner, transferredAt, source, account
+            firstSeenAt, ownerSince, formerOwner, transferredAt, source, account, carried
         ) = try row.decode(
             Int64.self,
             Int64?.self,
@@ -342,7 +346,8 @@ enum LedgerReads {
             Int64?.self,
             PostgresTimestamp?.self,
             String.self,
-            Int64?.self
+            Int64?.self,
+            String.self
         )
         return Purchase(
             id: id,
@@ -353,6 +358,7 @@ enum LedgerReads {
             status: StoreStatus(status),
             givesAccess: gives,
             entitlements: entitlements.isEmpty ? [] : entitlements.split(separator: "\u{1f}").map(String.init),
+            carried: carried.isEmpty ? [] : carried.split(separator: "\u{1f}").map(String.init),
             periodEndsAt: ends.map(Instant.init),
             endAnnounced: announced,
             isFamilyShared: family,

@@ -115,11 +115,12 @@ enum LedgerWrites {
             INSERT INTO entitlement_sync.purchase
                    (id, owner_key, owner_since, observed_at, period_ends_at, gives_access, end_announced, source, store,
                     environment, kind, status, ownership, renewal, product_id, owner_rule, lookup_id, stated_at, account_key,
-                    entitlements)
+                    entitlements, carried)
             SELECT n.id, CASE WHEN n.is_accounts THEN (\(rawSQL: account)) ELSE n.owner_key END, n.observed_at, n.observed_at, n.period_ends_at, n.gives_access, n.end_announced,
                    n.source, n.store, n.environment, n.kind, n.status, n.ownership, n.renewal, n.product_id, n.owner_rule,
                    n.lookup_id, n.stated_at,
                    CASE WHEN n.is_named THEN n.owner_key WHEN n.by_account THEN (\(rawSQL: account)) END,
+                   coalesce(string_to_array(nullif(n.entitlements, ''), E'\\x1f'), '{}'),
                    coalesce(string_to_array(nullif(n.entitlements, ''), E'\\x1f'), '{}')
               FROM unnest(\(ids), \(new.map(\.owner)), \(new.map(\.askedAt.timestamp)),
                           \(items.map { $0.periodEndsAt?.timestamp }), \(items.map(\.givesAccess)),
@@ -197,7 +198,13 @@ enum LedgerWrites {
                                              AND p.period_ends_at IS NOT DISTINCT FROM n.period_ends_at END,
                    store = n.store, kind = n.kind, status = n.status, ownership = n.ownership, renewal = n.renewal,
                    product_id = n.product_id,
-                   entitlements = coalesce(string_to_array(nullif(n.entitlements, ''), E'\\x1f'), '{}')
+                   entitlements = coalesce(string_to_array(nullif(n.entitlements, ''), E'\\x1f'), '{}'),
+                   -- What was detached while the purchase goes on stays known.
+                   carried = CASE WHEN n.entitlements = '' THEN p.carried
+                                  WHEN p.carried <@ string_to_array(n.entitlements, E'\\x1f')
+                                       OR entitlement_sync.means_access(string_to_array(n.entitlements, E'\\x1f'))
+                                       OR NOT entitlement_sync.means_access(p.carried)
+                                  THEN string_to_array(n.entitlements, E'\\x1f') ELSE p.carried END
               FROM unnest(\(ids), \(known.map(\.owner)), \(known.map(\.askedAt.timestamp)),
                           \(items.map { $0.periodEndsAt?.timestamp }), \(items.map(\.givesAccess)),
                           \(zip(items, known).map { Evidence.announces($0, at: $1.askedAt) }),
@@ -253,6 +260,20 @@ enum LedgerWrites {
         var isOwner: Bool
         var isByAccount: Bool
         var at: Instant
+    }
+
+    /// Notes former owners for whom RevenueCat's naming of another owner is its word that their access is over.
+    ///
+    /// Their rows are locked, as those of the batch's own users are.
+    static func noteMovedAway(_ owners: [Int64: Instant]) -> [PostgresRequest<Void>] {
+        guard !owners.isEmpty else { return [] }
+        let sorted = owners.sorted { $0.key < $1.key }
+        let query: PostgresQuery = """
+            UPDATE entitlement_sync.user_sync AS u SET moved_away_at = greatest(u.moved_away_at, n.at)
+              FROM unnest(\(sorted.map(\.key)), \(sorted.map(\.value.timestamp))) AS n(user_key, at)
+             WHERE u.user_key = n.user_key AND u.user_key = ANY (\(sorted.map(\.key)))
+            """
+        return [PostgresRequest(query)]
     }
 
     /// Ends the contest about purchases that one of their two owners was read without.

@@ -29,14 +29,17 @@ enum TicketWrites {
         on connection: PostgresConnection
     ) async throws -> [Int64: Int64] {
         var seen: Set<[Int64]> = []
-        let tickets = wanted.filter { seen.insert([$0.claimantKey, $0.request.purchase ?? 0]).inserted }
+        var tickets = wanted.filter { seen.insert([$0.claimantKey, $0.request.purchase ?? 0]).inserted }
             .sorted { ($0.claimantKey, $0.request.purchase ?? 0) < ($1.claimantKey, $1.request.purchase ?? 0) }
         guard !tickets.isEmpty else { return [:] }
-        let requests = tickets.map(\.request)
+        var requests = tickets.map(\.request)
         let named = requests.compactMap(\.ownerID).sortedExactly
         if !named.isEmpty { try await meet(named, on: connection) }
         let mismatches: Set<TicketRequest.Kind> = [.ownerMismatch, .firstSeenElsewhere]
         try await name(tickets.filter { mismatches.contains($0.request.kind) }, on: connection)
+        tickets = try await touchMoves(tickets, on: connection)
+        guard !tickets.isEmpty else { return [:] }
+        requests = tickets.map(\.request)
         let rows = try await connection.query(
             """
             WITH wanted AS (
@@ -110,6 +113,44 @@ enum TicketWrites {
         }
         return visible
     }
+
+    /// Counts a purchase that RevenueCat moves to and fro in one ticket, whichever of its owners is its claimant.
+    ///
+    /// - Returns: the tickets that remain to be opened.
+    private static func touchMoves(_ tickets: [Wanted], on connection: PostgresConnection) async throws -> [Wanted] {
+        let moves = tickets.filter { $0.request.kind == .externalTransfer && $0.request.purchase != nil }
+        guard !moves.isEmpty else { return tickets }
+        let touched = Set(
+            try await connection.query(
+                """
+                WITH again AS (
+                    UPDATE entitlement_sync.ticket AS t SET touches = t.touches + 1
+                      FROM unnest(\(moves.map(\.request.purchase)), \(moves.map(\.jobID))) AS n(purchase_id, job_id)
+                     WHERE t.purchase_id = n.purchase_id AND t.kind = 'external_transfer'
+                       AND t.state NOT IN ('transferred', 'refused', 'expired', 'auto_resolved', 'duplicate')
+                       AND EXISTS (SELECT 1 FROM entitlement_sync.ticket_event AS e
+                                    WHERE e.ticket_id = t.id AND e.kind IN ('opened', 'touched')
+                                      AND e.at > now() - interval '1 day')
+                    RETURNING t.id, t.purchase_id, n.job_id
+                ), noted AS (
+                    INSERT INTO entitlement_sync.ticket_event (ticket_id, kind, job_id)
+                    SELECT a.id, 'touched', a.job_id FROM again AS a
+                )
+                SELECT a.purchase_id FROM again AS a
+                """
+            ).map { try $0.decode(Int64.self) }
+        )
+        guard !touched.isEmpty else { return tickets }
+        try await connection.send(EffectWrites.raise([alarmOfMoves: detailOfMoves]))
+        return tickets.filter {
+            $0.request.kind != .externalTransfer || $0.request.purchase.map(touched.contains) != true
+        }
+    }
+
+    private static let alarmOfMoves = "owner_bounces"
+    private static let detailOfMoves =
+        "RevenueCat moves purchases to and fro between accounts: set its restore behavior to \"Keep with original App User"
+        + " ID\" (project settings), or accounts share one subscription. The tickets of the kind external_transfer name them."
 
     /// Lets a claimant's case without a purchase become the case of the purchase that has been found by now.
     private static func name(_ found: [Wanted], on connection: PostgresConnection) async throws {

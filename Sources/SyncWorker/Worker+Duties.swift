@@ -64,6 +64,7 @@ extension Worker {
         var nextLook = clock.now + .seconds(60)
         while !Task.isCancelled {
             // Each by itself: one that fails must not keep the others from being done.
+            await housekeep { try await apply.keepAbsences() }
             if clock.now >= nextMinute {
                 await housekeep { try await housekeeping.countSubscribers() }
                 nextMinute = clock.now + .seconds(60)
@@ -149,6 +150,20 @@ extension Worker {
         while !Task.isCancelled {
             await exchange()
             try? await Task.sleep(for: .seconds(1))
+        }
+    }
+
+    /// Asks whether the credentials in use know our customers, until that is settled.
+    func credentialsDuty() async {
+        guard let credentials else { return }
+        while !Task.isCancelled {
+            do {
+                if try await credentials.run() { return }
+            } catch {
+                guard !Task.isCancelled else { return }
+                logger.warning("the stores' credentials could not be compared; trying again", metadata: describe(error))
+            }
+            try? await Task.sleep(for: .seconds(30))
         }
     }
 

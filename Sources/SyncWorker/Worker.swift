@@ -23,6 +23,7 @@ package struct Worker: Service {
     let foresight: DryRunWork?
     let runParts: RunParts?
     let lister: ListingWork?
+    let credentials: CredentialCheck?
     let planner: Planner?
     let listener: PostgresListener?
     let exchange: @Sendable () async -> Void
@@ -48,6 +49,7 @@ package struct Worker: Service {
         foresight: DryRunWork? = nil,
         runParts: RunParts? = nil,
         lister: ListingWork? = nil,
+        credentials: CredentialCheck? = nil,
         planner: ((_ onFed: @escaping @Sendable () -> Void) -> Planner)? = nil,
         listener: PostgresListener?,
         exchange: @escaping @Sendable () async -> Void,
@@ -67,6 +69,7 @@ package struct Worker: Service {
         self.foresight = foresight
         self.runParts = runParts
         self.lister = lister
+        self.credentials = credentials
         let wake = shared.wake
         self.planner = planner.map { $0 { wake.raise() } }
         housekeeping = Housekeeping(pool: pool, retention: settings.retention)
@@ -105,6 +108,7 @@ package struct Worker: Service {
             duties.addTask { await housekeepingDuty() }
             duties.addTask { await assetDuty() }
             duties.addTask { await exchangeDuty() }
+            duties.addTask { await credentialsDuty() }
             duties.addTask { await listenDuty() }
             duties.addTask { await announceDuty() }
             duties.addTask { await acknowledgeDuty() }
@@ -143,6 +147,7 @@ package struct Worker: Service {
                 await announced
                 // What the last requests taught about the stores would be lost for others.
                 await exchange()
+                try? await apply.keepAbsences()
             }
             group.addTask { try? await Task.sleep(for: .seconds(2)) }
             await group.next()

@@ -12,7 +12,7 @@ import Testing
         #expect(config.database.url == nil)
         #expect(!config.database.isPooled)
         #expect(config.decision == DecisionSettings())
-        #expect(config.brake == DemotionBrake(percent: 0.5, minimum: 100))
+        #expect(config.brake == DemotionBrake(percent: 0.5, minimum: 5))
         let retry = RetryPolicy(
             maxAttempts: 8,
             backoffBase: .seconds(1),

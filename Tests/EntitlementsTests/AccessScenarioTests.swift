@@ -93,7 +93,10 @@ import Testing
         let left = try #require(Scene(.restore, .subscriber, item).verdict)
         #expect(left.action == .none, "\(name)")
         #expect(left.outcome == .nothingToRestore, "\(name)")
-        #expect(left.messageKey == .nothingEnded, "\(name)")
+        let ended: [MessageKey: MessageKey] = [
+            .nothingBillingRetry: .nothingEndedBillingRetry, .nothingPaused: .nothingEndedPaused,
+        ]
+        #expect(left.messageKey == ended[key] ?? .nothingEnded, "\(name)")
         #expect(left.enqueuesReconcile, "\(name)")
         let free = try #require(Scene(.restore, .free, item).verdict)
         #expect(free.outcome == .nothingToRestore, "\(name)")
@@ -328,7 +331,7 @@ import Testing
 
     @Test func `L4: what the ledger remembers gives no access by itself`() {
         var scene = Scene(.restore, .free)
-        scene.unlisted = [row(5)]
+        scene.unlisted = [row(5, ends: .zero - hour)]
         scene.coverage = .partial
         scene.failure = ReadFailure(.timeout)
         #expect(scene.resolution == .retry(ReadFailure(.timeout)))

@@ -44,7 +44,8 @@ struct Law: Sendable, CustomTestStringConvertible {
         #expect(unsaid == ["account_gone", "restored.assets_pending", "still_checking"])
         #expect(found("attribution").count == 12, "\(found("attribution"))")
         let expected = [
-            "retry overtaken", "retry unmapped", "retry malformed", "retry throttled", "retry promised",
+            "retry overtaken", "retry unmapped", "retry unknownToStore", "retry malformed", "retry throttled",
+            "retry promised",
             "access in a partial reading",
             "access by a newer row", "announced demotion", "unannounced demotion", "restore where a reconcile demotes",
             "two tickets", "access beside a contradiction", "ineligible with access", "proof of another's",

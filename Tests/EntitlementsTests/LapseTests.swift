@@ -6,7 +6,7 @@ import Testing
     /// A subscriber whose one purchase is not listed any more.
     static func absent(store: String = "app_store", since: Duration? = nil) -> Scene {
         var scene = Scene(.reconcile, .subscriber)
-        scene.unlisted = [row(5, store: store)]
+        scene.unlisted = [row(5, store: store, ends: .zero - hour)]
         scene.absentSince = since.map { noon - $0 }
         return scene
     }
@@ -47,13 +47,13 @@ import Testing
 
     @Test func `The widest margin among the missing purchases holds`() {
         var scene = Self.absent(since: hour * 30)
-        scene.unlisted.append(row(6, store: "play_store"))
+        scene.unlisted.append(row(6, store: "play_store", ends: .zero - hour))
         #expect(scene.verdict?.rule == .absenceMargin)
     }
 
     @Test func `161: a missing purchase whose product is not mapped any more keeps its margin`() {
         var scene = Self.absent(since: hour * 30)
-        scene.unlisted = [row(6, store: "play_store", entitlements: ["gold"])]
+        scene.unlisted = [row(6, store: "play_store", entitlements: ["gold"], ends: .zero - hour)]
         #expect(scene.verdict?.rule == .absenceMargin)
         scene.reads = [Scene.Read(item("expired", access: false))]
         #expect(scene.verdict?.rule == .absenceMargin, "another purchase's end does not speak for it")
@@ -154,7 +154,8 @@ import Testing
         running.entitlements = ["badge"]
         var scene = Scene(.reconcile, .subscriber)
         scene.reads = [
-            Scene.Read(expired, holders: [row(5, endAnnounced: true)]), Scene.Read(running, holders: [row(6)]),
+            Scene.Read(expired, holders: [row(5, endAnnounced: true)]),
+            Scene.Read(running, holders: [row(6, entitlements: ["badge"])]),
         ]
         #expect(scene.verdict?.action == .demote && scene.verdict?.wasAnnounced == false)
     }
@@ -201,7 +202,7 @@ import Testing
         var scene = Scene(.reconcile, .subscriber)
         scene.reads = [Scene.Read(ended, holders: [row(5, ends: .zero - hour, endAnnounced: true)])]
         #expect(scene.verdict?.wasAnnounced == true)
-        scene.reads.append(Scene.Read(running, holders: [row(6, ends: day * 20)]))
+        scene.reads.append(Scene.Read(running, holders: [row(6, entitlements: [], ends: day * 20)]))
         #expect(scene.verdict?.action == .demote && scene.verdict?.wasAnnounced == false)
         scene.reads[1].item.kind = .oneTime
         scene.reads[1].item.status = StoreStatus("owned")
@@ -209,11 +210,11 @@ import Testing
         #expect(scene.verdict?.wasAnnounced == true, "gems end nothing")
     }
 
-    @Test func `164: a running subscription that is not listed any more was not announced to be gone`() {
+    @Test func `164: a subscription that is not listed any more was not announced to be gone`() {
         var scene = Scene(.reconcile, .subscriber)
         let ended = item("expired", access: false, ends: .zero - hour)
         scene.reads = [Scene.Read(ended, holders: [row(5, ends: .zero - hour, endAnnounced: true)])]
-        scene.unlisted = [row(6, ends: day * 20, endAnnounced: true)]
+        scene.unlisted = [row(6, ends: .zero - hour)]
         scene.absentSince = noon - day * 9
         #expect(scene.verdict?.rule == .absenceConfirmed && scene.verdict?.wasAnnounced == false)
     }
@@ -244,5 +245,150 @@ import Testing
             #expect(restore.absence == .keep, "the note of the first absence is the reconcile's")
             #expect(scene.with { $0.kind = .reconcile }.verdict?.action == .demote)
         }
+    }
+}
+
+/// Answers that are no absence, and words that are none.
+@Suite struct NoAbsenceTests {
+    static let sources: [(Store, String)] = [
+        (.revenueCat, "app_store"), (.appStore, "app_store"), (.googlePlay, "google_play"), (.onside, "onside"),
+    ]
+
+    @Test(arguments: sources, [JobKind.restore, .reconcile])
+    func `A store that does not list a running purchase is unavailable, and nobody is demoted`(
+        source: (Store, String),
+        kind: JobKind
+    ) {
+        for type in UserType.allCases {
+            var scene = Scene(kind, type)
+            scene.absentSince = noon - day * 900
+            scene.unlisted = [row(5, store: source.1, ends: day * 20, source: source.0)]
+            let failure = ReadFailure(.unknownToStore, store: source.0)
+            #expect(scene.resolution == .retry(failure))
+            // The same beside another purchase that is listed, and over.
+            scene.reads = [
+                Scene.Read(item("expired", access: false, id: "other"), holders: [row(6, "expired", access: false)])
+            ]
+            #expect(scene.resolution == .retry(failure))
+        }
+    }
+
+    @Test(arguments: sources)
+    func `A one-time purchase that was never refunded is never absent`(source: (Store, String)) {
+        var scene = Scene(.reconcile, .subscriber)
+        scene.unlisted = [row(5, kind: .oneTime, store: source.1, "owned", access: nil, source: source.0)]
+        scene.absentSince = noon - day * 900
+        #expect(scene.resolution == .retry(ReadFailure(.unknownToStore, store: source.0)))
+        scene.unlisted = [row(5, kind: .oneTime, store: source.1, "refunded", access: nil, source: source.0)]
+        #expect(scene.verdict?.rule == .storeEnded)
+    }
+
+    @Test func `Once the period is over, silence counts as before`() {
+        var scene = Scene(.reconcile, .subscriber)
+        scene.unlisted = [row(5, ends: .zero)]
+        #expect(scene.verdict?.rule == .firstAbsence)
+        scene.absentSince = noon - day * 9
+        #expect(scene.verdict?.rule == .absenceConfirmed)
+    }
+
+    @Test func `Access by another purchase needs no answer about the missing one`() {
+        var scene = Scene(.reconcile, .subscriber, item("active", access: true))
+        scene.unlisted = [row(5, ends: day * 20)]
+        #expect(scene.verdict?.action == .grant)
+    }
+
+    @Test func `What names another owner is a word about the purchase`() {
+        var scene = Scene(.reconcile, .subscriber)
+        scene.reads = [Scene.Read(item("active", access: true, owner: .anonymous), holders: [row(5, ends: day * 20)])]
+        #expect(scene.verdict?.outcome == .deferred)
+        scene.reads = []
+        scene.unlisted = [row(5, ends: day * 20)]
+        scene.movedAwayAt = noon
+        #expect(scene.verdict?.outcome == .deferred, "support moved whatever RevenueCat held")
+        scene.unlisted = []
+        scene.everObserved = true
+        #expect(scene.verdict?.rule == .movedAway)
+        #expect(scene.verdict?.action == .demote)
+    }
+
+    @Test(arguments: [[], ["badge"]])
+    func `An entitlement that was detached from its product takes nothing away`(left: [String]) {
+        let running = item("active", access: true, entitlements: left, ends: day * 20)
+        var scene = Scene(.reconcile, .subscriber)
+        scene.reads = [Scene.Read(running, holders: [row(5, ends: day * 20)])]
+        scene.absentSince = noon - day * 9
+        #expect(scene.verdict?.rule == .entitlementDetached)
+        #expect(scene.verdict?.outcome == .deferred)
+        #expect(scene.verdict?.detached == ["premium"])
+        // The record has taken over what the store lists now.
+        scene.reads = [
+            Scene.Read(running, holders: [row(5, entitlements: left, carried: ["premium"], ends: day * 20)])
+        ]
+        #expect(scene.verdict?.rule == .entitlementDetached)
+        scene.reads[0].item = item("expired", access: false, entitlements: left)
+        #expect(scene.verdict?.action == (left == [] ? .demote : Action.none), "badges never made a subscriber")
+    }
+
+    @Test func `What never carried an entitlement is no alarm`() {
+        var scene = Scene(.reconcile, .free, item("owned", kind: .oneTime, entitlements: []))
+        #expect(scene.verdict?.detached == [])
+        scene.reads[0].holders = [row(5, kind: .oneTime, "owned", access: nil, entitlements: [])]
+        #expect(scene.verdict?.detached == [])
+    }
+
+    @Test(arguments: ["expired", "refunded", "paused", "in_billing_retry"])
+    func `A user whom support made a subscriber after our decision is unexplained again`(word: String) {
+        var scene = Scene(.reconcile, .subscriber)
+        scene.reads = [Scene.Read(item(word, access: false), holders: [row(5, word, access: false)])]
+        #expect(scene.verdict?.action == .demote)
+        scene.decidedType = .subscriber
+        #expect(scene.verdict?.action == .demote)
+        scene.decidedType = .free
+        #expect(scene.verdict?.rule == .unexplained)
+        #expect(scene.verdict?.outcome == .deferred)
+        scene.kind = .restore
+        #expect(scene.verdict?.outcome == .alreadySubscriber)
+        scene.type = .free
+        #expect(scene.verdict?.outcome == .nothingToRestore)
+    }
+
+    @Test(arguments: [
+        ("in_billing_retry", MessageKey.nothingEndedBillingRetry), ("paused", .nothingEndedPaused),
+        ("expired", .nothingEnded), ("refunded", .nothingEnded),
+    ])
+    func `A subscriber hears why access has ended`(word: String, key: MessageKey) {
+        let scene = Scene(.restore, .subscriber, item(word, access: false))
+        #expect(scene.verdict?.outcome == .nothingToRestore)
+        #expect(scene.verdict?.messageKey == key)
+        #expect(scene.verdict?.enqueuesReconcile == true)
+    }
+
+    @Test(arguments: ["expired", "refunded", "in_billing_retry", "paused"])
+    func `An ended proof without an owner speaks for no subscriber`(word: String) {
+        var scene = Scene(
+            .restore,
+            .subscriber,
+            stored(.nobody, word, access: false, shown: true, source: .googlePlay, id: "shown", ends: .zero - day)
+        )
+        scene.reads[0].holders = [row(9, owner: nil, word, access: false, source: .googlePlay)]
+        guard scene.situation.attributions.first?.counts == false else { return }
+        #expect(scene.verdict?.rule == .unexplained)
+        #expect(scene.verdict?.outcome == .alreadySubscriber)
+        scene.type = .free
+        #expect(scene.verdict?.outcome == .nothingToRestore)
+        #expect(scene.verdict?.messageKey != .nothing, "it still says what it says to the user who showed it")
+    }
+
+    @Test(arguments: [Coverage.partial, .full])
+    func `What has no product row is told whatever else failed`(coverage: Coverage) {
+        var scene = Scene(.restore, .free, item("active", access: true, entitlements: ["gold"]))
+        scene.coverage = coverage
+        scene.failure = coverage == .full ? nil : ReadFailure(.unknownToStore, store: .appStore)
+        #expect(scene.resolution == .retry(ReadFailure(.unmapped)))
+        scene.coverage = .partial
+        scene.failure = ReadFailure(.throttled, retryAfter: .seconds(9))
+        #expect(scene.resolution == .retry(ReadFailure(.unmapped, retryAfter: .seconds(9))))
+        scene.failure = ReadFailure(.budgetExhausted)
+        #expect(scene.resolution == .retry(ReadFailure(.budgetExhausted)), "a store that was not asked is asked first")
     }
 }

@@ -5,7 +5,8 @@ extension DecideProperties {
     static let laws: [Law] = [
         accessGrants, nothingElseGrants, onlyFullReadingsDeny, restoresNeverDemote, theQueuedReconcileDemotes,
         demotionNeedsAWord, ineligibleNeverGain, everyStateHasItsReason, orderDoesNotMatter, repetitionDoesNotMatter,
-        oneTicketAPurchase, answersFitTheJob, promisesHoldBackOnlyANo, theUnreadableDecidesNothing,
+        oneTicketAPurchase, answersFitTheJob, whatHasToExistIsNoAbsence, whatWasDetachedKeeps, whatTheHostSetStays,
+        promisesHoldBackOnlyANo, theUnreadableDecidesNothing,
     ]
 
     static let accessGrants = Law(name: "L2: whoever is eligible and has access is a subscriber") {
@@ -166,6 +167,61 @@ extension DecideProperties {
             return "\(verdict.outcome)"
         }
         return verdict.explanation.hasSuffix(".") ? nil : "no explanation"
+    }
+
+    static let whatHasToExistIsNoAbsence = Law(
+        name: "L3: a paid period that runs is no absence, whichever store does not list it"
+    ) {
+        scene,
+        situation,
+        resolution in
+        guard scene.status.isEligible, scene.coverage == .full, !Oracle.hasAccess(situation),
+            !situation.attributions.contains(.overtaken)
+        else { return nil }
+        let isMissing = situation.ledger.contains { row in
+            let isPaid = row.kind == .oneTime ? row.status.raw == "owned" : row.givesAccess == true
+            return isPaid && !situation.listed.contains(row.id) && row.observedAt <= scene.askedAt
+                && row.periodEndsAt.map { scene.askedAt < $0 } ?? true
+                && row.entitlements.contains { $0 == "premium" || $0 == "gold" }
+                && (row.environment == "production" || scene.sandbox == .allowed) && scene.covered.contains(row.source)
+                // Support moved what RevenueCat held.
+                && !(row.source == .revenueCat && scene.movedAwayAt.map { row.observedAt <= $0 } ?? false)
+        }
+        guard isMissing else { return nil }
+        guard case .retry(let failure) = resolution else { return "decided: \(resolution)" }
+        return failure.code == .unknownToStore || failure.code == .unmapped ? nil : "\(failure.code)"
+    }
+
+    static let whatWasDetachedKeeps = Law(
+        name: "L3: an entitlement that was detached from its product takes nothing away"
+    ) {
+        scene,
+        situation,
+        resolution in
+        guard case .verdict(let verdict) = resolution, scene.status.isEligible else { return nil }
+        let isDetached = zip(situation.reading.observations, zip(situation.attributions, situation.rows)).contains {
+            item,
+            known in
+            let isPaid = item.kind == .oneTime ? item.status.raw == "owned" : item.givesAccess == true
+            guard case .own(_, []) = known.0 else { return false }
+            return isPaid && item.entitlements.allSatisfy { $0 == "badge" }
+                && known.1?.carried.contains("premium") == true
+                && (item.environment == "production" || scene.sandbox == .allowed)
+                // Its own store, and newer rows, outrank what is listed.
+                && item.source != .revenueCat && (known.1.map { $0.observedAt <= scene.askedAt } ?? true)
+        }
+        return isDetached && verdict.action == .demote && scene.coverage == .full ? "demoted by \(verdict.rule)" : nil
+    }
+
+    static let whatTheHostSetStays = Law(name: "L3: a user whom the host made a subscriber after our decision is kept")
+    {
+        scene,
+        situation,
+        resolution in
+        guard scene.type == .subscriber, scene.decidedType == .free, case .verdict(let verdict) = resolution else {
+            return nil
+        }
+        return verdict.action == .demote ? "demoted by \(verdict.rule)" : nil
     }
 
     static let promisesHoldBackOnlyANo = Law(

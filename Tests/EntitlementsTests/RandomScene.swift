@@ -46,6 +46,7 @@ extension Scene {
         if generator.oneIn(8) { scene.grants = generator.pick(.active, .past) }
         scene.sandbox = generator.pick(.none, .none, .allowed, .past)
         scene.everObserved = generator.oneIn(2)
+        if generator.oneIn(3) { scene.decidedType = generator.pick(.free, .subscriber) }
         if generator.oneIn(2) {
             scene.absentSince =
                 noon - generator.pick(.zero, hour, hour * 24, hour * 47, hour * 48, day * 9, .zero - hour)

@@ -14,7 +14,7 @@ import Testing
         (.throttled, .retry), (.unavailable, .retry), (.timeout, .retry), (.malformed, .retry), (.locked, .retry),
         (.unauthorized, .retry), (.unmapped, .retry), (.rejected, .park), (.breakerOpen, .wait),
         (.budgetExhausted, .wait), (.interrupted, .wait), (.promised, .wait), (.overtaken, .again),
-        (.incomplete, .again), (.ownerPending, .wait), (.ownerUnresolved, .park),
+        (.incomplete, .again), (.ownerPending, .wait), (.ownerUnresolved, .park), (.unknownToStore, .retry),
         (.unusableID, .park), (.storeOff, .park), (.unclearTrust, .park), (.refused, .park), (.crashed, .park),
     ]
 

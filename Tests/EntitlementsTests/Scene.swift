@@ -52,6 +52,7 @@ func row(
     _ status: String = "active",
     access: Bool? = true,
     entitlements: [String] = ["premium"],
+    carried: [String]? = nil,
     ends: Duration? = nil,
     endAnnounced: Bool = false,
     familyShared: Bool = false,
@@ -71,6 +72,7 @@ func row(
         status: StoreStatus(status),
         givesAccess: access,
         entitlements: entitlements,
+        carried: carried,
         periodEndsAt: ends.map { noon + $0 },
         endAnnounced: endAnnounced,
         isFamilyShared: familyShared,
@@ -116,6 +118,7 @@ struct Scene {
     var grants = GrantState.none
     var sandbox = SandboxState.none
     var everObserved = false
+    var decidedType: UserType?
     var absentSince: Instant?
     var promisedAt: Instant?
     var movedAwayAt: Instant?
@@ -160,9 +163,11 @@ struct Scene {
             attributions: attributions,
             rows: rows,
             ledger: ledger,
+            listed: Set(reads.flatMap(\.holders).map(\.id)),
             grants: grants,
             sandbox: sandbox,
             everObserved: everObserved,
+            decidedType: decidedType,
             absentSince: absentSince,
             promisedAt: promisedAt,
             movedAwayAt: movedAwayAt,

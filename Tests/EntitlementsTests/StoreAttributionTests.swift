@@ -269,7 +269,7 @@ func stored(
 
     @Test func `L3: a store that is not asked any more takes nothing away`() {
         var scene = Scene(.reconcile, .subscriber)
-        scene.unlisted = [row(5, source: .onside)]
+        scene.unlisted = [row(5, ends: .zero - hour, source: .onside)]
         scene.covered = [.revenueCat]
         #expect(scene.verdict?.rule == .storeNotAsked)
         #expect(scene.verdict?.outcome == .deferred)

@@ -52,9 +52,18 @@ extension Model {
             switch decide(situation) {
             case .retry(let failure):
                 if failure.code == .overtaken { note("overtaken read") }
+                if failure.code == .unknownToStore {
+                    note("a store does not know what has to exist")
+                    let isSecond = jobs[item.job].error == failure.code.rawValue
+                    if isSecond || item.attempt + 1 >= setup.maxAttempts {
+                        alarms.insert("unknown_to_store.\((failure.store ?? .revenueCat).rawValue)")
+                    }
+                }
+                if Evidence(situation).hasUnmapped { alarms.insert("product_unmapped") }
                 if item.reading.coverage == .partial { note("partial reading without access") }
                 retries.append((item, failure))
             case .verdict(let verdict):
+                if !verdict.detached.isEmpty { alarms.insert("entitlement_detached") }
                 notice(verdict, attributions, item, before)
                 effects.append(
                     Effect(
@@ -77,7 +86,15 @@ extension Model {
         // Former owners are queued while this batch's jobs still run.
         for effect in effects where effect.writesLedger {
             for attribution in effect.attributions {
-                if case .followed(_, let owner, _) = attribution { enqueue(Int(owner) - 1, .reconcile) }
+                guard case .followed(let purchase, let owner, _) = attribution else { continue }
+                enqueue(Int(owner) - 1, .reconcile)
+                let row = before.purchases[Int(purchase)].facts
+                let gaveAccess =
+                    Entitlements.standing(of: row.kind, status: row.status, givesAccess: row.givesAccess) == .access
+                if gaveAccess, !row.carried.isEmpty, !isObserving {
+                    let at = effect.item.reading.askedAt
+                    people[Int(owner) - 1].movedAwayAt = max(people[Int(owner) - 1].movedAwayAt ?? at, at)
+                }
             }
         }
         for (item, attributions) in lookedAt { endContests(item, attributions, before) }
@@ -182,9 +199,14 @@ extension Model {
             attributions: attributions,
             rows: targets,
             ledger: purchases.filter { $0.mergedInto == nil && $0.facts.ownerKey == key }.map(\.facts),
+            listed: Set(
+                item.reading.observations.flatMap { $0.identifiers.compactMap { names[$0.key] } }
+                    .map { purchases[$0].facts.id }
+            ),
             grants: person.grants.contains(where: \.isActive) ? .active : person.grants.isEmpty ? .none : .past,
             sandbox: person.sandbox,
             everObserved: person.everObserved,
+            decidedType: person.decidedType,
             absentSince: person.absentSince,
             movedAwayAt: person.movedAwayAt,
             catalog: ProductCatalog(catalog),
@@ -247,7 +269,9 @@ extension Model {
     /// defers the others.
     private mutating func hold(_ effects: inout [Effect]) {
         guard !isObserving else { return }
-        var left = setup.brakeMinimum - decisions.count(where: \.isBraked)
+        let spent = decisions.count(where: \.isBraked)
+        var left = setup.brakeMinimum - spent
+        var wanted = 0
         for index in effects.indices where effects[index].verdict.action == .demote {
             guard !effects[index].verdict.wasAnnounced else {
                 note("announced demotion")
@@ -265,10 +289,15 @@ extension Model {
                 }
             }
             left -= 1
+            wanted += 1
             guard left < 0 else { continue }
             note("brake held")
             alarms.insert("demotion_brake")
             effects[index].putOff(by: .brake)
+        }
+        let written = min(spent, setup.brakeMinimum) + min(wanted, max(setup.brakeMinimum - spent, 0))
+        if wanted > 0, setup.brakeMinimum > 0, 2 * written >= setup.brakeMinimum {
+            alarms.insert("demotion_brake_half")
         }
     }
 

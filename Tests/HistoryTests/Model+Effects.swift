@@ -106,6 +106,13 @@ extension Model {
         } else {
             facts.endAnnounced = old.endAnnounced && old.periodEndsAt == observation.periodEndsAt
         }
+        // What was detached while the purchase goes on stays known.
+        let isSame = Set(old.carried).isSubset(of: facts.entitlements)
+        let products = ProductCatalog(catalog)
+        let means = { (keys: [String]) in products.mapping(of: keys) == .access }
+        if facts.entitlements.isEmpty || !isSame && !means(facts.entitlements) && means(old.carried) {
+            facts.carried = old.carried
+        }
         facts.formerOwnerKey = old.formerOwnerKey
         facts.transferredAt = old.transferredAt
         facts.ownerSince = old.ownerSince
@@ -138,6 +145,13 @@ extension Model {
         case .begin: people[user].absentSince = effect.item.reading.askedAt
         }
         if effect.isExplained { people[user].everObserved = true }
+        if !isObserving, effect.before != nil, people[user].status.isEligible {
+            switch effect.verdict.action {
+            case .grant: people[user].decidedType = .subscriber
+            case .demote: people[user].decidedType = .free
+            case .none: if effect.before == .free { people[user].decidedType = .free }
+            }
+        }
         if let next = effect.nextLook { people[user].look = next.at }
         let changed = changeAssets(&effect, lockedAssets: lockedAssets)
         if !isObserving { openTickets(effect) }
@@ -254,6 +268,12 @@ extension Model {
         for request in requests {
             let key = TicketKey(claimant: claimant, purchase: request.purchase.map(Int.init))
             guard seen.insert(key).inserted else { continue }
+            if request.kind == .externalTransfer, let moved = moves(of: request.purchase) {
+                note("a purchase moves to and fro in one ticket")
+                tickets[moved]?.touches += 1
+                alarms.insert("owner_bounces")
+                continue
+            }
             let named = request.ownerID.flatMap(userIndex)
             if let named, people[named].exists { people[named].isKnown = true }
             let owner = request.ownerKey.map { Int($0) - 1 } ?? named.flatMap { people[$0].isKnown ? $0 : nil }
@@ -284,6 +304,13 @@ extension Model {
             }
         }
         jobs[effect.item.job].ticket = best?.key
+    }
+
+    /// The open ticket about a purchase that moves between accounts, whoever is its claimant.
+    private func moves(of purchase: Int64?) -> TicketKey? {
+        tickets.keys.sorted().first { key in
+            purchase != nil && key.purchase == purchase.map(Int.init) && tickets[key]?.kind == .externalTransfer
+        }
     }
 
     private func number(of purchase: Int64?) -> Int64 { purchase.flatMap { purchases[Int($0)].number } ?? 0 }

@@ -49,6 +49,8 @@ struct Model {
         /// When the user is looked at again.
         var look: Instant?
         var everObserved = false
+        /// The type that the last decision gave, or found right.
+        var decidedType: UserType?
         var flips = 0
         var grants: [Grant] = []
         var sandbox = SandboxState.none

@@ -95,12 +95,29 @@ enum Oracle {
             person.grants.contains(where: \.isActive)
             || truth.items.contains { $0.customer == user && !held($0) && gives($0, person, model.catalog) }
         let last = model.decisions.last { model.jobs[$0.job].user == user }
-        let deferrals: Set<Rule> = [.identityCollision, .sourcesDisagree, .unexplained, .unknownStatus]
+        let deferrals: Set<Rule> = [
+            .identityCollision, .sourcesDisagree, .unexplained, .unknownStatus, .entitlementDetached,
+        ]
         let text = "u\(user) is \(person.type.rawValue), last by \(last?.rule.rawValue ?? "nothing")"
         if hasAccess, person.type == .free {
             throw Failed(kind: "not settled: access", text: "access by the store's word, but " + text)
         }
-        if !hasAccess, person.type == .subscriber, !(last.map { deferrals.contains($0.rule) } ?? false) {
+        // Paid for and gone from the lists: that is no absence.
+        let hasToBeListed = model.purchases.contains { row in
+            row.mergedInto == nil && row.facts.ownerKey == Int64(user + 1)
+                && isRunning(
+                    row.facts.kind,
+                    status: row.facts.status,
+                    givesAccess: row.facts.givesAccess,
+                    periodEndsAt: row.facts.periodEndsAt,
+                    at: StoreTruth.past
+                ) && row.facts.periodEndsAt != StoreTruth.past
+                && !truth.listing(for: user).contains { item in
+                    item.identifiers.contains { model.names[$0.key] == Int(row.facts.id) }
+                }
+        }
+        if !hasAccess, person.type == .subscriber, !hasToBeListed, !(last.map { deferrals.contains($0.rule) } ?? false)
+        {
             throw Failed(kind: "not settled: no access", text: "no access by the store's word, but " + text)
         }
         let lapsed = model.assets.values.contains { $0.owner == user && $0.isLapsed }

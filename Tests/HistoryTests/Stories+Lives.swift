@@ -31,8 +31,10 @@ extension Stories {
                 [.reconcile(user: cast.one)],
                 cast.work(),
                 [
-                    .store(item: cast.item, generator.pick(.vanish, .fallSilent)), .reconcile(user: cast.one),
+                    .store(item: cast.item, generator.pick(.vanish, .fallSilent, .grace)), .reconcile(user: cast.one),
                 ],
+                cast.work(),
+                [.store(item: cast.item, .vanish), .reconcile(user: cast.one)],
                 cast.work(),
                 [.reconcile(user: cast.one)],
                 cast.work()

@@ -111,7 +111,9 @@ enum Witness {
             DELETE FROM entitlement_sync.user_sync;
             DELETE FROM entitlement_sync.product;
             DELETE FROM entitlement_sync.alarm;
-            UPDATE entitlement_sync.control SET paused = false;
+            DELETE FROM entitlement_sync.store_absence;
+            DELETE FROM entitlement_sync.store_knowledge;
+            UPDATE entitlement_sync.control SET paused = false, cause = NULL;
             INSERT INTO entitlement_sync.product (store, product_id, entitlement, grants_access)
             VALUES ('revenuecat', 'premium', 'premium', true);
         $$;

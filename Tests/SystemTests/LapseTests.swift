@@ -10,6 +10,7 @@ struct LapseTests {
             try await world.add("ann")
             #expect(try await world.reconciled("ann").outcome == "promoted")
             try await world.change("ann", #"{"state":"none"}"#)
+            try await world.endPeriods()
             #expect(try await world.reconciled("ann").outcome == "deferred")
             #expect(try await world.reconciled("ann").outcome == "deferred")
             #expect(try await world.type(of: "ann") == "subscriber")
@@ -31,6 +32,7 @@ struct LapseTests {
             var setup = WorkerSetup()
             for state in ["active", "none", "active", "none"] {
                 try await world.change("ann", #"{"state":"\#(state)"}"#)
+                try await world.endPeriods()
                 // The last one would demote if it were the second; with this margin, a look follows at once.
                 if try await world.decisions(about: "ann").count == 3 { setup.decision.absenceMargin = .zero }
                 _ = try await world.reconciled("ann", setup: setup)
@@ -94,7 +96,7 @@ struct LapseTests {
                 "SELECT count(*) FROM entitlement_sync.decision_log WHERE rule = 'brake' AND outcome = 'deferred'"
             )
             #expect(braked == 3 - demoted)
-            #expect(try await world.alarms() == (braked > 0 ? ["demotion_brake"] : []))
+            #expect(try await world.alarms() == (braked > 0 ? ["demotion_brake", "demotion_brake_half"] : []))
         }
     }
 

@@ -109,6 +109,7 @@ struct LifecycleTests {
         try await World.with(customers: ["{id: ann, state: active}"]) { world in
             try await world.add("ann")
             #expect(try await world.reconciled("ann").outcome == "promoted")
+            try await world.endPeriods()
             for (ends, rule) in [("-30h", "soft_window"), ("-49h", "absence_margin")] {
                 try await world.change(
                     "ann",

@@ -152,6 +152,7 @@ extension World {
             foresight: setup.servesDesk ? stores.foresight : nil,
             runParts: setup.plans == nil ? nil : RunParts(pool: pool),
             lister: ListingWork(listings: Listings(pool: pool), lists: stores.lists, retry: setup.retry),
+            credentials: stores.credentials,
             planner: setup.plans.map { limits in
                 { onFed in
                     Planner(

@@ -214,6 +214,13 @@ struct World: Sendable {
         _ = try await control("PUT", "/control/customers/\(customer)", json)
     }
 
+    /// Lets every paid period on record be over: what runs is never absent.
+    func endPeriods() async throws {
+        try await pool.query(
+            "UPDATE entitlement_sync.purchase SET period_ends_at = now() - interval '1 minute' WHERE period_ends_at > now()"
+        )
+    }
+
     /// Makes requests run into a fault; the body is JSON as in a scenario.
     func inject(_ json: String) async throws { _ = try await control("POST", "/control/faults", json) }
 

@@ -12,6 +12,8 @@ struct PastLedger {
     private(set) var last: PastDecision?
     private(set) var absentSince: Instant?
     private(set) var movedAwayAt: Instant?
+    /// The type that the last decision gave the user or found right.
+    private(set) var decidedType: UserType?
     private(set) var readAt: Instant?
     /// An item of the user's own was seen that explains a type, by whatever catalogue.
     private(set) var sawExplanation = false
@@ -54,6 +56,7 @@ struct PastLedger {
             if decision.knownRule == .firstAbsence { absentSince = nil }
             absentSince = absentSince ?? step.items.first?.askedAt ?? decision.at
         }
+        decidedType = decision.settledType ?? decidedType
         last = decision
     }
 
@@ -78,6 +81,12 @@ struct PastLedger {
         let isRunning = observation.periodEndsAt.map { item.askedAt < $0 } ?? false
         let announcedBefore = before.map { $0.endAnnounced && $0.periodEndsAt == observation.periodEndsAt } ?? false
         let owner = item.counts ? item.userKey : before?.ownerKey
+        // Only what gave access explains that it is gone.
+        if let before, before.ownerKey == userKey, owner != userKey, !before.carried.isEmpty,
+            standing(of: before.kind, status: before.status, givesAccess: before.givesAccess) == .access
+        {
+            movedAwayAt = item.askedAt
+        }
         rows[id] = Row(
             purchase: Purchase(
                 id: id,
@@ -88,6 +97,7 @@ struct PastLedger {
                 status: observation.status,
                 givesAccess: observation.givesAccess,
                 entitlements: observation.entitlements,
+                carried: observation.entitlements.isEmpty ? before?.carried : observation.entitlements,
                 periodEndsAt: observation.periodEndsAt,
                 endAnnounced: isRunning || before == nil ? announces : announcedBefore,
                 isFamilyShared: observation.isFamilyShared,
@@ -156,4 +166,13 @@ extension PastDecision {
     }
 
     enum AbsenceMark { case keep, clear, begin }
+
+    /// The type that the decision settled; `nil` where it left open whether the type is right.
+    var settledType: UserType? {
+        guard !isObserved, let rule = knownRule, rule != .notEligible, rule != .accountGone else { return nil }
+        switch rule {
+        case .storeAccess, .grantAccess, .ownerFollowedRevenuecat: return .subscriber
+        default: return typeAfter == .free ? .free : nil
+        }
+    }
 }

@@ -77,7 +77,7 @@ struct AppStoreSession {
         }
         // A purchase can be minutes old before the App Store's own API knows it.
         if query.isProven {
-            note(ReadFailure(.unavailable, store: .appStore))
+            note(ReadFailure(query.isFromClient ? .unavailable : .unknownToStore, store: .appStore))
             isDenied = true
         } else {
             hasAnswer = true

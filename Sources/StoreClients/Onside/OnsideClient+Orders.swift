@@ -34,7 +34,7 @@ extension OnsideClient {
             case .notOurs where isRecorded, .notFound where isRecorded:
                 warn("not_ours")
                 answer.isUnknown = true
-                answer.failure = named(.unavailable)
+                answer.failure = named(.unknownToStore)
             case .notOurs: answer.isUnknown = true
             case .notFound where order.isProven: throw named(.unavailable)
             case .notFound: answer.isUnknown = true

@@ -38,12 +38,12 @@ package struct CauseWords: Sendable, Hashable {
                 title: "No store shows it any more",
                 fix: "Check that every store is configured, and whether test purchases are in the records."
             )
-        case .movedAway: CauseWords(title: "Moved to another account by support", fix: nil)
+        case .movedAway: CauseWords(title: "Moved to another account, by support or at RevenueCat", fix: nil)
         case .notEligible: CauseWords(title: "The account is banned or being deleted", fix: nil)
         case .accountGone, .clientLoginDiscarded, .clientAppNotRegistered, .receiptInUse, .proofOfAnothers,
             .identityCollision, .sourcesDisagree, .anonymousOwner, .noAccess, .unknownStatus, .unreadableItem,
-            .unexplained,
-            .softWindow, .firstAbsence, .absenceMargin, .storeNotAsked, .promoteOnly, .demotionsPaused, .brake,
+            .unexplained, .softWindow, .firstAbsence, .absenceMargin, .storeNotAsked, .entitlementDetached, .promoteOnly,
+            .demotionsPaused, .brake,
             .proposed:
             nil
         }

@@ -138,7 +138,7 @@ package struct AppStoreSource: Sendable {
                 .init(id: id, environment: purchase.environment == "production" ? .production : .sandbox),
                 lane: context.lane,
                 // What was paid for does not vanish before its end: an id that is suddenly unknown is an error somewhere.
-                isProven: purchase.gaveAccess && purchase.periodEndsAt.map { context.askedAt < $0 } ?? true,
+                isProven: purchase.isRunning(at: context.askedAt),
                 mayGrant: context.mayGrant
             )
         }

@@ -83,16 +83,10 @@ package struct OnsideSource: Sendable {
                 isFromClient: isFromClient
             )
         )
-        // An order that is suddenly not ours, or not known, is an error somewhere: what was paid for lasts to its end.
-        let kept = known.filter { purchase in
-            purchase.store == Store.onside.rawValue && purchase.gaveAccess
-                && purchase.periodEndsAt.map { context.askedAt < $0 } ?? true
-                && purchase.lookupID.map(reading.unknown.contains) ?? false
-        }
         return StorePart(
             store: .onside,
             coverage: reading.coverage,
-            observations: reading.observations + kept.map { Observation(kept: $0, by: .onside) },
+            observations: reading.observations,
             failure: reading.failure,
             hasUnreadable: reading.hasUnreadable
         )

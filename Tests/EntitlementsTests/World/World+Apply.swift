@@ -63,6 +63,13 @@ extension World {
 
     private mutating func settle(_ verdict: Verdict, _ person: Int, _ look: Look, _ situation: Situation) {
         let type = people[person].type
+        if people[person].status.isEligible {
+            switch verdict.action {
+            case .grant: records[look.record].decidedType = .subscriber
+            case .demote: records[look.record].decidedType = .free
+            case .none: if type == .free { records[look.record].decidedType = .free }
+            }
+        }
         switch verdict.action {
         case .grant:
             people[person].type = .subscriber
@@ -167,6 +174,9 @@ extension World {
         }
         if old.ownerKey != key {
             note("followed owner")
+            let gaveAccess =
+                Entitlements.standing(of: old.kind, status: old.status, givesAccess: old.givesAccess) == .access
+            if gaveAccess, let former = old.ownerKey { records[Int(former) - 1].movedAwayAt = asked }
             new.ownerSince = asked
             new.formerOwnerKey = old.ownerKey
         }

@@ -32,6 +32,7 @@ struct World {
         var absentSince: Instant?
         var movedAwayAt: Instant?
         var everObserved = false
+        var decidedType: UserType?
         var grants: [Grant] = []
     }
 
@@ -166,8 +167,10 @@ struct World {
             attributions: attributions,
             rows: targets,
             ledger: rows.filter { $0.mergedInto == nil && $0.facts.ownerKey == key }.map(\.facts),
+            listed: Set(holders.joined().map(\.id)),
             grants: isGranted ? .active : record.grants.isEmpty ? .none : .past,
             everObserved: record.everObserved,
+            decidedType: record.decidedType,
             absentSince: record.absentSince,
             movedAwayAt: record.movedAwayAt,
             catalog: catalog

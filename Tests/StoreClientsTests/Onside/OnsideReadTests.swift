@@ -66,7 +66,7 @@ import Testing
         let bench = try OnsideBench("onside: {orders: [{order: \(Self.foreign), foreign: true}]}")
         let known = try await bench.read(OnsideBench.query([Self.foreign], proven: [Self.foreign]))
         #expect(known.coverage == .none && known.unknown == [Self.foreign], "what was paid for lasts to its end")
-        #expect(known.failure == ReadFailure(.unavailable, store: .onside) && known.failure?.treatment == .retry)
+        #expect(known.failure == ReadFailure(.unknownToStore, store: .onside) && known.failure?.treatment == .retry)
         #expect(bench.reports.allSatisfy { $0.failure == nil && !$0.countsForBreaker }, "Onside is well")
         let shown = OnsideBench.query([Self.foreign], proven: [Self.foreign], isFromClient: true)
         #expect(try await bench.read(shown).unknown == [Self.foreign])

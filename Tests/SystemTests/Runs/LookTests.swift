@@ -36,6 +36,7 @@ struct LookTests {
             try await world.add("ann")
             _ = try await world.reconciled("ann")
             try await world.change("ann", #"{"state":"none"}"#)
+            try await world.endPeriods()
             #expect(try await world.reconciled("ann").outcome == "deferred")
             // A day later, and up to a quarter more: not at the same hour.
             #expect(try await Self.within(world, "ann", "23 hours 59 minutes", "30 hours"))

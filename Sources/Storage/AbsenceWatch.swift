@@ -1,0 +1,81 @@
+import Entitlements
+import Jobs
+import Postgres
+import Synchronization
+
+/// Counts over all workers in how many answers a store knew purchases that gave access, and in how many it did not.
+///
+/// Where it suddenly knows too few, the database pauses demotions before any margin can end.
+final class AbsenceWatch: Sendable {
+    private let known = Mutex<[Store: Int64]>([:])
+
+    /// A user whose purchase a store does not list.
+    struct Absence: Hashable {
+        var store: Store
+        var userKey: Int64
+        /// It has to exist; otherwise it is a first absence.
+        var isUnknown: Bool
+    }
+
+    /// Counts users whom stores knew.
+    func note(known counts: [Store: Int64]) {
+        known.withLock { $0.merge(counts, uniquingKeysWith: +) }
+    }
+
+    private func takeKnown() -> [(Store, Int64)] {
+        known.withLock { counts in
+            defer { counts = [:] }
+            return counts.sorted { $0.key.rawValue < $1.key.rawValue }
+        }
+    }
+
+    /// Writes down what was counted in this process.
+    func flush(to pool: PostgresPool) async throws {
+        let counts = takeKnown()
+        guard !counts.isEmpty else { return }
+        do {
+            try await pool.query(Self.noteKnown(counts))
+        } catch {
+            note(known: Dictionary(counts) { $0 + $1 })
+            throw error
+        }
+    }
+
+    /// Forgets absences of users whom their stores know again.
+    func forget(in pool: PostgresPool) async throws {
+        try await pool.query("SELECT entitlement_sync.forget_absences()")
+    }
+
+    /// Notes absences in the transaction of their batch.
+    ///
+    /// - Returns: the names of the alarms that were raised.
+    func write(_ absences: Set<Absence>, on connection: PostgresConnection) async throws -> [String] {
+        guard !absences.isEmpty else { return [] }
+        let counts = takeKnown()
+        if !counts.isEmpty { try await connection.query(Self.noteKnown(counts)) }
+        let all = absences.sorted { ($0.store.rawValue, $0.userKey) < ($1.store.rawValue, $1.userKey) }
+        return try await connection.query(
+            """
+            SELECT n FROM entitlement_sync.note_absences(\(all.map(\.store.rawValue)), \(all.map(\.userKey)),
+                                                         \(all.map(\.isUnknown)), \(all.map { Self.hint($0.store) })) AS n
+            """
+        ).map { try $0.decode(String.self) }
+    }
+
+    private static func noteKnown(_ counts: [(Store, Int64)]) -> PostgresQuery {
+        "SELECT entitlement_sync.note_known(\(counts.map(\.0.rawValue)), \(counts.map(\.1)))"
+    }
+
+    /// What an operator is told; `%s` stands for the number of users.
+    private static func hint(_ store: Store) -> String {
+        let variables =
+            switch store {
+            case .revenueCat: "REVENUECAT_PROJECT_ID and REVENUECAT_API_KEY"
+            case .appStore: "APP_STORE_BUNDLE_ID"
+            case .googlePlay: "GOOGLE_PLAY_PACKAGE_NAME"
+            case .onside: "ONSIDE_MERCHANT_ID and ONSIDE_BUNDLE_ID"
+            }
+        return "\(store.name) does not know purchases of %s users that have to exist: check \(variables)."
+            + " Nobody is demoted for it."
+    }
+}
