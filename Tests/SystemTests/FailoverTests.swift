@@ -28,7 +28,7 @@ import Testing
         }
     }
 
-    @Test func `Numbers of purchases that are given twice are drawn anew, by a new process and by one that goes on`()
+    @Test func `Numbers of purchases that are given twice are drawn again, by a new process and by one that goes on`()
         async throws
     {
         let users = ["ann", "bob", "cy"]

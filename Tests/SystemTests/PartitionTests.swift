@@ -191,7 +191,7 @@ import Testing
 }
 
 extension World {
-    /// Lays out a table's partitions anew: days from one to another (not included), and the open ends.
+    /// Lays out a table's partitions: days from one to another (not included), and the open ends.
     fileprivate func lay(_ table: String, from: Int32, to: Int32, keepsLast: Bool = false) async throws {
         try await pool.query(
             """

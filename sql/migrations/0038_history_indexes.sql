@@ -5,3 +5,36 @@
 CREATE INDEX job_history_user_id ON job_history (user_key, id);
 DROP INDEX job_history_user;
 CREATE INDEX asset_run_due ON asset_run (due);
+
+-- Restores as the app sees them; ids that are no restore's are left out. `age`: seconds since it was asked for.
+CREATE OR REPLACE FUNCTION restore_answers(ids uuid[])
+RETURNS TABLE (id uuid, user_id text, state text, outcome text, message_key text,
+               age double precision, products jsonb)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off AS $$
+#variable_conflict use_column
+DECLARE
+    wanted uuid;
+    known  bigint;
+BEGIN
+    -- One by one: a statement that looks for one id opens one day.
+    FOREACH wanted IN ARRAY ids LOOP
+        -- Most are asked about because they have ended.
+        SELECT h.id, h.user_key, h.state, h.outcome, h.message_key INTO id, known, state, outcome, message_key
+          FROM job_history AS h WHERE h.id = wanted AND h.kind = 0;
+        IF FOUND THEN
+            -- Not joined: while few users are known, all of them would be read for each job ever after.
+            SELECT u.user_id INTO user_id FROM user_sync AS u WHERE u.user_key = known;
+        ELSE
+            SELECT s.id, s.user_id, s.state, s.outcome, s.message_key INTO id, user_id, state, outcome, message_key
+              FROM job_status AS s WHERE s.id = wanted AND s.kind = 'restore' LIMIT 1;
+            CONTINUE WHEN NOT FOUND;
+        END IF;
+        age := extract(epoch FROM clock_timestamp() - id_time(id))::double precision;
+        -- Of whoever is erased nothing is told.
+        products := CASE WHEN user_id IS NOT NULL AND outcome IN ('restored', 'already_subscriber')
+                         THEN restored_products(known, id) ELSE '[]' END;
+        RETURN NEXT;
+    END LOOP;
+END
+$$;
