@@ -48,7 +48,7 @@ struct StoreComposition {
         let sources = StoresReader.Sources(
             revenueCat: revenueCat(lookups),
             appStore: appStore(lookups),
-            googlePlay: googlePlay(),
+            googlePlay: googlePlay(lookups),
             onside: onside()
         )
         let accounts = AccountIDs(keys: config.accounts.keys.map { $0.reveal() }, namespace: config.accounts.namespace)
@@ -174,7 +174,7 @@ struct StoreComposition {
         )
     }
 
-    private mutating func googlePlay() -> GooglePlaySource? {
+    private mutating func googlePlay(_ lookups: UserLookups) -> GooglePlaySource? {
         guard let configuration = settings.googlePlay, let access = config.googlePlay else { return nil }
         let breaker = Breaker()
         var gates: [GooglePlayBudget: RequestGate] = [:]
