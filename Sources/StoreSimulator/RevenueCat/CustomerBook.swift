@@ -3,14 +3,15 @@ struct CustomerBook: Sendable {
     private(set) var catalogue = EntitlementCatalogue()
     private var records: [Int: CustomerRecord] = [:]
     private var nextKey = 0
-    private var keys: [String: Int] = [:]
+    /// By the bytes of an id: RevenueCat keeps apart what Unicode equates.
+    private var keys: [[UInt8]: Int] = [:]
     /// Store and RevenueCat identifiers of items held one by one.
     private var holders: [String: Int] = [:]
     private var generators: [CustomerGenerator] = []
     /// What an id that nobody listed answers, but for the identifiers.
     private var unlisted: CustomerRecord?
     /// Ids that a pattern or the default would answer, had they not been deleted.
-    private var deleted: Set<String> = []
+    private var deleted: Set<[UInt8]> = []
 
     /// Whose item a look-up found.
     struct Holding: Sendable {
@@ -46,8 +47,8 @@ struct CustomerBook: Sendable {
 
     /// The customer that an id or alias reaches.
     func customer(_ id: String) -> CustomerRecord? {
-        if let key = keys[id] { return records[key] }
-        guard !deleted.contains(id) else { return nil }
+        if let key = keys[Array(id.utf8)] { return records[key] }
+        guard !deleted.contains(Array(id.utf8)) else { return nil }
         for generator in generators {
             if let number = generator.number(of: id) { return generator.customer(number) }
         }
@@ -111,7 +112,8 @@ struct CustomerBook: Sendable {
             guard let number = generator.number(inIdentifier: identifier) else { continue }
             let customer = generator.customer(number)
             // Once somebody changed or deleted the customer, the pattern no longer speaks for it.
-            guard keys[customer.id] == nil, !deleted.contains(customer.id) else { continue }
+            let bytes = Array(customer.id.utf8)
+            guard keys[bytes] == nil, !deleted.contains(bytes) else { continue }
             if let index = index(customer) { return Holding(customer: customer, index: index) }
         }
         return nil
@@ -135,7 +137,7 @@ struct CustomerBook: Sendable {
     /// - Throws: `Conflict` when an id or alias belongs to another customer.
     mutating func store(_ record: CustomerRecord) throws {
         for id in record.ids {
-            if let key = keys[id], let owner = records[key], owner.id != record.id {
+            if let key = keys[Array(id.utf8)], let owner = records[key], !owner.id.utf8.elementsEqual(record.id.utf8) {
                 throw Conflict(id: id, owner: owner.id)
             }
         }
@@ -144,8 +146,8 @@ struct CustomerBook: Sendable {
         nextKey += 1
         records[key] = record
         for id in record.ids {
-            keys[id] = key
-            deleted.remove(id)
+            keys[Array(id.utf8)] = key
+            deleted.remove(Array(id.utf8))
         }
         for item in record.subscriptions {
             for identifier in [item.id, item.storeIdentifier] + item.pastIdentifiers { holders[identifier] = key }
@@ -164,13 +166,13 @@ struct CustomerBook: Sendable {
     mutating func delete(_ id: String) -> CustomerRecord? {
         guard let record = customer(id) else { return nil }
         forget(record.id)
-        if !generators.isEmpty || unlisted != nil { deleted.formUnion(record.ids) }
+        if !generators.isEmpty || unlisted != nil { deleted.formUnion(record.ids.map { Array($0.utf8) }) }
         return record
     }
 
     private mutating func forget(_ primary: String) {
-        guard let key = keys[primary], let old = records.removeValue(forKey: key) else { return }
-        for id in old.ids where keys[id] == key { keys[id] = nil }
+        guard let key = keys[Array(primary.utf8)], let old = records.removeValue(forKey: key) else { return }
+        for id in old.ids where keys[Array(id.utf8)] == key { keys[Array(id.utf8)] = nil }
         for item in old.subscriptions {
             let order = item.storeIdentifier.split(separator: "..").first.map(String.init) ?? ""
             for identifier in [item.id, item.storeIdentifier, order] + item.pastIdentifiers

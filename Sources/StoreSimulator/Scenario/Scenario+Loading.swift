@@ -47,13 +47,13 @@ extension Scenario {
     ///
     /// - Throws: `ScenarioError` for a customer without an id, or an id used twice.
     package func validate() throws {
-        var owners: [String: Int] = [:]
+        var owners: [[UInt8]: Int] = [:]
         for (index, customer) in customers.enumerated() {
             guard !customer.id.isEmpty else {
                 throw ScenarioError(keyPath: "customers[\(index)].id", message: "is missing; add it")
             }
             for id in [customer.id] + customer.aliases {
-                if let other = owners.updateValue(index, forKey: id) {
+                if let other = owners.updateValue(index, forKey: Array(id.utf8)) {
                     throw ScenarioError(
                         keyPath: "customers[\(index)]",
                         message: "uses the id \"\(id)\" of customers[\(other)]; give each id to one customer"
