@@ -112,10 +112,11 @@ extension StoresReader {
         )
         var context = ReadContext(job, userID: customer.userID, askedAt: customer.at, catalog: catalog)
         context.lane = .support
+        let records = Records(known: Array(own), told: [])
         let part: StorePart? =
             switch store {
-            case .appStore: await sources.appStore?.read(known: Array(own), except: [], context)
-            case .googlePlay: await sources.googlePlay?.read(known: Array(own), except: [], context)
+            case .appStore: await sources.appStore?.read(records, except: [], asksEnded: false, context)
+            case .googlePlay: await sources.googlePlay?.read(records, except: [], context)
             case .onside: await sources.onside?.read(known: Array(own), except: [], context)
             case .revenueCat: nil
             }

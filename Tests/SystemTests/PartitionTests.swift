@@ -1,6 +1,7 @@
 import Foundation
 import Postgres
 import Storage
+import TestSupport
 import Testing
 
 /// The days of history and requests: made ahead, dropped when they are old, and never in the way of a request.

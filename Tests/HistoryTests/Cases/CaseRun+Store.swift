@@ -186,7 +186,7 @@ extension CaseRun {
         let held = truth.items.filter { $0.isListed && $0.customer == subject.customer }
         let owners = try await records.owners(of: held.map { $0.names[0] })
         inputs.held = held.map { item in
-            HeldItem(item.observation(for: subject.customer ?? -1), ownerKey: owners[item.names[0]])
+            HeldItem(item.observation(for: subject.customer ?? -1), ownerKey: owners[ExactText(item.names[0])])
         }
         return inputs
     }
