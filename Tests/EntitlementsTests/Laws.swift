@@ -180,7 +180,9 @@ extension DecideProperties {
         else { return nil }
         let isMissing = situation.ledger.contains { row in
             let isPaid = row.kind == .oneTime ? row.status.raw == "owned" : row.givesAccess == true
+            // It may be the item that can't be read.
             return isPaid && !situation.listed.contains(row.id) && row.observedAt <= scene.askedAt
+                && !scene.unreadable.contains(row.source)
                 && row.periodEndsAt.map { scene.askedAt < $0 } ?? true
                 && row.entitlements.contains { $0 == "premium" || $0 == "gold" }
                 && (row.environment == "production" || scene.sandbox == .allowed) && scene.covered.contains(row.source)
@@ -252,7 +254,8 @@ extension DecideProperties {
         let plain = scene.with { $0.unreadable = [] }.verdict
         if plain?.action == .grant || verdict.rule != .unreadableItem {
             let isHeard = [.nothingToRestore, .demoted].contains(verdict.outcome) || verdict.rule == .noAccess
-            return plain == verdict && !isHeard ? nil : "\(verdict)\ninstead of \(String(describing: plain))"
+            // Without it the reading might not have sufficed for any decision.
+            return (plain == nil || plain == verdict) && !isHeard ? nil : "\(verdict)\ninstead of \(String(describing: plain))"
         }
         guard verdict.action == .none, verdict.tickets.allSatisfy({ plain?.tickets.contains($0) == true }) else {
             return "\(verdict)"
