@@ -42,7 +42,8 @@ package struct CauseWords: Sendable, Hashable {
         case .notEligible: CauseWords(title: "The account is banned or being deleted", fix: nil)
         case .accountGone, .clientLoginDiscarded, .clientAppNotRegistered, .receiptInUse, .proofOfAnothers,
             .identityCollision, .sourcesDisagree, .anonymousOwner, .noAccess, .unknownStatus, .unreadableItem,
-            .unexplained, .softWindow, .firstAbsence, .absenceMargin, .storeNotAsked, .entitlementDetached, .promoteOnly,
+            .unexplained, .softWindow, .firstAbsence, .absenceMargin, .storeNotAsked, .entitlementDetached,
+            .promoteOnly,
             .demotionsPaused, .brake,
             .proposed:
             nil
