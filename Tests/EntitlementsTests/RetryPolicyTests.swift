@@ -16,6 +16,7 @@ import Testing
         (.budgetExhausted, .wait), (.interrupted, .wait), (.promised, .wait), (.overtaken, .again),
         (.incomplete, .again), (.ownerPending, .wait), (.ownerUnresolved, .park), (.unknownToStore, .retry),
         (.unusableID, .park), (.storeOff, .park), (.unclearTrust, .park), (.refused, .park), (.crashed, .park),
+        (.adapterRefused, .park),
     ]
 
     @Test func `Every failure code has a treatment of its own`() {

@@ -102,7 +102,10 @@ import Testing
         var reader = try JSONReader(Array("[\"\(text)\",7]".utf8))
         var next: Int64?
         try reader.readArray { reader throws(JSONFault) in
-            guard next == nil else { return }
+            guard next == nil else {
+                #expect(try reader.readInteger() == 7)
+                return
+            }
             do throws(JSONFault) {
                 _ = try reader.readString()
                 next = 0
