@@ -52,4 +52,44 @@ enum Mutations {
     private static func piece(at index: Int, _ bytes: [UInt8], _ random: inout SeededGenerator) -> Int {
         min(bytes.count, index + random.below(random.oneIn(4) ? 200 : 40))
     }
+
+    /// Whether Foundation takes a text for JSON, but for two things that it refuses and that lose no event: halves of
+    /// surrogate pairs, and numbers beyond a double.
+    static func isJSON(_ body: [UInt8]) -> Bool {
+        let text = Data(mended(body))
+        return (try? JSONSerialization.jsonObject(with: text, options: .fragmentsAllowed)) != nil
+    }
+
+    /// The text with a letter for each escaped half of a pair, and with one digit for each exponent.
+    private static func mended(_ body: [UInt8]) -> [UInt8] {
+        var mended: [UInt8] = []
+        var isInString = false
+        var index = 0
+        while index < body.count {
+            let byte = body[index]
+            mended.append(byte)
+            index += 1
+            if isInString, byte == UInt8(ascii: "\\"), index < body.count {
+                let digits = body[index...].dropFirst().prefix(4)
+                let isHalf =
+                    body[index] == UInt8(ascii: "u") && digits.count == 4
+                    && digits.allSatisfy { Character(Unicode.Scalar($0)).isHexDigit }
+                    && UInt16(String(decoding: digits, as: UTF8.self), radix: 16).map { (0xD800..<0xE000).contains($0) }
+                        == true
+                mended += isHalf ? Array("u0041".utf8) : [body[index]]
+                index += isHalf ? 5 : 1
+            } else if byte == UInt8(ascii: "\"") {
+                isInString.toggle()
+            } else if !isInString, byte | 0x20 == UInt8(ascii: "e") {
+                if index < body.count, body[index] == UInt8(ascii: "+") || body[index] == UInt8(ascii: "-") {
+                    mended.append(body[index])
+                    index += 1
+                }
+                let count = body[index...].prefix { (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }.count
+                if count > 0 { mended.append(UInt8(ascii: "1")) }
+                index += count
+            }
+        }
+        return mended
+    }
 }

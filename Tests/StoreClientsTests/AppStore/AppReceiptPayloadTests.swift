@@ -201,7 +201,7 @@ struct AppReceiptPayloadTests {
             let payload = Mutations.alter(Self.transaction, Mutations.json, &random)
             guard (try? SignedTransaction(payload: payload)) != nil else { continue }
             read += 1
-            if (try? JSONSerialization.jsonObject(with: Data(payload))) == nil { Issue.record("accepted \(payload)") }
+            if !Mutations.isJSON(payload) { Issue.record("accepted \(payload)") }
         }
         #expect(read > Self.rounds / 100 && read < Self.rounds / 2, "\(read)")
     }
