@@ -255,7 +255,8 @@ extension DecideProperties {
         if plain?.action == .grant || verdict.rule != .unreadableItem {
             let isHeard = [.nothingToRestore, .demoted].contains(verdict.outcome) || verdict.rule == .noAccess
             // Without it the reading might not have sufficed for any decision.
-            return (plain == nil || plain == verdict) && !isHeard ? nil : "\(verdict)\ninstead of \(String(describing: plain))"
+            return (plain == nil || plain == verdict) && !isHeard
+                ? nil : "\(verdict)\ninstead of \(String(describing: plain))"
         }
         guard verdict.action == .none, verdict.tickets.allSatisfy({ plain?.tickets.contains($0) == true }) else {
             return "\(verdict)"
