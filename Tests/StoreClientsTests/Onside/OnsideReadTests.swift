@@ -122,7 +122,7 @@ import Testing
         )
         let proven = OnsideBench.query(proven: [OnsideBench.order.uppercased()])
         let early = try await bench.read(proven)
-        #expect(early.coverage == .none && early.failure?.code == .unavailable)
+        #expect(early.coverage == .none && early.failure?.code == .unknownToStore)
         #expect(early.unknown == [OnsideBench.order], "what was paid for lasts to its end")
         #expect(early.failure?.treatment == .retry)
         #expect(bench.reports.allSatisfy { $0.failure == nil && !$0.countsForBreaker }, "Onside is well")
