@@ -35,10 +35,16 @@ import Testing
                 ).first?.decode(Int64.self, String.self, Bool.self, Bool.self)
             )
             #expect(row.0 == 1 && row.1 == "active" && row.2 && row.3)
-            // One silence is a first absence: nothing has said that the running one is over.
+            // Silence about a running period is no absence, and one silence about a period that is over is a first one:
+            // nothing has said that the running object ended.
             try await world.change("alice", #"{"state":"none"}"#)
-            let alone = world.asking(world.revenueCat)
+            let alone = world.asking(world.revenueCat) { $0.retry.maxAttempts = 2 }
+            #expect(try await world.reconciled("alice", setup: alone).outcome == "store_unavailable")
+            try await world.pool.query(
+                "UPDATE entitlement_sync.purchase SET period_ends_at = now() - interval '3 days'"
+            )
             #expect(try await world.reconciled("alice", setup: alone).outcome == "deferred")
+            #expect(try await world.decisions(about: "alice").last?.rule == "first_absence")
             #expect(try await world.type(of: "alice") == "subscriber")
         }
     }
