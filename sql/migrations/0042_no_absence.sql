@@ -118,10 +118,14 @@ $$;
 CREATE FUNCTION forget_absences() RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
     DELETE FROM store_knowledge AS k WHERE k.at < now() - interval '2 days';
+    -- User by user: a join might read all users for the few that are missed.
     DELETE FROM store_absence AS a
-     WHERE a.ctid IN (SELECT x.ctid FROM store_absence AS x JOIN user_sync AS u ON u.user_key = x.user_key
-                       WHERE u.read_at > x.at AND u.absent_since IS NULL OR x.at < now() - interval '30 days'
-                       LIMIT 10000 FOR UPDATE OF x SKIP LOCKED)
+     WHERE a.ctid = ANY (ARRAY(
+           SELECT x.ctid FROM store_absence AS x
+            CROSS JOIN LATERAL (SELECT y.read_at, y.absent_since FROM user_sync AS y
+                                 WHERE y.user_key = x.user_key OFFSET 0) AS u
+            WHERE u.read_at > x.at AND u.absent_since IS NULL OR x.at < now() - interval '30 days'
+            LIMIT 1000 FOR UPDATE OF x SKIP LOCKED))
 $$;
 
 -- Notes by which credentials a store is asked. Answers their state; `unchecked` where they differ from those on record.
