@@ -63,9 +63,12 @@ extension PostgresConfiguration {
         "transform_null_equals": "off",
     ]
     /// The same for what holds between transactions, or from a transaction's first statement.
+    ///
+    /// `default_transaction_read_only` is not among them: it keeps writers out of a server or database, us as well, and
+    /// `target_session_attrs` goes by it.
     static let plainSession = [
         "default_transaction_deferrable": "off", "default_transaction_isolation": "read committed",
-        "default_transaction_read_only": "off", "idle_session_timeout": "0",
+        "idle_session_timeout": "0",
     ]
 
     /// The settings with the limit on statements.

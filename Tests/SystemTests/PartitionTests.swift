@@ -145,21 +145,39 @@ import Testing
                 """
             )
             try await world.lay("job_history", from: -3, to: 20, keepsLast: true)
-            let day = "to_char((now() AT TIME ZONE 'UTC')::date - 2, 'YYYYMMDD')"
-            try await world.pool.query(
-                """
-                DO $$ BEGIN EXECUTE 'DROP TABLE entitlement_sync.job_history_' || \(rawSQL: day); END $$
-                """
+            let days = try await world.texts(
+                "SELECT to_char((now() AT TIME ZONE 'UTC')::date - n, 'YYYYMMDD') FROM generate_series(2, 3) AS n ORDER BY n"
             )
-            // As the server leaves a DETACH CONCURRENTLY that was stopped between its two transactions.
-            try await world.pool.query(
-                """
-                UPDATE pg_catalog.pg_inherits SET inhdetachpending = true
-                 WHERE inhrelid = ('entitlement_sync.job_history_'
-                                   || to_char((now() AT TIME ZONE 'UTC')::date - 3, 'YYYYMMDD'))::regclass
-                """
+            try await world.pool.query("DROP TABLE entitlement_sync.job_history_\(rawSQL: days[0])")
+            // An administrator detaches a day, and stops while it waits for a reader.
+            let administrator = PostgresPool(
+                configuration: PostgresConfiguration(
+                    connectionString: world.database.url,
+                    statementTimeout: .milliseconds(500),
+                    maxConnections: 1
+                ),
+                logger: .quiet
             )
+            try await world.pool.withTransaction { reader in
+                try await reader.query("SELECT count(*) FROM entitlement_sync.job_history")
+                await #expect(throws: PostgresError.self) {
+                    try await administrator.query(
+                        """
+                        ALTER TABLE entitlement_sync.job_history
+                        DETACH PARTITION entitlement_sync.job_history_\(rawSQL: days[1]) CONCURRENTLY
+                        """
+                    )
+                }
+            }
+            await administrator.close()
+            let pending: PostgresQuery = """
+                SELECT count(*) FROM entitlement_sync.partitions_of('job_history') AS p WHERE p.is_pending
+                """
+            #expect(try await world.number(pending) == 1)
             try await world.pool.query("SELECT entitlement_sync.maintain_partitions()")
+            #expect(try await world.number(pending) == 0)
+            // What was detached is the administrator's.
+            try await world.pool.query("DROP TABLE entitlement_sync.job_history_\(rawSQL: days[1])")
             #expect(try await world.isCovered())
             #expect(try await world.number("SELECT count(*) FROM entitlement_sync.job_history") == 3000)
         }

@@ -277,8 +277,5 @@ $$;
 REVOKE ALL ON FUNCTION partitions_of, first_id_of, missing_days, are_held, maintain_parent, cover_ids,
                        maintain_partitions FROM PUBLIC;
 SELECT grant_to('entitlement_sync_worker', ARRAY[
-    'GRANT EXECUTE ON FUNCTION maintain_partitions, missing_days, partitions_of, first_id_of TO %I',
+    'GRANT EXECUTE ON FUNCTION maintain_partitions, missing_days, partitions_of TO %I',
     'GRANT SELECT, INSERT, UPDATE ON upkeep TO %I']);
--- `doctor` runs as any of them.
-SELECT grant_to(r.role, ARRAY['GRANT EXECUTE ON FUNCTION missing_days, partitions_of, first_id_of TO %I'])
-  FROM unnest(ARRAY['entitlement_sync_auditor', 'entitlement_sync_support']) AS r(role);

@@ -22,14 +22,20 @@ BEGIN
         -- Most are asked about because they have ended.
         SELECT h.id, h.user_key, h.state, h.outcome, h.message_key INTO id, known, state, outcome, message_key
           FROM job_history AS h WHERE h.id = wanted AND h.kind = 0;
-        IF FOUND THEN
-            -- Not joined: while few users are known, all of them would be read for each job ever after.
-            SELECT u.user_id INTO user_id FROM user_sync AS u WHERE u.user_key = known;
-        ELSE
-            SELECT s.id, s.user_id, s.state, s.outcome, s.message_key INTO id, user_id, state, outcome, message_key
-              FROM job_status AS s WHERE s.id = wanted AND s.kind = 'restore' LIMIT 1;
+        IF NOT FOUND THEN
+            -- Of the function's snapshot: what had not ended is in the queue. The view joins every user to it while few
+            -- are known.
+            SELECT q.user_key, CASE WHEN q.restore_id = wanted AND q.owner IS NOT NULL AND q.active = 0
+                                    THEN 'running' ELSE 'queued' END,
+                   (SELECT 'still_checking' FROM control AS c WHERE c.name = 'all' AND c.paused)
+              INTO known, state, message_key
+              FROM queue AS q WHERE q.restore_id = wanted OR q.restore_next = wanted LIMIT 1;
             CONTINUE WHEN NOT FOUND;
+            id := wanted;
+            outcome := NULL;
         END IF;
+        -- Not joined: while few users are known, all of them would be read for each job ever after.
+        SELECT u.user_id INTO user_id FROM user_sync AS u WHERE u.user_key = known;
         age := extract(epoch FROM clock_timestamp() - id_time(id))::double precision;
         -- Of whoever is erased nothing is told.
         products := CASE WHEN user_id IS NOT NULL AND outcome IN ('restored', 'already_subscriber')

@@ -85,6 +85,8 @@ SELECT DISTINCT 'entitlement_sync_' || v.role, v.kind, split_part(o.name, '.', 1
         start_scheduled step_down take_lead take_listing take_outbox take_part take_requests tell_tickets
         tend_tickets ticket_answers united_proofs user_events user_key_of user_standing'),
     ('worker', 'schema', 'USAGE', 'entitlement_sync'),
+    ('worker', 'function', 'EXECUTE', 'missing_days partitions_of'),
+    ('worker', 'table', 'INSERT SELECT UPDATE', 'upkeep'),
     ('worker', 'sequence', 'USAGE', 'asset_batch_id_seq decision_id_seq grant_id_seq inbox_id_seq
         observation_id_seq outbox_id_seq purchase_id_block ticket_event_id_seq ticket_number
         user_sync_user_key_seq worker_epoch'),
