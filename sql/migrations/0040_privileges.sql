@@ -16,11 +16,12 @@ INSERT INTO role_privilege (role, kind, object, part, privilege)
 SELECT DISTINCT 'entitlement_sync_' || v.role, v.kind, split_part(o.name, '.', 1), split_part(o.name, '.', 2), p.name
   FROM (VALUES
     ('api', 'function', 'EXECUTE', 'accept_events app_restore app_restores entitlement_answer estimated_wait
-        id_time reference_of release_purchase reply_to_ticket request_reconcile request_restore restore_answers
-        take_requests ticket_answers'),
+        host_id id_time reference_of release_purchase reply_to_ticket request_reconcile request_restore
+        restore_answers take_requests ticket_answers'),
     ('api', 'schema', 'USAGE', 'entitlement_sync'),
     ('api', 'table', 'SELECT', 'job_status schema_migration ticket_status'),
-    ('auditor', 'function', 'EXECUTE', 'id_time means_access reference_of user_events user_standing'),
+    ('auditor', 'function', 'EXECUTE', 'first_id_of id_time means_access missing_days partitions_of reference_of
+        user_events user_standing'),
     ('auditor', 'schema', 'USAGE', 'entitlement_sync'),
     ('auditor', 'table', 'SELECT', 'alarm asset_batch asset_run brake chargeback.at chargeback.lifted_at
         chargeback.lifted_by chargeback.lifted_for chargeback.noted_at chargeback.purchase_id chargeback_name.at
@@ -40,7 +41,8 @@ SELECT DISTINCT 'entitlement_sync_' || v.role, v.kind, split_part(o.name, '.', 1
         run.late_since run.listed run.lists_only run.max_demotions run.of_run run.outcomes run.parts
         run.predicted_end run.progress run.rules run.schedule run.scope run.settled_at run.since run.skipped
         run.started_at run.state run.subscribers run.total run_change run_listing run_part sandbox_user schedule
-        schema_migration sign_in_refusal store_health ticket ticket_approval ticket_claim ticket_event
+        schema_migration sign_in_refusal store_absence store_credential.since store_credential.state
+        store_credential.store store_health store_knowledge ticket ticket_approval ticket_claim ticket_event
         ticket_evidence ticket_move ticket_note ticket_reply ticket_reveal ticket_status transfer transfer_step
         transfer_token user_reveal user_sync worker'),
     ('client', 'function', 'EXECUTE', 'id_time reference_of request_reconcile request_restore'),
@@ -50,11 +52,11 @@ SELECT DISTINCT 'entitlement_sync_' || v.role, v.kind, split_part(o.name, '.', 1
     ('support', 'function', 'EXECUTE', 'acting add_operator announce_sign_in approve_ticket ask_claimant
         begin_transfer claim_ticket confirm_operator desk_alive desk_causes desk_counts desk_dead desk_dry_run
         desk_figures desk_log desk_me desk_queue desk_restore desk_retry desk_search desk_timeline desk_user
-        disable_operator id_time lend_access link_operator linked_tickets list_tickets new_id note_order
-        note_refusal note_ticket open_ticket operators reference_of refresh_evidence refuse_ticket
-        release_ticket reset_operator resolve_transfer retry_tokens reveal_list reveal_ticket reveal_user
-        show_ticket sign_in sign_in_salt sign_out ticket_named ticket_replies ticket_tokens ticket_waiver
-        ticket_window waive_owner_window withdraw_approval'),
+        disable_operator first_id_of id_time lend_access link_operator linked_tickets list_tickets missing_days
+        new_id note_order note_refusal note_ticket open_ticket operators partitions_of reference_of
+        refresh_evidence refuse_ticket release_ticket reset_operator resolve_transfer retry_tokens reveal_list
+        reveal_ticket reveal_user show_ticket sign_in sign_in_salt sign_out ticket_named ticket_replies
+        ticket_tokens ticket_waiver ticket_window waive_owner_window withdraw_approval'),
     ('support', 'schema', 'USAGE', 'entitlement_sync'),
     ('support', 'table', 'SELECT', 'alarm asset_batch asset_run brake chargeback.at chargeback.lifted_at
         chargeback.lifted_by chargeback.lifted_for chargeback.noted_at chargeback.purchase_id chargeback_name.at
@@ -72,18 +74,22 @@ SELECT DISTINCT 'entitlement_sync_' || v.role, v.kind, split_part(o.name, '.', 1
         run.is_dry run.is_fed run.is_paged run.late run.late_due run.late_since run.listed run.lists_only
         run.max_demotions run.of_run run.outcomes run.parts run.predicted_end run.progress run.rules
         run.schedule run.scope run.settled_at run.since run.skipped run.started_at run.state run.subscribers
-        run.total run_change run_listing run_part schedule schema_migration store_health ticket_move worker'),
-    ('worker', 'function', 'EXECUTE', 'accept_events allow_transfer app_restore app_restores ask_dry_run
-        ask_lists ask_run cancel_run charged_back checked_proofs close_parts compact_queue count_run drain_inbox
-        enqueue enqueue_reconciles enqueue_restores entitlement_answer entitlement_names erase_user
-        estimated_wait expire_questions feed_run first_id_at forget_events forget_questions forget_requests
-        forget_runs forget_sign_ins id_time is_named_by_id is_released keep_evidence keep_listing keep_part
-        living maintain_partitions means_access move_listing name_found name_hash name_purchase new_id
-        plan_listings plan_looks predict_run product_changed put_off_listing reference_of release_purchase
-        release_run reply_to_ticket request_reconcile request_restore requeue_dead restore_answers
-        restored_products restored_products_of runs_of settle_call settle_run settle_transfer stacked_ends
-        start_scheduled step_down take_lead take_listing take_outbox take_part take_requests tell_tickets
-        tend_tickets ticket_answers united_proofs user_events user_key_of user_standing'),
+        run.total run_change run_listing run_part schedule schema_migration store_absence store_credential.since
+        store_credential.state store_credential.store store_health store_knowledge ticket_move worker'),
+    ('worker', 'function', 'EXECUTE', 'accept_events add_accounts allow_transfer app_restore app_restores
+        ask_accounts ask_dry_run ask_lists ask_run begin_account_walk cancel_run charged_back checked_proofs
+        close_parts compact_queue count_run drain_inbox end_account_walk enqueue enqueue_reconciles
+        enqueue_restores entitlement_answer entitlement_names erase_user estimated_wait expire_questions
+        feed_run first_id_at first_id_of forget_absences forget_accounts forget_events forget_questions
+        forget_requests forget_runs forget_sign_ins host_id id_time is_named_by_id is_released judge_credentials
+        keep_answers keep_evidence keep_listing keep_part living maintain_partitions means_access missing_days
+        missing_privileges move_listing name_found name_hash name_purchase new_id note_absences note_credentials
+        note_known partitions_of plan_listings plan_looks predict_run product_changed put_off_listing
+        reference_of release_purchase release_run reply_to_ticket request_reconcile request_restore requeue_dead
+        restore_answers restored_products restored_products_of runs_of settle_call settle_run settle_transfer
+        spell_inbox stacked_ends start_scheduled step_down take_asks take_lead take_listing take_outbox
+        take_part take_requests tell_tickets tend_tickets ticket_answers united_proofs user_events user_key_of
+        user_standing'),
     ('worker', 'schema', 'USAGE', 'entitlement_sync'),
     ('worker', 'function', 'EXECUTE', 'missing_days partitions_of'),
     ('worker', 'table', 'INSERT SELECT UPDATE', 'upkeep'),
@@ -94,18 +100,19 @@ SELECT DISTINCT 'entitlement_sync_' || v.role, v.kind, split_part(o.name, '.', 1
         decision_log dry_run grant idempotency inbox inbox_body inbox_log job_history job_request job_status
         law_check outbox purchase purchase_identifier queue rate_budget request_count schedule schema_migration
         shown_proof store_health ticket_status user_sync worker'),
-    ('worker', 'table', 'INSERT SELECT', 'asset_batch decision observation ticket ticket_event'),
-    ('worker', 'table', 'SELECT', 'chargeback chargeback_name leader look_round product run run_change
-        run_listing run_part sandbox_user ticket_approval ticket_claim ticket_evidence ticket_move transfer
-        transfer_step transfer_token'),
+    ('worker', 'table', 'INSERT SELECT', 'asset_batch decision observation store_credential ticket
+        ticket_event'),
+    ('worker', 'table', 'INSERT SELECT UPDATE', 'upkeep'),
+    ('worker', 'table', 'SELECT', 'account_index account_walk chargeback chargeback_name leader look_round
+        product run run_change run_listing run_part sandbox_user store_absence store_knowledge ticket_approval
+        ticket_claim ticket_evidence ticket_move transfer transfer_step transfer_token'),
     ('worker', 'table', 'UPDATE', 'run.predicted_end run_part.due ticket.deadline ticket.evidence_due
         ticket.evidence_error ticket.evidence_seen ticket.evidence_taken_at ticket.evidence_tries ticket.kind
         ticket.original_id ticket.owner_key ticket.priority ticket.purchase_id ticket.store ticket.touches
         ticket.visible transfer.due transfer.last_error transfer.tries transfer_token.due
         transfer_token.ended_at transfer_token.reason transfer_token.state transfer_token.tries
         transfer_token.turn'),
-    ('worker', 'table', 'SELECT', 'role_privilege'),
-    ('worker', 'function', 'EXECUTE', 'missing_privileges')
+    ('worker', 'table', 'SELECT', 'role_privilege')
        ) AS v(role, kind, privileges, objects)
  CROSS JOIN LATERAL regexp_split_to_table(v.objects, '\s+') AS o(name)
  CROSS JOIN LATERAL regexp_split_to_table(v.privileges, ' ') AS p(name);

@@ -165,6 +165,6 @@ package struct CaseDocument: Sendable, Encodable {
         try container.encode(background.frozen, forKey: .frozen)
         try container.encode(background.passed, forKey: .passed)
         try container.encode(lookups, forKey: .lookups)
-        try container.encode(sources, forKey: .sources)
+        if !sources.isEmpty { try container.encode(sources, forKey: .sources) }
     }
 }

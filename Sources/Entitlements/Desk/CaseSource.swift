@@ -48,7 +48,7 @@ package struct CaseSource: Hashable, Sendable, Codable {
                 // A store is asked about what our records hold of an owner; without one it was asked nothing.
                 return store == .revenueCat || inputs.owner?.id != nil ? CaseSource(store, .unknown) : nil
             }
-            guard !failure.isUnknownToStore else { return CaseSource(store, shows ? .found : .unknown) }
+            guard failure.code != .unknownToStore else { return CaseSource(store, shows ? .found : .unknown) }
             let known = before.first { $0.store == store && $0.result == .unavailable }?.since
             return CaseSource(
                 store,
@@ -58,9 +58,4 @@ package struct CaseSource: Hashable, Sendable, Codable {
             )
         }
     }
-}
-
-extension ReadFailure {
-    /// The store answered: it does not know what our records or RevenueCat name.
-    var isUnknownToStore: Bool { code.rawValue == "unknown_to_store" }
 }

@@ -118,6 +118,8 @@ import Testing
         #expect(answers(asked: [.revenueCat]).last == CaseSource(.appStore, .notConfigured))
         let now = noon.microseconds
         #expect(answers([.appStore: failure]).last == CaseSource(.appStore, .unavailable, error: "timeout", since: now))
+        let unknown = ReadFailure(.unknownToStore, store: .appStore)
+        #expect(answers([.appStore: unknown]).last == CaseSource(.appStore, .unknown), "an answer, and no failure")
         // Half of what RevenueCat holds does not say whose the rest is.
         #expect(answers([.revenueCat: failure]).first?.result == .unavailable)
         let before = [CaseSource(.appStore, .unavailable, error: "throttled", since: 5)]
