@@ -40,7 +40,10 @@ import Testing
                 (Self.held, Self.listed, "held, and not listed"), (Self.listed, Self.held, "not held"),
             ] {
                 let rows = try await world.texts(
-                    "SELECT concat_ws(' ', x.*) FROM (\(rawSQL: one) EXCEPT \(rawSQL: other)) AS x ORDER BY 1"
+                    """
+                    SELECT concat_ws(' ', x.role, x.kind, x.object, x.part, x.privilege)
+                      FROM (SELECT * FROM (\(rawSQL: one)) AS a EXCEPT SELECT * FROM (\(rawSQL: other)) AS b) AS x ORDER BY 1
+                    """
                 )
                 #expect(rows == [], "\(what)")
             }
