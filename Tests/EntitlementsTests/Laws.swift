@@ -258,9 +258,8 @@ extension DecideProperties {
             return (plain == nil || plain == verdict) && !isHeard
                 ? nil : "\(verdict)\ninstead of \(String(describing: plain))"
         }
-        guard verdict.action == .none, verdict.tickets.allSatisfy({ plain?.tickets.contains($0) == true }) else {
-            return "\(verdict)"
-        }
+        let asksNoMore = plain.map { plain in verdict.tickets.allSatisfy(plain.tickets.contains) } ?? true
+        guard verdict.action == .none, asksNoMore else { return "\(verdict)" }
         let fits: Set<Outcome> = scene.type == .subscriber ? [.deferred, .alreadySubscriber] : [.storeUnavailable]
         return fits.contains(verdict.outcome) ? nil : "\(verdict.outcome)"
     }
