@@ -29,12 +29,12 @@ extension Apply {
         report.alarms = plan.alarms.keys.sorted()
         nameTickets(&plan)
         try await meetAccounts(plan, on: connection)
-        var requests = ledgerWrites(plan, fresh: fresh) + EffectWrites.raise(plan.alarms)
+        var requests = ledgerWrites(plan, fresh: fresh) + LedgerWrites.noteMovedAway(plan.movedAway)
+        requests += EffectWrites.raise(plan.alarms)
         if isObserving {
             try await connection.send(requests)
             try await foreseeAssets(&plan.effects, on: connection)
         } else {
-            requests += LedgerWrites.noteMovedAway(plan.movedAway)
             requests += EffectWrites.setTypes(plan.effects) + Acknowledgements.plan(plan.acknowledgements)
             try await changeAssets(&plan.effects, apart: assetsApart, after: requests, on: connection)
             try await openTickets(&plan, on: connection)

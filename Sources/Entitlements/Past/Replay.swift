@@ -173,7 +173,7 @@ private struct PastSituation {
             attributions: attributions,
             rows: attributions.map { $0.target.flatMap { ledger.rows[$0]?.purchase } },
             ledger: ledger.owned,
-            listed: Set(listed.compactMap(\.purchase)),
+            listed: rows(behind: listed),
             grants: history.grants(at: decision.at),
             sandbox: history.sandbox(at: decision.at),
             everObserved: everObserved,
@@ -199,6 +199,17 @@ private struct PastSituation {
     private func isShown(_ item: PastItem) -> Bool {
         guard decision.kind == .restore else { return false }
         return item.attribution == "foreign" ? decision.knownRule == .proofOfAnothers : item.attribution == "unowned"
+    }
+
+    /// The rows that the reading listed.
+    ///
+    /// What was not the user's then is on record without its purchase, and is known by what it is.
+    private func rows(behind listed: [PastItem]) -> Set<Int64> {
+        let others = listed.filter { $0.purchase == nil }.compactMap(\.observation)
+        let alike = ledger.owned.filter { row in
+            others.contains { $0.store == row.store && $0.environment == row.environment && $0.kind == row.kind }
+        }
+        return Set(listed.compactMap(\.purchase) + alike.map(\.id))
     }
 
     /// The stores behind what was not listed and not asked for.
