@@ -50,7 +50,7 @@ struct Law: Sendable, CustomTestStringConvertible {
             "access by a newer row", "announced demotion", "unannounced demotion", "restore where a reconcile demotes",
             "two tickets", "access beside a contradiction", "ineligible with access", "proof of another's",
             "access by a first proof", "unattributed order", "a store that is not asked",
-            "witnesses contradict each other",
+            "witnesses contradict each other", "several items of one purchase",
         ]
         for name in expected { #expect(seen[name, default: 0] > 0, "never occurred: \(name)") }
     }
@@ -86,6 +86,11 @@ struct Law: Sendable, CustomTestStringConvertible {
                 situation.attributions.contains { if case .contradicted = $0 { true } else { false } }
             ),
             ("ineligible with access", access && !scene.status.isEligible),
+            (
+                "several items of one purchase",
+                access
+                    && zip(scene.reads, scene.reads.dropFirst()).contains { $0.item.identifiers == $1.item.identifiers }
+            ),
         ]
     }
 }
@@ -108,6 +113,9 @@ enum Oracle {
             guard let end = item.periodEndsAt else { return isOver && row.periodEndsAt == nil }
             return isOver && row.periodEndsAt.map { end <= $0 } == true
         }
+        func bytes(_ name: PurchaseIdentifier) -> [UInt8] {
+            Array("\(name.store)/\(name.environment)/\(name.value)".utf8)
+        }
         if situation.grants == .active { return true }
         let asked = situation.reading.askedAt
         var replaced: Set<Int64> = []
@@ -116,7 +124,7 @@ enum Oracle {
             let words = ["expired", "refunded", "paused", "in_billing_retry", "consumed"]
             return item.source != .revenueCat && attribution.counts && words.contains(item.status.raw)
                 && (item.kind == .oneTime ? item.status.raw == "refunded" : item.givesAccess == false)
-        }.map { Set($0.0.identifiers.map(\.key)) }
+        }.map { Set($0.0.identifiers.map(bytes)) }
         for (index, item) in situation.reading.observations.enumerated() {
             var held: [Purchase] = []
             switch situation.attributions[index] {
@@ -130,7 +138,7 @@ enum Oracle {
                 if let row = situation.rows[index], !held.contains(row) { held.append(row) }
             case .followed(let id, _, let merged): replaced.formUnion([id] + merged)
             }
-            let keys = item.identifiers.map(\.key)
+            let keys = item.identifiers.map(bytes)
             let isOverruled =
                 item.source == .revenueCat
                 && (over.contains { !$0.isDisjoint(with: keys) }

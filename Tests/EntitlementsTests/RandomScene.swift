@@ -40,6 +40,7 @@ extension Scene {
             let holders = randomHolders(index: Int64(index), &generator)
             scene.reads.append(Read(randomItem(index: index, &generator), holders: holders))
         }
+        if generator.oneIn(4) { scene.shareRow(&generator) }
         for index in 0..<generator.pick(0, 0, 1, 2) {
             scene.unlisted.append(randomRow(Int64(900 + index), owner: userKey, &generator))
         }
@@ -74,6 +75,17 @@ extension Scene {
         }
         if generator.oneIn(6) { scene.movedAwayAt = noon - generator.pick(hour, .zero, .zero - hour) }
         return scene
+    }
+
+    /// Lets an item stand for the same purchase as another one of its source.
+    private mutating func shareRow(_ generator: inout SeededGenerator) {
+        guard reads.count > 1 else { return }
+        let place = 1 + generator.below(reads.count - 1)
+        guard reads[place].item.source == reads[place - 1].item.source else { return }
+        reads[place].item.identifiers = reads[place - 1].item.identifiers
+        reads[place].holders = reads[place - 1].holders
+        reads[place].item.store = reads[place - 1].item.store
+        reads[place].item.environment = reads[place - 1].item.environment
     }
 
     /// The status, kind, access and entitlements of an item or a row.

@@ -107,7 +107,7 @@ extension HistorySetup {
     fileprivate mutating func giveEachOne(_ generator: inout SeededGenerator) {
         let more = generator.oneIn(4) ? 1 : 0
         items = (0..<users.count + more).map { index in
-            var item = StoreItem(customer: index % users.count, names: ["rc-\(index)", "st-\(index)"])
+            var item = StoreItem(customer: index % users.count, names: itemNames(index))
             if generator.oneIn(5) { item.store = "play_store" }
             return item
         }
@@ -129,9 +129,16 @@ extension HistorySetup {
             )
         }
         items = (0..<generator.pick(1, 2, 3, 3, 4, 5, 6)).map { index in
-            var item = StoreItem(customer: generator.below(users.count), names: ["rc-\(index)", "st-\(index)"])
+            var item = StoreItem(customer: generator.below(users.count), names: itemNames(index))
             if generator.oneIn(5) { item.store = "play_store" }
             if generator.oneIn(7) { item.environment = "sandbox" }
+            if generator.oneIn(3) {
+                item.isAtStore = true
+                item.isAtRevenueCat = generator.oneIn(3)
+                item.account = generator.oneIn(4) ? nil : generator.below(users.count)
+                // RevenueCat will hear of it for the same user, as a rule.
+                if let account = item.account, !generator.oneIn(3) { item.customer = account }
+            }
             if generator.oneIn(10) {
                 item.isOneTime = true
                 item.set("owned", true, ends: nil, renewal: nil)

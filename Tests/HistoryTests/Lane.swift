@@ -69,7 +69,7 @@ struct Lane: Sendable {
 
     /// The state as sorted lines; lines that begin with `broken` are broken laws.
     func lines() async throws -> [String] {
-        try await host.query("SELECT s.line FROM hist.state AS s").map { try $0.decode(String.self) }
+        try await host.query("SELECT s.line FROM hist.state AS s").map { plain(try $0.decode(String.self)) }
     }
 }
 

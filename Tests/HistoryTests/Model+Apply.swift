@@ -7,6 +7,8 @@ struct Taken: Sendable {
     /// The items of the listing, so that a second witness can judge without the product's words.
     var truth: [StoreItem]
     var manner: Manner
+    /// RevenueCat was asked with another project's key.
+    var hasOthersKey = false
 }
 
 /// A reading on its way into the model: the job by its number.
@@ -15,8 +17,10 @@ struct ModelItem {
     var user: Int
     /// The database's key of the user's record.
     var key: Int64
-    /// Failed readings before, as the claim told.
+    /// Failed readings before, by the claim.
     var attempt: Int
+    /// How the last try had ended, by the claim.
+    var lastError: String?
     var kind: JobKind
     /// An event has asked for it.
     var isEvents = false
@@ -28,7 +32,8 @@ extension Model {
     ///
     /// `lockedAssets`: held by a host's transaction.
     /// Returns the jobs that ended, and who keeps their ticket.
-    mutating func apply(_ items: [ModelItem], lockedAssets: Set<Int64>) -> [Int] {
+    mutating func apply(_ items: [ModelItem], lockedAssets: Set<Int64>, dated: Dated = Dated()) -> [Int] {
+        if !dated.isEmpty { alarms.insert("clock_set_back") }
         let before = self
         var ended: [Int] = []
         var effects: [Effect] = []
@@ -40,6 +45,11 @@ extension Model {
                 note("canceled while running")
                 jobs[item.job].state = .canceled
                 ended.append(item.job)
+                continue
+            }
+            if before.concerns(dated, item) {
+                note("overtaken by what a clock dated ahead")
+                retries.append((item, ReadFailure(.overtaken)))
                 continue
             }
             if let readAt = person.readAt, readAt > item.reading.askedAt, item.reading.coverage != .none {
@@ -54,7 +64,7 @@ extension Model {
                 if failure.code == .overtaken { note("overtaken read") }
                 if failure.code == .unknownToStore {
                     note("a store does not know what has to exist")
-                    let isSecond = jobs[item.job].error == failure.code.rawValue
+                    let isSecond = item.lastError == failure.code.rawValue
                     if isSecond || item.attempt + 1 >= setup.maxAttempts {
                         alarms.insert("unknown_to_store.\((failure.store ?? .revenueCat).rawValue)")
                     }
@@ -90,8 +100,8 @@ extension Model {
                 enqueue(Int(owner) - 1, .reconcile)
                 let row = before.purchases[Int(purchase)].facts
                 let gaveAccess =
-                    Entitlements.standing(of: row.kind, status: row.status, givesAccess: row.givesAccess) == .access
-                if gaveAccess, !row.carried.isEmpty, !isObserving {
+                    standing(of: row.kind, status: row.status, givesAccess: row.givesAccess) == .access
+                if gaveAccess, !row.carried.isEmpty {
                     let at = effect.item.reading.askedAt
                     people[Int(owner) - 1].movedAwayAt = max(people[Int(owner) - 1].movedAwayAt ?? at, at)
                 }
@@ -164,22 +174,18 @@ extension Model {
     func situation(_ item: ModelItem) -> (Situation, [Attribution]) {
         let person = people[item.user]
         let key = Int64(item.user + 1)
-        var attributions: [Attribution] = []
-        var targets: [Purchase?] = []
-        for observation in item.reading.observations {
-            let rows = Set(observation.identifiers.compactMap { names[$0.key] })
-            let attribution = attribute(
-                observation,
-                holders: rows.map { purchases[$0].facts },
-                userKey: key,
-                eligible: person.exists && person.status.isEligible,
-                askedAt: item.reading.askedAt
-            )
-            attributions.append(attribution)
-            targets.append(attribution.merger.map { purchases[Int($0.into)].facts })
-        }
+        let attributions = attribute(
+            item.reading.observations,
+            holders: item.reading.observations.map { observation in
+                Set(observation.identifiers.compactMap { names[$0.key] }).map { purchases[$0].facts }
+            },
+            userKey: key,
+            eligible: person.exists && person.status.isEligible,
+            askedAt: item.reading.askedAt
+        )
+        let targets = attributions.map { attribution in attribution.target.map { purchases[Int($0)].facts } }
         let claimed = item.reading.claims.found.compactMap { found -> ClaimedPurchase? in
-            guard found.customerID != userID(item.user) else { return nil }
+            guard userIndex(found.customerID) != item.user else { return nil }
             let row = names[found.identifier.key].map { purchases[$0].facts }
             guard row?.ownerKey != key else { return nil }
             return ClaimedPurchase(
@@ -207,7 +213,9 @@ extension Model {
             sandbox: person.sandbox,
             everObserved: person.everObserved,
             decidedType: person.decidedType,
-            absentSince: person.absentSince,
+            // A dry run dates nothing, and takes what lies ahead for the present.
+            absentSince: person.isAhead
+                ? person.absentSince.map { min($0, item.reading.askedAt) } : person.absentSince,
             movedAwayAt: person.movedAwayAt,
             catalog: ProductCatalog(catalog),
             settings: settings,

@@ -27,6 +27,7 @@ extension Model {
         }
         for row in purchases.indices {
             purchases[row].facts.ownerKey = purchases[row].facts.ownerKey.map { Int64(moved(Int($0) - 1) + 1) }
+            purchases[row].facts.accountKey = purchases[row].facts.accountKey.map { Int64(moved(Int($0) - 1) + 1) }
             purchases[row].facts.formerOwnerKey = purchases[row].facts.formerOwnerKey
                 .map { Int64(moved(Int($0) - 1) + 1) }
         }
@@ -56,7 +57,7 @@ extension Model {
 
     /// The rows that a transfer moves: what one of the two has, or nobody.
     func moved(_ names: Set<String>, with purchase: Int, from: Int?, to: Int) -> [Int] {
-        let keys = self.names.filter { names.contains($0.key.value) }.map(\.value)
+        let keys = self.names.filter { names.contains(plain($0.key.value)) }.map(\.value)
         return Set(keys + [purchase]).filter { row in
             guard purchases[row].mergedInto == nil else { return false }
             let owner = purchases[row].facts.ownerKey.map { Int($0) - 1 }

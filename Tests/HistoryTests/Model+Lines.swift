@@ -36,7 +36,7 @@ extension Model {
             if decision.observations > 0 { lines.append("observed|\(job)|\(decision.observations)") }
         }
         lines += alarms.map { "alarm|\($0)" }
-        return lines.sorted()
+        return lines.map(plain).sorted()
     }
 
     private func line(_ row: Row, of user: Int) -> String {
@@ -49,7 +49,7 @@ extension Model {
     private func purchaseLine(_ index: Int) -> String {
         let row = purchases[index]
         let facts = row.facts
-        let held = names.filter { $0.value == index }.map { "\($0.key.value)/\($0.key.store)" }.sorted()
+        let held = names.filter { $0.value == index }.map { "\($0.key.value)/\($0.key.store)" }.inByteOrder
         return "purchase|\(index)|\(facts.ownerKey.map { name(Int($0) - 1) } ?? "-")|\(text(row.mergedInto))"
             + "|\(text(facts.formerOwnerKey.map { name(Int($0) - 1) }))|\(text(facts.transferredAt))"
             + "|\(facts.status.raw)|\(text(facts.givesAccess))|\(facts.endAnnounced)|\(text(facts.observedAt))"
@@ -86,10 +86,10 @@ extension Model {
     /// of rows.
     mutating func adopt(_ lines: [String]) {
         let known = Set(jobs.compactMap(\.id))
-        let named = Dictionary(people.indices.map { (name($0), $0) }) { first, _ in first }
+        let named = Dictionary(people.indices.map { (plain(name($0)), $0) }) { first, _ in first }
         for line in lines {
             let parts = line.split(separator: "|", omittingEmptySubsequences: false).map(String.init)
-            if parts[0] == "key", let user = userIndex(parts[1]) { people[user].key = Int64(parts[2]) }
+            if parts[0] == "key", let user = named[parts[1]] { people[user].key = Int64(parts[2]) }
             if parts[0] == "queue", let user = named[parts[1]], let row = people[user].row {
                 let slots = [row.queued[.restore], row.queued[.reconcile], row.next[.restore], row.next[.reconcile]]
                 for (place, job) in slots.enumerated() {
@@ -100,7 +100,8 @@ extension Model {
             }
             if parts[0] == "purchase", let row = Int(parts[1]) {
                 let held = Set(parts[12].split(separator: ",").map(String.init))
-                for (name, rows) in contested where rows.contains(row) && held.contains("\(name.value)/\(name.store)") {
+                for (name, rows) in contested where rows.contains(row) {
+                    guard held.contains(plain("\(name.value)/\(name.store)")) else { continue }
                     if rows.count > 1 { note("name wanted by two new rows") }
                     names[name] = row
                 }

@@ -178,7 +178,7 @@ extension Model {
                 let rule = part.isOpen ? nil : part.rules[turn]
                 return "\(name(user))=\(part.outcomes?[turn] ?? "-")/\(text(rule))"
             }
-            lines.append("part|\(index)|\(place + 1)|\(part.isOpen)|\(told.sorted().joined(separator: ","))")
+            lines.append("part|\(index)|\(place + 1)|\(part.isOpen)|\(told.inByteOrder.joined(separator: ","))")
         }
         for (user, change) in sweep.changes {
             lines.append(

@@ -104,7 +104,9 @@ extension Model {
             return (Array(sweep.late.prefix(batch)), nil)
         }
         if sweep.state == .reading, sweep.scope == .all {
-            let page = people.indices.filter { people[$0].exists && userID($0) > sweep.lastID }.prefix(batch)
+            let last = sweep.lastID.utf8
+            let page = people.indices.filter { people[$0].exists && last.lexicographicallyPrecedes(userID($0).utf8) }
+                .prefix(batch)
             let able = page.filter { people[$0].status.isEligible }
             for user in able { people[user].isKnown = true }
             sweeps[index].lastID = page.last.map(userID) ?? sweep.lastID

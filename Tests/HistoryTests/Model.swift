@@ -44,6 +44,8 @@ struct Model {
         var status: UserStatus
         var epoch: Int64 = 0
         var readAt: Instant?
+        /// What is on record was dated by a clock that was ahead.
+        var isAhead = false
         var absentSince: Instant?
         var movedAwayAt: Instant?
         /// When the user is looked at again.
@@ -96,6 +98,8 @@ struct Model {
     struct LedgerRow {
         var facts: Purchase
         var mergedInto: Int?
+        /// It was dated by a clock that was ahead.
+        var isAhead = false
         /// The database's number of the row, once it has been seen.
         var number: Int64?
     }

@@ -11,6 +11,7 @@ enum Oracle {
     /// Judges what became of one job.
     static func judge(_ job: Int, _ user: Int, _ taken: Taken, before: Model, after: Model) throws {
         let (old, person) = (before.people[user], after.people[user])
+        try judgeSilence(job, user, taken, before: before, after: after)
         guard after.jobs[job].state == .done, let decision = after.decisions.last(where: { $0.job == job }) else {
             return
         }
@@ -23,7 +24,11 @@ enum Oracle {
         }
         let isGranted = old.grants.contains(where: \.isActive)
         let held = before.isHeldElsewhere(user, taken.reading.askedAt)
-        let own = taken.truth.contains { !held($0) && gives($0, old, before.catalog) }
+        // RevenueCat's word suffices as long as its store has not named another account.
+        let may = taken.truth.contains { !held($0) && gives($0, old, before.catalog) }
+        let own = taken.truth.contains { item in
+            !held(item) && gives(item, old, before.catalog) && item.account.map { $0 == user } ?? true
+        }
         // Rows that another reading brought up to date after this one was asked for.
         let newer = before.purchases.filter {
             $0.mergedInto == nil && $0.facts.ownerKey == Int64(user + 1)
@@ -36,9 +41,10 @@ enum Oracle {
         }
         if person.type == .free, isGranted { throw fail("L2: denied in spite of a grant") }
         if person.type == .free, own, newer.isEmpty { throw fail("L2: denied in spite of access") }
-        if old.type == .free, person.type == .subscriber, !own, !isGranted, newer.isEmpty {
+        if old.type == .free, person.type == .subscriber, !may, !isGranted, newer.isEmpty {
             throw fail("L4: promoted without access")
         }
+        if before.isComped(user), person.type == .free { throw fail("L3: a comped user was demoted") }
         if old.type == .subscriber, person.type == .free {
             if !isFull { throw fail("L3: demoted by a partial reading") }
             if after.jobs[job].kind == .restore { throw fail("demoted by a restore") }
@@ -46,7 +52,7 @@ enum Oracle {
                 throw fail("demoted in spite")
             }
         }
-        if isFull, person.type == .subscriber, !own, !isGranted, newer.isEmpty {
+        if isFull, person.type == .subscriber, !may, !isGranted, newer.isEmpty {
             let excused =
                 decision.outcome == .deferred || decision.outcome == .alreadySubscriber
                 || person.row?.queued[.reconcile] != nil
@@ -54,6 +60,31 @@ enum Oracle {
         }
         if !isFull, decision.outcome == .nothingToRestore || decision.outcome == .storeAccountMismatch {
             throw fail("L3: a negative answer from a partial reading")
+        }
+    }
+
+    /// L3: no answer is an absence that does not list a purchase of which the store has said that its period runs.
+    private static func judgeSilence(_ job: Int, _ user: Int, _ taken: Taken, before: Model, after: Model) throws {
+        let person = before.people[user]
+        guard taken.reading.coverage == .full, person.exists, person.status.isEligible, person.movedAwayAt == nil,
+            !person.grants.contains(where: \.isActive),
+            !taken.truth.contains(where: { gives($0, person, before.catalog) })
+        else { return }
+        let listed = Set(taken.reading.observations.flatMap { $0.identifiers.compactMap { before.names[$0.key] } })
+        let isUnlisted = before.purchases.indices.contains { row in
+            let facts = before.purchases[row].facts
+            return before.purchases[row].mergedInto == nil && facts.ownerKey == Int64(user + 1) && !listed.contains(row)
+                && facts.givesAccess == true && facts.observedAt <= taken.reading.askedAt
+                && facts.periodEndsAt.map { taken.reading.askedAt < $0 } ?? false
+                && facts.entitlements.contains { before.catalog[$0] == true }
+                && (facts.environment == "production" || person.sandbox == .allowed)
+        }
+        guard isUnlisted else { return }
+        let isBelieved =
+            after.people[user].type != person.type || after.people[user].absentSince != person.absentSince
+            || after.jobs[job].outcome == .nothingToRestore
+        if isBelieved {
+            throw Failed(kind: "L3: a running period counts as an absence", text: "u\(user), job \(job)")
         }
     }
 
@@ -70,7 +101,7 @@ enum Oracle {
                     throw Failed(kind: "L6: a purchase was gained", text: "purchase \(index)")
                 }
             }
-            if new.facts.observedAt < old.facts.observedAt {
+            if new.facts.observedAt < old.facts.observedAt, !old.isAhead {
                 throw Failed(kind: "L7: the ledger went back in time", text: "purchase \(index)")
             }
             guard old.mergedInto == nil, let into = new.mergedInto, before.purchases.indices.contains(into) else {
@@ -86,6 +117,25 @@ enum Oracle {
         }
     }
 
+    /// A purchase stands in the ledger as the strongest of its items says, whatever the order of the list.
+    static func judgeRecords(_ user: Int, _ taken: Taken, after: Model) throws {
+        for item in taken.truth
+        where item.saysAccess && item.entitlements.contains(where: { after.catalog[$0] == true }) {
+            let rows = Set(item.identifiers.compactMap { after.names[$0.key] }).map { after.purchases[$0].facts }
+            // What leads to purchases of several owners is written nowhere.
+            guard rows.allSatisfy({ $0.ownerKey == Int64(user + 1) && ($0.accountKey ?? $0.ownerKey) == $0.ownerKey })
+            else { continue }
+            for facts in rows where facts.observedAt == taken.reading.askedAt {
+                guard facts.givesAccess ?? (facts.status.raw == "owned") else {
+                    throw Failed(kind: "a weaker item stands", text: "purchase \(facts.id) is \(facts.status.raw)")
+                }
+                if let end = item.ends, let known = facts.periodEndsAt, known < end {
+                    throw Failed(kind: "an earlier end stands", text: "purchase \(facts.id)")
+                }
+            }
+        }
+    }
+
     /// Judges a user after everything has settled, with every store readable and margins of nothing.
     static func judgeSettled(_ user: Int, _ model: Model, _ truth: StoreTruth) throws {
         let person = model.people[user]
@@ -93,7 +143,18 @@ enum Oracle {
         let held = model.isHeldElsewhere(user, StoreTruth.future)
         let hasAccess =
             person.grants.contains(where: \.isActive)
-            || truth.items.contains { $0.customer == user && !held($0) && gives($0, person, model.catalog) }
+            || truth.items.contains { item in
+                let isOwn =
+                    item.isAtStore
+                    && item.identifiers.contains { identifier in
+                        model.names[identifier.key].map { model.purchases[$0].facts.ownerKey == Int64(user + 1) }
+                            ?? false
+                    }
+                return (item.isAtRevenueCat && item.customer == user || isOwn)
+                    && item.account.map { $0 == user } ?? true
+                    && (item.account == user || item.customer == user) && !held(item)
+                    && gives(item, person, model.catalog)
+            }
         let last = model.decisions.last { model.jobs[$0.job].user == user }
         let deferrals: Set<Rule> = [
             .identityCollision, .sourcesDisagree, .unexplained, .unknownStatus, .entitlementDetached,
@@ -128,11 +189,28 @@ enum Oracle {
 }
 
 extension Model {
+    /// Whether the host made the user a subscriber after the last decision that settled the type, which left it free.
+    func isComped(_ user: Int) -> Bool {
+        guard people[user].exists, people[user].type == .subscriber else { return false }
+        let settled = decisions.last { decision in
+            guard jobs[decision.job].user == user, decision.after != nil, !decision.isObserved,
+                decision.outcome != .notEligible
+            else { return false }
+            let isAccess: Set<Rule> = [.storeAccess, .grantAccess, .ownerFollowedRevenuecat]
+            return isAccess.contains(decision.rule) || decision.after == .free
+        }
+        return settled?.after == .free
+    }
+
     /// Whether an item that the store names as the user's is held by somebody else, and may not be moved.
     func isHeldElsewhere(_ user: Int, _ askedAt: Instant) -> (StoreItem) -> Bool {
         { item in
             let rows = Set(item.identifiers.compactMap { names[$0.key] }).map { purchases[$0].facts }
             let owners = Set(rows.compactMap(\.ownerKey))
+            if rows.contains(where: { $0.accountKey.map { $0 != Int64(user + 1) } ?? false && $0.transferredAt == nil })
+            {
+                return true
+            }
             guard owners != [Int64(user + 1)], !owners.isEmpty else { return false }
             return owners.count > 1 || item.isFamilyShared
                 || rows.contains { $0.isFamilyShared || $0.formerOwnerKey != nil || $0.transferredAt != nil }

@@ -38,6 +38,7 @@ extension Run {
     {
         let worker = try worker(side)
         if batch.count > 1 { model.note("batch of several jobs") }
+        let ahead = model.ahead
         let (report, locks) = try await send(batch, worker, epoch, held: held)
         guard model.leases[epoch] == true else {
             try expect(report.halted == .leaseLost, "written without a lease")
@@ -57,9 +58,10 @@ extension Run {
             return []
         }
         try expect(report.halted == nil, "halted without a reason")
+        let dated = try await dated(ahead)
         let postponed = Set(report.postponed.map(\.job.id))
         let ours = batch.filter { model.running($0.user, under: epoch) == $0.job }
-        try judgePostponed(batch, ours, postponed, locks)
+        try judgePostponed(batch, ours, postponed, locks, dated)
         let lost = batch.count { hand in !postponed.contains(hand.claimed.id) && !ours.contains { $0.job == hand.job } }
         try expect(report.lost == lost, "\(report.lost) jobs were lost, not \(lost)")
         let items = ours.filter { !postponed.contains($0.claimed.id) }.compactMap { hand in
@@ -68,7 +70,7 @@ extension Run {
         noteNeighbours(items, ours)
         let before = model
         let ended = Set(
-            model.apply(items, lockedAssets: locks.assets)
+            model.apply(items, lockedAssets: locks.assets, dated: dated)
                 .compactMap { model.jobs[$0].id }
         )
         let reported = Set(report.ended.map(\.id))
@@ -76,7 +78,19 @@ extension Run {
         try Oracle.judgeLedger(items, before: before, after: model)
         for hand in ours where !postponed.contains(hand.claimed.id) {
             guard let taken = hand.taken else { continue }
+            if before.isComped(hand.user) { model.note("a comped user is read") }
+            let isFirstWord = taken.truth.contains { item in
+                item.isAtStore && item.account == hand.user && item.saysAccess && !item.isAtRevenueCat
+                    && !item.identifiers.contains { before.names[$0.key] != nil }
+            }
+            if isFirstWord, model.people[hand.user].type == .subscriber {
+                model.note("a purchase known by its notification alone")
+            }
+            if taken.hasOthersKey, model.jobs[hand.job].error == "unknown_to_store" {
+                model.note("another project's key")
+            }
             try Oracle.judge(hand.job, hand.user, taken, before: before, after: model)
+            if model.jobs[hand.job].state == .done { try Oracle.judgeRecords(hand.user, taken, after: model) }
         }
         return postponed
     }
@@ -128,8 +142,13 @@ extension Run {
     }
 
     /// A job is put off for a host's lock, or for another job of the batch that touches the same purchase; nothing else.
-    private mutating func judgePostponed(_ batch: [Hand], _ ours: [Hand], _ postponed: Set<UUID>, _ locks: Locks) throws
-    {
+    private mutating func judgePostponed(
+        _ batch: [Hand],
+        _ ours: [Hand],
+        _ postponed: Set<UUID>,
+        _ locks: Locks,
+        _ dated: Model.Dated
+    ) throws {
         var written: [Hand] = []
         for hand in batch {
             let isOurs = ours.contains { $0.job == hand.job }
@@ -154,7 +173,8 @@ extension Run {
             for other in written[..<place] where shares(hand, other) {
                 // A canceled or overtaken job touches nothing.
                 let idle = [hand, other].contains { one in
-                    model.people[one.user].row?.isCanceling == true
+                    one.taken.map { model.concerns(dated, one.item($0)) } ?? false
+                        || model.people[one.user].row?.isCanceling == true
                         || (model.people[one.user].readAt ?? .init(microseconds: 0))
                             > (one.taken?.reading.askedAt ?? .init(microseconds: 0))
                 }

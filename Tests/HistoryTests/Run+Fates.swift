@@ -22,6 +22,7 @@ extension Run {
         try expect(erased?.purchases == Int64(owned), "an erasure found other purchases")
         keys = keys.filter { !$0.key.hasPrefix("\(user)/") }
         past[user] = nil
+        notified[user] = nil
         for side in Side.allCases {
             func move(_ hands: inout [Hand]) {
                 for place in hands.indices where hands[place].user == user { hands[place].user = ghost }
@@ -45,7 +46,7 @@ extension Run {
         else { return }
         let customer = truth.items[item].customer
         let moves = truth.items.filter { $0.customer == customer && $0.isListed }.compactMap(\.names.first)
-        let rows = model.moved(Set(moves), with: row, from: owner, to: to)
+        let rows = model.moved(Set(moves.map(plain)), with: row, from: owner, to: to)
         if rows.count > 1 { model.note("a transfer moves several purchases") }
         let fromKey = model.people[owner].key
         // Tickets are made of what was agreed to before; the step itself is the product's.
@@ -66,7 +67,7 @@ extension Run {
         }
         model.transfer(rows, from: owner, to: to)
         if !echoes {
-            for place in truth.items.indices where moves.contains(where: truth.items[place].names.contains) {
+            for place in truth.items.indices where moves.contains(where: truth.items[place].has) {
                 if truth.items[place].customer == customer { truth.items[place].customer = to }
             }
         } else {
@@ -84,6 +85,7 @@ extension Run {
             model.purchases[row].facts.ownerSince = Instant(since)
             model.purchases[row].facts.transferredAt = Instant(moved)
             model.purchases[row].facts.observedAt = Instant(observed)
+            model.purchases[row].isAhead = false
         }
         let gave = rows.contains { row in
             let facts = model.purchases[row].facts

@@ -7,6 +7,7 @@ extension Run {
     /// Everything is readable, nothing is paused, nothing waits: the state settles, and stays.
     mutating func settle() async throws {
         for name in ["demotions", "all"] { try await make(.pause(name, false)) }
+        try await make(.othersKey(false))
         try await make(.map(true))
         setup.mode = .full
         setup.hasMargin = false
@@ -65,7 +66,14 @@ extension Run {
         let laws = try await watch.found()
         try expect(laws.count == 9, "\(laws.count) laws were looked at")
         // Who was banned as a subscriber stays one until somebody decides: that is the host's to find.
+        // Whose store forgot a purchase that has to exist, nothing was decided: what the host froze stays frozen.
+        let undecided = model.people.indices.count { user in
+            let last = model.jobs.last { $0.user == user && $0.kind == .reconcile }
+            return model.people[user].type == .subscriber && last?.state == .dead && last?.error == "unknown_to_store"
+                && model.assets.values.contains { $0.owner == user && $0.isLapsed }
+        }
         for law in laws where law.broken != 0 && law.name != "ineligible_subscribers" {
+            if law.name == "frozen_subscribers", law.broken <= undecided { continue }
             throw Failed(kind: "law \(law.name)", text: "law \(law.name): \(law.broken)")
         }
     }

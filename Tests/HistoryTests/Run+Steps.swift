@@ -39,6 +39,9 @@ extension Run {
         case .part(let side): try await part(side)
         case .release(let pick, let wrong): try await release(pick, wrong: wrong)
         case .cancelRun(let pick): try await cancelRun(pick)
+        case .notify(let item): try await notify(item % truth.items.count)
+        case .othersKey(let on): truth.hasOthersKey = on
+        case .clockJump(let user): try await clockJump(user % users)
         case .fallDue(let user): try await fallDue(user % users)
         case .erase(let user): try await erase(user % users)
         case .transfer(let item, let user, let echoes):
@@ -72,7 +75,7 @@ extension Run {
                 try returned(id, for: remembered.job)
                 return
             }
-            let job = model.tap(user, proof: name, error: error)
+            let job = model.tap(user, proof: name.map(plain), error: error)
             try returned(id, for: job)
             if let key { keys["\(user)/\(key)"] = (words, job) }
         } catch let error as PostgresError where error.sqlState == "ES001" {
@@ -80,6 +83,17 @@ extension Run {
         } catch let error as PostgresError where error.sqlState == "ES004" {
             try expect(remembered.map { $0.words != words } ?? false, "a key was refused")
         }
+    }
+
+    private mutating func notify(_ item: Int) async throws {
+        guard truth.items[item].isAtStore else { return }
+        let rows = truth.items[item].identifiers.compactMap { model.names[$0.key] }
+        let owner = rows.compactMap { model.purchases[$0].facts.ownerKey }.first.map { Int($0) - 1 }
+        guard let user = owner ?? truth.items[item].account, user < setup.users.count, model.people[user].exists else {
+            return
+        }
+        notified[user, default: []].insert(item)
+        try await reconcile(user)
     }
 
     private mutating func reconcile(_ user: Int) async throws {

@@ -41,7 +41,7 @@ extension Run {
     /// The typed ids among the proofs of a request.
     static func values(in proofs: String?) -> Set<String> {
         guard let proofs, let all = try? JSONDecoder().decode([Proof].self, from: Data(proofs.utf8)) else { return [] }
-        return Set(all.map(\.value))
+        return Set(all.map { plain($0.value) })
     }
 
     mutating func read(_ side: Side, pick: Int?, _ manner: Manner) async throws {
@@ -89,24 +89,32 @@ extension Run {
     }
 
     func listing(_ user: Int, _ asked: Instant, parity: Int?) -> Taken {
-        var items = truth.listing(for: user)
+        var items = truth.listing(for: user).map { ($0, $0.observation(for: user), $0.customer == user) }
+        for (place, item) in truth.items.enumerated() where item.isAtStore && item.isListed {
+            let isOwn = item.identifiers.contains { identifier in
+                model.names[identifier.key].map { model.purchases[$0].facts.ownerKey == Int64(user + 1) } ?? false
+            }
+            guard isOwn || notified[user, default: []].contains(place) else { continue }
+            items.append((item, item.answer(for: user), item.account.map { $0 == user } ?? isOwn))
+        }
         if let parity { items = items.enumerated().filter { ($0.offset + parity) % 2 == 0 }.map(\.element) }
         return Taken(
             reading: Reading(
                 coverage: parity == nil ? .full : .partial,
                 askedAt: asked,
-                observations: items.map { $0.observation(for: user) },
+                observations: items.map(\.1),
                 failure: parity == 1 ? ReadFailure(.timeout) : nil
             ),
-            truth: items.filter { $0.customer == user },
-            manner: parity.map { .partial($0) } ?? .full
+            truth: items.filter(\.2).map(\.0),
+            manner: parity.map { .partial($0) } ?? .full,
+            hasOthersKey: truth.hasOthersKey
         )
     }
 
     private func found(_ ids: Set<String>) -> [FoundPurchase] {
         ids.sorted().flatMap { id in
             truth.items.filter(\.isListed).flatMap { item in
-                item.identifiers.filter { $0.value == id }.map {
+                item.identifiers.filter { plain($0.value) == id }.map {
                     FoundPurchase(
                         identifier: $0,
                         store: item.store,

@@ -20,6 +20,8 @@ struct Run {
     var workers: [Side: WorkerHands] = [:]
     /// Earlier readings of each user.
     var past: [Int: [Taken]] = [:]
+    /// Items that a store's events were about, by the user who is read with them.
+    var notified: [Int: Set<Int>] = [:]
     /// What was asked under an idempotency key: the words and the job that answers.
     var keys: [String: (words: String, job: Int)] = [:]
     /// The number under which this history's process plans runs.
@@ -132,6 +134,7 @@ struct Hand {
             user: user,
             key: claimed.userKey,
             attempt: claimed.attempt,
+            lastError: claimed.lastError,
             kind: claimed.kind,
             isEvents: claimed.lane == .event,
             reading: taken.reading

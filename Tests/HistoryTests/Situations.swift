@@ -30,6 +30,10 @@ extension Model {
         "grant expired", "grant revoked", "erased", "erased in a run", "erased while a run held it",
         "erased with a job in hand", "transferred", "transferred in a run", "a transfer moves several purchases",
         "a transfer closes a ticket", "a store echoes what was transferred", "rule moved_away",
+        "another project's key", "several items on one record",
+        "several items make one row", "a comped user is read", "the clock was ahead", "records dated to the present",
+        "overtaken by what a clock dated ahead", "a purchase known by its notification alone",
+        "attribution contradicted",
     ]
 
     /// Notes what a verdict was about.

@@ -47,6 +47,12 @@ enum Step: Sendable, CustomStringConvertible {
     /// A person confirms what a run would change, by the hash or by another one.
     case release(Int, wrong: Bool = false)
     case cancelRun(Int)
+    /// A store's event is about an item: its owner, or the user of its account, is read with it.
+    case notify(item: Int)
+    /// RevenueCat is asked with another project's key, or with the right one again.
+    case othersKey(Bool)
+    /// The database's clock was ahead when the user and the user's purchases were read last.
+    case clockJump(user: Int)
     /// The user's next look is due.
     case fallDue(user: Int)
     case erase(user: Int)
@@ -87,6 +93,9 @@ enum Step: Sendable, CustomStringConvertible {
         case .part(let side): "\(side.rawValue) reads a part of a dry run"
         case .release(let run, let wrong): "release run \(run)" + (wrong ? " by another hash" : "")
         case .cancelRun(let run): "cancel run \(run)"
+        case .notify(let item): "the store notifies of i\(item)"
+        case .othersKey(let on): on ? "another project's key" : "the right key again"
+        case .clockJump(let user): "the clock was ahead when u\(user) was read"
         case .fallDue(let user): "a look at u\(user) falls due"
         case .erase(let user): "erase u\(user)"
         case .transfer(let item, let user, let echoes):
@@ -109,6 +118,12 @@ enum StoreChange: Sendable, Hashable {
     case join(with: Int)
     /// The item shows another item's names beside its own, and both stay listed.
     case overlap(with: Int)
+    /// The item follows another one, which is over, under one of its names; both stay listed.
+    case follow(Int)
+    /// RevenueCat hears of it.
+    case register
+    /// Lists have no documented order.
+    case turnLists
     case becomeFamilyShared
     /// Carries an entitlement without a row in the catalogue.
     case becomeGold

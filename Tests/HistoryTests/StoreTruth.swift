@@ -3,15 +3,24 @@ import Entitlements
 /// What the store holds, as nobody but the store knows it.
 struct StoreTruth: Sendable {
     var items: [StoreItem] = []
+    /// Whether lists come the other way round.
+    var isTurned = false
+    /// RevenueCat is asked with the key of another project, which knows none of these customers.
+    var hasOthersKey = false
 
     static let past = Instant(microseconds: 946_684_800_000_000)
     static let future = Instant(microseconds: 4_102_444_800_000_000)
 
     /// What a full listing for a user shows.
-    func listing(for user: Int) -> [StoreItem] { items.filter { $0.isListed && $0.isShown(to: user) } }
+    func listing(for user: Int) -> [StoreItem] {
+        guard !hasOthersKey else { return [] }
+        let listed = items.filter { $0.isListed && $0.isAtRevenueCat && $0.isShown(to: user) }
+        return isTurned ? listed.reversed() : listed
+    }
 
     mutating func apply(_ change: StoreChange, to index: Int, users: Int) {
         guard items.indices.contains(index) else { return }
+        if case .turnLists = change { isTurned.toggle() }
         switch change {
         case .renew: items[index].set("active", true, ends: Self.future, renewal: "will_renew")
         case .announceEnd: items[index].set("active", true, ends: Self.future, renewal: "will_not_renew")
@@ -32,10 +41,22 @@ struct StoreTruth: Sendable {
         case .join(let other), .overlap(let other):
             let other = other % items.count
             guard other != index, items[other].environment == items[index].environment,
-                items[other].store == items[index].store
+                items[other].store == items[index].store, !items[other].isAtStore, !items[index].isAtStore
             else { return }
-            items[index].names += items[other].names.filter { !items[index].names.contains($0) }
+            items[index].names += items[other].names.filter { !items[index].has($0) }
             if case .join = change { items[other].isListed = false }
+        case .follow(let other):
+            let other = other % items.count
+            guard other != index, items[other].environment == items[index].environment,
+                items[other].store == items[index].store, !items[other].isAtStore, !items[index].isAtStore,
+                let name = items[other].names.last
+            else { return }
+            if !items[index].has(name) { items[index].names.append(name) }
+            items[index].customer = items[other].customer
+            items[index].set("active", true, ends: Self.future, renewal: "will_renew")
+            items[other].set("expired", false, ends: Self.past, renewal: "will_not_renew")
+        case .turnLists: break
+        case .register: items[index].isAtRevenueCat = true
         case .becomeFamilyShared: items[index].isFamilyShared = true
         case .becomeGold: items[index].entitlements = ["gold"]
         case .becomeGems: items[index].entitlements = []
@@ -59,6 +80,15 @@ struct StoreItem: Sendable {
     var renewal: String? = "will_renew"
     var isFamilyShared = false
     var isListed = true
+    /// Whether the store itself can be asked about it.
+    var isAtStore = false
+    /// Whether RevenueCat has heard of it.
+    var isAtRevenueCat = true
+    /// The user whose id the app gave the store.
+    var account: Int?
+
+    /// Whether it has a name, byte for byte.
+    func has(_ name: String) -> Bool { names.contains { $0.utf8.elementsEqual(name.utf8) } }
 
     func isShown(to user: Int) -> Bool { customer == user || shownTo.contains(user) }
 
@@ -83,7 +113,15 @@ struct StoreItem: Sendable {
         }
     }
 
-    /// The item as it is read for a user.
+    /// The item as its store answers for a user, which knows at most the id that the app gave it.
+    func answer(for user: Int) -> Observation {
+        var item = observation(for: user)
+        item.source = store == "play_store" ? .googlePlay : .appStore
+        item.owner = account.map { $0 == user ? .account : .otherAccount(id: userID($0)) } ?? .nobody
+        return item
+    }
+
+    /// The item as RevenueCat lists it for a user.
     func observation(for user: Int) -> Observation {
         Observation(
             kind: isOneTime ? .oneTime : .subscription,
@@ -101,9 +139,3 @@ struct StoreItem: Sendable {
         )
     }
 }
-
-/// The id of a history's user.
-func userID(_ index: Int) -> String { "user-\(index)" }
-
-/// The user behind an id.
-func userIndex(_ id: String) -> Int? { id.hasPrefix("user-") ? Int(id.dropFirst(5)) : nil }

@@ -16,7 +16,13 @@ extension Stories {
         case 0:
             return go(subscribed, ends, [.sweep(.all)], swept, written)
         case 1:
-            let word = generator.pick(Step.release(0), .release(0), .cancelRun(0), .release(0, wrong: true))
+            let word = generator.pick(
+                Step.release(0),
+                .release(0),
+                .cancelRun(0),
+                .release(0, wrong: true),
+                .release(0, wrong: true)
+            )
             return go(subscribed, ends, [.sweep(.all, most: 0)], swept, [word], written)
         case 2:
             return go(
@@ -199,5 +205,7 @@ extension Stories {
     }
 
     /// What is rarest by itself comes more often.
-    static let runStories = [0, 1, 1, 2, 2, 3, 4, 5, 5, 6, 6, 6, 7, 7, 8, 8, 9, 9, 10, 10, 11, 12, 13, 14, 15, 16]
+    static let runStories = [
+        0, 1, 1, 1, 1, 2, 2, 3, 4, 5, 5, 6, 6, 6, 7, 7, 8, 8, 9, 9, 10, 10, 11, 12, 13, 14, 15, 16,
+    ]
 }

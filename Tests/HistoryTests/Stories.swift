@@ -51,13 +51,14 @@ struct Stories {
             return Self.runs(Self.runStories[generator.below(Self.runStories.count)], &generator, owning)
         }
         if generator.oneIn(5) { return [Self.anything(&generator, cast)] }
-        var number = generator.below(61)
+        if generator.oneIn(7) { return Self.oddities(generator.below(5), &generator, cast) }
+        var number = generator.below(64)
         // What is rarest by itself comes more often.
         switch number {
         case 48, 49: return Self.assets(0, &generator, cast)
         case 50, 51: return Self.assets(1, &generator, cast)
         case 52: return Self.lives(3, &generator, cast)
-        case 53: return Self.moves(9, &generator, cast)
+        case 53, 61, 62, 63: return Self.moves(9, &generator, cast)
         case 54: return Self.failures(1, &generator, cast)
         case 55: return Self.moves(6, &generator, cast)
         case 56, 57, 58: return Self.races(9, &generator, cast)
@@ -81,6 +82,7 @@ struct Stories {
             .renew, .announceEnd, .expire, .refund, .pause, .grace, .billingRetry, .pend, .unknownWord,
             .unknownWithAccess, .fallSilent, .vanish, .reappear, .move(to: cast.one), .becomeAnonymous,
             .share(with: cast.other), .join(with: cast.second), .overlap(with: cast.second), .becomeGems,
+            .follow(cast.second), .turnLists, .register,
         ]
         let hosts: [HostChange] = [
             .ban, .banForGood, .askDeletion, .onboard, .activate, .activate, .remove, .signUpAgain, .makeSubscriber,

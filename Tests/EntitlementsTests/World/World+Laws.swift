@@ -5,7 +5,10 @@ extension World {
     func judge(_ look: Look, _ situation: Situation, _ resolution: Resolution) throws(Broken) {
         guard case .verdict(let verdict) = resolution else {
             if let user = situation.user, !user.status.isEligible { throw Broken(law: "L6: read again") }
-            return
+            guard look.reading.coverage == .full, !situation.attributions.contains(.overtaken),
+                ownsAccess(look, situation)
+            else { return }
+            throw Broken(law: "L2: the store gives access, and the user is read again")
         }
         guard let user = situation.user else {
             if verdict.rule != .accountGone || verdict.action != .none { throw Broken(law: "an erased account") }
@@ -19,21 +22,14 @@ extension World {
         if hasAccess != (verdict.action == .grant) {
             throw Broken(law: hasAccess ? "L2: denied by \(verdict.rule)" : "L4: granted by \(verdict.rule)")
         }
-        // By what the store itself held, where nobody else's record speaks of it.
-        let own = look.truth.contains { keys, gives in
-            gives
-                && keys.compactMap { names[$0] }.allSatisfy { row in
-                    rows[row].facts.ownerKey == situation.userKey
-                        && rows[row].facts.observedAt <= look.reading.askedAt
-                }
-        }
-        if own, verdict.action != .grant { throw Broken(law: "L2: the store gives access, denied by \(verdict.rule)") }
+        try judgeByTruth(verdict, look, situation)
         if situation.grants == .active, verdict.action != .grant { throw Broken(law: "L2: denied in spite of a grant") }
         guard verdict.action == .demote else {
             let isNegative = verdict.outcome == .nothingToRestore || verdict.outcome == .storeAccountMismatch
             if isNegative, look.reading.coverage != .full { throw Broken(law: "L3: a no from a partial reading") }
             return
         }
+        if isComped(look.record) { throw Broken(law: "L3: a comped user was demoted by \(verdict.rule)") }
         guard look.kind == .reconcile else { throw Broken(law: "a restore demotes") }
         guard look.reading.coverage == .full else { throw Broken(law: "L3: demoted by a partial reading") }
         try judgeDemotion(verdict, look, situation)
@@ -47,6 +43,10 @@ extension World {
             let words = look.reading.observations.map(\.status.raw) + situation.ledger.map(\.status.raw)
             let ends: Set<String> = ["expired", "refunded", "paused", "in_billing_retry"]
             if ends.isDisjoint(with: words) { throw Broken(law: "L3: no word of an end") }
+            let isOpen = situation.ledger.contains { row in
+                row.givesAccess == true && row.observedAt <= look.reading.askedAt && !situation.listed.contains(row.id)
+            }
+            if isOpen { throw Broken(law: "L3: one silence about what gave access was taken for an end") }
         case .absenceConfirmed:
             guard let since = record.absentSince, since + day <= look.reading.askedAt else {
                 throw Broken(law: "L3: silence was not heard twice, a margin apart")
@@ -61,14 +61,19 @@ extension World {
 
     /// Judges what was written.
     func judge(_ look: Look, _ situation: Situation, _ verdict: Verdict, _ before: World) throws(Broken) {
-        for (name, row) in names where rows[row].mergedInto != nil {
-            throw Broken(law: "L1: \(name.value) leads to a row that is merged")
+        for row in names.values where rows[row].mergedInto != nil {
+            throw Broken(law: "L1: a name leads to a row that is merged")
         }
+        if names != before.names { try judgeNames() }
+        try judgeRecords(look, situation)
         for place in before.rows.indices {
             let (old, new) = (before.rows[place], rows[place])
-            if new.facts.observedAt < old.facts.observedAt { throw Broken(law: "L7: the ledger went back in time") }
-            if old.mergedInto == nil, let into = new.mergedInto, rows[into].facts.ownerKey != old.facts.ownerKey,
-                before.rows[into].facts.ownerKey != old.facts.ownerKey
+            if new.facts.observedAt < old.facts.observedAt, old.facts.observedAt <= clock {
+                throw Broken(law: "L7: the ledger went back in time")
+            }
+            if old.facts.ownerKey != nil, old.mergedInto == nil, let into = new.mergedInto,
+                rows[into].facts.ownerKey != old.facts.ownerKey,
+                (before.rows[into].facts.ownerKey ?? old.facts.ownerKey) != old.facts.ownerKey
             {
                 throw Broken(law: "L1: rows of two owners were merged")
             }
@@ -78,7 +83,8 @@ extension World {
             if old.facts.isFamilyShared || old.facts.transferredAt != nil || old.facts.formerOwnerKey != nil {
                 throw Broken(law: "L9: a purchase moved that must not")
             }
-            if situation.user?.status.isEligible != true { throw Broken(law: "L6: a purchase was gained") }
+            let isGained = old.facts.ownerKey != nil && new.facts.ownerKey == situation.userKey
+            if isGained, situation.user?.status.isEligible != true { throw Broken(law: "L6: a purchase was gained") }
         }
         for person in people.indices {
             let (old, new) = (before.people[person], people[person])
@@ -108,15 +114,12 @@ extension World {
     }
 
     /// Whose each name is, and what is known of it.
-    var ledger: Set<String> {
-        Set(names.map { "\($0.value) of \(rows[$1].facts.ownerKey ?? 0): \(rows[$1].facts.status.raw)" })
+    var ledger: [Name: String] {
+        names.mapValues { "of \(rows[$0].facts.ownerKey ?? 0): \(rows[$0].facts.status.raw)" }
     }
 
     /// L7: what was applied once changes nothing a second time.
     func judgeRepetition(_ look: Look) throws(Broken) {
-        // A new row may share a name with a known one: the next reading merges the two.
-        let keys = look.truth.flatMap(\.keys)
-        guard Set(keys).count == keys.count else { return }
         var again = self
         guard try again.apply(look) != nil else { return }
         guard again.people == people, again.ledger == ledger else {
@@ -126,5 +129,31 @@ extension World {
         first.readAt = nil
         second.readAt = nil
         if first != second { throw Broken(law: "L7: a repetition changed what is on record") }
+    }
+
+    /// L7: the order of what is listed decides nothing.
+    func judgeListing(_ look: Look) throws(Broken) {
+        guard look.reading.observations.count > 1 else { return }
+        var turned = look
+        turned.reading.observations.reverse()
+        turned.truth.reverse()
+        var (one, other) = (self, self)
+        let rules = (try one.apply(look), try other.apply(turned))
+        guard rules.0 == rules.1, one.people == other.people, one.records == other.records, one.ledger == other.ledger
+        else { throw Broken(law: "L7: the order of a list counts: \(rules)") }
+        let facts = (one.known(of: look), other.known(of: look))
+        guard facts.0 == facts.1 else { throw Broken(law: "L7: the order of a list counts on record: \(facts)") }
+    }
+
+    /// What is on record of the purchases that a reading lists, whatever numbers their rows have.
+    private func known(of look: Look) -> [Name: [String]] {
+        let spelled = Set(look.truth.flatMap(\.names))
+        return names.filter { spelled.contains($0.key) }.mapValues { row in
+            let facts = rows[row].facts
+            return [
+                "\(facts.status)", "\(String(describing: facts.givesAccess))",
+                "\(String(describing: facts.periodEndsAt))",
+            ]
+        }
     }
 }

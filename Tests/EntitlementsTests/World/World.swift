@@ -6,6 +6,17 @@ struct Broken: Error {
     var law: String
 }
 
+/// A name of a purchase, byte for byte: two spellings of one character are two names.
+struct Name: Hashable {
+    private var text: String
+
+    init(_ identifier: PurchaseIdentifier) { text = identifier.value }
+
+    static func == (left: Self, right: Self) -> Bool { left.text.utf8.elementsEqual(right.text.utf8) }
+
+    func hash(into hasher: inout Hasher) { for byte in text.utf8 { hasher.combine(byte) } }
+}
+
 /// Users, what a store holds, what is on record, and the time: all that a history changes, without a database.
 ///
 /// What is decided is decided by the product; what is written is written as the laws ask for it.
@@ -32,6 +43,7 @@ struct World {
         var absentSince: Instant?
         var movedAwayAt: Instant?
         var everObserved = false
+        /// The type that our last decision gave the person or found right.
         var decidedType: UserType?
         var grants: [Grant] = []
     }
@@ -43,7 +55,12 @@ struct World {
 
     /// One thing at the store.
     struct Item {
+        /// The person that RevenueCat names; `nil`: RevenueCat does not know it.
         var customer: Int?
+        /// The person whose id the app gave the store; `nil`: it gave none.
+        var account: Int?
+        /// Whether the store itself can be asked about it.
+        var isAtStore = false
         var identifiers: [PurchaseIdentifier]
         var status = "active"
         var access = true
@@ -68,19 +85,34 @@ struct World {
         var record: Int
         var kind: JobKind
         var reading: Reading
-        /// Whose it was by the store itself, and whether it gave access.
-        var truth: [(keys: [PurchaseIdentifierKey], gives: Bool)] = []
+        /// What is listed, by the store itself.
+        var truth: [Truth] = []
         var isSwept = false
         /// A person has confirmed what comes of it.
         var isConfirmed = false
     }
 
+    /// What the store itself holds of a listed item.
+    struct Truth {
+        var names: [Name]
+        var gives: Bool
+        /// Whether RevenueCat names the person who was asked for.
+        var isCustomers: Bool
+        /// The person whose id the app gave the store.
+        var account: Int?
+        var isShown: Bool
+    }
+
     var people: [Person]
     var records: [Record]
     var rows: [Row] = []
-    var names: [PurchaseIdentifierKey: Int] = [:]
+    var names: [Name: Int] = [:]
     var items: [Item]
     var clock = noon
+    /// How far the clock is ahead of the time.
+    var lead = Duration.zero
+    /// RevenueCat is asked with the key of another project, which knows none of these customers.
+    var hasOthersKey = false
     /// Unannounced demotions that the brake has counted.
     var spent: [Instant] = []
     var limit: Int
@@ -88,6 +120,8 @@ struct World {
     var situations: Set<String> = []
     /// A reading of this round has left it to people whose something is, whatever became of its user's type.
     var hasDispute = false
+    /// How the ids of this world are spelled.
+    private let spellings: [String]
 
     mutating func note(_ situation: String) { situations.insert(situation) }
 
@@ -98,83 +132,34 @@ struct World {
         }
         records = people.indices.map { Record(person: $0) }
         limit = generator.pick(0, 1, 2, 100, 100, 100)
-        items = (0..<generator.pick(1, 2, 2, 3)).map { place in
-            let store = generator.oneIn(4) ? "play_store" : "app_store"
-            let identifiers = ["rc-\(place)", "st-\(place)"].map {
-                PurchaseIdentifier(value: $0, store: store, environment: "production", kind: "store_id")
-            }
-            return Item(customer: generator.below(count), identifiers: identifiers, ends: noon + day * 9)
+        spellings = ["0", "1", "2", "3"]
+        items = []
+        for _ in 0..<generator.pick(1, 2, 2, 3) {
+            items.append(makeItem(store: generator.oneIn(4) ? "play_store" : "app_store", &generator))
         }
     }
 
-    /// What the store answers about a person now; `parity` leaves every other item out.
-    func look(_ person: Int, _ kind: JobKind, parity: Int? = nil) -> Look {
-        var listed = items.filter { $0.isListed && $0.customer == person }
-        if let parity { listed = listed.enumerated().filter { $0.offset % 2 == parity }.map(\.element) }
-        let observations = listed.map { item in
-            Observation(
-                kind: .subscription,
-                store: item.identifiers[0].store,
-                environment: "production",
-                identifiers: item.identifiers,
-                entitlements: ["premium"],
-                status: StoreStatus(item.status),
-                givesAccess: item.access,
-                renewal: item.renewal,
-                periodEndsAt: item.ends,
-                ownership: item.isFamilyShared ? "family_shared" : "purchased",
-                owner: .askedUser
-            )
-        }
-        return Look(
-            person: person,
-            record: people[person].record,
-            kind: kind,
-            reading: Reading(
-                coverage: parity == nil ? .full : .partial,
-                askedAt: clock,
-                observations: observations,
-                failure: parity == nil ? nil : ReadFailure(.timeout)
-            ),
-            truth: listed.map { ($0.identifiers.map(\.key), $0.access) }
-        )
+    /// The id of a person.
+    func id(of person: Int) -> String { "user-\(spellings[person])" }
+
+    /// The person behind an id.
+    func person(behind id: String) -> Int? {
+        people.indices.first { self.id(of: $0).utf8.elementsEqual(id.utf8) }
     }
 
-    /// Everything that a verdict rests on.
-    func situation(_ look: Look) -> (situation: Situation, holders: [[Purchase]]) {
-        let record = records[look.record]
-        let person = record.person.map { people[$0] }
-        let key = Int64(look.record + 1)
-        let holders = look.reading.observations.map { observation in
-            Set(observation.identifiers.compactMap { names[$0.key] }).sorted().map { rows[$0].facts }
+    /// Makes an item up, with names of its own.
+    func makeItem(store: String, _ generator: inout SeededGenerator) -> Item {
+        let place = items.count
+        let spelled = spellings[place % spellings.count] + String(repeating: "+", count: place / spellings.count)
+        let identifiers = ["rc-", "st-"].map {
+            PurchaseIdentifier(value: $0 + spelled, store: store, environment: "production", kind: "store_id")
         }
-        let attributions = attribute(
-            look.reading.observations,
-            holders: holders,
-            userKey: key,
-            eligible: person?.status.isEligible ?? false,
-            askedAt: look.reading.askedAt
-        )
-        let targets = zip(holders, attributions).map { held, attribution in
-            attribution.target.flatMap { id in held.first { $0.id == id } }
-        }
-        let isGranted = record.grants.contains { !$0.isRevoked && clock < $0.until }
-        let situation = Situation(
-            kind: look.kind,
-            user: person.map { User(id: "user-\(look.person)", type: $0.type, status: $0.status) },
-            userKey: key,
-            reading: look.reading,
-            attributions: attributions,
-            rows: targets,
-            ledger: rows.filter { $0.mergedInto == nil && $0.facts.ownerKey == key }.map(\.facts),
-            listed: Set(holders.joined().map(\.id)),
-            grants: isGranted ? .active : record.grants.isEmpty ? .none : .past,
-            everObserved: record.everObserved,
-            decidedType: record.decidedType,
-            absentSince: record.absentSince,
-            movedAwayAt: record.movedAwayAt,
-            catalog: catalog
-        )
-        return (situation, holders)
+        var item = Item(customer: generator.below(people.count), identifiers: identifiers, ends: noon + day * 9)
+        guard generator.oneIn(3) else { return item }
+        item.isAtStore = true
+        // RevenueCat hears of it later, or never.
+        if generator.oneIn(2) { item.customer = nil }
+        if generator.below(3) > 0 { item.account = generator.below(people.count) }
+        return item
     }
 }

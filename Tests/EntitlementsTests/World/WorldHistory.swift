@@ -3,8 +3,8 @@ import TestSupport
 
 /// A made-up history of a made-up world; the same for the same seed.
 struct WorldHistory {
-    private var generator: SeededGenerator
-    private(set) var world: World
+    var generator: SeededGenerator
+    var world: World
     /// Readings that were made, and are applied at some time.
     private var looks: [World.Look] = []
     private(set) var trace: [String] = []
@@ -16,7 +16,7 @@ struct WorldHistory {
         self.isTraced = isTraced
     }
 
-    private mutating func tell(_ text: @autoclosure () -> String) { if isTraced { trace.append(text()) } }
+    mutating func tell(_ text: @autoclosure () -> String) { if isTraced { trace.append(text()) } }
 
     /// Makes 8 to 16 moves, then lets everything settle.
     mutating func perform() throws(Broken) {
@@ -27,10 +27,12 @@ struct WorldHistory {
 
     private mutating func move() throws(Broken) {
         world.clock = world.clock + generator.pick(.seconds(1), .seconds(1), .seconds(60), hour, hour * 20, day * 3)
+        // A clock that was ahead is set right again after a while.
+        if world.lead > .zero, generator.oneIn(3) { return setClock() }
         let person = generator.below(world.people.count)
         // What was begun is brought to its end more often than not.
         if world.sweep != nil, generator.oneIn(3) { return try sweep() }
-        switch generator.below(16) {
+        switch generator.below(22) {
         case 0, 1, 2: change(generator.below(world.items.count))
         case 3: changePerson(person)
         case 4: changeGrant(person)
@@ -38,22 +40,44 @@ struct WorldHistory {
         case 6 where generator.oneIn(2): erase(person)
         case 7, 8: try sweep()
         case 9 where !looks.isEmpty:
-            try apply(looks.remove(at: generator.below(looks.count)))
+            let place = generator.below(looks.count)
+            try apply(looks.remove(at: place))
         case 10:
             // Somebody reads, and writes later than others.
             tell("u\(person) is read")
             looks.append(world.look(person, generator.pick(.restore, .reconcile)))
         case 11: try apply(world.look(person, generator.pick(.restore, .reconcile), parity: generator.below(2)))
+        case 12: try hear(generator.below(world.items.count))
+        case 13:
+            let shown = generator.below(world.items.count)
+            tell("u\(person) shows i\(shown)")
+            try apply(world.look(person, .restore, shown: shown))
+        case 14: followUp(generator.below(world.items.count))
+        case 15 where generator.oneIn(2): setClock()
+        case 15:
+            let isOthers = !world.hasOthersKey
+            world.hasOthersKey = isOthers
+            tell(isOthers ? "another project's key" : "the right key again")
+        case 16: comp(person)
+        case 17: try end(generator.below(world.items.count))
         default: try apply(world.look(person, generator.pick(.restore, .reconcile, .reconcile)))
         }
     }
 
-    private mutating func apply(_ look: World.Look) throws(Broken) {
+    @discardableResult
+    mutating func apply(_ look: World.Look) throws(Broken) -> Rule? {
+        tell("u\(look.person) reads " + look.reading.observations.map(Self.words).joined(separator: "; "))
+        if !look.isSwept, !look.isConfirmed, world.sweep == nil, generator.oneIn(4) { try world.judgeListing(look) }
+        let isRepeated = !look.isSwept && !look.isConfirmed && world.sweep == nil && generator.oneIn(4)
+        let isMoving = isRepeated && world.isMoving(look)
         let rule = try world.apply(look)
         tell("u\(look.person) \(look.kind) of \(look.reading.askedAt.microseconds): \(rule.map { "\($0)" } ?? "again")")
-        if rule != nil, !look.isSwept, !look.isConfirmed, world.sweep == nil, generator.oneIn(4) {
-            try world.judgeRepetition(look)
-        }
+        if isRepeated, rule != nil, !isMoving { try world.judgeRepetition(look) }
+        return rule
+    }
+
+    private static func words(_ item: Observation) -> String {
+        "\(item.identifiers.map(\.value)) \(item.status.raw) \(item.source.rawValue) \(item.owner)"
     }
 
     private mutating func change(_ place: Int) {
@@ -71,15 +95,22 @@ struct WorldHistory {
         case 10: world.items[place].customer = generator.below(world.people.count)
         case 11:
             let other = world.items[generator.below(world.items.count)]
-            guard other.identifiers[0].store == world.items[place].identifiers[0].store else { return }
+            // A store that is asked about a purchase tells of all that belongs to it.
+            guard other.identifiers[0].store == world.items[place].identifiers[0].store,
+                other.isAtStore == world.items[place].isAtStore,
+                !other.isAtStore || other.account == world.items[place].account
+            else { return }
             for identifier in other.identifiers where !world.items[place].identifiers.contains(identifier) {
                 world.items[place].identifiers.append(identifier)
             }
-        default: world.items[place].isFamilyShared = generator.oneIn(2)
+        default:
+            // A line that is shared names no account, and makes no owner by a proof.
+            guard !world.items[place].isAtStore else { return }
+            world.items[place].isFamilyShared = generator.oneIn(2)
         }
     }
 
-    private mutating func set(
+    mutating func set(
         _ place: Int,
         _ status: String,
         _ access: Bool,
@@ -123,7 +154,7 @@ struct WorldHistory {
     /// Support moves what an item's owner has; the store follows, or goes on naming the former one.
     private mutating func transfer(_ place: Int, _ person: Int) {
         let target = world.people[person].record
-        guard let row = world.names[world.items[place].identifiers[0].key],
+        guard let row = world.names[Name(world.items[place].identifiers[0])],
             let from = world.rows[row].facts.ownerKey.map({ Int($0) - 1 }), from != target
         else { return }
         world.note("transferred")
@@ -159,6 +190,8 @@ struct WorldHistory {
             return tell("a run begins")
         }
         if sweep.isStopped {
+            let held = sweep.held.keys.sorted().compactMap { world.records[$0].person }
+            if let person = held.first, generator.oneIn(3) { erase(person) }
             let isReleased = generator.oneIn(2)
             world.note(isReleased ? "run released" : "run canceled")
             tell("the run is \(isReleased ? "released" : "canceled")")
@@ -170,7 +203,8 @@ struct WorldHistory {
             world.sweep = sweep
             var look = world.look(person, .reconcile)
             look.isSwept = true
-            return try apply(look)
+            try apply(look)
+            return
         }
         let held = sweep.held.filter { world.records[$0.key].epoch == $0.value }
         let today = world.spent.count { world.clock < $0 + day }
@@ -206,6 +240,7 @@ struct WorldHistory {
     private static func calm(_ world: inout World) {
         world.sweep = nil
         world.limit = 1000
+        world.hasOthersKey = false
         // No grant ends while everything settles.
         for record in world.records.indices {
             for grant in world.records[record].grants.indices {
@@ -252,13 +287,13 @@ struct WorldHistory {
         }
     }
 
-    /// Reads everybody some times, days apart.
+    /// Reads everybody some times, many days apart.
     ///
     /// - Returns: whether nobody is left to people.
     private static func settle(_ world: inout World) throws(Broken) -> Bool {
         var rules: [Rule?] = []
         for _ in 0..<4 {
-            world.clock = world.clock + day * 3
+            world.clock = world.clock + day * 10
             world.hasDispute = false
             rules = []
             for person in world.people.indices { rules.append(try world.apply(world.look(person, .reconcile))) }
@@ -276,9 +311,13 @@ struct WorldHistory {
             let key = Int64(person.record + 1)
             let isGranted = world.records[person.record].grants.contains { !$0.isRevoked && world.clock < $0.until }
             let hasItem = world.items.contains { item in
-                item.customer == place && item.access
-                    && item.identifiers.compactMap { world.names[$0.key] }
-                        .allSatisfy { world.rows[$0].facts.ownerKey == key }
+                let rows = Set(item.identifiers.compactMap { world.names[Name($0)] })
+                return (item.customer == place || item.isAtStore && !rows.isEmpty) && item.access
+                    && rows.allSatisfy { row in
+                        let facts = world.rows[row].facts
+                        let isNamed = (facts.accountKey ?? key) == key && (item.account ?? place) == place
+                        return facts.ownerKey == key && (isNamed || facts.transferredAt != nil)
+                    }
             }
             guard (person.type == .subscriber) == (isGranted || hasItem) else {
                 throw Broken(law: "not settled: u\(place) is \(person.type)")

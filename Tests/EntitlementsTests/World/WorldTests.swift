@@ -16,6 +16,11 @@ import Testing
         "rule first_absence", "rule absence_margin", "rule soft_window", "rule unknown_status", "rule unexplained",
         "rule not_eligible", "rule account_gone", "rule proposed", "rule brake", "readings in two orders",
         "two orders, one state", "settled",
+        "a store that knows no customer any more",
+        "several items on one record", "a purchase known by its notification alone", "a comped user is read",
+        "the clock jumped ahead", "read at a time that has not come", "rows of a time that has not come",
+        "a proof with another user's account id", "attribution foreign", "attribution unowned",
+        "attribution contradicted",
     ]
 
     @Test func `No law breaks in any made-up history of the domain`() async {

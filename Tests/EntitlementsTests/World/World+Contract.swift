@@ -1,0 +1,124 @@
+import Entitlements
+
+/// The laws by what the stores and the host hold themselves, without the product's words for it.
+extension World {
+    /// Whether the host made the person a subscriber after our last decision, which found no access.
+    func isComped(_ record: Int) -> Bool {
+        guard let person = records[record].person, people[person].status.isEligible else { return false }
+        return people[person].type == .subscriber && records[record].decidedType == .free
+    }
+
+    /// The person's purchases whose paid period still runs, of which the stores do not say anything.
+    func unknownPurchases(_ look: Look, _ situation: Situation) -> [Int] {
+        let listed = Set(look.truth.flatMap(\.names).compactMap { names[$0] })
+        let asked = look.reading.askedAt
+        return rows.indices.filter { row in
+            let facts = rows[row].facts
+            guard rows[row].mergedInto == nil, facts.ownerKey == situation.userKey, !listed.contains(row),
+                facts.givesAccess == true, facts.observedAt <= asked || clock < facts.observedAt
+            else { return false }
+            // Support moved what RevenueCat held for the user.
+            if let moved = records[look.record].movedAwayAt, facts.observedAt <= moved { return false }
+            return facts.periodEndsAt.map { asked < $0 } ?? false
+        }
+    }
+
+    /// Whether the store gives access by what is the user's own beyond any doubt.
+    func ownsAccess(_ look: Look, _ situation: Situation) -> Bool {
+        func isUndisputed(_ truth: Truth) -> Bool {
+            truth.names.compactMap { names[$0] }.allSatisfy { row in
+                let facts = rows[row].facts
+                return facts.ownerKey == situation.userKey
+                    && (facts.accountKey ?? situation.userKey) == situation.userKey
+                    && (facts.observedAt <= look.reading.askedAt || clock < facts.observedAt)
+            }
+        }
+        return look.truth.contains { truth in
+            let isNew = truth.names.allSatisfy { names[$0] == nil }
+            let isNamed = truth.account.map { $0 == look.person } ?? (truth.isCustomers || truth.isShown || !isNew)
+            return truth.gives && isNamed && isUndisputed(truth) && !isHeldElsewhere(truth, look)
+        }
+    }
+
+    /// Whether RevenueCat moves a purchase to the user of which its store's own word still counts for the former owner: both
+    /// are read again.
+    func isMoving(_ look: Look) -> Bool {
+        Set(situation(look).attributions.map(\.name)).isSuperset(of: ["owner_followed_revenuecat", "foreign"])
+    }
+
+    /// L2, L3 and L4 by the store's own truth.
+    func judgeByTruth(_ verdict: Verdict, _ look: Look, _ situation: Situation) throws(Broken) {
+        if verdict.action != .grant, ownsAccess(look, situation) {
+            throw Broken(law: "L2: the store gives access, denied by \(verdict.rule)")
+        }
+        if verdict.action == .grant, situation.grants != .active, !hasBasis(look, situation) {
+            throw Broken(law: "L4: access without anything of the user's own, by \(verdict.rule)")
+        }
+        guard look.reading.coverage == .full, verdict.action != .grant else { return }
+        if !unknownPurchases(look, situation).isEmpty {
+            throw Broken(law: "L3: a store that does not know a running purchase was believed: \(verdict.rule)")
+        }
+    }
+
+    /// Whether RevenueCat names another customer for what is shown, or another listed item contradicts it.
+    private func isHeldElsewhere(_ truth: Truth, _ look: Look) -> Bool {
+        zip(look.reading.observations, look.truth).contains { item, other in
+            guard !Set(truth.names).isDisjoint(with: other.names) else { return false }
+            switch item.owner {
+            case .heldElsewhere, .otherAccount: return true
+            default: return false
+            }
+        } || Set(truth.names.compactMap { names[$0] }).count > 1
+    }
+
+    /// Whether anything of the user's own can give access: what is listed for the user or carries the user's id, what
+    /// no one is named for, what people moved to the user, or what a newer reading left on record.
+    private func hasBasis(_ look: Look, _ situation: Situation) -> Bool {
+        let key = situation.userKey
+        let isListed = look.truth.contains { truth in
+            guard truth.gives else { return false }
+            let isMoved = truth.names.compactMap { names[$0] }.contains {
+                rows[$0].facts.ownerKey == key && rows[$0].facts.transferredAt != nil
+            }
+            return isMoved || truth.isCustomers || truth.account.map { $0 == look.person } ?? true
+        }
+        return isListed
+            || rows.contains { row in
+                row.mergedInto == nil && row.facts.ownerKey == key && row.facts.givesAccess == true
+                    && row.facts.observedAt > look.reading.askedAt && row.facts.observedAt <= clock
+            }
+    }
+
+    /// L1: two purchases without a common name never become one row, however alike their names are.
+    func judgeNames() throws(Broken) {
+        var holders: [Name: Int] = [:]
+        for place in items.indices {
+            guard let first = lineage(of: place).min() else { continue }
+            for name in items[place].identifiers.map(Name.init) { holders[name] = first }
+        }
+        var clusters: [Int: Int] = [:]
+        for (name, row) in names {
+            guard let place = holders[name] else { throw Broken(law: "L1: a name of no purchase") }
+            if clusters.updateValue(place, forKey: row).map({ $0 != place }) == true {
+                throw Broken(law: "L1: two purchases are one row")
+            }
+        }
+    }
+
+    /// After a reading its purchases stand as the strongest of their items says, and the user's are on record.
+    func judgeRecords(_ look: Look, _ situation: Situation) throws(Broken) {
+        for (item, attribution) in zip(look.reading.observations, situation.attributions) where attribution.counts {
+            for row in Set(item.identifiers.compactMap { names[Name($0)] }) {
+                let facts = rows[row].facts
+                guard facts.observedAt == look.reading.askedAt else { continue }
+                if item.givesAccess == true, facts.givesAccess != true {
+                    throw Broken(law: "a purchase that gives access is on record as \(facts.status.raw)")
+                }
+                guard item.givesAccess == true, let end = item.periodEndsAt, let known = facts.periodEndsAt else {
+                    continue
+                }
+                if known < end { throw Broken(law: "of two items with access the earlier end is on record") }
+            }
+        }
+    }
+}
