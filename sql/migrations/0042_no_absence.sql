@@ -266,4 +266,5 @@ SELECT 'entitlement_sync_' || v.role, v.kind, split_part(o.name, '.', 1), split_
     ('auditor', 'table', 'SELECT', 'store_absence store_knowledge store_credential.store store_credential.state store_credential.since')
        ) AS v(role, kind, privileges, objects)
  CROSS JOIN LATERAL regexp_split_to_table(v.objects, '\s+') AS o(name)
- CROSS JOIN LATERAL regexp_split_to_table(v.privileges, ' ') AS p(name);
+ CROSS JOIN LATERAL regexp_split_to_table(v.privileges, ' ') AS p(name)
+ON CONFLICT DO NOTHING;
