@@ -256,15 +256,3 @@ SELECT grant_to('entitlement_sync_worker', ARRAY[
 SELECT grant_to(r.name, ARRAY['GRANT SELECT ON store_absence, store_knowledge TO %I',
                               'GRANT SELECT (store, state, since) ON store_credential TO %I'])
   FROM unnest(ARRAY['entitlement_sync_support', 'entitlement_sync_auditor']) AS r(name);
-INSERT INTO role_privilege (role, kind, object, part, privilege)
-SELECT 'entitlement_sync_' || v.role, v.kind, split_part(o.name, '.', 1), split_part(o.name, '.', 2), p.name
-  FROM (VALUES
-    ('worker', 'table', 'SELECT', 'store_absence store_knowledge'),
-    ('worker', 'table', 'INSERT SELECT', 'store_credential'),
-    ('worker', 'function', 'EXECUTE', 'note_known note_absences forget_absences note_credentials judge_credentials'),
-    ('support', 'table', 'SELECT', 'store_absence store_knowledge store_credential.store store_credential.state store_credential.since'),
-    ('auditor', 'table', 'SELECT', 'store_absence store_knowledge store_credential.store store_credential.state store_credential.since')
-       ) AS v(role, kind, privileges, objects)
- CROSS JOIN LATERAL regexp_split_to_table(v.objects, '\s+') AS o(name)
- CROSS JOIN LATERAL regexp_split_to_table(v.privileges, ' ') AS p(name)
-ON CONFLICT DO NOTHING;
