@@ -107,6 +107,9 @@ struct RecordLaw: Sendable {
                         WHERE d.user_key = w.user_key ORDER BY d.id DESC LIMIT 1) AS last
                  WHERE NOT last.observed AND last.outcome IN ('restored', 'promoted')
                    AND NOT EXISTS (SELECT 1 FROM entitlement_sync.asset_run AS r WHERE r.user_key = w.user_key)
+                   -- Nothing is decided while a store does not know what has to exist.
+                   AND NOT EXISTS (SELECT 1 FROM entitlement_sync.store_absence AS a
+                                    WHERE a.user_key = w.user_key AND a.unknown)
             )
             SELECT count(*)
               FROM entitlement_sync_host.count_assets(ARRAY(
