@@ -57,7 +57,10 @@ struct RecordLaw: Sendable {
                                   AND coalesce(p.gives_access, p.status = 'owned')
                                   AND p.environment = 'production' AND coalesce(p.period_ends_at > now(), true)
                                   AND p.observed_at >= coalesce(s.full_read_at, p.observed_at)
-                                  AND entitlement_sync.means_access(p.entitlements))
+                                  AND entitlement_sync.means_access(p.entitlements)
+                                  -- Nothing is decided while a store does not know what has to exist.
+                                  AND NOT EXISTS (SELECT 1 FROM entitlement_sync.store_absence AS a
+                                                   WHERE a.user_key = w.user_key AND a.unknown))
                     OR EXISTS (SELECT 1 FROM entitlement_sync."grant" AS g
                                 WHERE g.user_key = w.user_key AND g.revoked_at IS NULL AND g.until > now())
             )
@@ -107,6 +110,9 @@ struct RecordLaw: Sendable {
                         WHERE d.user_key = w.user_key ORDER BY d.id DESC LIMIT 1) AS last
                  WHERE NOT last.observed AND last.outcome IN ('restored', 'promoted')
                    AND NOT EXISTS (SELECT 1 FROM entitlement_sync.asset_run AS r WHERE r.user_key = w.user_key)
+                   -- Nothing is decided while a store does not know what has to exist.
+                   AND NOT EXISTS (SELECT 1 FROM entitlement_sync.store_absence AS a
+                                    WHERE a.user_key = w.user_key AND a.unknown)
                    -- Nothing is decided while a store does not know what has to exist.
                    AND NOT EXISTS (SELECT 1 FROM entitlement_sync.store_absence AS a
                                     WHERE a.user_key = w.user_key AND a.unknown)
