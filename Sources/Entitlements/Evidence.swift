@@ -172,8 +172,6 @@ package struct Evidence: Hashable, Sendable {
         guard !situation.reading.unreadable.contains(row.source) else { return false }
         // The store names another owner for it, which is a word about it.
         guard !situation.listed.contains(row.id) else { return false }
-        // What was moved to the user by hand and not read since: no store has listed it for the user yet.
-        if let moved = row.transferredAt, row.observedAt < moved + .seconds(1) { return false }
         // Support moved whatever RevenueCat held for the user.
         if row.source == .revenueCat, let moved = situation.movedAwayAt, row.observedAt <= moved { return false }
         return isRunning(

@@ -113,9 +113,6 @@ struct RecordLaw: Sendable {
                    -- Nothing is decided while a store does not know what has to exist.
                    AND NOT EXISTS (SELECT 1 FROM entitlement_sync.store_absence AS a
                                     WHERE a.user_key = w.user_key AND a.unknown)
-                   -- Nothing is decided while a store does not know what has to exist.
-                   AND NOT EXISTS (SELECT 1 FROM entitlement_sync.store_absence AS a
-                                    WHERE a.user_key = w.user_key AND a.unknown)
             )
             SELECT count(*)
               FROM entitlement_sync_host.count_assets(ARRAY(

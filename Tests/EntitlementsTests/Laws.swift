@@ -186,8 +186,6 @@ extension DecideProperties {
                 && row.periodEndsAt.map { scene.askedAt < $0 } ?? true
                 && row.entitlements.contains { $0 == "premium" || $0 == "gold" }
                 && (row.environment == "production" || scene.sandbox == .allowed) && scene.covered.contains(row.source)
-                // Moved to the user by hand, and not listed for them by any store yet.
-                && row.transferredAt.map { $0 + .seconds(1) <= row.observedAt } ?? true
                 // Support moved what RevenueCat held.
                 && !(row.source == .revenueCat && scene.movedAwayAt.map { row.observedAt <= $0 } ?? false)
         }
