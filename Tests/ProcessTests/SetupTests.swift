@@ -13,13 +13,13 @@ struct SetupTests {
         try await Site.with(.empty, on: server, at: \.tcpURL) { site in
             try await site.execute(
                 """
-                CREATE ROLE company LOGIN PASSWORD 'company';
-                CREATE ROLE syncworker LOGIN PASSWORD 'syncworker';
+                CREATE ROLE company LOGIN;
+                CREATE ROLE syncworker LOGIN;
                 ALTER DATABASE "\(site.database.name)" OWNER TO company;
                 GRANT ALL ON SCHEMA public TO company;
                 """
             )
-            let owner = try Self.settings(of: site, as: "company")
+            let owner = Self.settings(of: site, on: server, as: "company")
             let host = PostgresConnection(configuration: .init(connectionString: owner["DATABASE_URL"]))
             try await host.open()
             try await host.execute(script: try Paths.text(Paths.sql + "/host/schema.sql"))
@@ -35,23 +35,21 @@ struct SetupTests {
             #expect(lacking.out.contains("!!  privileges: roles lack"), "\(lacking)")
             let second = try await Site.run(["migrate"], settings: owner)
             #expect(second.code == 0 && second.err == "", "\(second)")
-            let doctor = try await Site.run(["doctor"], settings: Self.settings(of: site, as: "syncworker"))
+            let doctor = try await Site.run(["doctor"], settings: Self.settings(of: site, on: server, as: "syncworker"))
             #expect(doctor.out.contains("ok  privileges: every role that exists has its privileges"), "\(doctor)")
             #expect(!doctor.out.contains("could not be"), "\(doctor)")
             let work = try await Site.run(
                 ["worker", "--until-idle"],
-                settings: Self.settings(of: site, as: "syncworker")
+                settings: Self.settings(of: site, on: server, as: "syncworker")
             )
             #expect(work.code == 0, "\(work)")
         }
         try await server.stop()
     }
 
-    private static func settings(of site: Site, as user: String) throws -> [String: String] {
+    private static func settings(of site: Site, on server: PrivatePostgres, as user: String) -> [String: String] {
         var settings = site.settings
-        var parts = try #require(URLComponents(string: site.database.tcpURL))
-        (parts.user, parts.password) = (user, user)
-        settings["DATABASE_URL"] = parts.string
+        settings["DATABASE_URL"] = server.url(database: site.database.name, overTCP: true, user: user)
         return settings
     }
 
