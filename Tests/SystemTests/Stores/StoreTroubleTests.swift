@@ -146,7 +146,9 @@ import Testing
             #expect(try await world.restored("alice", proofs: proofs, setup: well).messageKey == "nothing.expired")
             try await world.pool.query(
                 """
-                WITH owned AS (UPDATE entitlement_sync.purchase SET owner_key = (SELECT user_key FROM entitlement_sync.user_sync))
+                WITH owned AS (UPDATE entitlement_sync.purchase SET owner_key = (SELECT user_key FROM entitlement_sync.user_sync)),
+                     -- By our own decision: what the host sets after it is never taken away.
+                     decided AS (UPDATE entitlement_sync.user_sync SET decided_type = 'subscriber')
                 UPDATE users SET type = 'subscriber'
                 """
             )
