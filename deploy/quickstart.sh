@@ -385,7 +385,7 @@ $(sed 's/^/    /' "$run_folder/environment")
   $binary doctor
 
 (It points at what the sample users are made to show: dead jobs and a product that is not mapped, subscribers and frozen
-assets that nothing explains, purchases that nobody claims.)
+assets that nothing explains, purchases without an owner.)
 
 A user whose subscription is renewed, and who taps Restore:
 

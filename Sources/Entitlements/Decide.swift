@@ -226,7 +226,7 @@ private func restoreWithoutAccess(_ lapse: Lapse?, _ evidence: Evidence, _ situa
     )
 }
 
-/// The answer to a user without access of whom an item can't be read: reading it again at once would find the same.
+/// The answer to a user without access where an item can't be read: an immediate second read would find the same.
 private func unread(
     _ situation: Situation,
     messageKey: MessageKey?,

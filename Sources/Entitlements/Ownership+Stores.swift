@@ -82,8 +82,8 @@ package func attribute(
     var attributions = zip(observations, holders).map { observation, rows in
         attribute(observation, holders: rows, userKey: userKey, eligible: eligible, askedAt: askedAt)
     }
-    // Where one witness names the asked user and another somebody else, neither has its way. A dispute that is on record
-    // already goes on: a second reading of the same makes nobody the owner.
+    // Where one witness names the asked user and another names another user, neither decides. A dispute on record goes on:
+    // a second read with the same answers makes no owner.
     let alone = attributions
     for (index, observation) in observations.enumerated() {
         guard case .otherAccount(let id) = observation.owner, !alone[index].counts else { continue }

@@ -22,8 +22,8 @@ package struct ReadFailure: Error, Hashable, Sendable {
         case ownerPending = "owner_pending"
         /// That walk does not come to its end.
         case ownerUnresolved = "owner_unresolved"
-        /// A proof whose signature is its store's, and whose certificates were not valid when it was made: whether it counts
-        /// nobody can say.
+        /// A proof with its store's genuine signature whose certificates were not valid when it was made: whether it counts is
+        /// unclear.
         case unclearTrust = "proof_trust_unclear"
         /// The database refuses the job's data.
         case refused = "data_refused"

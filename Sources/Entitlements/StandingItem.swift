@@ -33,7 +33,7 @@ package struct StandingItem: Hashable, Sendable {
     }
 
     /// RevenueCat's items about purchases of which their own store says in the same reading that they are over, that they
-    /// have not begun, or that they end and nobody knows when: RevenueCat has not heard of it.
+    /// have not begun, or that they end at an unknown time: RevenueCat has not heard of it.
     ///
     /// - Parameters:
     ///   - items: of one reading.

@@ -17,7 +17,7 @@ final class AbsenceWatch: Sendable {
         var isUnknown: Bool
     }
 
-    /// Counts users whom stores knew.
+    /// Counts users that stores knew.
     func note(known counts: [Store: Int64]) {
         known.withLock { $0.merge(counts, uniquingKeysWith: +) }
     }
@@ -41,7 +41,7 @@ final class AbsenceWatch: Sendable {
         }
     }
 
-    /// Forgets absences of users whom their stores know again.
+    /// Forgets absences of users that their stores know again.
     func forget(in pool: PostgresPool) async throws {
         try await pool.query("SELECT entitlement_sync.forget_absences()")
     }
@@ -76,6 +76,6 @@ final class AbsenceWatch: Sendable {
             case .onside: "ONSIDE_MERCHANT_ID and ONSIDE_BUNDLE_ID"
             }
         return "\(store.name) does not know purchases of %s users that have to exist: check \(variables)."
-            + " Nobody is demoted for it."
+            + " No user is demoted for it."
     }
 }

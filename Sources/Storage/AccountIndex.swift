@@ -6,10 +6,10 @@ package import Postgres
 /// Which of the host's users the ids stand for that apps gave to stores, as far as walks through the users have come.
 ///
 /// An app may give a store a digest of a user's id, which leads back to the user through all users' digests alone. The index
-/// holds a part of each; what it finds has to be compared in full. What it does not know was nobody's once a walk through all
+/// holds a part of each; what it finds has to be compared in full. What it does not know is no user's once a walk through all
 /// users, begun after the question, has come to its end.
 package struct AccountIndex: Sendable {
-    /// How long a walk may take before whoever waits for it is told that it can't be known.
+    /// How long a walk may take before the owner counts as unresolved for the jobs that wait.
     package static let patience = Duration.seconds(600)
     /// How long a walk is another's whose process is silent.
     private static let lease = Duration.seconds(30)
@@ -72,7 +72,7 @@ package struct AccountIndex: Sendable {
 
     /// Begins a walk where one is due and no other process is at it.
     ///
-    /// - Returns: whether somebody waits for it; `nil`: none is begun.
+    /// - Returns: whether a job waits for it; `nil`: none is begun.
     package func beginWalk(_ holder: UUID) async throws -> Bool? {
         try await pool.query(
             """
@@ -89,7 +89,7 @@ package struct AccountIndex: Sendable {
         ).map { try $0.decode(String.self, at: 0) }
     }
 
-    /// Users who came lately: whoever buys has mostly just come.
+    /// Users who came lately: most buyers are new.
     ///
     /// - Returns: those who became known last, and those who were created last where the adapter can tell.
     package func newest(_ most: Int) async throws -> [String] {
@@ -114,7 +114,7 @@ package struct AccountIndex: Sendable {
 
     /// Adds users to the index, and keeps the walk.
     ///
-    /// - Returns: whether somebody waits; `nil`: the walk is another process's by now.
+    /// - Returns: whether a job waits; `nil`: the walk is another process's by now.
     package func add(_ roots: [(root: Int64, userID: String)], _ holder: UUID) async throws -> Bool? {
         try await pool.query(
             """

@@ -128,7 +128,7 @@ package struct Apply: Sendable {
         func concerns(_ item: ReadJob) -> Bool { users.contains(item.job.userKey) }
     }
 
-    /// Users whom the host returns under other ids than our records hold: by user key, the host's.
+    /// Users that the host returns under other ids than our records hold: by user key, the host's.
     struct SpelledOtherwise: Error {
         var ids: [Int64: String]
     }

@@ -195,7 +195,7 @@ struct ApplyPlan {
             let names = verdict.detached.sorted().prefix(5).map { String($0.prefix(100)) }.joined(separator: ", ")
             alarms["entitlement_detached"] =
                 "Purchases go on at the store without an entitlement that they carried: attach it to its product again in"
-                + " RevenueCat's dashboard (\(names)). Nobody is demoted for it."
+                + " RevenueCat's dashboard (\(names)). No user is demoted for it."
         }
         let proven = situation.ledger.filter {
             standing(of: $0.kind, status: $0.status, givesAccess: $0.givesAccess) == .access

@@ -118,7 +118,7 @@ enum LedgerReads {
     /// How the host spells these ids, locked or not; those that it does not know are left out.
     ///
     /// A host may compare ids by other rules than bytes (`uuid`, `citext`, `char(n)`): what it returns is the user's id. Where it
-    /// returns several for one, and none of them is that one, nobody is meant.
+    /// returns several for one, and none of them is that one, no user is meant.
     static func spellings(_ ids: [String], on connection: PostgresConnection) async throws -> [ExactText: String] {
         guard !ids.isEmpty else { return [:] }
         let asked = Set(ids.map(ExactText.init))

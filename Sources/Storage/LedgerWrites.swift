@@ -85,7 +85,7 @@ struct ObservedRow {
         var row = named[standing.place]
         row.observation?.lookupID = standing.lookupID
         row.observation?.statedAt = standing.statedAt
-        // Whom the app's id names is a fact of the purchase, whichever item says it.
+        // The user that the app's id names is a fact of the purchase, whichever item says it.
         if counts[standing.place], named.contains(where: \.isNamed) { row.observation?.owner = .account }
         return row
     }
@@ -262,7 +262,7 @@ enum LedgerWrites {
         var at: Instant
     }
 
-    /// Notes former owners for whom RevenueCat's naming of another owner is its word that their access is over.
+    /// Notes former owners: that RevenueCat names another owner is its word that their access is over.
     ///
     /// Their rows are locked, as those of the batch's own users are.
     static func noteMovedAway(_ owners: [Int64: Instant]) -> [PostgresRequest<Void>] {

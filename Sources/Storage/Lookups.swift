@@ -43,7 +43,7 @@ package struct UserLookups: Sendable {
     package struct Pass: Sendable {
         /// The product's key in the catalogue.
         package var key: String
-        /// Whom it adds up for: one person's passes do not lengthen another's.
+        /// The buyer it adds up for: one buyer's passes do not lengthen another's.
         package var account: String
         package var boughtAt: Instant
 

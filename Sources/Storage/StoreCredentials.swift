@@ -17,7 +17,7 @@ package struct StoreCredentials: Sendable {
         case doubted
     }
 
-    /// A customer whom a store has to know.
+    /// A customer that a store has to know.
     package struct Customer: Sendable {
         package var userKey: Int64
         package var userID: String
@@ -48,7 +48,7 @@ package struct StoreCredentials: Sendable {
         return name.flatMap(State.init) ?? .unchecked
     }
 
-    /// At most ten customers with a paid period that runs, whom the store has told us of before.
+    /// At most ten customers with a paid period that runs, that the store has named before.
     package func customers(of store: Store) async throws -> [Customer] {
         // RevenueCat knows what it has given an id; a store's own rows say who spoke last.
         let isTheirs =

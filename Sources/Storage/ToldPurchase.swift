@@ -3,7 +3,7 @@ import Postgres
 
 /// A purchase of which an event told, and which our records do not hold for its user, or hold as over for long.
 ///
-/// No proof: its owner is whom the store's answer names.
+/// No proof: the store's answer names its owner.
 package struct ToldPurchase: Sendable, Hashable {
     package var store: String
     /// The ledger's word; `nil` where the event did not say.

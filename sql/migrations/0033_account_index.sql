@@ -20,7 +20,7 @@ CREATE TABLE account_walk (
     used_at           timestamptz NOT NULL DEFAULT now()
 );
 COMMENT ON TABLE account_walk IS 'walks through the host''s users that fill account_index, one row a configuration of derivations';
-COMMENT ON COLUMN account_walk.complete_began_at IS 'when the last walk began that came to its end: whoever was asked for before was seen';
+COMMENT ON COLUMN account_walk.complete_began_at IS 'when the last walk began that came to its end: every id asked for before was resolved';
 
 CREATE TABLE account_question (
     fingerprint bytea       NOT NULL,
@@ -69,8 +69,8 @@ LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
                       AND q.seen_at > clock_timestamp() - interval '15 minutes')
 $$;
 
--- Begins a walk where somebody waits for one, none was ever made, or the last one was a while ago. Null: none is begun; else
--- whether somebody waits.
+-- Begins a walk where a job waits for one, none was ever made, or the last one was a while ago. Null: none is begun; else
+-- whether a job waits.
 CREATE FUNCTION begin_account_walk(fp bytea, me uuid, lease interval) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -99,7 +99,7 @@ BEGIN
 END
 $$;
 
--- Adds users to the index, and prolongs the walk. Null: the walk is another's by now; else whether somebody waits.
+-- Adds users to the index, and prolongs the walk. Null: the walk is another's by now; else whether a job waits.
 CREATE FUNCTION add_accounts(fp bytea, me uuid, lease interval, roots bigint[], user_ids text[]) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -125,7 +125,7 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_te
      WHERE w.fingerprint = fp AND w.holder = me
 $$;
 
--- Forgets questions that were asked half a year ago, and configurations that nobody has used for a month.
+-- Forgets questions that were asked half a year ago, and configurations that were not used for a month.
 CREATE FUNCTION forget_accounts() RETURNS void
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
     DELETE FROM account_walk AS w WHERE w.used_at < now() - interval '30 days';

@@ -2,7 +2,7 @@
 
 ALTER TABLE inbox ADD COLUMN ask_due timestamptz;
 COMMENT ON COLUMN inbox.ask_due IS 'when the stores are to be asked who it is about; NULL: not now';
-COMMENT ON COLUMN inbox.about IS 'whom it may be about, until they are known: users, purchases, anonymous customers, blocked; '
+COMMENT ON COLUMN inbox.about IS 'the users it may be about, until they are known: users, purchases, anonymous customers, blocked; '
                                  'then the purchases that our records do not hold yet';
 CREATE INDEX inbox_asks ON inbox (ask_due) WHERE ask_due IS NOT NULL;
 
@@ -31,7 +31,7 @@ LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
                       AND coalesce(p.period_ends_at, 'infinity') > now() - interval '61 days'))
 $$;
 
--- Examines events that are due: each user whom one names, by an id or by a purchase of our records, is read again soon,
+-- Examines events that are due: each user that one names, by an id or by a purchase of our records, is read again soon,
 -- one job a user. `looked`: events that were examined; `queued`: users. Rows that another session holds for longer than a
 -- moment are left for the next time. An event that leads to no user yet waits, and its stores are asked about it.
 CREATE OR REPLACE FUNCTION drain_inbox(most integer DEFAULT 500)
@@ -222,7 +222,7 @@ $$;
 
 -- Keeps what stores said about who events are about: names that may be users', and the purchases' further identifiers. What
 -- is new is examined at once. `failed`: a store could not be asked, which is no try of the event's; within three days, that
--- is as long as Google keeps a sale that nobody acknowledges, it is asked again at growing intervals.
+-- is as long as Google keeps an unacknowledged sale, it is asked again at growing intervals.
 CREATE FUNCTION keep_answers(ids bigint[], attempts integer[], found_users text[], found_purchases text[], failed boolean[])
 RETURNS void
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$

@@ -37,7 +37,7 @@ BEGIN
         -- Not joined: while few users are known, all of them would be read for each job ever after.
         SELECT u.user_id INTO user_id FROM user_sync AS u WHERE u.user_key = known;
         age := extract(epoch FROM clock_timestamp() - id_time(id))::double precision;
-        -- Of whoever is erased nothing is told.
+        -- An erased user has no answer.
         products := CASE WHEN user_id IS NOT NULL AND outcome IN ('restored', 'already_subscriber')
                          THEN restored_products(known, id) ELSE '[]' END;
         RETURN NEXT;

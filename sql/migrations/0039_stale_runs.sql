@@ -1,5 +1,5 @@
 -- compatible_from: 11
--- A stopped run is for a person for 72 hours, as `release_run` says. After that it holds nobody's demotion.
+-- A stopped run is for a person for 72 hours, as `release_run` says. After that it holds no demotion.
 CREATE OR REPLACE FUNCTION runs_of(wanted uuid[], users bigint[])
 RETURNS TABLE (job uuid, run_id bigint, is_held boolean, is_confirmed boolean)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET enable_seqscan = off AS $$

@@ -64,7 +64,7 @@ LANGUAGE sql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 $$;
 
 -- Notes users whose purchases stores do not list. Pauses demotions where those are too many: five users at least, and more than
--- a tenth of the users whom the store was known to know and who were read in the last hour, or in the last day. Five, because
+-- a tenth of the users that the store was known to know and that were read in the last hour, or in the last day. Five, because
 -- fewer are no pattern. A tenth, because stores lose sight of far fewer in their worst hours, and wrong credentials lose all. The
 -- hour is for many users, the day for few: both end before a margin does. What was counted before the switch was last set is
 -- settled. `hints`: what to check, by place. Answers the alarms that it raised.
@@ -103,7 +103,7 @@ BEGIN
     LOOP
         CONTINUE WHEN item.absent < 5 OR item.absent * 10 <= item.absent + item.known;
         INSERT INTO alarm AS a (name, detail)
-        VALUES ('absences', format('%s does not list purchases of %s of %s users whom it knew before: demotions are paused. Check its '
+        VALUES ('absences', format('%s does not list purchases of %s of %s users that it knew before: demotions are paused. Check its '
                                    'variables and its status page, then entitlement-sync resume demotions.',
                                    item.store, item.absent, item.absent + item.known))
         ON CONFLICT (name) DO UPDATE SET detail = excluded.detail, last_at = now(), count = a.count + 1;
@@ -114,7 +114,7 @@ BEGIN
 END
 $$;
 
--- Forgets users whom their store knows again, and what is too old to count.
+-- Forgets users that their store knows again, and what is too old to count.
 CREATE FUNCTION forget_absences() RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
     DELETE FROM store_knowledge AS k WHERE k.at < now() - interval '2 days';

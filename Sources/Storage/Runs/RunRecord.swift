@@ -83,7 +83,7 @@ package struct RunRecord: Sendable, Hashable {
     package var demotionLimit: Int64?
     /// Until when its changes can be released; `nil`: not everybody was read yet.
     ///
-    /// After that it holds nobody's demotion.
+    /// After that it holds no demotion.
     package var releasableUntil: Date?
     package var subscribers: Int64?
     /// What a person confirms, in hexadecimal digits.

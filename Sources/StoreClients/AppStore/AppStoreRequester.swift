@@ -83,7 +83,7 @@ struct AppStoreRequester: Sendable {
     ///   - purpose: why.
     ///   - requests: raised by one for each request that was sent.
     ///   - decode: makes a value of the body.
-    /// - Returns: what was found, and where; `nil` where nobody knows the id.
+    /// - Returns: what was found, and where; `nil` where no environment knows the id.
     /// - Throws: why there is no usable answer; `unavailable` where production refuses the key and the sandbox, which takes
     ///   it, does not know the id.
     func search<Value: Sendable>(

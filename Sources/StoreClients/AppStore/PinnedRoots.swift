@@ -30,7 +30,7 @@ struct PinnedRoots: Sendable {
         guard intermediate.extensions[oid: Self.intermediateMarker] != nil else {
             throw ProofRefusal(.missingIntermediateMarker, "The authority's certificate lacks the mark of its kind.")
         }
-        // Whoever leaves the extension out says nothing of it (RFC 5280, section 6.1.4 (n)): so do Apple's own libraries read
+        // A certificate without the extension says nothing of it (RFC 5280, section 6.1.4 (n)): so do Apple's own libraries read
         // it. That it is an authority's is said, and checked, apart.
         guard let usage = try? intermediate.extensions.keyUsage?.keyCertSign ?? true, usage else {
             throw ProofRefusal(.badCertificate, "The authority's certificate is not one that may sign certificates.")

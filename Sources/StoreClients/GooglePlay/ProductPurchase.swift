@@ -88,7 +88,7 @@ extension ProductPurchase {
                 let account = try reader.readIfSound { reader throws(JSONFault) in
                     try .some(reader.readOptionalAccount())
                 }
-                // Whoever it names: a first proof must not stand in for what can't be read.
+                // It names some user: a first proof must not stand in for what can't be read.
                 if let account { purchase.accountID = account } else { purchase.isOdd = true }
             case .testPurchaseContext: purchase.isTest = try reader.readPresence()
             case .productLineItem:

@@ -48,12 +48,12 @@ let subscriptionStateRules: [SubscriptionStateRule] = [
 enum SubscriptionItemStanding: Hashable, Sendable, CaseIterable {
     /// It gives access.
     case gives
-    /// It has not ended by a word of Google's: its renewal is late, or its end is not told. It gives nothing, and whoever
-    /// has access by it keeps it for the margin.
+    /// It has not ended by a word of Google's: its renewal is late, or its end is not told. It gives nothing; a
+    /// user who has access by it keeps it for the margin.
     case late
     /// Its own period is over, and no next one comes.
     case over
-    /// It is scheduled: nobody owns it yet.
+    /// It is scheduled: no user owns it yet.
     case scheduled
     /// Whether it gives access can't be told.
     case unreadable
@@ -78,7 +78,7 @@ extension SubscriptionPurchase {
         return items.isEmpty || hasOddItems || items.contains { standing(of: $0, at: now) == .unreadable }
     }
 
-    /// Whether an item is owned; what takes another's place at its next renewal is listed beside it, and is nobody's yet.
+    /// Whether an item is owned; what takes another's place at its next renewal is listed beside it, and has no owner yet.
     ///
     /// What is owned names its last paid order. A purchase that was never paid, as by a promotion, names none at all.
     func isOwned(_ item: Item) -> Bool {

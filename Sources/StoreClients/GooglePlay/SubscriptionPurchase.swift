@@ -156,7 +156,7 @@ extension SubscriptionPurchase {
                 let ids = try reader.readIfSound { reader throws(JSONFault) in
                     try .some(Self.readAccount(&reader))
                 }
-                // Whoever it names: a first proof must not stand in for what can't be read.
+                // It names some user: a first proof must not stand in for what can't be read.
                 if let ids { (purchase.accountID, purchase.profileID) = ids } else { purchase.isOdd = true }
             case .testPurchase: purchase.isTest = try reader.readPresence()
             case .canceledStateContext:

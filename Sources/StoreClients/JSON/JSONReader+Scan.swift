@@ -18,7 +18,7 @@ extension JSONReader {
     /// Checks and passes over one value of any kind, as strictly as if it were read.
     mutating func skipValue() throws(JSONFault) { try skip(isRead: true) }
 
-    /// Passes over one value of any kind that nobody reads.
+    /// Passes over one value of any kind that is not read.
     ///
     /// Only its form counts: devices cut texts in the middle of an emoji, and a number may be as large as it likes.
     mutating func passOver() throws(JSONFault) { try skip(isRead: false) }
@@ -96,7 +96,7 @@ extension JSONReader {
 
     /// Passes over a number.
     ///
-    /// - Parameter isRead: whether its value is wanted; what nobody reads may be as large as it likes.
+    /// - Parameter isRead: whether its value is wanted; a value that is not read may have any size.
     /// - Returns: where it stands, and whether it has neither fraction nor exponent.
     /// - Throws: `outOfRange` for numbers that might be beyond a double, so that no reader of the text disagrees.
     mutating func scanNumber(isRead: Bool = true) throws(JSONFault) -> (range: Range<Int>, isInteger: Bool) {

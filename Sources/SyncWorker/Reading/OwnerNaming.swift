@@ -6,12 +6,12 @@ import StoreClients
 struct OwnerNaming: Sendable {
     let accounts: AccountIDs
     let lookups: UserLookups
-    /// Whom derived ids stand for; `nil`: no store is asked that is given any.
+    /// The users that derived ids stand for; `nil`: no store is asked that is given any.
     let index: AccountIndex?
     /// Raised when a walk through the users is needed.
     let walkNeeded = Signal()
 
-    /// Whom an app's id stands for.
+    /// The user that an app's id stands for.
     enum AccountOwner: Hashable, Sendable {
         /// A user of the host, by the host's spelling.
         case user(id: String)
@@ -49,9 +49,11 @@ struct OwnerNaming: Sendable {
         }
     }
 
-    /// Whom ids stand for; what only a walk can tell is waited for as long as a person hardly notices.
+    /// The users that ids stand for.
     ///
-    /// A walk is made for whoever asks, and one for all who wait.
+    /// A result that needs a walk is awaited for a short time only.
+    ///
+    /// One walk serves all jobs that wait.
     ///
     /// - Parameter ids: that apps gave to stores.
     /// - Returns: the owner of each.
@@ -113,7 +115,7 @@ struct OwnerNaming: Sendable {
                 let candidates = accounts.root(in: id).flatMap { users[$0] } ?? []
                 found[ExactText(id)] = candidates.first { accounts.matches(id, userID: $0) }
             }
-            // Whoever has left the host since owns nothing.
+            // A user who has left the host since owns nothing.
             let present = try await lookups.spellings(found.values.map(\.self))
             for (id, user) in found { if let user = present[ExactText(user)] { owners[id] = .user(id: user) } }
             return owners

@@ -23,7 +23,7 @@ package struct RevenueCatSource: Sendable {
         )
     }
 
-    /// Which of these ids are users of the host: other ones than `user`, whom it may know by another spelling as well.
+    /// Which of these ids are users of the host: other ones than `user`, which may have another spelling as well.
     private static func others(_ ids: [String], than user: String, _ lookups: UserLookups) async throws -> Set<String> {
         Set(try await lookups.spellings(ids).filter { !$0.value.isExactly(user) }.keys.map(\.text))
     }
@@ -129,7 +129,7 @@ package struct RevenueCatSource: Sendable {
 }
 
 extension NamedOwner {
-    /// Another customer whom RevenueCat names.
+    /// Another customer that RevenueCat names.
     fileprivate var otherID: String? {
         switch self {
         case .otherUser(let id), .heldElsewhere(let id): id

@@ -228,13 +228,13 @@ extension Reading {
 }
 
 extension Observation {
-    /// Whether it may give access to whom its store account leads to, as long as it has no owner.
+    /// Whether it may give access to the user of its store account, as long as it has no owner.
     fileprivate var isOpen: Bool { storeAccount != nil && owner == .nobody && !isFamilyShared }
 
     /// Takes over what RevenueCat says of the same purchase: what it calls it by, and whose it is.
     fileprivate mutating func hear(_ witness: Observation) {
         identifiers = Set(identifiers + witness.identifiers).sorted()
-        // An owner is named: whom the app's id may stand for besides need not be found out.
+        // An owner is named: the app's id need not be resolved besides.
         if witness.owner == .askedUser, owner == .nobody { accountID = nil }
         guard case .heldElsewhere = witness.owner else { return }
         // Whom the store names is another witness's word, and is kept beside this one.

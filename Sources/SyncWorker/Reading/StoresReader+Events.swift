@@ -52,7 +52,7 @@ extension StoresReader {
         return found
     }
 
-    /// Whom the ids stand for that the app gave the stores.
+    /// The users that the app's ids at the stores stand for.
     private func owners(_ search: EventSearch) async throws(ReadFailure) -> EventSearch.Found {
         var found = EventSearch.Found()
         guard !search.accounts.isEmpty else { return found }
@@ -84,7 +84,7 @@ extension StoresReader {
             do throws(ReadFailure) {
                 found.users += try await revenueCat.aliases(of: customer, lane: search.lane)
             } catch {
-                // A customer whom RevenueCat does not know, or no more, has no aliases.
+                // A customer that RevenueCat does not know, or no longer knows, has no aliases.
                 guard error.code == .incomplete || error.code == .unusableID else { throw error }
             }
         }
