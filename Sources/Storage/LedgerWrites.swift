@@ -147,6 +147,8 @@ enum LedgerWrites {
         // Places are sorted and not the identifiers themselves, which take long to move.
         var places = identifiers.indices.sorted { left, right in
             let (first, second) = (identifiers[left].0, identifiers[right].0)
+            let order = first.value.compareExactly(to: second.value)
+            guard order == 0 else { return order < 0 }
             let (one, other) = (first.key, second.key)
             return one == other ? identifiers[left].1 < identifiers[right].1 : one < other
         }

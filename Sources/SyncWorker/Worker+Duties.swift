@@ -58,9 +58,9 @@ extension Worker {
     func housekeepingDuty() async {
         let clock = ContinuousClock()
         var nextHour = clock.now
-        var nextPartitions = clock.now
         var nextMinute = clock.now
-        // A worker that starts has better things to do than to look back.
+        // A worker that starts has better things to do than to look back, or a month ahead.
+        var nextPartitions = clock.now + .seconds(60)
         var nextLook = clock.now + .seconds(60)
         while !Task.isCancelled {
             // Each by itself: one that fails must not keep the others from being done.
