@@ -8,6 +8,8 @@ package struct ReadFailure: Error, Hashable, Sendable {
         case breakerOpen = "breaker_open"
         case budgetExhausted = "budget_exhausted"
         case interrupted
+        /// Our records could not be read, or the host's users could not be asked for.
+        case recordsUnavailable = "records_unavailable"
         /// The records moved on while the store was asked.
         case overtaken
         /// What was read sufficed for a yes that did not hold: the rest has to be read.
@@ -45,6 +47,9 @@ package struct ReadFailure: Error, Hashable, Sendable {
         self.store = store
     }
 
+    /// Whether it says nothing of any store.
+    package var isOurs: Bool { code == .interrupted || code == .recordsUnavailable }
+
     /// How the queue treats the job.
     package var treatment: Treatment { Self.treatments[code] ?? .retry }
 
@@ -72,6 +77,7 @@ package struct ReadFailure: Error, Hashable, Sendable {
         .breakerOpen: .wait,
         .budgetExhausted: .wait,
         .interrupted: .wait,
+        .recordsUnavailable: .retry,
         .promised: .wait,
         .overtaken: .again,
         .incomplete: .again,

@@ -42,6 +42,7 @@ package struct StandingItem: Hashable, Sendable {
     static func overruled(_ items: [Observation], counts: [Bool]) -> Set<Int> {
         let over = items.indices.filter { place in
             items[place].source != .revenueCat && counts[place] && items[place].endsOthers
+                && !isBesideAccess(place, items, counts: counts)
         }
         guard !over.isEmpty else { return [] }
         let keys = Set(over.flatMap { items[$0].identifiers.map(\.key) })
@@ -54,6 +55,15 @@ package struct StandingItem: Hashable, Sendable {
                 return item.identifiers.isEmpty || isNameless || !keys.isDisjoint(with: item.identifiers.map(\.key))
             }
         )
+    }
+
+    /// Whether the same store lists another item of the same purchase that gives access: one that ended says nothing of that.
+    private static func isBesideAccess(_ place: Int, _ items: [Observation], counts: [Bool]) -> Bool {
+        let keys = Set(items[place].identifiers.map(\.key))
+        return items.indices.contains { other in
+            other != place && items[other].source == items[place].source && counts[other]
+                && items[other].standing == .access && !keys.isDisjoint(with: items[other].identifiers.map(\.key))
+        }
     }
 
     /// Compared member by member; the greatest stands.

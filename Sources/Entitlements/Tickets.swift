@@ -59,6 +59,15 @@ private func oneEach(_ tickets: [TicketRequest]) -> [TicketRequest] {
 /// How long after a purchase, of which an event told for another account, a proof is about which of the two came first.
 private let firstSeenWindow = Duration.seconds(3 * 86400)
 
+/// The tickets of a restore whose reads are used up, where it is proven all the same that the purchases are others'.
+///
+/// - Parameter situation: the last read, which did not suffice for an answer.
+/// - Returns: empty where nothing is proven, and for users whose access is in doubt.
+package func provenMismatch(_ situation: Situation) -> [TicketRequest] {
+    guard situation.kind == .restore, situation.user?.type == .free, contradiction(situation) == nil else { return [] }
+    return shownTickets(situation)
+}
+
 /// The tickets about purchases of others that the claimant has shown proofs of.
 func shownTickets(_ situation: Situation) -> [TicketRequest] {
     var tickets: [TicketRequest] = []

@@ -152,7 +152,7 @@ struct ApplyPlan {
         switch Entitlements.decide(situation) {
         case .retry(let failure):
             note(failure, of: item.job, situation)
-            tryAgain(item, after: failure)
+            tryAgain(item, after: failure, proven: provenMismatch(situation))
         case .verdict(let verdict):
             if item.reading.coverage != .none, user != nil {
                 observe(item, attributions: attributions, targets: targets)
@@ -408,7 +408,8 @@ struct ApplyPlan {
         store == .revenueCat ? "credentials" : "credentials.\(store.rawValue)"
     }
 
-    private mutating func tryAgain(_ item: ReadJob, after failure: ReadFailure) {
+    /// - Parameter proven: tickets for what the last read proves although it does not suffice for an answer.
+    private mutating func tryAgain(_ item: ReadJob, after failure: ReadFailure, proven: [TicketRequest] = []) {
         switch failure.code {
         case .unauthorized:
             let store = failure.store ?? .revenueCat
@@ -454,10 +455,14 @@ struct ApplyPlan {
         case .again(let wait, let attempt):
             retries.append(retry(item, after: wait, attempt: attempt, error: failure.code.rawValue))
         case .dead(let attempt):
-            var dead = end(item, .dead, outcome: .storeUnavailable, attempt: attempt)
-            dead.messageKey = item.job.kind == .restore ? .unavailable : nil
+            let outcome = proven.isEmpty ? Outcome.storeUnavailable : .storeAccountMismatch
+            var dead = end(item, .dead, outcome: outcome, attempt: attempt)
+            if item.job.kind == .restore { dead.messageKey = proven.isEmpty ? .unavailable : .mismatch }
             dead.lastError = failure.code.rawValue
             ends.append(dead)
+            tickets += proven.map {
+                TicketWrites.Wanted(claimantKey: item.job.userKey, jobID: item.job.id, request: $0)
+            }
         }
     }
 

@@ -17,13 +17,14 @@ extension UserLookups {
     /// The most purchases of events that one reading asks for.
     private static let mostTold: Int64 = 20
 
-    /// Purchases of which a user's events of the last week told, as far as their stores still have to be asked for them.
+    /// Purchases of which a user's events of the last week told, as far as their stores still have to be asked for them; and
+    /// those of the same store account that give the user access while nobody owns them.
     ///
     /// - Throws: `PostgresError`.
     package func told(of userKey: Int64) async throws -> [ToldPurchase] {
         let rows = try await pool.query(
             """
-            SELECT n.store, n.environment, n.value, bool_or(i.received_at > now() - interval '1 hour')
+            SELECT n.store, n.environment, n.value, bool_or(i.received_at > now() - interval '1 hour'), max(i.received_at) AS told_at
               FROM entitlement_sync.inbox AS i
              CROSS JOIN LATERAL jsonb_to_recordset(i.about -> 'purchases')
                      AS n(store text, environment text, value text)
@@ -37,15 +38,25 @@ extension UserLookups {
                           AND x.environment = coalesce(n.environment, x.environment) AND p.owner_key IS NOT NULL
                           AND coalesce(p.period_ends_at, 'infinity') > now() - interval '61 days')
              GROUP BY n.store, n.environment, n.value
-             ORDER BY max(i.received_at) DESC, n.value LIMIT \(Self.mostTold)
+            UNION ALL
+            -- What gives the user access without being the user's is asked about until its store says that it is over.
+            SELECT p.store, p.environment, p.lookup_id, false, max(p.observed_at)
+              FROM entitlement_sync.observation AS o
+              JOIN entitlement_sync.purchase AS f ON f.id = o.purchase_id
+              JOIN entitlement_sync.purchase AS p ON p.id = coalesce(f.merged_into, f.id)
+             WHERE o.user_key = \(userKey) AND o.attribution = 'same_account'
+               AND p.owner_key IS NULL AND p.gives_access AND p.lookup_id IS NOT NULL
+             GROUP BY p.id
+             ORDER BY told_at DESC, 3 LIMIT \(Self.mostTold)
             """
         )
         return try rows.map { row in
-            let (store, environment, value, isFresh) = try row.decode(
+            let (store, environment, value, isFresh, _) = try row.decode(
                 String.self,
                 String?.self,
                 String.self,
-                Bool.self
+                Bool.self,
+                PostgresTimestamp.self
             )
             return ToldPurchase(store: store, environment: environment, value: value, isFresh: isFresh)
         }

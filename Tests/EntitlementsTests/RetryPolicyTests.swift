@@ -16,7 +16,7 @@ import Testing
         (.budgetExhausted, .wait), (.interrupted, .wait), (.promised, .wait), (.overtaken, .again),
         (.incomplete, .again), (.ownerPending, .wait), (.ownerUnresolved, .park), (.unknownToStore, .retry),
         (.unusableID, .park), (.storeOff, .park), (.unclearTrust, .park), (.refused, .park), (.crashed, .park),
-        (.adapterRefused, .park),
+        (.adapterRefused, .park), (.recordsUnavailable, .retry),
     ]
 
     @Test func `Every failure code has a treatment of its own`() {
@@ -56,9 +56,12 @@ import Testing
     ) {
         let failure = ReadFailure(code)
         let last = policy.next(after: failure, attempt: 0, age: .seconds(seconds), jitter: 1, isRepeated: true)
-        #expect(last == (failure.treatment == .wait ? .again(after: .seconds(1), attempt: 0) : .dead(attempt: 1)))
+        // Other stores are asked in every try that ends at an open breaker.
+        let wait = Duration.seconds(code == .breakerOpen ? 300 : 1)
+        #expect(last == (failure.treatment == .wait ? .again(after: wait, attempt: 0) : .dead(attempt: 1)))
         let tired = policy.next(after: failure, attempt: 7, age: .seconds(seconds), jitter: 1, isRepeated: true)
-        #expect(tired == (failure.treatment == .wait ? .again(after: .seconds(64), attempt: 7) : .dead(attempt: 8)))
+        let longer = Duration.seconds(code == .breakerOpen ? 300 : 64)
+        #expect(tired == (failure.treatment == .wait ? .again(after: longer, attempt: 7) : .dead(attempt: 8)))
     }
 
     @Test func `An unmapped product is told by the name that operators see`() {

@@ -1,4 +1,4 @@
-import Entitlements
+@testable import Entitlements
 import TestSupport
 import Testing
 
@@ -63,6 +63,16 @@ import Testing
             PurchaseIdentifier(value: "other", store: "app_store", environment: "production", kind: "store_id")
         ]
         #expect(Self.standing([store, next, revenueCat]) == next)
+    }
+
+    @Test func `A part of a purchase that is over says nothing of the rest that its store calls running`() {
+        let running = Self.stored(.googlePlay, "active", true, ends: day * 9)
+        let over = Self.stored(.googlePlay, "expired", false, ends: .zero - day)
+        let revenueCat = Self.stored(.revenueCat, "active", true, ends: day * 9)
+        let counts = [true, true, true]
+        #expect(StandingItem.overruled([running, over, revenueCat], counts: counts).isEmpty)
+        #expect(StandingItem.overruled([over, revenueCat], counts: [true, true]) == [1])
+        #expect(StandingItem.overruled([running, over, revenueCat], counts: [false, true, true]) == [2])
     }
 
     @Test func `RevenueCat's renewal stands before what the store has not called over`() {

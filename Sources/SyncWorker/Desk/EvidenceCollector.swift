@@ -174,7 +174,7 @@ package struct EvidenceCollector: Sendable {
         do {
             guard let customer = try await hold(&inputs, file) else { return (inputs, nil, silent) }
             return (inputs, customer, silent)
-        } catch let failure as ReadFailure where failure.code != .interrupted && failure.code != .locked {
+        } catch let failure as ReadFailure where !failure.isOurs && failure.code != .locked {
             silent[.revenueCat] = failure
             return (found, nil, silent)
         }
@@ -262,10 +262,10 @@ package struct EvidenceCollector: Sendable {
         var silent = reading.silent
         if reading.coverage != .full, silent.isEmpty {
             let failure = reading.failure ?? ReadFailure(.incomplete)
-            guard failure.code != .interrupted else { throw failure }
+            guard !failure.isOurs else { throw failure }
             for store in reading.covered { silent[store] = failure }
         }
-        if let ours = silent.values.first(where: { $0.code == .interrupted }) { throw ours }
+        if let ours = silent.values.first(where: \.isOurs) { throw ours }
         let names = Set(file.identifiers.map(\.key))
         let words = reading.observations.filter { !names.isDisjoint(with: $0.identifiers.map(\.key)) }
         return (words.map { CaseWord($0, asked: side) }, silent)

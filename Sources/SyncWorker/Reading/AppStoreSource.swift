@@ -181,7 +181,7 @@ package struct AppStoreSource: Sendable {
                 part.hasUnreadable = part.hasUnreadable || limited.hasUnreadable
             } catch {
                 coverage = .partial
-                part.failure = part.failure ?? ReadFailure(.interrupted, store: .appStore)
+                part.failure = part.failure ?? ReadFailure(records: error, store: .appStore)
             }
             part.failure = part.failure ?? reading.failure
             part.hasUnreadable = part.hasUnreadable || reading.hasUnreadable

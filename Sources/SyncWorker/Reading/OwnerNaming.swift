@@ -79,7 +79,9 @@ struct OwnerNaming: Sendable {
         let open = ids.filter { owners[ExactText($0)] == .pending }
         guard let index, !open.isEmpty else { return owners }
         let standings: [Int64: AccountIndex.Standing]
-        do { standings = try await index.ask(open.compactMap(accounts.root)) } catch { throw ReadFailure(.interrupted) }
+        do { standings = try await index.ask(open.compactMap(accounts.root)) } catch {
+            throw ReadFailure(records: error)
+        }
         // A walk may have ended since the index was asked, and have found them.
         let again = standings.values.contains(.absent) ? try await known(open) : [:]
         for id in open {
@@ -120,7 +122,7 @@ struct OwnerNaming: Sendable {
             for (id, user) in found { if let user = present[ExactText(user)] { owners[id] = .user(id: user) } }
             return owners
         } catch {
-            throw ReadFailure(.interrupted)
+            throw ReadFailure(records: error)
         }
     }
 

@@ -41,7 +41,7 @@ struct Passes: Sendable {
             places.append(own)
         }
         let ends: [Instant?]
-        do { ends = try await lookups.ends(of: passes) } catch { throw ReadFailure(.interrupted) }
+        do { ends = try await lookups.ends(of: passes) } catch { throw ReadFailure(records: error) }
         var limited = Limited()
         for (item, places) in zip(items, places) {
             guard let places else {

@@ -33,7 +33,7 @@ package struct RevenueCatSource: Sendable {
         let named = items.compactMap(\.owner.otherID)
         guard !named.isEmpty else { return nil }
         let spellings: [ExactText: String]
-        do { spellings = try await lookups.spellings(named.sortedExactly) } catch { return ReadFailure(.interrupted) }
+        do { spellings = try await lookups.spellings(named.sortedExactly) } catch { return ReadFailure(records: error) }
         for index in items.indices {
             guard let spelling = items[index].owner.otherID.flatMap({ spellings[ExactText($0)] }) else { continue }
             switch items[index].owner {

@@ -59,7 +59,7 @@ extension StoresReader {
         let owners = try await naming.owners(of: search.accounts)
         for case .user(let id) in owners.values { found.users.append(id) }
         // A walk through the users goes on, and the event is asked about again.
-        guard !owners.values.contains(.pending) else { throw ReadFailure(.ownerPending) }
+        found.isPartial = owners.values.contains(.pending)
         return found
     }
 
@@ -101,6 +101,8 @@ struct EventSearch: Sendable {
         /// Ids that the app gave the store for the buyer.
         var accounts: [String] = []
         var identifiers: [PurchaseIdentifier] = []
+        /// More will be known later.
+        var isPartial = false
 
         /// - Parameters:
         ///   - item: an item of the store's answer.
@@ -167,6 +169,7 @@ struct EventSearch: Sendable {
             found.users += more.users
             found.accounts += more.accounts
             found.identifiers += more.identifiers
+            if more.isPartial { failed = true }
         } catch {
             failed = true
         }

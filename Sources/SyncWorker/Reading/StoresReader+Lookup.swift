@@ -18,12 +18,12 @@ extension StoresReader {
     ///
     /// - Parameter request: what to look up, and on whose behalf.
     /// - Returns: each store's word, a failure included; empty: no store has such ids.
-    /// - Throws: `ReadFailure`, where we are going ourselves.
+    /// - Throws: `ReadFailure`, where no store is to blame.
     func lookUp(_ request: LookupRequest) async throws(ReadFailure) -> [StoreLookup] {
         var lookups: [StoreLookup] = []
         for route in request.claim.routes {
             let answer = await answer(request, by: route)
-            if case .failed(let failure) = answer, failure.code == .interrupted { throw failure }
+            if case .failed(let failure) = answer, failure.isOurs { throw failure }
             lookups.append(StoreLookup(route.store, answer))
         }
         return lookups

@@ -16,7 +16,8 @@ extension StoresReader {
         let own = Set(known.flatMap { $0.identifiers.map(\.key) })
         let named = Set(
             parts.filter { $0.store == .revenueCat }
-                .flatMap { $0.observations.flatMap { $0.identifiers.map(\.key) } }
+                // A customer without a name of ours is no owner.
+                .flatMap { $0.observations.filter { $0.owner != .anonymous }.flatMap { $0.identifiers.map(\.key) } }
         )
         func isOpen(_ item: Observation) -> Bool {
             guard item.isUnnamed, let account = item.accountID, naming.accounts.root(in: account) != nil else {

@@ -154,7 +154,7 @@ package final class StoresReader: Sendable {
         do {
             return try await lookups.purchases(of: context.job.userKey)
         } catch {
-            throw ReadFailure(.interrupted)
+            throw ReadFailure(records: error)
         }
     }
 
@@ -164,7 +164,7 @@ package final class StoresReader: Sendable {
                 $0.environment != "sandbox" || context.job.sandboxAllowed
             }
         } catch {
-            throw ReadFailure(.interrupted)
+            throw ReadFailure(records: error)
         }
     }
 
@@ -230,7 +230,7 @@ package final class StoresReader: Sendable {
             catalog.withLock { $0 = (fresh, .now) }
             return fresh
         } catch {
-            throw ReadFailure(.interrupted)
+            throw ReadFailure(records: error)
         }
     }
 }

@@ -111,6 +111,66 @@ import Testing
         }
     }
 
+    @Test func `What a proof proves is answered at the last try, though another store never said anything`()
+        async throws
+    {
+        let scenario =
+            GooglePlayRestoreTests.scenario("token: tok-a, state: active")
+            + AppStoreRestoreTests.scenario(
+                "original: \"50001\", product: premium_monthly, state: expired, expires: -2d"
+            )
+        try await World.with(scenario: scenario) { world in
+            for user in ["ann", "bob"] { try await world.add(user) }
+            try await world.addProducts()
+            let google = world.asking(world.googlePlay)
+            #expect(
+                try await world.restored("bob", proofs: world.tokenProof("tok-a"), setup: google).outcome == "restored"
+            )
+            let setup = try world.asking(world.googlePlay, world.appStore) { $0.retry.maxAttempts = 1 }
+            for endpoint in ["statuses", "transaction", "history"] {
+                try await world.inject(#"{"endpoint":"app_store.\#(endpoint)","status":500}"#)
+            }
+            let both = try world.tokenProof("tok-a").dropLast() + "," + world.transactionProof("50001").dropFirst()
+            let status = try await world.restored("ann", proofs: String(both), setup: setup)
+            #expect(status.state == "dead" && status.outcome == "store_account_mismatch", "\(status)")
+            #expect(status.messageKey == "mismatch" && status.lastError == "unavailable")
+            #expect(status.ticketID != nil)
+            #expect(try await world.tickets(of: "ann").map(\.owner) == ["bob"])
+        }
+    }
+
+    @Test func `That an id is nobody's is believed for a while, then ever longer`() async throws {
+        try await World.with { world in
+            let ask = """
+                SELECT a.standing FROM entitlement_sync.ask_accounts('fp', '{7}', interval '10 minutes') AS a
+                """
+            func walk(_ minutes: Int) async throws {
+                let ago = "interval '\(minutes) minutes'"
+                let script = """
+                    INSERT INTO entitlement_sync.account_walk AS w (fingerprint, complete_began_at, complete_at)
+                    VALUES ('fp', clock_timestamp(), clock_timestamp())
+                    ON CONFLICT (fingerprint) DO UPDATE
+                       SET complete_began_at = excluded.complete_began_at, complete_at = excluded.complete_at;
+                    UPDATE entitlement_sync.account_walk
+                       SET complete_began_at = complete_began_at - \(ago), complete_at = complete_at - \(ago);
+                    UPDATE entitlement_sync.account_question
+                       SET first_at = first_at - \(ago), asked_at = asked_at - \(ago), since = since - \(ago),
+                           seen_at = seen_at - \(ago);
+                    """
+                try await world.pool.withConnection { try await $0.execute(script: script) }
+            }
+            #expect(try await world.texts("\(rawSQL: ask)") == ["pending"])
+            try await walk(9)
+            #expect(try await world.texts("\(rawSQL: ask)") == ["absent"])
+            try await walk(11)
+            #expect(try await world.texts("\(rawSQL: ask)") == ["pending"], "its user may have come meanwhile")
+            try await walk(15)
+            #expect(try await world.texts("\(rawSQL: ask)") == ["absent"], "it had been asked for 20 minutes")
+            try await walk(25)
+            #expect(try await world.texts("\(rawSQL: ask)") == ["pending"])
+        }
+    }
+
     @Test func `A user who came after the last walk is found by the next`() async throws {
         let scenario = GooglePlayRestoreTests.scenario(
             "token: tok-a, state: active, account: \"\(Self.hex(Self.sha))\"",

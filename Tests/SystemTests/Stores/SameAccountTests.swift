@@ -44,6 +44,18 @@ import Testing
         }
     }
 
+    @Test func `The line that gives access is asked about however long ago the user's own line ended`() async throws {
+        try await Self.with(Self.open) { world, setup in
+            #expect(try await world.reconciled("ann", setup: setup).outcome == "unchanged")
+            let long = #"{"original":"50001","product":"premium_monthly","state":"expired","expires":"-90d"}"#
+            try await world.steer("/app-store/customers/alice", #"{"transactions":[\#(long),\#(Self.open)]}"#)
+            for _ in 1...3 { #expect(try await world.reconciled("ann", setup: setup).outcome == "unchanged") }
+            let over = #"{"original":"50005","product":"premium_monthly","state":"expired","expires":"-1h"}"#
+            try await world.steer("/app-store/customers/alice", #"{"transactions":[\#(long),\#(over)]}"#)
+            #expect(try await world.reconciled("ann", setup: setup).outcome == "demoted")
+        }
+    }
+
     @Test func `A free user whose own line is over has access by the new one at a tap`() async throws {
         try await Self.with(#"{"original":"50005","product":"premium_monthly","state":"expired","expires":"-2d"}"#) {
             world,
