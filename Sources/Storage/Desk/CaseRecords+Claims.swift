@@ -71,16 +71,4 @@ extension CaseRecords {
             return try rows.first?.decode(Bool.self, at: 0) ?? false
         }
     }
-
-    /// Has the evidence collected again, because a store did not say what an id leads to; where somebody asked for that
-    /// already, at their time.
-    package func lookAgain(_ ticketID: Int64, in wait: Duration) async throws {
-        try await pool.query(
-            """
-            UPDATE entitlement_sync.ticket AS t
-               SET evidence_due = least(t.evidence_due, now() + \(wait.components.seconds) * interval '1 second')
-             WHERE t.id = \(ticketID) AND entitlement_sync.is_open(t.state) AND t.state <> 'executing'
-            """
-        )
-    }
 }

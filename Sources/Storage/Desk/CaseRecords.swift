@@ -245,11 +245,32 @@ package struct CaseRecords: Sendable {
     /// - Parameters:
     ///   - found: what was found.
     ///   - ticketID: whose.
+    ///   - again: when it is to be collected again because a store did not answer; where somebody asked for that already,
+    ///     at their time. In the same transaction: whoever dies in between would leave a case that nobody looks into again.
     /// - Returns: the evidence's number; `nil`: the ticket is closed by now, or newer evidence is there.
     /// - Throws: `PostgresError`.
-    package func keep(_ found: Found, for ticketID: Int64) async throws -> Int64? {
+    package func keep(_ found: Found, for ticketID: Int64, again: Duration? = nil) async throws -> Int64? {
+        try await pool.withTransaction { connection in
+            guard let id = try await keep(found, for: ticketID, on: connection) else { return nil }
+            guard let again else { return id }
+            try await connection.query(
+                """
+                UPDATE entitlement_sync.ticket AS t
+                   SET evidence_due = least(t.evidence_due, now() + \(again.components.seconds) * interval '1 second')
+                 WHERE t.id = \(ticketID) AND entitlement_sync.is_open(t.state) AND t.state <> 'executing'
+                """
+            )
+            return id
+        }
+    }
+
+    private func keep(
+        _ found: Found,
+        for ticketID: Int64,
+        on connection: PostgresConnection
+    ) async throws -> Int64? {
         let evidence = found.evidence
-        let rows = try await pool.query(
+        let rows = try await connection.query(
             """
             SELECT entitlement_sync.keep_evidence(
                        \(ticketID), \(found.askedAt.timestamp), \(PostgresBytes(found.hash)), \(evidence.facts.map(\.rawValue)),

@@ -111,21 +111,21 @@ extension EvidenceCollector {
     }
 
     /// Has the stores asked once more that did not say what an id leads to.
-    func lookAgain(_ ticketID: Int64, after failure: ReadFailure) async throws {
+    func lookAgain(after failure: ReadFailure) async throws -> Duration {
         if failure.treatment == .park {
             try await records.alarm(
                 "lookup_refused",
                 "A store refuses to look up ids that claimants named: see the evidence of open tickets, and the store's credentials."
             )
         }
-        try await records.lookAgain(ticketID, in: Self.patience)
+        return Self.patience
     }
 
-    /// Has a source asked again that did not answer: the later, the longer it has been silent.
-    func askAgain(_ ticketID: Int64, after failure: ReadFailure, since: Instant, at now: Instant) async throws {
+    /// When a source is asked again that did not answer: the later, the longer it has been silent.
+    static func askAgain(after failure: ReadFailure, since: Instant, at now: Instant) -> Duration {
         let silence = Duration.microseconds(max(now.microseconds - since.microseconds, 0))
-        let wait = failure.treatment == .park ? Self.patience : max(silence, failure.retryAfter ?? .zero, Self.pause)
-        try await records.lookAgain(ticketID, in: min(wait, Self.patience))
+        let wait = failure.treatment == .park ? patience : max(silence, failure.retryAfter ?? .zero, pause)
+        return min(wait, patience)
     }
 
     /// How long a source that did not answer is left alone at first.

@@ -130,11 +130,12 @@ package struct EvidenceCollector: Sendable {
             askedAt: file.readAt,
             settings: settings
         )
-        guard let id = try await records.keep(found, for: ticketID) else { return nil }
-        if let failure = named.failure { try await lookAgain(ticketID, after: failure) }
+        var waits: [Duration] = []
+        if let failure = named.failure { waits.append(try await lookAgain(after: failure)) }
         if let failure, let since = missing.compactMap(\.since).min() {
-            try await askAgain(ticketID, after: failure, since: Instant(microseconds: since), at: file.readAt)
+            waits.append(Self.askAgain(after: failure, since: Instant(microseconds: since), at: file.readAt))
         }
+        guard let id = try await records.keep(found, for: ticketID, again: waits.min()) else { return nil }
         return Collected(
             id: id,
             source: inputs.needsCall ? source : nil,

@@ -148,6 +148,33 @@ import Testing
         }
     }
 
+    @Test func `Evidence in which a source is missing is kept together with the time at which it is collected again`()
+        async throws
+    {
+        try await DeskCase.with { scene, ticket in
+            // What each commit of evidence leaves of the time.
+            try await scene.world.pool.withConnection { connection in
+                try await connection.execute(
+                    script: """
+                        CREATE TABLE public.kept (due timestamptz);
+                        CREATE FUNCTION public.note_due() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+                        BEGIN
+                            INSERT INTO public.kept
+                            SELECT t.evidence_due FROM entitlement_sync.ticket AS t WHERE t.id = NEW.ticket_id;
+                            RETURN NULL;
+                        END $$;
+                        CREATE CONSTRAINT TRIGGER note_due AFTER INSERT ON entitlement_sync.ticket_evidence
+                            DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION public.note_due();
+                        """
+                )
+            }
+            try await scene.world.inject(#"{"endpoint":"subscriptions","customer":"owner","status":500}"#)
+            try await scene.world.working(scene.setup) { try await scene.collect(ticket) }
+            #expect(try await scene.world.number("SELECT count(*) FROM public.kept") > 0)
+            #expect(try await scene.world.number("SELECT count(*) FROM public.kept WHERE due IS NULL") == 0)
+        }
+    }
+
     @Test func `Evidence in which nothing was missing outlasts a source that does not answer, and so do approvals`()
         async throws
     {
