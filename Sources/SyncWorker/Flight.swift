@@ -22,7 +22,17 @@ final class Flight: Sendable {
         var waiting: [Item] = []
         var applying: [Int64: Int] = [:]
         var applyingCount = 0
+        /// How many of those that are being applied were put off before.
+        var retriedCount = 0
+
+        /// Jobs that wait for a row which another transaction holds.
+        var putOff: Int { waiting.count { $0.postponements > 0 } + retriedCount }
     }
+
+    /// How many jobs that were put off take no place.
+    ///
+    /// More would fill the memory with what the stores said for them.
+    static let mostPutOff = 1024
 
     /// As many as make a stream.
     static let stream = 16
@@ -39,6 +49,16 @@ final class Flight: Sendable {
 
     /// Everything that is claimed and has not ended.
     var count: Int { state.withLock { $0.readingCount + $0.waiting.count + $0.applyingCount } }
+
+    /// How many places are taken.
+    ///
+    /// A job that was put off takes none, up to a bound: it waits for a transaction of the host's, whose end nobody here knows,
+    /// and others must not wait with it.
+    var placesTaken: Int {
+        state.withLock { state in
+            state.readingCount + state.waiting.count + state.applyingCount - min(state.putOff, Self.mostPutOff)
+        }
+    }
 
     /// What is being read or written, or is about to be: without what waits for a row that another transaction holds.
     var busy: Int {
@@ -115,6 +135,7 @@ final class Flight: Sendable {
             }
             state.waiting = left
             state.applyingCount += taken.count
+            state.retriedCount += taken.count { $0.postponements > 0 }
             for item in taken { state.applying[item.read.job.userKey, default: 0] += 1 }
             return (taken, left.contains { ($0.notBefore ?? now) <= now })
         }
@@ -126,6 +147,7 @@ final class Flight: Sendable {
     func settle(_ taken: [Item], putBack: [Item]) {
         state.withLock { state in
             state.applyingCount -= taken.count
+            state.retriedCount -= taken.count { $0.postponements > 0 }
             for item in taken {
                 let left = (state.applying[item.read.job.userKey] ?? 1) - 1
                 state.applying[item.read.job.userKey] = left > 0 ? left : nil
@@ -152,11 +174,11 @@ final class Flight: Sendable {
         }
     }
 
-    /// Held jobs that nobody waits for.
+    /// Held jobs that nobody waits for, without those that were put off.
     var sweeps: Int {
         state.withLock { state in
             state.reading.values.reduce(0) { $0 + $1.count { $0.lane != .restore } }
-                + state.waiting.count { $0.read.job.lane != .restore }
+                + state.waiting.count { $0.read.job.lane != .restore && $0.postponements == 0 }
         }
     }
 }

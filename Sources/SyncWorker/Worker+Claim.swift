@@ -20,7 +20,7 @@ extension Worker {
                 await shared.wake.wait(upTo: .milliseconds(100))
                 continue
             }
-            let held = shared.flight.count
+            let held = shared.flight.placesTaken
             let free = settings.concurrency - held
             if free < max(1, settings.concurrency / 4), held > 0 {
                 await shared.flight.room.wait(upTo: .milliseconds(100))
@@ -85,7 +85,7 @@ extension Worker {
                     }
                 }
                 // A steady stream of single restores is claimed a few at a time.
-                if jobs.count < 4, shared.flight.count >= Flight.stream {
+                if jobs.count < 4, shared.flight.placesTaken >= Flight.stream {
                     try? await Task.sleep(until: began + .milliseconds(4), tolerance: .zero, clock: .continuous)
                 }
                 // Whatever was due has been had, and what comes is announced.
@@ -109,7 +109,7 @@ extension Worker {
         let sweeps = shared.flight.sweeps
         let places = shared.courtesy.places(
             of: settings.concurrency,
-            someoneWaits: shared.flight.count > sweeps,
+            someoneWaits: shared.flight.placesTaken > sweeps,
             at: .now
         )
         var rest = min(limit, places - sweeps)

@@ -51,6 +51,29 @@ struct FlightTests {
         #expect(flight.count == 0 && flight.heldKeys.isEmpty)
     }
 
+    @Test func `a job that was put off takes no place, up to a bound`() {
+        let flight = Flight()
+        let jobs = (1...Int64(Flight.mostPutOff + 1)).map { job($0) }
+        flight.beginReading(jobs)
+        for job in jobs { flight.endReading(read(job), epoch: 1) }
+        #expect(flight.placesTaken == jobs.count)
+        var taken = flight.take(upTo: jobs.count, at: now)
+        for place in taken.indices { taken[place].postponements = 1 }
+        flight.settle(
+            taken.map { item in
+                var item = item
+                item.postponements = 0
+                return item
+            },
+            putBack: taken
+        )
+        #expect(flight.count == jobs.count && flight.placesTaken == 1 && flight.sweeps == 0)
+        let again = flight.take(upTo: jobs.count, at: now)
+        #expect(flight.placesTaken == 1, "while it is tried again as well")
+        flight.settle(again, putBack: [])
+        #expect(flight.count == 0 && flight.placesTaken == 0)
+    }
+
     @Test func `a batch has each user once; the other one is left for the next`() {
         let flight = Flight()
         let (twice, other) = (job(1), job(2))

@@ -45,6 +45,35 @@ struct RaceTests {
         }
     }
 
+    @Test func `As many users as a worker has places are held by the host, and another user is answered`() async throws
+    {
+        let held = (1...8).map { "held-\($0)" }
+        let customers = (held + ["ann"]).map { "{id: \"\($0)\", state: active}" }
+        try await World.with(customers: customers) { world in
+            for user in held + ["ann"] { try await world.add(user) }
+            try await world.pool.withConnection { host in
+                try await host.execute(script: "BEGIN; SELECT 1 FROM users WHERE id LIKE 'held-%' FOR UPDATE")
+                var jobs: [UUID] = []
+                for user in held { jobs.append(try await world.restore(user)) }
+                try await world.working(WorkerSetup(concurrency: 8)) {
+                    try await world.until(
+                        "SELECT (count(*) = 8)::int FROM entitlement_sync.queue AS q WHERE q.owner IS NOT NULL"
+                    )
+                    let other = try await world.restore("ann")
+                    try await world.until(
+                        "SELECT count(*) FROM entitlement_sync.job_history WHERE id = \(other) AND state = 'done'",
+                        comment: "nobody else was answered"
+                    )
+                    try await host.execute(script: "COMMIT")
+                    try await world.until(
+                        "SELECT (count(*) = 9)::int FROM entitlement_sync.job_history WHERE state = 'done'"
+                    )
+                }
+                for job in jobs { #expect(try await world.status(job).outcome == "restored") }
+            }
+        }
+    }
+
     @Test func `A host that asks for a restore of a user whom it holds waits for no batch`() async throws {
         try await World.with(customers: ["{id: ann, state: active}", "{id: bob, state: active}"]) { world in
             for user in ["ann", "bob"] { try await world.add(user) }

@@ -155,7 +155,7 @@ extension Worker {
     private var runPlaces: Int {
         let places = shared.courtesy.places(
             of: settings.concurrency,
-            someoneWaits: shared.flight.count > shared.flight.sweeps,
+            someoneWaits: shared.flight.placesTaken > shared.flight.sweeps,
             at: .now
         )
         return max(1, places / 2)
