@@ -152,10 +152,12 @@ extension LawWatch {
                           coalesce(bool_or(g.gives
                               AND (coalesce(p.period_ends_at > now() - interval '2 days', true)
                                    OR p.observed_at > p.period_ends_at)), false) AS fresh
-                     FROM entitlement_sync.purchase AS p
+                     FROM (SELECT o.* FROM entitlement_sync.purchase AS o
+                            WHERE o.owner_key = s.user_key AND o.merged_into IS NULL
+                           UNION ALL
+                           SELECT l.* FROM entitlement_sync.account_lines(s.user_key) AS l) AS p
                     -- Of what was bought for good no store says so each time; gems carry nothing.
-                    CROSS JOIN LATERAL (SELECT coalesce(p.gives_access, p.status = 'owned' AND p.entitlements <> '{}') AS gives) AS g
-                    WHERE p.owner_key = s.user_key AND p.merged_into IS NULL) AS ledger
+                    CROSS JOIN LATERAL (SELECT coalesce(p.gives_access, p.status = 'owned' AND p.entitlements <> '{}') AS gives) AS g) AS ledger
              WHERE u.status IN ('active', 'onboarding')
         )
         SELECT count(*),

@@ -41,6 +41,11 @@ import Testing
                 """
             )
             #expect(looks == 1, "its owner may come any day")
+            let answer = try #require(try await world.app.entitlement(of: "ann"))
+            #expect(answer.until != nil && !answer.suggestsRestore, "its end is known")
+            try await LawWatch(pool: world.pool).run()
+            let drift = try #require(try await LawWatch(pool: world.pool).drift())
+            #expect(drift.astray == 0)
         }
     }
 
@@ -75,6 +80,7 @@ import Testing
             #expect(shown.outcome == "restored")
             #expect(try await world.owner(of: "50005") == "bob")
             #expect(try await world.tickets(of: "bob").isEmpty)
+            #expect(try await world.app.entitlement(of: "ann")?.until == nil, "it is somebody else's by now")
             #expect(try await world.reconciled("ann", setup: setup).outcome == "demoted")
             #expect(try await world.tickets(of: "ann").isEmpty)
         }
