@@ -35,6 +35,17 @@ package struct FoundPurchase: Sendable, Hashable {
         self.storeID = storeID
     }
 
+    package static func == (left: Self, right: Self) -> Bool {
+        left.identifier == right.identifier && left.store.isExactly(right.store)
+            && left.customerID.isExactly(right.customerID)
+            && left.storeID.map(ExactText.init) == right.storeID.map(ExactText.init)
+    }
+
+    package func hash(into hasher: inout Hasher) {
+        identifier.hash(into: &hasher)
+        hasher.combineExactly(customerID)
+    }
+
     package var isAnonymous: Bool { customerID.hasPrefix("$RCAnonymousID:") }
 }
 

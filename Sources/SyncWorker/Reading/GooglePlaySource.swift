@@ -89,17 +89,18 @@ package struct GooglePlaySource: Sendable {
         )
         // That Google says no more about a token is no word that what was paid for is over; and where it knows none of our
         // tokens any more, our package name is wrong.
-        let seen = Set(reading.observations.flatMap { $0.identifiers.map(\.value) })
+        let seen = Set(reading.observations.flatMap { $0.identifiers.map { ExactText($0.value) } })
+        let asked = Set(tokens.map(ExactText.init))
         let kept =
             reading.coverage != .full
             ? []
             : own.filter { purchase in
                 guard let token = purchase.lookupID, let end = ends[ExactText(token)] else { return false }
-                return tokens.contains(token) && !seen.contains(token) && context.askedAt < end
+                return asked.contains(ExactText(token)) && !seen.contains(ExactText(token)) && context.askedAt < end
             }
         // Google forgets no purchase within a period's reach: that it suddenly knows nothing of one is no word about it.
-        let given = Set(own.filter(\.gaveAccess).compactMap(\.lookupID))
-        let isForgotten = reading.unknown.contains(where: given.contains)
+        let given = Set(own.filter(\.gaveAccess).compactMap { $0.lookupID.map(ExactText.init) })
+        let isForgotten = reading.unknown.contains { given.contains(ExactText($0)) }
         var part = StorePart(
             store: .googlePlay,
             coverage: isForgotten && reading.coverage == .full ? .partial : reading.coverage,

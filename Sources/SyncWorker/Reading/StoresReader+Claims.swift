@@ -18,7 +18,7 @@ extension StoresReader {
         _ context: ReadContext
     ) async throws(ReadFailure) {
         guard let revenueCat = sources.revenueCat else { return }
-        let told = Set(told.map(\.value))
+        let told = Set(told.map { ExactText($0.value) })
         let unclaimed = parts.indices.flatMap { part in
             parts[part].observations.indices.map { (part: part, place: $0) }
         }
@@ -69,7 +69,7 @@ extension StoresReader {
     /// Takes out what was shown and nobody is known to own: unknown is not unowned.
     private func withhold(
         _ parts: inout [StorePart],
-        _ told: Set<String>,
+        _ told: Set<ExactText>,
         _ own: Set<PurchaseIdentifierKey>,
         _ failure: ReadFailure?
     ) {
@@ -84,9 +84,9 @@ extension StoresReader {
 
     /// Whether an item was shown, told of by an event, or listed beside the user's own, whose owner RevenueCat may know, and
     /// that our records do not hold for the user.
-    private func isUnclaimed(_ item: Observation, _ told: Set<String>, _ own: Set<PurchaseIdentifierKey>) -> Bool {
+    private func isUnclaimed(_ item: Observation, _ told: Set<ExactText>, _ own: Set<PurchaseIdentifierKey>) -> Bool {
         guard
-            item.isShown || item.isOpen || item.identifiers.contains(where: { told.contains($0.value) }),
+            item.isShown || item.isOpen || item.identifiers.contains(where: { told.contains(ExactText($0.value)) }),
             item.source == .appStore || item.source == .googlePlay,
             own.isDisjoint(with: item.identifiers.map(\.key))
         else { return false }
