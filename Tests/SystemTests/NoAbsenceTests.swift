@@ -324,4 +324,28 @@ struct NoAbsenceTests {
             #expect(try await answer("tess") == "- false")
         }
     }
+
+    @Test func `The alarm of a pause that no person made stays raised until it ends`() async throws {
+        try await World.with { world in
+            try await world.pool.query(
+                "INSERT INTO entitlement_sync.alarm (name, detail) VALUES ('absences', ''), ('credentials_unknown.onside', '')"
+            )
+            func raised(by cause: String, isPaused: Bool) async throws -> [String] {
+                try await world.pool.query("UPDATE entitlement_sync.alarm SET last_at = now() - interval '2 hours'")
+                try await world.pool.query(
+                    """
+                    UPDATE entitlement_sync.control SET paused = \(isPaused), by = 'entitlement-sync', cause = \(cause)
+                     WHERE name = 'demotions'
+                    """
+                )
+                try await world.pool.query("SELECT entitlement_sync.forget_absences()")
+                return try await world.texts(
+                    "SELECT a.name FROM entitlement_sync.alarm AS a WHERE a.last_at > now() - interval '1 minute'"
+                )
+            }
+            #expect(try await raised(by: "absences", isPaused: true) == ["absences"])
+            #expect(try await raised(by: "credentials", isPaused: true) == ["credentials_unknown.onside"])
+            #expect(try await raised(by: "absences", isPaused: false).isEmpty)
+        }
+    }
 }

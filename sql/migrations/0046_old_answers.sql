@@ -1,6 +1,6 @@
 -- compatible_from: 11
--- The answer that nobody's digest is an account id grows old: the app may create its user after the store has told of the
--- purchase.
+-- What was answered once grows old: that a digest is nobody's, for the app may create its user after the store has told of the
+-- purchase; and an alarm whose cause goes on.
 
 ALTER TABLE account_question ADD COLUMN first_at timestamptz NOT NULL DEFAULT clock_timestamp();
 COMMENT ON COLUMN account_question.first_at IS 'when it was asked for the first time';
@@ -41,4 +41,24 @@ BEGIN
       FROM unnest(roots) AS r(root)
       LEFT JOIN account_question AS q ON q.fingerprint = fp AND q.root = r.root;
 END
+$$;
+
+-- Forgets users that their store knows again, and what is too old to count; and keeps the alarm of a pause without a person
+-- raised for as long as it lasts.
+CREATE OR REPLACE FUNCTION forget_absences() RETURNS void
+LANGUAGE sql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+    UPDATE alarm AS a SET last_at = now(), count = a.count + 1
+      FROM control AS c
+     WHERE c.name = 'demotions' AND c.paused AND a.last_at < now() - interval '10 minutes'
+       AND (c.cause = 'absences' AND a.name = 'absences'
+            OR c.cause = 'credentials' AND a.name LIKE 'credentials\_unknown.%');
+    DELETE FROM store_knowledge AS k WHERE k.at < now() - interval '2 days';
+    -- User by user: a join might read all users for the few that are missed.
+    DELETE FROM store_absence AS a
+     WHERE a.ctid = ANY (ARRAY(
+           SELECT x.ctid FROM store_absence AS x
+            CROSS JOIN LATERAL (SELECT y.read_at, y.absent_since FROM user_sync AS y
+                                 WHERE y.user_key = x.user_key OFFSET 0) AS u
+            WHERE u.read_at > x.at AND u.absent_since IS NULL OR x.at < now() - interval '30 days'
+            LIMIT 1000 FOR UPDATE OF x SKIP LOCKED))
 $$;
