@@ -117,8 +117,13 @@ func unattributedTickets(_ situation: Situation) -> [TicketRequest] {
 
 /// The order in which tickets of one verdict stand; of those about one purchase the first is kept.
 private func comesBefore(_ left: TicketRequest, _ right: TicketRequest) -> Bool {
-    (left.priority, left.purchase ?? .min, left.kind.rawValue, left.ownerID ?? "", left.originalID ?? "")
-        < (right.priority, right.purchase ?? .min, right.kind.rawValue, right.ownerID ?? "", right.originalID ?? "")
+    let order = { (ticket: TicketRequest) in
+        (
+            ticket.priority, ticket.purchase ?? .min, ticket.kind.rawValue, ExactText(ticket.ownerID ?? ""),
+            ExactText(ticket.originalID ?? "")
+        )
+    }
+    return order(left) < order(right)
 }
 
 /// Adds the claimant's own case; it takes the place of another ticket about the same purchase, of which one may be open.
