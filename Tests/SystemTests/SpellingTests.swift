@@ -40,6 +40,13 @@ import Testing
             ids: (1...4).map { "user-\($0)" },
             others: (1...4).map { "USER-\($0)" }
         ),
+        Host(
+            name: "citext",
+            column: "citext",
+            cast: "$1::citext",
+            ids: (1...4).map { "user-\($0)" },
+            others: (1...4).map { "User-\($0)" }
+        ),
     ]
 
     /// Puts the host's ids and its adapter in place.
@@ -48,6 +55,7 @@ import Testing
         try await world.pool.withConnection { connection in
             try await connection.execute(
                 script: """
+                    CREATE EXTENSION IF NOT EXISTS citext SCHEMA public;
                     ALTER TABLE assets DROP CONSTRAINT assets_user_id_fkey;
                     ALTER TABLE users ALTER COLUMN id TYPE \(host.column) USING id::\(host.column);
                     ALTER TABLE assets ALTER COLUMN user_id TYPE \(host.column) USING user_id::\(host.column);
@@ -74,6 +82,11 @@ import Testing
             .replacingOccurrences(
                 of: "x.user_id = wanted.user_id",
                 with: "x.user_id = public.spelled(wanted.user_id)"
+            )
+            // The operators of a type that an extension brings are found by it alone; without them, texts are compared.
+            .replacingOccurrences(
+                of: "search_path = pg_catalog, pg_temp",
+                with: "search_path = pg_catalog, public, pg_temp"
             )
             .replacingOccurrences(of: "x.user_id = owner", with: "x.user_id = public.spelled(owner)")
             .replacingOccurrences(

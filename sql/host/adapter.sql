@@ -5,6 +5,7 @@
 --   * keep names, argument types and result columns;
 --   * keep SECURITY DEFINER and name every table with its schema: the worker's role has no rights on the host's tables;
 --   * leave out ids that the host's tables cannot hold, such as one that is no uuid: events and apps name anything;
+--   * where ids are of a type that an extension brings (citext), put its schema into search_path: else texts are compared;
 --   * lock users with FOR NO KEY UPDATE SKIP LOCKED and leave out what is locked: it is tried again apart;
 --   * in assets touch the reason 'subscription_lapsed' alone, skip locked rows, and at most `batch` rows a user a call;
 --   * leave assets alone that are frozen without a recorded reason: nobody knows who froze them;
