@@ -35,7 +35,8 @@ extension Apply {
             try await connection.send(requests)
             try await foreseeAssets(&plan.effects, on: connection)
         } else {
-            requests += EffectWrites.setTypes(plan.effects) + Acknowledgements.plan(plan.acknowledgements)
+            requests += Acknowledgements.plan(plan.acknowledgements) + [PostgresRequest(SessionSettings.asServer)]
+            requests += EffectWrites.setTypes(plan.effects)
             try await changeAssets(&plan.effects, apart: assetsApart, after: requests, on: connection)
             try await openTickets(&plan, on: connection)
         }
@@ -213,6 +214,7 @@ extension Apply {
                     effects[index].noteAssets(AssetProgress(changed: 0, cursor: nil, more: more), direction)
                 }
             }
+            try await connection.send([PostgresRequest(SessionSettings.byKey)])
             return
         }
         var progress: [ExactText: AssetProgress] = [:]
@@ -230,7 +232,7 @@ extension Apply {
             }
             .then { progress.merge($0) { first, _ in first } }
         }
-        try await connection.send(requests + changes)
+        try await connection.send(requests + changes + [PostgresRequest(SessionSettings.byKey)])
         progress = try await AssetProgress.respelled(
             progress,
             as: effects.compactMap(\.user?.id),
