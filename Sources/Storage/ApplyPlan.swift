@@ -408,7 +408,12 @@ struct ApplyPlan {
         store == .revenueCat ? "credentials" : "credentials.\(store.rawValue)"
     }
 
-    /// - Parameter proven: tickets for what the last read proves although it does not suffice for an answer.
+    /// Plans the next try of a job, or its end.
+    ///
+    /// - Parameters:
+    ///   - item: what was read.
+    ///   - failure: why that does not suffice for an answer.
+    ///   - proven: tickets for what it proves all the same.
     private mutating func tryAgain(_ item: ReadJob, after failure: ReadFailure, proven: [TicketRequest] = []) {
         switch failure.code {
         case .unauthorized:
