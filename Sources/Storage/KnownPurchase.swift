@@ -11,10 +11,6 @@ package struct KnownPurchase: Sendable, Hashable {
     package var givesAccess: Bool?
     /// By which id its store is asked; `nil`: only RevenueCat spoke of it.
     package var lookupID: String?
-    package var productID: String?
-    package var ownership: String
-    package var renewal: String?
-    package var entitlements: [String]
     package var periodEndsAt: Instant?
     package var statedAt: Instant?
     /// Everything the store calls it by.
@@ -48,25 +44,14 @@ package struct KnownPurchase: Sendable, Hashable {
         )
     }
 
-    /// Whether it gave access when the store was last heard of it.
-    package var gaveAccess: Bool { standing(of: kind, status: status, givesAccess: givesAccess) == .access }
-
     init(_ row: PostgresRow) throws {
-        let (
-            store, environment, kind, status, gives, lookupID, productID, ownership, renewal, entitlements, ends,
-            stated,
-            values, kinds
-        ) = try row.decode(
+        let (store, environment, kind, status, gives, lookupID, ends, stated, values, kinds) = try row.decode(
             String.self,
             String.self,
             String.self,
             String.self,
             Bool?.self,
             String?.self,
-            String?.self,
-            String.self,
-            String?.self,
-            String.self,
             PostgresTimestamp?.self,
             PostgresTimestamp?.self,
             [String].self,
@@ -78,10 +63,6 @@ package struct KnownPurchase: Sendable, Hashable {
         self.status = StoreStatus(status)
         givesAccess = gives
         self.lookupID = lookupID
-        self.productID = productID
-        self.ownership = ownership
-        self.renewal = renewal
-        self.entitlements = entitlements.isEmpty ? [] : entitlements.split(separator: "\u{1f}").map(String.init)
         periodEndsAt = ends.map(Instant.init)
         statedAt = stated.map(Instant.init)
         identifiers = zip(values, kinds).map {

@@ -18,8 +18,7 @@ package struct UserLookups: Sendable {
     package func purchases(of userKey: Int64) async throws -> [KnownPurchase] {
         let rows = try await pool.queryByKey(
             """
-            SELECT p.store, p.environment, p.kind, p.status, p.gives_access, p.lookup_id, p.product_id, p.ownership, p.renewal,
-                   array_to_string(p.entitlements, E'\\x1f'), p.period_ends_at, p.stated_at,
+            SELECT p.store, p.environment, p.kind, p.status, p.gives_access, p.lookup_id, p.period_ends_at, p.stated_at,
                    ARRAY(SELECT i.value FROM entitlement_sync.purchase_identifier AS i
                           WHERE i.purchase_id = p.id AND i.store = p.store ORDER BY i.value),
                    ARRAY(SELECT i.kind FROM entitlement_sync.purchase_identifier AS i

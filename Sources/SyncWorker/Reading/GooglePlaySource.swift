@@ -73,10 +73,6 @@ package struct GooglePlaySource: Sendable {
     ) async -> StorePart {
         guard !tokens.isEmpty else { return .nothing(.googlePlay) }
         let own = known.filter { $0.store == Store.googlePlay.rawValue }
-        var ends: [ExactText: Instant] = [:]
-        for purchase in own where purchase.gaveAccess {
-            if let token = purchase.lookupID, let end = purchase.periodEndsAt { ends[ExactText(token)] = end }
-        }
         let reading = await client.read(
             GooglePlayQuery(
                 tokens: tokens,
@@ -87,25 +83,12 @@ package struct GooglePlaySource: Sendable {
                 mayGrant: { [catalog = context.catalog] in catalog.mapping(of: $0) == .access }
             )
         )
-        // That Google says no more about a token is no word that what was paid for is over; and where it knows none of our
-        // tokens any more, our package name is wrong.
-        let seen = Set(reading.observations.flatMap { $0.identifiers.map { ExactText($0.value) } })
-        let asked = Set(tokens.map(ExactText.init))
-        let kept =
-            reading.coverage != .full
-            ? []
-            : own.filter { purchase in
-                guard let token = purchase.lookupID, let end = ends[ExactText(token)] else { return false }
-                return asked.contains(ExactText(token)) && !seen.contains(ExactText(token)) && context.askedAt < end
-            }
-        // Google forgets no purchase within a period's reach: that it suddenly knows nothing of one is no word about it.
-        let given = Set(own.filter(\.gaveAccess).compactMap { $0.lookupID.map(ExactText.init) })
-        let isForgotten = reading.unknown.contains { given.contains(ExactText($0)) }
+        // Whether a token of which Google says no more is an absence, the records of its purchase tell.
         var part = StorePart(
             store: .googlePlay,
-            coverage: isForgotten && reading.coverage == .full ? .partial : reading.coverage,
-            observations: reading.observations + kept.map { Observation(kept: $0, by: .googlePlay) },
-            failure: reading.failure ?? (isForgotten ? ReadFailure(.unavailable, store: .googlePlay) : nil),
+            coverage: reading.coverage,
+            observations: reading.observations,
+            failure: reading.failure,
             refused: isFromClient ? reading.unknown.map { _ in "purchase_token (unknown)" } : [],
             hasUnreadable: reading.hasUnreadable
         )

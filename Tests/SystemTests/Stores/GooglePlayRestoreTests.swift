@@ -139,24 +139,6 @@ import Testing
         }
     }
 
-    @Test func `39, 99: a 410 never cuts an end that is still ahead`() async throws {
-        try await World.with(scenario: Self.scenario("token: tok-a, state: active, expires: +2d")) { world in
-            try await world.add("ann")
-            try await world.addProducts()
-            let setup = world.asking(world.googlePlay)
-            #expect(
-                try await world.restored("ann", proofs: world.tokenProof("tok-a"), setup: setup).outcome == "restored"
-            )
-            try await world.steer("/google-play/purchases/tok-a", #"{"state":"gone"}"#)
-            #expect(try await world.reconciled("ann", setup: setup).outcome == "unchanged")
-            try await world.pool.query(
-                "UPDATE entitlement_sync.purchase SET period_ends_at = now() - interval '1 second'"
-            )
-            #expect(try await world.reconciled("ann", setup: setup).outcome == "deferred", "one absence demotes nobody")
-            #expect(try await world.type(of: "ann") == "subscriber")
-        }
-    }
-
     @Test func `99: a token of which Google has said all that it will say is asked about no more`() async throws {
         try await World.with(scenario: Self.scenario("token: tok-a, state: active")) { world in
             try await world.add("ann")
@@ -178,39 +160,6 @@ import Testing
             // Whoever shows it is answered all the same.
             let shown = try await world.restored("ann", proofs: world.tokenProof("tok-a"), setup: setup)
             #expect(shown.outcome == "nothing_to_restore")
-        }
-    }
-
-    @Test(arguments: [
-        (400, "purchaseTokenDoesNotMatchPackageName", ["credentials.google_play"]), (404, "purchaseTokenNotFound", []),
-        (400, "invalid", []),
-    ])
-    func `That Google suddenly knows nothing of our users' purchases takes nothing away`(
-        _ status: Int,
-        _ word: String,
-        _ alarms: [String]
-    ) async throws {
-        try await World.with(scenario: Self.scenario("token: tok-a, state: active, expires: +2d")) { world in
-            try await world.add("ann")
-            try await world.addProducts()
-            let setup = world.asking(world.googlePlay) {
-                $0.retry.maxAttempts = 2
-                $0.decision.absenceMarginGooglePlay = .zero
-            }
-            #expect(
-                try await world.restored("ann", proofs: world.tokenProof("tok-a"), setup: setup).outcome == "restored"
-            )
-            try await world.pool.query(
-                "UPDATE entitlement_sync.purchase SET period_ends_at = now() - interval '1 second'"
-            )
-            let fault =
-                #"{"endpoint":"google_play.subscription","status":\#(status),"error_type":"\#(word)"}"#
-            try await world.steer("/faults", fault, method: .post)
-            for _ in 1...2 {
-                #expect(try await world.reconciled("ann", setup: setup).outcome == "store_unavailable")
-            }
-            #expect(try await world.type(of: "ann") == "subscriber")
-            #expect(try await world.alarms() == alarms)
         }
     }
 
