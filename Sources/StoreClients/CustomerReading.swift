@@ -71,6 +71,16 @@ package struct ClaimReading: Sendable {
     package var own: [Observation] = []
     /// Why an id could not be looked up: nobody may say then that it leads nowhere.
     package var failure: ReadFailure?
+    /// An item was found of which it can't be told whether it gives access, or whose it is.
+    package var hasUnreadable = false
+}
+
+/// What RevenueCat knows of a purchase that the user has shown.
+package struct Witnesses: Sendable {
+    /// What was found under its ids, each with its owner.
+    package var items: [Observation] = []
+    /// An item was found that can't be read: whose the purchase is, it can't be told.
+    package var hasUnreadable = false
 }
 
 /// An order or transaction id that somebody typed: a claim, which proves nothing.

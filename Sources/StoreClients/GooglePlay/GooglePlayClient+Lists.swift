@@ -4,13 +4,13 @@ import Foundation
 /// What an order number leads to.
 package struct GooglePlayOrder: Hashable, Sendable {
     package var id: String
-    /// Never shown, never logged.
-    package var purchaseToken: String
+    /// Never shown, never logged; `nil`: it can't be read.
+    package var purchaseToken: String?
     /// The raw `state`, such as `PROCESSED` and `REFUNDED`; empty where none is told.
     package var state: String
     package var productIDs: [String]
 
-    package init(id: String, purchaseToken: String, state: String, productIDs: [String] = []) {
+    package init(id: String, purchaseToken: String?, state: String, productIDs: [String] = []) {
         self.id = id
         self.purchaseToken = purchaseToken
         self.state = state
@@ -20,7 +20,7 @@ package struct GooglePlayOrder: Hashable, Sendable {
     /// Every name by which our records may know what was ordered; an order does not say whether it is a test.
     package var identifiers: [PurchaseIdentifier] {
         ["production", "sandbox"].flatMap {
-            googlePlayIdentifiers(tokens: [purchaseToken], orders: [id], environment: $0)
+            googlePlayIdentifiers(tokens: [purchaseToken].compactMap(\.self), orders: [id], environment: $0)
         }
     }
 }
@@ -66,7 +66,7 @@ extension GooglePlayClient {
         var requests = 0
         return try await requester.send(.order(segment), lane: lane, purpose: .lookup, requests: &requests) {
             said throws(ReadFailure) in
-            try said.read { body throws(JSONFault) in try GooglePlayOrder(body) } ?? nil
+            try said.read { body throws(JSONFault) in try GooglePlayOrder(body, asked: id) } ?? nil
         }
     }
 
@@ -120,30 +120,51 @@ private let productFields = JSONFields<ProductField>()
 
 extension GooglePlayOrder {
     /// Reads a whole answer; `nil` for an order of something that has no purchase token, such as a paid app.
-    fileprivate init?(_ body: [UInt8]) throws(JSONFault) {
+    ///
+    /// A member of an odd shape says nothing of the others.
+    ///
+    /// - Parameters:
+    ///   - body: the answer.
+    ///   - asked: the number that was asked for, which stands where the answer's own can't be read.
+    /// - Throws: where the text is broken or no order.
+    init?(_ body: [UInt8], asked: String) throws(JSONFault) {
         var id: String?
         var token: String?
+        var isOdd = false
         var state: String?
-        var products: [String] = []
+        var products: [String?] = []
+        var isOrder = false
         var reader = try JSONReader(body)
         try reader.readObject(orderFields) { reader, field throws(JSONFault) in
             switch field {
-            case .orderId: id = try reader.readOptionalName()
-            case .purchaseToken: token = try reader.readOptionalName()
-            case .state: state = try reader.readOptionalString()
-            case .lineItems:
-                guard try !reader.readNull() else { return }
-                try reader.readArray { reader throws(JSONFault) in
-                    try reader.readObject(productFields) { reader, _ throws(JSONFault) in
-                        if let product = try reader.readOptionalName() { products.append(product) }
-                    }
-                }
+            case .orderId:
+                isOrder = true
+                id = try reader.readIfSound(Self.name)
+            case .purchaseToken:
+                isOrder = true
+                let read = try reader.readIfSound { reader throws(JSONFault) in try .some(reader.readOptionalName()) }
+                if let read { token = read } else { isOdd = true }
+            case .state: state = try reader.readIfSound(Self.name)
+            case .lineItems: products = try reader.readSoundElements(Self.product).values
             }
         }
         try reader.finish()
-        guard let id else { throw .missing }
-        guard let token else { return nil }
-        self.init(id: id, purchaseToken: token, state: state ?? "", productIDs: products)
+        guard isOrder else { throw .missing }
+        guard token != nil || isOdd else { return nil }
+        self.init(
+            id: id ?? asked,
+            purchaseToken: token,
+            state: state ?? "",
+            productIDs: products.compactMap(\.self)
+        )
+    }
+
+    private static func name(_ reader: inout JSONReader) throws(JSONFault) -> String? { try reader.readOptionalName() }
+
+    private static func product(_ reader: inout JSONReader) throws(JSONFault) -> String? {
+        var product: String?
+        try reader.readObject(productFields) { reader, _ throws(JSONFault) in product = try reader.readOptionalName() }
+        return product
     }
 }
 

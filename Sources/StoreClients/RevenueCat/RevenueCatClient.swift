@@ -94,7 +94,7 @@ package struct RevenueCatClient: Sendable {
     /// - Returns: what was found, in the order of the ids.
     package func find(_ ids: [TypedID], for query: CustomerQuery) async -> ClaimReading {
         let whole = await lookUp(ids, query.lane)
-        var reading = ClaimReading(failure: whole.failure)
+        var reading = ClaimReading(failure: whole.failure, hasUnreadable: whole.hasUnreadable)
         await tellOwners(of: whole.items, query, &reading)
         var seen: Set<FoundPurchase> = []
         reading.found = reading.found.filter { seen.insert($0).inserted }
@@ -128,18 +128,18 @@ package struct RevenueCatClient: Sendable {
     package func owners(
         of purchases: [[String]],
         for query: CustomerQuery
-    ) async -> (items: [[Observation]], failure: ReadFailure?) {
+    ) async -> (witnesses: [Witnesses], failure: ReadFailure?) {
         guard let customer = PathSegment(query.userID) else {
-            return (purchases.map { _ in [] }, ReadFailure(.unusableID))
+            return (purchases.map { _ in Witnesses() }, ReadFailure(.unusableID))
         }
         var session = RevenueCatSession(requester, query, customer: customer)
         var failure: ReadFailure?
-        var items: [[Observation]] = []
+        var answers: [Witnesses] = []
         for (number, ids) in purchases.enumerated() {
             guard number < Self.maximumLookups else {
                 // What was not asked is not known to be nobody's.
                 failure = failure ?? ReadFailure(.incomplete)
-                items.append([])
+                answers.append(Witnesses())
                 continue
             }
             let found = await lookUp(
@@ -148,7 +148,7 @@ package struct RevenueCatClient: Sendable {
             )
             failure = failure ?? found.failure
             var seen: Set<ExactText> = []
-            var witnesses: [Observation] = []
+            var witnesses = Witnesses(hasUnreadable: found.hasUnreadable)
             for item in found.items where seen.insert(ExactText(item.id)).inserted {
                 guard let holder = await session.holder(item.customerID) else { continue }
                 let owner: NamedOwner =
@@ -159,11 +159,11 @@ package struct RevenueCatClient: Sendable {
                     }
                 var observation = Observation(item, entitlements: item.entitlements, owner: owner)
                 observation.isShown = true
-                witnesses.append(observation)
+                witnesses.items.append(observation)
             }
-            items.append(witnesses)
+            answers.append(witnesses)
         }
-        return (items, failure ?? session.failure)
+        return (answers, failure ?? session.failure)
     }
 
     /// Looks up which customer has a purchase, by its store's id.
@@ -171,9 +171,8 @@ package struct RevenueCatClient: Sendable {
     /// - Returns: RevenueCat's id of the customer, whoever that is; `nil`: RevenueCat knows no such purchase.
     /// - Throws: why that can't be told; `malformed` where several have it.
     package func customer(holding id: String, lane: Lane) async throws(ReadFailure) -> String? {
-        let found = await lookUp([TypedID(store: nil, kind: "transaction_id", value: id)], lane)
-        if let failure = found.failure { throw failure }
-        let customers = Set(found.items.map { ExactText($0.customerID) })
+        let found = try await whole(id, lane)
+        let customers = Set(found.map { ExactText($0.customerID) })
         guard customers.count <= 1 else { throw ReadFailure(.malformed) }
         return customers.first?.text
     }
@@ -186,9 +185,15 @@ package struct RevenueCatClient: Sendable {
     /// - Returns: every name of what was found; empty: RevenueCat has never met it.
     /// - Throws: why that can't be told.
     package func names(behind id: String, lane: Lane) async throws(ReadFailure) -> [PurchaseIdentifier] {
+        try await whole(id, lane).flatMap { Observation($0, entitlements: [], owner: .nobody).identifiers }
+    }
+
+    /// What an id leads to, where all of it can be read: what can't might name another customer.
+    private func whole(_ id: String, _ lane: Lane) async throws(ReadFailure) -> [WireItem] {
         let found = await lookUp([TypedID(store: nil, kind: "transaction_id", value: id)], lane)
         if let failure = found.failure { throw failure }
-        return found.items.flatMap { Observation($0, entitlements: [], owner: .nobody).identifiers }
+        guard !found.hasUnreadable else { throw ReadFailure(.malformed) }
+        return found.items
     }
 
     /// Every id of a customer.
@@ -223,16 +228,21 @@ package struct RevenueCatClient: Sendable {
             }
         }
         reading.failure = reading.failure ?? session.failure
-        if session.hasUnreadable { reading.failure = reading.failure ?? ReadFailure(.malformed) }
+        if session.hasUnreadable { reading.hasUnreadable = true }
     }
 
     /// The answer to one look-up, or to several.
     private struct LookedUp: Sendable {
         var items: [WireItem] = []
         var failure: ReadFailure?
+        var hasUnreadable = false
 
         static func + (left: LookedUp, right: LookedUp) -> LookedUp {
-            LookedUp(items: left.items + right.items, failure: left.failure ?? right.failure)
+            LookedUp(
+                items: left.items + right.items,
+                failure: left.failure ?? right.failure,
+                hasUnreadable: left.hasUnreadable || right.hasUnreadable
+            )
         }
     }
 
@@ -251,8 +261,11 @@ package struct RevenueCatClient: Sendable {
                 item: item
             )
             guard let page else { return LookedUp() }
-            let isWhole = page.badItems == 0 && !page.isDegraded
-            return LookedUp(items: page.items, failure: isWhole ? nil : ReadFailure(.malformed))
+            return LookedUp(
+                items: page.items,
+                failure: page.isDegraded ? ReadFailure(.malformed) : nil,
+                hasUnreadable: page.badItems > 0
+            )
         } catch {
             // An id that the store calls impossible leads nowhere; any other failure says nothing about it.
             // A client's id raises no alarm about our key.

@@ -203,30 +203,35 @@ package struct AppStoreSource: Sendable {
     ///   - typed: the id.
     ///   - context: on whose behalf.
     ///   - isOwn: whether an id that the app gave the store stands for the user.
-    /// - Returns: the purchase, fully read where it is the user's own.
-    /// - Throws: why it could not be looked up.
-    func find(
+    /// - Returns: the purchase, fully read where it is the user's own; or why it could not be looked up.
+    func find(_ typed: TypedID, _ context: ReadContext, isOwn: (String) -> Bool) async -> StorePart {
+        do throws(ReadFailure) { return try await search(typed, context, isOwn: isOwn) } catch {
+            return .failed(.appStore, error)
+        }
+    }
+
+    private func search(
         _ typed: TypedID,
         _ context: ReadContext,
         isOwn: (String) -> Bool
-    ) async throws(ReadFailure) -> [Observation] {
-        guard let client else { return [] }
+    ) async throws(ReadFailure) -> StorePart {
+        guard let client else { return .nothing(.appStore) }
         let transactions: [SignedTransaction]
         if typed.kind == "order_id" {
             transactions = try await client.order(typed.value, lane: context.lane)
         } else {
             transactions = try await client.transaction(typed.value, in: nil, lane: context.lane).map { [$0] } ?? []
         }
-        guard let first = transactions.first else { return [] }
+        guard let first = transactions.first else { return .nothing(.appStore) }
         // For all but what the app's id names as the user's own, the number of requests, and so the time, is that of an id
         // which leads nowhere: such a transaction is looked for in the sandbox as well.
         guard let account = first.appAccountToken, isOwn(account) else {
             if typed.kind != "order_id", first.environment == AppStoreEnvironment.production.rawValue {
                 _ = try await client.transaction(typed.value, in: .sandbox, lane: context.lane)
             }
-            return [Observation(named: first)]
+            return StorePart(store: .appStore, coverage: .full, observations: [Observation(named: first)])
         }
-        let part = await read(
+        var part = await read(
             [
                 AppStoreQuery(
                     .init(
@@ -241,11 +246,11 @@ package struct AppStoreSource: Sendable {
             of: client,
             context
         )
-        if let failure = part.failure { throw failure }
         // An id leads to one purchase, not to whatever else its buyer has.
-        return part.observations.filter { item in
+        part.observations = part.observations.filter { item in
             item.identifiers.contains { $0.value == first.originalTransactionID }
         }
+        return part
     }
 }
 

@@ -58,7 +58,8 @@ package struct GooglePlaySource: Sendable {
         // A renewal's order and its first one lead to the same token.
         for order in names {
             do throws(ReadFailure) {
-                guard let token = try await client.order(order, lane: lane)?.purchaseToken else { continue }
+                guard let order = try await client.order(order, lane: lane) else { continue }
+                guard let token = order.purchaseToken else { throw ReadFailure(.malformed, store: .googlePlay) }
                 if !found.contains(token) { found.append(token) }
             } catch { return (found, error) }
         }
@@ -97,15 +98,18 @@ package struct GooglePlaySource: Sendable {
     }
 
     /// Looks up what a typed order number leads to.
-    func find(_ typed: TypedID, _ context: ReadContext) async throws(ReadFailure) -> [Observation] {
-        guard typed.kind == "order_id" else { return [] }
-        guard let order = try await client.order(typed.value, lane: context.lane) else {
+    func find(_ typed: TypedID, _ context: ReadContext) async -> StorePart {
+        guard typed.kind == "order_id" else { return .nothing(.googlePlay) }
+        do throws(ReadFailure) {
+            let order = try await client.order(typed.value, lane: context.lane)
+            if let token = order?.purchaseToken { return await read([token], [], isFromClient: true, context) }
             // Whose a purchase is takes a second request: without one here, the time would tell which orders exist.
             _ = try await client.order(typed.value, lane: context.lane)
-            return []
+            var part = StorePart.nothing(.googlePlay)
+            part.hasUnreadable = order != nil
+            return part
+        } catch {
+            return .failed(.googlePlay, error)
         }
-        let part = await read([order.purchaseToken], [], isFromClient: true, context)
-        if let failure = part.failure { throw failure }
-        return part.observations
     }
 }

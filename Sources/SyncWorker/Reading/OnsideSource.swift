@@ -60,10 +60,8 @@ package struct OnsideSource: Sendable {
     }
 
     /// Looks up what a mere order id leads to; the account in the answer names the owner.
-    func find(_ orderID: String, _ context: ReadContext) async throws(ReadFailure) -> [Observation] {
-        let part = await read([orderID], [], isFromClient: true, isProven: false, context)
-        if let failure = part.failure { throw failure }
-        return part.observations
+    func find(_ orderID: String, _ context: ReadContext) async -> StorePart {
+        await read([orderID], [], isFromClient: true, isProven: false, context)
     }
 
     private func read(

@@ -65,7 +65,11 @@ package struct RevenueCatSource: Sendable {
     /// Looks up what typed ids lead to.
     func find(_ ids: [TypedID], _ context: ReadContext) async -> ClaimReading {
         var found = await client.find(ids, for: query(context))
-        do throws(ReadFailure) { found.own = try await limited(found.own, context) } catch {
+        do throws(ReadFailure) {
+            let limited = try await passes.limit(found.own, context)
+            found.own = limited.items
+            found.hasUnreadable = found.hasUnreadable || limited.hasUnreadable
+        } catch {
             found.own = []
             found.failure = found.failure ?? error
         }
@@ -74,29 +78,24 @@ package struct RevenueCatSource: Sendable {
 
     private var passes: Passes { Passes(lookups: lookups) }
 
-    /// Items that a search has found, with their ends.
-    private func limited(_ items: [Observation], _ context: ReadContext) async throws(ReadFailure) -> [Observation] {
-        let limited = try await passes.limit(items, context)
-        guard !limited.hasUnreadable else { throw ReadFailure(.malformed) }
-        return limited.items
-    }
-
     /// What RevenueCat knows of purchases that the user has shown, each by its stores' ids.
     func owners(
         of purchases: [[String]],
         _ context: ReadContext
-    ) async -> (items: [[Observation]], failure: ReadFailure?) {
-        var (items, failure) = await client.owners(of: purchases, for: query(context))
-        for place in items.indices {
-            let odd = await respell(&items[place])
+    ) async -> (witnesses: [Witnesses], failure: ReadFailure?) {
+        var (witnesses, failure) = await client.owners(of: purchases, for: query(context))
+        for place in witnesses.indices {
+            let odd = await respell(&witnesses[place].items)
             failure = failure ?? odd
+            do throws(ReadFailure) {
+                let limited = try await passes.limit(witnesses[place].items, context)
+                witnesses[place].items = limited.items
+                if limited.hasUnreadable { witnesses[place].hasUnreadable = true }
+            } catch {
+                failure = failure ?? error
+            }
         }
-        do throws(ReadFailure) {
-            for place in items.indices { items[place] = try await limited(items[place], context) }
-        } catch {
-            failure = failure ?? error
-        }
-        return (items, failure)
+        return (witnesses, failure)
     }
 
     /// Looks up which customer has a purchase.

@@ -49,17 +49,23 @@ extension StoresReader {
             withhold(&parts, told, own, answer.failure)
             return
         }
-        for (place, witnesses) in zip(places, answer.items) {
-            for witness in witnesses { parts[place.part].observations[place.place].hear(witness) }
+        for (place, witnesses) in zip(places, answer.witnesses) {
+            for witness in witnesses.items { parts[place.part].observations[place.place].hear(witness) }
         }
-        for place in unclaimed.dropFirst(places.count).reversed() {
-            parts[place.part].observations.remove(at: place.place)
+        for place in unclaimed.dropFirst(places.count) {
             parts[place.part].coverage = .partial
             parts[place.part].failure = parts[place.part].failure ?? ReadFailure(.incomplete)
         }
-        guard speaksAlone, let index = parts.firstIndex(where: { $0.store == .revenueCat }) else { return }
+        // Whose a purchase is that RevenueCat lists and that can't be read, is not known: unknown is not unowned.
+        let unread = zip(places, answer.witnesses).filter(\.1.hasUnreadable).map(\.0)
+        for place in (unread + unclaimed.dropFirst(places.count)).reversed() {
+            parts[place.part].observations.remove(at: place.place)
+        }
+        guard let index = parts.firstIndex(where: { $0.store == .revenueCat }) else { return }
+        if answer.witnesses.contains(where: \.hasUnreadable) { parts[index].hasUnreadable = true }
+        guard speaksAlone else { return }
         var listed = Set(parts.flatMap { $0.observations.flatMap { $0.identifiers.map(\.key) } })
-        for item in answer.items.dropFirst(places.count).joined()
+        for item in answer.witnesses.dropFirst(places.count).flatMap(\.items)
         where listed.isDisjoint(with: item.identifiers.map(\.key)) {
             listed.formUnion(item.identifiers.map(\.key))
             parts[index].observations.append(item)
@@ -124,6 +130,7 @@ extension StoresReader {
         }
         for found in found {
             reading.take(found.items, for: context.userID)
+            reading.unreadable.formUnion(found.unreadable)
             reading.claims.failure = reading.claims.failure ?? found.failure
         }
         try? await Task.sleep(for: Self.step * Double.random(in: 0..<0.25), tolerance: .zero)
@@ -142,6 +149,7 @@ extension StoresReader {
         var claims: ClaimReading?
         var items: [Observation] = []
         var failure: ReadFailure?
+        var unreadable: Set<Store> = []
     }
 
     private func find(_ id: Looked, _ context: ReadContext) async -> Found {
@@ -152,10 +160,10 @@ extension StoresReader {
             async let appStore = findInAppStore(id, context)
             async let googlePlay = findInGooglePlay(id, context)
             found.claims = await claims
-            for part in await [appStore, googlePlay] { found.add(part) }
+            for part in await [appStore, googlePlay].compactMap(\.self) { found.add(part) }
         case .onside(let id):
             guard let onside = sources.onside else { break }
-            found.add(await Self.result { () async throws(ReadFailure) in try await onside.find(id, context) })
+            found.add(await onside.find(id, context))
         }
         do throws(ReadFailure) { try await naming.name(&found.items, for: context.userID) } catch {
             found.items = []
@@ -164,32 +172,23 @@ extension StoresReader {
         return found
     }
 
-    private func findInAppStore(_ id: TypedID, _ context: ReadContext) async -> Result<[Observation], ReadFailure> {
-        guard id.store != Store.googlePlay.rawValue, let appStore = sources.appStore else { return .success([]) }
-        return await Self.result { () async throws(ReadFailure) in
-            try await appStore.find(id, context) { naming.accounts.matches($0, userID: context.userID) }
-        }
+    private func findInAppStore(_ id: TypedID, _ context: ReadContext) async -> StorePart? {
+        guard id.store != Store.googlePlay.rawValue else { return nil }
+        return await sources.appStore?.find(id, context) { naming.accounts.matches($0, userID: context.userID) }
     }
 
-    private func findInGooglePlay(_ id: TypedID, _ context: ReadContext) async -> Result<[Observation], ReadFailure> {
-        guard id.store != Store.appStore.rawValue, let googlePlay = sources.googlePlay else { return .success([]) }
-        return await Self.result { () async throws(ReadFailure) in try await googlePlay.find(id, context) }
-    }
-
-    private static func result(
-        _ find: () async throws(ReadFailure) -> [Observation]
-    ) async -> Result<[Observation], ReadFailure> {
-        do throws(ReadFailure) { return .success(try await find()) } catch { return .failure(error) }
+    private func findInGooglePlay(_ id: TypedID, _ context: ReadContext) async -> StorePart? {
+        guard id.store != Store.appStore.rawValue else { return nil }
+        return await sources.googlePlay?.find(id, context)
     }
 }
 
 extension StoresReader.Found {
     /// An id that can't be looked up takes nothing from what another one leads to.
-    fileprivate mutating func add(_ result: Result<[Observation], ReadFailure>) {
-        switch result {
-        case .success(let more): items += more
-        case .failure(let error): failure = failure ?? error
-        }
+    fileprivate mutating func add(_ part: StorePart) {
+        if part.hasUnreadable { unreadable.insert(part.store) }
+        // What was not read to its end decides nothing.
+        if let failure = part.failure { self.failure = self.failure ?? failure } else { items += part.observations }
     }
 }
 
@@ -200,6 +199,7 @@ extension Reading {
         let known = Set(observations.flatMap { $0.identifiers.map(\.key) })
         observations += claims.own.filter { known.isDisjoint(with: $0.identifiers.map(\.key)) }
         self.claims.failure = self.claims.failure ?? claims.failure
+        if claims.hasUnreadable { unreadable.insert(.revenueCat) }
     }
 
     /// Takes over what typed ids led to in the stores: what an account of the app's names as the user's own counts, the

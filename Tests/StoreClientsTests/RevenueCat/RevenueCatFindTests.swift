@@ -129,7 +129,7 @@ import Testing
         arguments: [
             (500, "", ReadFailure.Code.unavailable), (400, Fixture.error("parameter_error"), nil),
             (401, Fixture.error("authentication_error"), .unavailable), (404, Fixture.error("resource_missing"), nil),
-            (200, "<html>", .malformed), (200, Fixture.page(["{}"]), .malformed),
+            (200, "<html>", .malformed),
         ] as [(Int, String, ReadFailure.Code?)]
     )
     func tellsFailures(_ status: Int, _ body: String, _ failure: ReadFailure.Code?) async throws {
@@ -140,6 +140,20 @@ import Testing
         #expect(claims.failure?.code == failure)
         #expect(store.reports.allSatisfy { !$0.countsForBreaker })
         #expect(store.reports.compactMap(\.failure) == (status == 401 ? [.unauthorized] : []), "our key is our trouble")
+    }
+
+    @Test("an item that can't be read spoils itself alone")
+    func oddItems() async throws {
+        prepare("1", subscriptions: ["{}", Fixture.subscription()], purchases: [Fixture.purchase()])
+        let claims = try await look(Self.typed)
+        #expect(claims.found.count == 2 && claims.hasUnreadable && claims.failure == nil)
+        prepare("2", subscriptions: [Fixture.subscription(id: "s2")])
+        let (witnesses, failure) = try await store.client().owners(of: [["1"], ["2"]], for: Self.query())
+        #expect(failure == nil)
+        #expect(witnesses.map(\.hasUnreadable) == [true, false] && witnesses.map(\.items.count) == [2, 1])
+        await #expect(throws: ReadFailure(.malformed)) {
+            try await store.client().customer(holding: "1", lane: .support)
+        }
     }
 
     @Test("a throttled lookup is told to the budget")
