@@ -32,6 +32,7 @@ write_scenario() {
     cat <<'YAML'
 project: proj_demo
 rate_limit_per_minute: 0
+stores_know_purchases: true
 generate:
   - {id: "active-{n:3}", count: 999, state: active, spread: 30d}
   - {id: "onboarding-{n:3}", count: 999, state: active}

@@ -7,6 +7,19 @@ struct AppStoreSimulation: SimulatedStore {
 
     let scenario: AppStoreScenario
     private(set) var accounts: [AppStoreAccount] = []
+    /// What RevenueCat's customer has whom the request is about, for each environment at most one account.
+    var shared: [AppStoreAccount] = [] {
+        didSet {
+            for account in shared.indices {
+                for place in shared[account].purchases.indices {
+                    let original = shared[account].purchases[place].original
+                    if let token = sharedTokens[original] { shared[account].purchases[place].accountToken = token }
+                }
+            }
+        }
+    }
+    /// Account tokens that were set for shared purchases, by the original transaction.
+    private var sharedTokens: [String: String] = [:]
     /// Where an id leads, for each environment.
     private var owners: [AppStoreSide: [String: Int]] = [:]
     private var door: AppStoreDoor
@@ -53,15 +66,21 @@ struct AppStoreSimulation: SimulatedStore {
 
     /// The account behind an id that is visible.
     func account(_ id: String, on side: AppStoreSide, nowMs: Int64) -> AppStoreAccount? {
-        guard let index = owners[side]?[id], accounts[index].visibleFromMs <= nowMs else { return nil }
-        return accounts[index]
+        guard let index = owners[side]?[id] else { return shared(id, on: side) }
+        return accounts[index].visibleFromMs <= nowMs ? accounts[index] : nil
+    }
+
+    private func shared(_ id: String, on side: AppStoreSide) -> AppStoreAccount? {
+        shared.first { $0.side == side && $0.ids.contains(id) }
     }
 
     /// A transaction, whether it is visible or not.
     func find(_ id: String) -> (purchase: AppStorePurchase, account: AppStoreAccount)? {
         for side in AppStoreSide.allCases {
-            guard let index = owners[side]?[id], let purchase = accounts[index].purchase(id) else { continue }
-            return (purchase, accounts[index])
+            guard let account = owners[side]?[id].map({ accounts[$0] }) ?? shared(id, on: side),
+                let purchase = account.purchase(id)
+            else { continue }
+            return (purchase, account)
         }
         return nil
     }
@@ -193,12 +212,14 @@ struct AppStoreSimulation: SimulatedStore {
         let data = Data(request.body.readableBytesView)
         guard let body = try? JSONDecoder().decode(TokenBody.self, from: data) else { throw AppStoreFailure(4_000_000) }
         guard let token = UUID(uuidString: body.appAccountToken) else { throw AppStoreFailure(4_000_183) }
-        guard account(path.id, on: path.side, nowMs: nowMs) != nil, let index = owners[path.side]?[path.id] else {
-            throw AppStoreFailure(4_040_005)
-        }
-        guard accounts[index].purchase(path.id) != nil else { throw AppStoreFailure(4_000_048) }
-        guard let newest = accounts[index].newest(of: path.id) else { throw AppStoreFailure(4_000_187) }
+        guard let account = account(path.id, on: path.side, nowMs: nowMs) else { throw AppStoreFailure(4_040_005) }
+        guard account.purchase(path.id) != nil else { throw AppStoreFailure(4_000_048) }
+        guard let newest = account.newest(of: path.id) else { throw AppStoreFailure(4_000_187) }
         guard newest.ownership != "FAMILY_SHARED" else { throw AppStoreFailure(4_000_185) }
+        guard let index = owners[path.side]?[path.id] else {
+            sharedTokens[newest.original] = token.uuidString.lowercased()
+            return Reply(status: 200)
+        }
         // Earlier transactions keep what they had.
         for place in accounts[index].purchases.indices
         where accounts[index].purchases[place].original == path.id

@@ -15,6 +15,7 @@ extension StoreSimulator {
     /// - Returns: a `storekit_jws` proof; `nil` where there is no such transaction.
     package func appStoreProof(ofTransaction id: String) throws -> String? {
         try simulation.withState { state in
+            state.shareWithAppStore(id)
             guard let found = state.appStore.find(id) else { return nil }
             return try state.appStore.writer(nowMs: state.clock.nowMs).transaction(found.purchase, of: found.account)
         }

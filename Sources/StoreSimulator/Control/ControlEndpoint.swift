@@ -45,8 +45,10 @@ struct ControlEndpoint {
             return try customer(id, request)
         }
         if path.hasPrefix("/control/app-store/") {
-            return try simulation.withState { try $0.appStore.control(request, path, query, nowMs: $0.clock.nowMs) }
-                ?? unknownPath
+            return try simulation.withState { state in
+                if let id = path.split(separator: "/").last { state.shareWithAppStore(String(id)) }
+                return try state.appStore.control(request, path, query, nowMs: state.clock.nowMs)
+            } ?? unknownPath
         }
         if path.hasPrefix("/control/google-play/") {
             return try simulation.withState { try $0.googlePlay.control(request, path, query, nowMs: $0.clock.nowMs) }

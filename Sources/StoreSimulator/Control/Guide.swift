@@ -31,6 +31,8 @@ extension StoreSimulator {
           generate:
             - {id: "user-{n}", from: 1, count: 1000000, mix: {active: 70, expired: 30}, spread: 30d}
           default_customer: {state: active}   what an unlisted id answers; without it: 404
+          stores_know_purchases: false     true: the App Store and Google Play know what customers bought there, with the
+                                           same dates; what app_store and google_play list stands before it
           faults: [{endpoint: subscriptions, latency: 50ms}]
 
         States: active trial cancelled grace billing_retry pause_scheduled paused expired refunded lifetime
@@ -40,9 +42,12 @@ extension StoreSimulator {
         Fields of a subscription: state id app product_id starts ends current_period_starts_at ends_at status
           gives_access auto_renewal_status pending_payment environment store store_subscription_identifier
           past_identifiers ownership original_customer_id entitlements presented_offering_id pending_product country
-          management_url gross at_end (stay | expire | renew)
+          management_url gross at_end (stay | expire | renew) known_to_store (true | false, whatever is said of all)
         Fields of a purchase: state id app product_id purchased_at status quantity environment store
           store_purchase_identifier ownership original_customer_id entitlements presented_offering_id country gross
+          known_to_store
+        Products at the stores: product_id, else premium_monthly and lifetime (App Store), pro and lifetime (Google Play);
+          other entitlements' begin with their lookup key. A token of Google Play's is shared.ORDER
         Fields of a customer: id aliases state subscriptions purchases first_seen last_seen country attributes
 
         FAULTS; a rule applies to requests that match customer, endpoint and method (left out: any)

@@ -43,6 +43,8 @@ struct GooglePlaySimulation: SimulatedStore {
 
     let settings: GooglePlayScenario
     private(set) var purchases: [String: GooglePlayPurchase] = [:]
+    /// What RevenueCat's customer has whom the request is about.
+    var shared: GooglePlayPurchase?
     /// Tokens that are replaced, and by which ones.
     private var replacements: [String: Set<String>] = [:]
     /// Until when each access token is good, in milliseconds of the machine's clock.
@@ -140,7 +142,8 @@ struct GooglePlaySimulation: SimulatedStore {
             try acknowledge(token, product, isSubscription: isSubscription, request, nowMs: nowMs)
             return Reply(status: 200)
         case .order(_, let id):
-            guard let purchase = purchases.values.first(where: { $0.hasOrder(id) }) else { throw .noOrder }
+            let shared = shared.flatMap { $0.hasOrder(id) ? $0 : nil }
+            guard let purchase = purchases.values.first(where: { $0.hasOrder(id) }) ?? shared else { throw .noOrder }
             return renderer.order(id, of: purchase)
         case .voided(_, let query): return try voided(query[...], nowMs: nowMs)
         }
@@ -152,7 +155,9 @@ struct GooglePlaySimulation: SimulatedStore {
                 || (0x30...0x39).contains(byte)
         }
         guard !token.isEmpty, isToken else { throw .badToken }
-        guard let purchase = purchases[token] else { throw .unknownToken }
+        guard let purchase = purchases[token] ?? shared.flatMap({ $0.scenario.token == token ? $0 : nil }) else {
+            throw .unknownToken
+        }
         return purchase
     }
 
@@ -166,6 +171,8 @@ struct GooglePlaySimulation: SimulatedStore {
         var purchase = try find(token)
         guard purchase.scenario.state != .gone else { throw .gone }
         guard (purchase.scenario.kind == .subscription) == isSubscription else { throw .unknownToken }
+        // What is shared was acknowledged long ago.
+        guard purchases[token] != nil else { throw .wrongState }
         purchase.acknowledgeCalls += 1
         purchases[token] = purchase
         guard

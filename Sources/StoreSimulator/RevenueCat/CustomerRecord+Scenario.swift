@@ -5,8 +5,8 @@ struct RecordBuilder {
     /// Grows with every lookup key that a record names.
     var catalogue: EntitlementCatalogue
 
-    private static let productID = "prod1122334455"
-    private static let lifetimeProductID = "prod6677889900"
+    static let productID = "prod1122334455"
+    static let lifetimeProductID = "prod6677889900"
     private static let app = "appa1b2c3d4e5"
 
     /// A customer with every field filled in.
@@ -78,7 +78,8 @@ struct RecordBuilder {
             country: scenario.country.resolved(usual: isPromotional ? nil : "PT"),
             managementURL: scenario.managementURL.resolved(usual: Self.managementURL(store: store)),
             // What the scenario states outright is not overturned by the passing of time.
-            atEnd: scenario.atEnd ?? (pinned ? .stay : shape.atEnd)
+            atEnd: scenario.atEnd ?? (pinned ? .stay : shape.atEnd),
+            isKnownToStore: scenario.knownToStore
         )
     }
 
@@ -103,7 +104,8 @@ struct RecordBuilder {
             storeIdentifier: scenario.storeIdentifier
                 ?? Identifiers.transaction(store: store, digits: Identifiers.digits(seed)),
             ownership: scenario.ownership ?? shape.ownership,
-            country: scenario.country.resolved(usual: "PT")
+            country: scenario.country.resolved(usual: "PT"),
+            isKnownToStore: scenario.knownToStore
         )
     }
 

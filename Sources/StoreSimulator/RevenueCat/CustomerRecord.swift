@@ -44,6 +44,8 @@ struct SubscriptionRecord: Sendable {
     var country: String?
     var managementURL: String?
     var atEnd: EndBehaviour
+    /// `nil`: what the scenario says of all.
+    var isKnownToStore: Bool?
 
     /// Whether the passing of time has changed the subscription by a moment.
     func settles(at nowMs: Int64) -> Bool {
@@ -89,4 +91,6 @@ struct PurchaseRecord: Sendable {
     var storeIdentifier: String
     var ownership: String
     var country: String?
+    /// `nil`: what the scenario says of all.
+    var isKnownToStore: Bool?
 }

@@ -32,6 +32,8 @@ package struct PurchaseScenario: Sendable, Codable, Hashable {
     package var country: Override<String> = .usual
     /// Gross revenue in US dollars.
     package var gross: Double?
+    /// Whether its store knows it; by default what the scenario says of all.
+    package var knownToStore: Bool?
 
     /// Makes a purchase in a state.
     package init(state: LifeState = .lifetime) {
@@ -45,6 +47,7 @@ package struct PurchaseScenario: Sendable, Codable, Hashable {
         case storeIdentifier = "store_purchase_identifier"
         case originalCustomerID = "original_customer_id"
         case presentedOfferingID = "presented_offering_id"
+        case knownToStore = "known_to_store"
     }
 
     package init(from decoder: any Decoder) throws {
@@ -70,5 +73,6 @@ package struct PurchaseScenario: Sendable, Codable, Hashable {
         presentedOfferingID = try fields.override(.presentedOfferingID)
         country = try fields.override(.country)
         gross = try fields.optional(.gross)
+        knownToStore = try fields.optional(.knownToStore)
     }
 }

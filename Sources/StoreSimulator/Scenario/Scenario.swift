@@ -24,6 +24,8 @@ package struct Scenario: Sendable, Codable {
     package var defaultCustomer: CustomerScenario?
     /// Faults from the start.
     package var faults: [FaultRule]
+    /// Whether the App Store and Google Play know what RevenueCat's customers bought there, beside what is listed below.
+    package var storesKnowPurchases = false
     /// What the stores hold that are asked directly.
     package var appStore = AppStoreScenario()
     package var googlePlay = GooglePlayScenario()
@@ -152,6 +154,7 @@ package struct Scenario: Sendable, Codable {
         case retryAfterUnit = "retry_after_unit"
         case emptyTransfer = "empty_transfer"
         case defaultCustomer = "default_customer"
+        case storesKnowPurchases = "stores_know_purchases"
     }
 
     package init(from decoder: any Decoder) throws {
@@ -172,6 +175,7 @@ package struct Scenario: Sendable, Codable {
         paging = try fields.optional(.paging) ?? Paging()
         emptyTransfer = try fields.optional(.emptyTransfer) ?? .ok
         entitlements = try fields.optional(.entitlements) ?? []
+        storesKnowPurchases = try fields.optional(.storesKnowPurchases) ?? false
         appStore = try fields.optional(.appStore) ?? AppStoreScenario()
         googlePlay = try fields.optional(.googlePlay) ?? GooglePlayScenario()
         onside = try fields.optional(.onside) ?? OnsideScenario()

@@ -52,6 +52,8 @@ package struct SubscriptionScenario: Sendable, Codable, Hashable {
     package var gross: Double?
     /// What happens when the simulated time reaches `ends`.
     package var atEnd: EndBehaviour?
+    /// Whether its store knows it; by default what the scenario says of all.
+    package var knownToStore: Bool?
 
     /// Makes a subscription in a state.
     package init(state: LifeState = .active) {
@@ -73,6 +75,7 @@ package struct SubscriptionScenario: Sendable, Codable, Hashable {
         case pendingProduct = "pending_product"
         case managementURL = "management_url"
         case atEnd = "at_end"
+        case knownToStore = "known_to_store"
     }
 
     package init(from decoder: any Decoder) throws {
@@ -107,5 +110,6 @@ package struct SubscriptionScenario: Sendable, Codable, Hashable {
         managementURL = try fields.override(.managementURL)
         gross = try fields.optional(.gross)
         atEnd = try fields.optional(.atEnd)
+        knownToStore = try fields.optional(.knownToStore)
     }
 }

@@ -3,8 +3,14 @@ extension Simulation.State {
     mutating func answer(_ request: StoreRequest) -> Reply {
         let nowMs = clock.nowMs
         tally.note(request, nowMs: clock.nowMs)
-        if let route = appStore.route(request) { return answer(request, route, \.appStore, nowMs: nowMs) }
-        if let route = googlePlay.route(request) { return answer(request, route, \.googlePlay, nowMs: nowMs) }
+        if let route = appStore.route(request) {
+            shareWithAppStore(route.subjects.first ?? "")
+            return answer(request, route, \.appStore, nowMs: nowMs)
+        }
+        if let route = googlePlay.route(request) {
+            shareWithGooglePlay(route.subjects.first ?? "")
+            return answer(request, route, \.googlePlay, nowMs: nowMs)
+        }
         if let route = onside.route(request) { return answer(request, route, \.onside, nowMs: nowMs) }
         if let route = identity.route(request) { return answer(request, route, \.identity, nowMs: nowMs) }
         return answerRevenueCat(request)
