@@ -24,6 +24,9 @@ package struct KnownPurchase: Sendable, Hashable {
         return end + .seconds(61 * 86_400) < moment
     }
 
+    /// Whether it was bought for once and for a length of time.
+    package var isPass: Bool { kind == .oneTime && periodEndsAt != nil }
+
     /// The words with which a subscription that gives no access is over.
     static let endedWords = StoreStatus.Known.allCases.map(\.rawValue).filter {
         standing(of: .subscription, status: StoreStatus($0), givesAccess: false) == .ended

@@ -63,6 +63,17 @@ struct StorePart: Sendable {
     static func failed(_ store: Store, _ failure: ReadFailure) -> StorePart {
         StorePart(store: store, coverage: .none, failure: failure)
     }
+
+    /// Takes in what the same store answered to a further question.
+    mutating func add(_ other: StorePart) {
+        let answers = !observations.isEmpty || !other.observations.isEmpty
+        coverage = coverage == other.coverage ? coverage : answers ? .partial : .none
+        observations += other.observations
+        failure = failure ?? other.failure
+        refused += other.refused
+        withheld += other.withheld
+        hasUnreadable = hasUnreadable || other.hasUnreadable
+    }
 }
 
 extension StorePart {
