@@ -35,8 +35,7 @@ extension Apply {
             try await connection.send(requests)
             try await foreseeAssets(&plan.effects, on: connection)
         } else {
-            requests += Acknowledgements.plan(plan.acknowledgements) + [PostgresRequest(SessionSettings.asServer)]
-            requests += EffectWrites.setTypes(plan.effects)
+            requests += EffectWrites.setTypes(plan.effects) + Acknowledgements.plan(plan.acknowledgements)
             try await changeAssets(&plan.effects, apart: assetsApart, after: requests, on: connection)
             try await openTickets(&plan, on: connection)
         }
@@ -214,7 +213,6 @@ extension Apply {
                     effects[index].noteAssets(AssetProgress(changed: 0, cursor: nil, more: more), direction)
                 }
             }
-            try await connection.send([PostgresRequest(SessionSettings.byKey)])
             return
         }
         var progress: [ExactText: AssetProgress] = [:]
@@ -232,7 +230,7 @@ extension Apply {
             }
             .then { progress.merge($0) { first, _ in first } }
         }
-        try await connection.send(requests + changes + [PostgresRequest(SessionSettings.byKey)])
+        try await connection.send(requests + changes)
         progress = try await AssetProgress.respelled(
             progress,
             as: effects.compactMap(\.user?.id),

@@ -201,10 +201,9 @@ package struct Apply: Sendable {
         let ids = batch.compactMap(\.job.userID).sortedExactly
         let keys = batch.map(\.job.userKey).sorted()
         // In the order in which locks are taken everywhere: users, our rows of them, jobs, ledger.
-        let (gate, users, _, facts, grants, sandboxes, locked, named, ledger) = try await connection.send(
+        let (gate, users, facts, grants, sandboxes, locked, named, ledger) = try await connection.send(
             LedgerReads.gate(epoch: epoch),
             LedgerReads.lockUsers(ids),
-            PostgresRequest<Void>(SessionSettings.byKey),
             LedgerReads.facts(keys),
             LedgerReads.grants(keys),
             LedgerReads.sandboxes(ids),

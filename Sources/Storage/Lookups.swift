@@ -16,7 +16,7 @@ package struct UserLookups: Sendable {
 
     /// What our records hold of a user's purchases in the stores that can be asked directly.
     package func purchases(of userKey: Int64) async throws -> [KnownPurchase] {
-        let rows = try await pool.queryByKey(
+        let rows = try await pool.query(
             """
             SELECT p.store, p.environment, p.kind, p.status, p.gives_access, p.lookup_id, p.period_ends_at, p.stated_at,
                    ARRAY(SELECT i.value FROM entitlement_sync.purchase_identifier AS i
@@ -294,15 +294,5 @@ package struct Housekeeping: Sendable {
         try await pool.query(
             "SELECT pg_notify('entitlement_sync_outcome', o.payload) FROM unnest(\(payloads)) AS o(payload)"
         )
-    }
-}
-
-extension PostgresPool {
-    /// Runs one statement that reaches its rows by key, whatever the planner knows of their tables.
-    func queryByKey(_ query: PostgresQuery) async throws(PostgresError) -> PostgresRows {
-        guard let rows = try await pipeline([SessionSettings.byKey, query]).last else {
-            throw PostgresError(.protocolViolation, message: "a statement has no answer")
-        }
-        return rows
     }
 }

@@ -22,7 +22,7 @@ extension UserLookups {
     ///
     /// - Throws: `PostgresError`.
     package func told(of userKey: Int64) async throws -> [ToldPurchase] {
-        let rows = try await pool.queryByKey(
+        let rows = try await pool.query(
             """
             SELECT n.store, n.environment, n.value, bool_or(i.received_at > now() - interval '1 hour'), max(i.received_at) AS told_at
               FROM entitlement_sync.inbox AS i
