@@ -113,7 +113,7 @@ struct BenchCommand: AsyncParsableCommand {
             return try await BenchDatabase(
                 configuration: runtime.postgres(connections: 1),
                 connect: { name in
-                    var configuration = runtime.postgres(connections: 8, settings: SessionSettings.worker)
+                    var configuration = runtime.postgres(connections: 8)
                     configuration.sessionSettings["statement_timeout"] = "0"
                     configuration.statementTimeout = nil
                     return configuration.inDatabase(name)

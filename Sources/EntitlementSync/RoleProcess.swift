@@ -81,7 +81,7 @@ struct RoleProcess {
 
     private static func pool(_ runtime: Runtime) -> PostgresPool {
         PostgresPool(
-            configuration: runtime.postgres(connections: 8, settings: SessionSettings.worker),
+            configuration: runtime.postgres(connections: 8),
             logger: runtime.logger
         )
     }

@@ -29,8 +29,7 @@ struct Runtime {
     func postgres(
         connections: Int = 4,
         direct: Bool = false,
-        url other: Secret? = nil,
-        settings: [String: String] = SessionSettings.ordinary
+        url other: Secret? = nil
     ) -> PostgresConfiguration {
         let url = other ?? (direct ? config.database.sessionURL : config.database.url)
         return PostgresConfiguration(
@@ -42,7 +41,7 @@ struct Runtime {
             maxWaiters: 4096,
             acquireTimeout: .seconds(10),
             sessionState: direct || !config.database.isPooled,
-            sessionSettings: settings
+            sessionSettings: SessionSettings.ordinary
         )
     }
 

@@ -42,7 +42,9 @@ extension Apply {
     ) async throws -> [ReadJob] {
         let unlocked = batch.filter { $0.job.userID != nil && scene.user(of: $0.job) == nil }
         if !unlocked.isEmpty {
-            let spellings = try await LedgerReads.spellings(unlocked.compactMap(\.job.userID), on: connection)
+            let spellings = try await connection.withPlansOfServer {
+                try await LedgerReads.spellings(unlocked.compactMap(\.job.userID), on: $0)
+            }
             var held: Set<Int64> = []
             var respelled: [Int64: String] = [:]
             for item in unlocked {

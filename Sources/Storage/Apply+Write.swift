@@ -35,8 +35,8 @@ extension Apply {
             try await connection.send(requests)
             try await foreseeAssets(&plan.effects, on: connection)
         } else {
-            requests += EffectWrites.setTypes(plan.effects) + Acknowledgements.plan(plan.acknowledgements)
-            try await changeAssets(&plan.effects, apart: assetsApart, after: requests, on: connection)
+            requests += Acknowledgements.plan(plan.acknowledgements)
+            try await changeHost(&plan.effects, assetsApart: assetsApart, after: requests, on: connection)
             try await openTickets(&plan, on: connection)
         }
         absences.note(known: plan.known)
@@ -66,6 +66,10 @@ extension Apply {
         var findings: [UUID: RestoreFindings] = [:]
         requests += RestoreFindings.of(awaited.map(end), wanted: awaited.map(\.job.request.productIDs)).map {
             $0.then { findings = $0 }
+        }
+        if !isObserving, plan.effects.contains(where: { $0.newType != nil || $0.assetsChanged > 0 }) {
+            // What triggers of the host's tables put off until the commit.
+            requests.append(PostgresRequest(SessionSettings.plansOfServer))
         }
         try await connection.sendAndCommit(requests)
         report.answers = awaited.compactMap { effect in
@@ -189,22 +193,23 @@ extension Apply {
         )
     }
 
-    /// Changes the assets of everybody whose access is there or has just gone.
+    /// Sets types, and changes the assets of everybody whose access is there or has just gone.
     ///
     /// A host's trigger or constraint may refuse one asset. Then the batch is written again with all its assets `apart`:
     /// types stand, and runs find the asset that fails and leave it aside. A savepoint for the rare case would burden
     /// every batch.
-    private func changeAssets(
+    private func changeHost(
         _ effects: inout [Effect],
-        apart: Bool,
+        assetsApart: Bool,
         after requests: [PostgresRequest<Void>],
         on connection: PostgresConnection
     ) async throws {
         let directions: [(AssetDirection, [Int])] = [AssetDirection.unfreeze, .freeze].map { direction in
             (direction, effects.indices.filter { self.direction(of: effects[$0]) == direction })
         }.filter { !$0.1.isEmpty }
-        guard !apart else {
-            try await connection.send(requests)
+        let types = EffectWrites.setTypes(effects)
+        guard !assetsApart else {
+            try await connection.send(requests + byServer(types))
             for (direction, indices) in directions {
                 let counts = try await countAssets(indices.compactMap { effects[$0].user?.id }, on: connection)
                 for index in indices {
@@ -230,18 +235,26 @@ extension Apply {
             }
             .then { progress.merge($0) { first, _ in first } }
         }
-        try await connection.send(requests + changes)
-        progress = try await AssetProgress.respelled(
-            progress,
-            as: effects.compactMap(\.user?.id),
-            on: connection
-        )
+        try await connection.send(requests + byServer(types + changes))
+        let asked = effects.compactMap(\.user?.id)
+        let known = Set(asked.map(ExactText.init))
+        if !progress.keys.allSatisfy(known.contains) {
+            progress = try await connection.withPlansOfServer { [progress] in
+                try await AssetProgress.respelled(progress, as: asked, on: $0)
+            }
+        }
         for (direction, indices) in directions {
             for index in indices {
                 guard let done = effects[index].user.flatMap({ progress[ExactText($0.id)] }) else { continue }
                 effects[index].noteAssets(done, direction)
             }
         }
+    }
+
+    /// Calls of the host's adapter, planned as the server chooses.
+    private func byServer(_ calls: [PostgresRequest<Void>]) -> [PostgresRequest<Void>] {
+        guard !calls.isEmpty else { return [] }
+        return [PostgresRequest(SessionSettings.plansOfServer)] + calls + [PostgresRequest(SessionSettings.plansByKey)]
     }
 
     private func direction(of effect: Effect) -> AssetDirection? {
@@ -270,9 +283,11 @@ extension Apply {
         _ ids: [String],
         on connection: PostgresConnection
     ) async throws -> [ExactText: (lapsed: Int64, others: Int64)] {
-        let rows = try await connection.query(
-            "SELECT a.user_id, a.lapsed, a.others FROM entitlement_sync_host.count_assets(\(ids)) AS a"
-        )
+        let rows = try await connection.withPlansOfServer {
+            try await $0.query(
+                "SELECT a.user_id, a.lapsed, a.others FROM entitlement_sync_host.count_assets(\(ids)) AS a"
+            )
+        }
         var counts: [ExactText: (lapsed: Int64, others: Int64)] = [:]
         for row in rows {
             let (id, lapsed, others) = try row.decode(String?.self, Int64?.self, Int64?.self)

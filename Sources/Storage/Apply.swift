@@ -90,7 +90,8 @@ package struct Apply: Sendable {
     package func bury(_ job: ClaimedJob, for fault: AdapterFault? = nil, epoch: Int32) async throws -> Bool {
         var passedOn = 0
         try await pool.withTransaction { connection in
-            let (gate, held) = try await connection.send(
+            let (_, gate, held) = try await connection.send(
+                PostgresRequest(SessionSettings.plansByKey),
                 LedgerReads.gate(epoch: epoch),
                 JobEnds.lock([job.userKey], epoch: epoch)
             )
@@ -201,9 +202,10 @@ package struct Apply: Sendable {
         let ids = batch.compactMap(\.job.userID).sortedExactly
         let keys = batch.map(\.job.userKey).sorted()
         // In the order in which locks are taken everywhere: users, our rows of them, jobs, ledger.
-        let (gate, users, facts, grants, sandboxes, locked, named, ledger) = try await connection.send(
+        let (gate, users, _, facts, grants, sandboxes, locked, named, ledger) = try await connection.send(
             LedgerReads.gate(epoch: epoch),
             LedgerReads.lockUsers(ids),
+            PostgresRequest(SessionSettings.plansByKey),
             LedgerReads.facts(keys),
             LedgerReads.grants(keys),
             LedgerReads.sandboxes(ids),

@@ -46,7 +46,9 @@ enum BrakeStore {
         do {
             return try await connection.withSavepoint { connection in
                 try await connection.withSetting("statement_timeout", "\(limit.microseconds / 1000)ms") { connection in
-                    let rows = try await connection.query("SELECT entitlement_sync_host.count_subscribers()")
+                    let rows = try await connection.withPlansOfServer {
+                        try await $0.query("SELECT entitlement_sync_host.count_subscribers()")
+                    }
                     return try rows.first?.decode(Int64.self, at: 0)
                 }
             }

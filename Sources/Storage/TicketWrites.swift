@@ -180,13 +180,15 @@ enum TicketWrites {
         do {
             try await connection.withSavepoint { connection in
                 try await connection.withSetting("lock_timeout", "50ms") { connection in
-                    try await connection.query(
-                        """
-                        INSERT INTO entitlement_sync.user_sync (user_id)
-                        SELECT u.id FROM entitlement_sync_host.read_users(\(owners)) AS u ORDER BY u.id
-                        ON CONFLICT (user_id) DO NOTHING
-                        """
-                    )
+                    try await connection.withPlansOfServer { connection in
+                        try await connection.query(
+                            """
+                            INSERT INTO entitlement_sync.user_sync (user_id)
+                            SELECT u.id FROM entitlement_sync_host.read_users(\(owners)) AS u ORDER BY u.id
+                            ON CONFLICT (user_id) DO NOTHING
+                            """
+                        )
+                    }
                 }
             }
         } catch let error as PostgresError where error.sqlState == SQLState.lockNotAvailable {

@@ -1,4 +1,3 @@
-import Jobs
 import Entitlements
 import Foundation
 import Logging
@@ -38,12 +37,8 @@ struct Lane: Sendable {
 
     private static func pool(_ database: TestDatabase, worker: Bool) -> PostgresPool {
         var settings = ["lock_timeout": "2s", "jit": "off"]
-        if !worker {
-            // The witnesses look at workers alone.
-            settings["hist.host"] = "on"
-        } else {
-            for (name, value) in SessionSettings.worker where name.hasPrefix("enable_") { settings[name] = value }
-        }
+        // The witnesses look at workers alone.
+        if !worker { settings["hist.host"] = "on" }
         return PostgresPool(
             configuration: PostgresConfiguration(
                 connectionString: database.url,

@@ -47,7 +47,7 @@ import Testing
                 configuration: PostgresConfiguration(
                     connectionString: world.database.url,
                     maxConnections: 2,
-                    sessionSettings: SessionSettings.worker
+                    sessionSettings: SessionSettings.ordinary
                 ),
                 logger: .quiet
             )

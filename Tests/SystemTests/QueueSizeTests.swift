@@ -70,7 +70,7 @@ struct QueueSizeTests {
     func plan(preparation: String) async throws {
         try await World.with { world in
             var configuration = PostgresConfiguration(connectionString: world.database.url, maxConnections: 1)
-            configuration.sessionSettings = SessionSettings.worker
+            configuration.sessionSettings = SessionSettings.ordinary
             let pool = PostgresPool(configuration: configuration, logger: .quiet)
             try await world.pool.query("ALTER TABLE entitlement_sync.queue SET (autovacuum_enabled = off)")
             // In no order that the table's own would resemble.

@@ -91,7 +91,7 @@ extension World {
             connectionString: database.url,
             maxConnections: 8,
             maxWaiters: 4096,
-            sessionSettings: SessionSettings.worker.merging(setup.role.map { ["role": $0] } ?? [:]) { $1 }
+            sessionSettings: SessionSettings.ordinary.merging(setup.role.map { ["role": $0] } ?? [:]) { $1 }
         )
         let pool = PostgresPool(configuration: configuration, logger: .quiet)
         let transport = HTTPTransport(
