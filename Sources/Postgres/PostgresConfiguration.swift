@@ -64,11 +64,10 @@ extension PostgresConfiguration {
     ]
     /// The same for what holds between transactions, or from a transaction's first statement.
     ///
-    /// `default_transaction_read_only` is not among them: it keeps writers out of a server or database, us as well, and
-    /// `target_session_attrs` goes by it.
+    /// A standby takes no writes whatever its sessions say.
     static let plainSession = [
         "default_transaction_deferrable": "off", "default_transaction_isolation": "read committed",
-        "idle_session_timeout": "0",
+        "default_transaction_read_only": "off", "idle_session_timeout": "0",
     ]
 
     /// The settings with the limit on statements.
@@ -79,6 +78,17 @@ extension PostgresConfiguration {
         }
         return settings
     }
+
+    /// What a statement outside a transaction block needs ahead of it where sessions keep no state.
+    ///
+    /// As plain SET: `set_config` is a query, before which these have to be set, and SET LOCAL and SET TRANSACTION warn
+    /// outside a block. The server forgets them with the transaction all the same.
+    var localTransaction: [PostgresQuery] {
+        ["SET transaction_isolation = 'read committed'", Self.writable, localSettings]
+    }
+
+    /// Takes back a default of read-only transactions; a standby refuses it.
+    static let writable: PostgresQuery = "SET transaction_read_only = off"
 
     /// The statement that makes the settings hold until the transaction ends.
     var localSettings: PostgresQuery {

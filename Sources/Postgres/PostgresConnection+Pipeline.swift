@@ -55,7 +55,7 @@ extension PostgresConnection {
     /// The settings for statements that are a transaction together, where the session has none.
     private var ownSettings: [PostgresQuery] {
         guard !configuration.sessionState, transactionStatus == PQTRANS_IDLE else { return [] }
-        return [configuration.localSettings]
+        return configuration.localTransaction
     }
 
     private func sendPrepared(
@@ -83,6 +83,10 @@ extension PostgresConnection {
 
         var isRun: Bool {
             if case .run = self { true } else { false }
+        }
+
+        func isRun(of other: PostgresQuery) -> Bool {
+            if case .run(let query, _) = self { query.sql == other.sql } else { false }
         }
     }
 
@@ -144,7 +148,13 @@ extension PostgresConnection {
             answeredBefore = .now
             let hadFailed = failure != nil
             let result = try await results(&failure, &patience)
-            if !hadFailed { failure?.statement = answers.count }
+            if !hadFailed {
+                failure?.statement = answers.count
+                // The one reason why a server refuses this is that it is a standby: the state that a write would get.
+                if failure?.sqlState == SQLState.featureNotSupported, step.isRun(of: PostgresConfiguration.writable) {
+                    failure?.sqlState = SQLState.readOnlyTransaction
+                }
+            }
             // The server's limit is each statement's own, and so is ours.
             renew(&patience)
             guard let result else { continue }

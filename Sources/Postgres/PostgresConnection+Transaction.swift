@@ -95,7 +95,7 @@ extension PostgresConnection {
         guard !isInTransaction else { throw PostgresError(.misuse, message: "a transaction is open already") }
         guard !Task.isCancelled else { throw PostgresError(.cancelled, message: "the task is cancelled") }
         opening = [PostgresQuery(rawSQL: "BEGIN ISOLATION LEVEL \(isolation.rawValue)")]
-        if !configuration.sessionState { opening.append(configuration.localSettings) }
+        if !configuration.sessionState { opening += [PostgresConfiguration.writable, configuration.localSettings] }
     }
 
     /// Sends the last statements of a transaction together with its COMMIT; its closure may send nothing afterwards.

@@ -125,19 +125,70 @@ import Testing
 
     @Test func `168: the wanted kind of server is found behind another`() async throws {
         let database = try #require(TestDatabase.current)
-        let readOnly = try await PrivatePostgres.start(settings: ["default_transaction_read_only": "on"])
-        let ports = [Int(readOnly.port), Int(database.server.port)]
-        func string(_ attributes: String) -> String {
-            "host=127.0.0.1,127.0.0.1 port=\(ports[0]),\(ports[1]) user=postgres dbname=postgres target_session_attrs=\(attributes)"
+        let primary = try await PrivatePostgres.start()
+        let standby = try await primary.standby()
+        let ports = (
+            standby: Int(standby.port), primary: Int(primary.port), other: Int(database.server.port)
+        )
+        func string(_ ports: Int..., wanting attributes: String) -> String {
+            """
+            host=127.0.0.1,127.0.0.1 port=\(ports.map(String.init).joined(separator: ",")) user=postgres dbname=postgres \
+            target_session_attrs=\(attributes)
+            """
         }
-        #expect(try await port(string("any")) == ports[0])
-        #expect(try await port(string("read-only")) == ports[0])
-        #expect(try await port(string("read-write")) == ports[1])
-        // Both are primaries, so the preference cannot be met and the first of the list is taken.
-        #expect(try await port(string("prefer-standby")) == ports[0])
-        let (error, _) = try await refusal(string("standby"))
+        for (attributes, expected) in [
+            ("any", ports.standby), ("read-only", ports.standby), ("read-write", ports.primary),
+            ("primary", ports.primary),
+        ] {
+            #expect(try await port(string(ports.standby, ports.primary, wanting: attributes)) == expected)
+        }
+        for attributes in ["read-only", "standby", "prefer-standby"] {
+            #expect(try await port(string(ports.primary, ports.standby, wanting: attributes)) == ports.standby)
+        }
+        // Of two primaries neither meets the preference, and the first of the list is taken.
+        #expect(try await port(string(ports.primary, ports.other, wanting: "prefer-standby")) == ports.primary)
+        let (error, _) = try await refusal(string(ports.primary, ports.other, wanting: "standby"))
         #expect(error.code == .connectionFailed && error.isRetryable)
-        try await readOnly.stop(immediately: true)
+        try await standby.stop(immediately: true)
+        try await primary.stop(immediately: true)
+    }
+
+    @Test(arguments: [false, true])
+    func `Writes are refused by a standby, and by no default of a database`(sessionState: Bool) async throws {
+        let primary = try await PrivatePostgres.start()
+        try await primary.administer("CREATE TABLE t (id int8)")
+        let standby = try await primary.standby()
+        try await primary.administer("ALTER DATABASE postgres SET default_transaction_read_only = on")
+        func write(on server: PrivatePostgres, _ attributes: String, in transaction: Bool) async throws {
+            let connection = PostgresConnection(
+                configuration: PostgresConfiguration(
+                    connectionString: server.url(database: "postgres", overTCP: true)
+                        + " target_session_attrs=\(attributes)",
+                    sessionState: sessionState
+                )
+            )
+            try await connection.open()
+            let result: Result<Void, any Error>
+            do {
+                if transaction {
+                    try await connection.withTransaction { _ = try await $0.query("INSERT INTO t VALUES (1)") }
+                } else {
+                    try await connection.query("INSERT INTO t VALUES (1)")
+                }
+                result = .success(())
+            } catch { result = .failure(error) }
+            await connection.close()
+            try result.get()
+        }
+        for transaction in [false, true] {
+            let error = try await failure { try await write(on: standby, "any", in: transaction) }
+            #expect(error.sqlState == SQLState.readOnlyTransaction)
+            #expect(error.isConnectionFailure && error.isRetryable)
+            // Where sessions keep no state libpq sees the database's default, and not what we set with each transaction.
+            try await write(on: primary, sessionState ? "read-write" : "primary", in: transaction)
+        }
+        try await standby.stop(immediately: true)
+        try await primary.stop(immediately: true)
     }
 
     @Test func `a nonsensical connection setting is told`() async throws {

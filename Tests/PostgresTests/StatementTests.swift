@@ -97,6 +97,47 @@ import Testing
         }
     }
 
+    @Test func `without session state no transaction runs as the database's defaults say, and the next client's do`()
+        async throws
+    {
+        let name = try #require(TestDatabase.current).name
+        try await withConnection { connection in
+            for setting in [
+                "isolation = 'serializable'", "read_only = on", "deferrable = on",
+            ] {
+                try await connection.execute(script: "ALTER DATABASE \(name) SET default_transaction_\(setting)")
+            }
+        }
+        let ask: PostgresQuery = """
+            SELECT current_setting('transaction_isolation'), current_setting('transaction_read_only')
+            """
+        try await withConnection({ $0.sessionState = false }) { connection in
+            let alone = try #require(try await connection.query(ask).first)
+            #expect(try alone.decode(String.self, String.self) == ("read committed", "off"))
+            for rows in try await connection.pipeline([ask, ask]) {
+                #expect(try rows[0].decode(String.self, String.self) == ("read committed", "off"))
+            }
+            for isolation in PostgresIsolation.allCases {
+                let row = try await connection.withTransaction(isolation) { try await $0.query(ask)[0] }
+                #expect(try row.decode(String.self, String.self) == (isolation.rawValue.lowercased(), "off"))
+            }
+            // What the pooler's next client would find; only to keep it, it may write.
+            try await connection.execute(
+                script: """
+                    BEGIN READ WRITE;
+                    CREATE TABLE left_over AS
+                    SELECT current_setting('transaction_isolation') AS isolation,
+                           current_setting('default_transaction_read_only') AS read_only;
+                    COMMIT
+                    """
+            )
+            let left = try #require(
+                try await connection.query("SELECT l.isolation, l.read_only FROM left_over AS l").first
+            )
+            #expect(try left.decode(String.self, String.self) == ("serializable", "on"))
+        }
+    }
+
     @Test func `a setting that the server refuses leaves no transaction behind`() async throws {
         func change(_ configuration: inout PostgresConfiguration) {
             configuration.sessionState = false

@@ -58,7 +58,7 @@ import Testing
 
     @Test(arguments: [
         ("default_transaction_isolation", "serializable"), ("default_transaction_isolation", "repeatable read"),
-        ("default_transaction_deferrable", "on"),
+        ("default_transaction_deferrable", "on"), ("default_transaction_read_only", "on"),
         ("TimeZone", "Asia/Kathmandu"), ("DateStyle", "German"), ("IntervalStyle", "iso_8601"),
         ("statement_timeout", "1"), ("lock_timeout", "1"), ("idle_in_transaction_session_timeout", "1"),
         ("idle_session_timeout", "1"), ("search_path", "nowhere"), ("bytea_output", "escape"),

@@ -118,26 +118,34 @@ struct RecoveryTests {
         try await World.with(customers: ["{id: ann, state: active}"]) { world in
             try await world.add("ann")
             let job = try await world.restore("ann")
-            let name = world.database.name
-            // What a worker meets that is led to a standby: it can read, whatever is newer elsewhere.
-            try await world.pool.withConnection { primary in
-                try await primary.execute(script: "ALTER DATABASE \(name) SET default_transaction_read_only = on")
-                let refused: PostgresQuery = """
-                    SELECT d.xact_rollback FROM pg_stat_database AS d WHERE d.datname = current_database()
-                    """
-                let before = try await world.number(refused)
-                var setup = WorkerSetup()
-                setup.lease = .seconds(2)
-                try await world.working(setup) {
-                    while try await world.number(refused) == before { try await Task.sleep(for: .milliseconds(5)) }
-                    #expect(try await world.status(job).state == "queued")
-                    #expect(try await world.storeRequests(for: "ann") == 0)
-                    #expect(try await world.type(of: "ann") == "free")
-                    try await primary.execute(script: "ALTER DATABASE \(name) RESET default_transaction_read_only")
-                    try await world.until(
-                        "SELECT count(*) FROM entitlement_sync.job_status WHERE id = \(job) AND outcome = 'restored'"
-                    )
-                }
+            // It can be read, whatever is newer elsewhere, and is the first that the worker reaches.
+            let primary = world.database.server
+            let standby = try await primary.standby()
+            let observer = PostgresConnection(
+                configuration: PostgresConfiguration(connectionString: standby.url(database: world.database.name))
+            )
+            try await observer.open()
+            @Sendable func refused() async throws -> Int64 {
+                try await observer.query(
+                    "SELECT d.xact_rollback FROM pg_stat_database AS d WHERE d.datname = current_database()"
+                )[0].decode(Int64.self)
+            }
+            let before = try await refused()
+            var setup = WorkerSetup()
+            setup.lease = .seconds(2)
+            setup.database = """
+                host=127.0.0.1,127.0.0.1 port=\(standby.port),\(primary.port) user=postgres dbname=\(world.database.name)
+                """
+            try await world.working(setup) {
+                while try await refused() == before { try await Task.sleep(for: .milliseconds(5)) }
+                #expect(try await world.status(job).state == "queued")
+                #expect(try await world.storeRequests(for: "ann") == 0)
+                #expect(try await world.type(of: "ann") == "free")
+                await observer.close()
+                try await standby.stop(immediately: true)
+                try await world.until(
+                    "SELECT count(*) FROM entitlement_sync.job_status WHERE id = \(job) AND outcome = 'restored'"
+                )
             }
             #expect(try await world.decisions(about: "ann").count == 1)
         }

@@ -38,6 +38,8 @@ struct WorkerSetup: Sendable {
     var plans: Planner.Limits?
     /// Whether others hear of what it changes.
     var tells = false
+    /// How it reaches the database, where that is not the world's own way.
+    var database: String?
     /// In whose name it is at the database; the owner's where there is none.
     var role: String?
     /// Further variables.
@@ -88,7 +90,7 @@ extension World {
 
     private func runWorker(_ setup: WorkerSetup) async throws {
         let configuration = PostgresConfiguration(
-            connectionString: database.url,
+            connectionString: setup.database ?? database.url,
             maxConnections: 8,
             maxWaiters: 4096,
             sessionSettings: SessionSettings.ordinary.merging(setup.role.map { ["role": $0] } ?? [:]) { $1 }
@@ -116,7 +118,7 @@ extension World {
         _ configuration: PostgresConfiguration
     ) throws -> Worker {
         var environment = setup.stores ?? revenueCat
-        environment["DATABASE_URL"] = database.url
+        environment["DATABASE_URL"] = setup.database ?? database.url
         environment.merge(setup.variables) { $1 }
         let config = try Config.load(environment: environment)
         var stores = StoreComposition(

@@ -36,6 +36,43 @@ struct PoolerTests {
         }
     }
 
+    @Test("Behind PgBouncer no transaction runs as the database's defaults say", .database, arguments: [false, true])
+    func defaults(resets: Bool) async throws {
+        let database = try #require(TestDatabase.current)
+        try await database.server.administer(
+            """
+            ALTER DATABASE \(database.name) SET default_transaction_isolation = 'serializable';
+            ALTER DATABASE \(database.name) SET default_transaction_read_only = on
+            """
+        )
+        let pooler = try await PgBouncer(before: database.server, resets: resets)
+        let configuration = PostgresConfiguration(
+            connectionString: pooler.url(database: database.name),
+            connectTimeout: .seconds(60),
+            sessionState: false
+        )
+        let ask: PostgresQuery = "SELECT current_setting('transaction_isolation')"
+        try await withThrowingTaskGroup(of: [String].self) { group in
+            // More clients than the pooler has sessions.
+            for client in 0..<(2 * PgBouncer.poolSize) {
+                group.addTask {
+                    let connection = PostgresConnection(configuration: configuration)
+                    try await connection.open()
+                    // What is written and what is read on its own, in turns with a transaction of another level.
+                    try await connection.query("CREATE TABLE t\(rawSQL: String(client)) (id int8)")
+                    var levels: [String] = []
+                    for _ in 0..<20 {
+                        levels.append(try await connection.query(ask)[0].decode(String.self))
+                        _ = try await connection.withTransaction(.repeatableRead) { try await $0.query(ask) }
+                    }
+                    await connection.close()
+                    return levels
+                }
+            }
+            for try await levels in group { #expect(Set(levels) == ["read committed"]) }
+        }
+    }
+
     /// Two workers, of whom one is killed and replaced.
     private func work(at site: Site) async throws {
         let first = try await site.start("worker", "--until-idle")
