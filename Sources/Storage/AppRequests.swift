@@ -99,16 +99,10 @@ package struct AppRequests: Sendable {
     /// - Returns: the job that answers; a new one is queued, and nothing else is known of it yet.
     /// - Throws: `PostgresError`, with SQLSTATE `ES001` to `ES005` where the request is refused.
     package func restore(_ wish: RestoreWish) async throws(PostgresError) -> Accepted {
-        let rows = try await pool.query(
-            """
-            SELECT a.id, a.is_new
-              FROM entitlement_sync.app_restore(\(wish.userID), \(PostgresJSON(wish.proofs)), \(wish.clientError),
-                                                \(wish.productIDs), \(wish.idempotencyKey), \(wish.origin)) AS a
-            """
-        )
-        guard let row = rows.first else { throw PostgresError(.protocolViolation, message: "no job id") }
-        let (id, isNew) = try row.decode(UUID.self, Bool.self)
-        return Accepted(id: id, isNew: isNew)
+        guard let answer = try await ask([wish], asker: "", patience: Self.patienceAlone).first else {
+            throw PostgresError(.protocolViolation, message: "no job id")
+        }
+        return try answer.get()
     }
 
     /// Asks for several restores in one transaction; each is taken or refused by itself.
@@ -117,13 +111,26 @@ package struct AppRequests: Sendable {
     ///   `deadlockDetected` where somebody holds the user, who may be asked for again alone.
     /// - Throws: `PostgresError`; nothing is asked for then, unless its outcome is unknown.
     package func restores(_ wishes: [RestoreWish]) async throws(PostgresError) -> [Result<Accepted, PostgresError>] {
+        try await ask(wishes, asker: asker, patience: Self.patienceTogether)
+    }
+
+    /// How long a restore waits for whoever holds its user, in milliseconds: not for as long as to keep a connection that
+    /// others wait for, and beside others no longer than a moment.
+    private static let (patienceAlone, patienceTogether): (Int32, Int32) = (500, 10)
+
+    private func ask(
+        _ wishes: [RestoreWish],
+        asker: String,
+        patience: Int32
+    ) async throws(PostgresError) -> [Result<Accepted, PostgresError>] {
         let rows = try await pool.query(
             """
             SELECT a.place, a.id, a.is_new, a.state, a.message, a.hint
               FROM entitlement_sync.app_restores(
                        \(wishes.map(\.userID)), \(wishes.map(\.proofs)), \(wishes.map(\.clientError)),
                        \(wishes.map { $0.productIDs.map(JSONList.text) }), \(wishes.map(\.idempotencyKey)),
-                       \(wishes.map(\.origin)), asker => \(asker)) AS a
+                       \(wishes.map(\.origin)), asker => \(asker),
+                       patience => \(patience)) AS a
             """
         )
         var answers = [Result<Accepted, PostgresError>](

@@ -258,14 +258,6 @@ package struct Housekeeping: Sendable {
         return Int64(due.count - held.count)
     }
 
-    /// Moves a queue that is full of dead rows to new files.
-    ///
-    /// - Returns: whether it did; false where it is small, where many jobs wait, where a transaction holds it, and in the
-    ///   minutes after a failed try.
-    package func compactQueue() async throws -> Bool {
-        try await pool.query("SELECT entitlement_sync.compact_queue()").first?.decode(Bool.self, at: 0) ?? false
-    }
-
     /// Counts the host's subscribers for the demotion brake, where nobody did within five minutes.
     ///
     /// Outside of every other transaction: on a large host it takes a while.

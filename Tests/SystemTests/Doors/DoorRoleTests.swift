@@ -7,7 +7,6 @@ import Testing
 /// What the API's role may do: call its functions, and nothing beneath them.
 @Suite struct DoorRoleTests {
     @Test(arguments: [
-        "SELECT entitlement_sync.app_restore('ann', '[]', NULL, NULL, NULL, NULL)",
         "SELECT entitlement_sync.app_restores(ARRAY['ann'], ARRAY['[]'], '{NULL}', '{NULL}', '{NULL}', '{NULL}')",
         "SELECT * FROM entitlement_sync.restore_answers(ARRAY(SELECT s.id FROM entitlement_sync.job_status AS s))",
         "SELECT entitlement_sync.estimated_wait(s.id) FROM entitlement_sync.job_status AS s",
@@ -114,7 +113,6 @@ import Testing
     func `Only the API and the workers answer apps and take events`(_ role: String) async throws {
         try await World.with { world in
             for statement in [
-                "SELECT entitlement_sync.app_restore('ann', '[]', NULL, NULL, NULL, NULL)",
                 "SELECT entitlement_sync.app_restores(ARRAY['ann'], ARRAY['[]'], '{NULL}', '{NULL}', '{NULL}', '{NULL}')",
                 "SELECT * FROM entitlement_sync.restore_answers('{}')",
                 "SELECT * FROM entitlement_sync.entitlement_answer('ann')",
