@@ -197,17 +197,6 @@ package struct BenchDatabase: Sendable {
         return Double(try rows.first?.decode(Int64.self, at: 0) ?? 0) / 1_048_576
     }
 
-    /// Waits for autovacuum, which looks around once a minute unless the server is told otherwise.
-    package func vacuumedQueue() async throws {
-        let deadline = ContinuousClock.now + .seconds(180)
-        while ContinuousClock.now < deadline {
-            let rows = try await pool.query("SELECT pg_stat_get_dead_tuples('entitlement_sync.queue'::regclass)")
-            // With fewer it does not begin.
-            if try rows.first?.decode(Int64.self, at: 0) ?? 0 <= 20_000 { return }
-            try await Task.sleep(for: .seconds(1))
-        }
-    }
-
     /// What it costs to claim a job, 500 at a time as a worker does, in microseconds.
     ///
     /// Queues a restore for users of a prefix, claims them all, and empties the queue without a trace.
@@ -216,13 +205,11 @@ package struct BenchDatabase: Sendable {
         let leases = Leases(pool: pool, duration: .seconds(60))
         try await tap(count, prefix: prefix)
         let epoch = try await leases.register(host: "bench", pid: 0, version: "bench")
-        var floors = ClaimFloors()
         let wishes = JobLane.allCases.filter { $0 != .quarantine }.map { JobQueue.Wish(lane: $0, limit: 500) }
         var claimed = 0
         let elapsed = try await ContinuousClock().measure {
             while true {
-                let jobs = try await queue.claim(wishes, upTo: 500, for: epoch, from: floors.next(at: .now))
-                floors.note(jobs, of: wishes, upTo: 500)
+                let jobs = try await queue.claim(wishes, upTo: 500, for: epoch)
                 claimed += jobs.count
                 if jobs.isEmpty { break }
             }

@@ -1,4 +1,4 @@
-/// Environment variables that read like ours and are none: a slip there changes nothing, and nothing tells of it.
+/// Unknown environment variables with names similar to ours: a misspelled setting has no effect, and no error shows it.
 package enum StrayVariables {
     /// One such variable.
     package struct Finding: Hashable, Sendable {

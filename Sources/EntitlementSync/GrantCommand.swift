@@ -160,7 +160,7 @@ struct SandboxCommand: AsyncParsableCommand {
                     {
                         throw CommandFailure(
                             .notAllowed,
-                            "\(error.message); connect as a user that was granted entitlement_sync_client, or as the schema's owner"
+                            "\(error.message); use a database user with the role entitlement_sync_client, or the schema's owner"
                         )
                     }
                     try options.print(

@@ -81,8 +81,8 @@ struct Migrate: AsyncParsableCommand {
         }
         if !report.adapterFaults.isEmpty {
             Output.write(
-                "entitlement-sync: the host adapter gives what the worker can't read:"
-                    + " \(report.adapterFaults.joined(separator: "; ")); mend it, and run migrate with --adapter FILE.\n",
+                "entitlement-sync: the host adapter returns unreadable values:"
+                    + " \(report.adapterFaults.joined(separator: "; ")); correct its functions and run migrate --adapter FILE.\n",
                 to: .standardError
             )
         }

@@ -62,7 +62,7 @@ struct RunChanges {
 }
 
 extension Runs.Change {
-    /// What became of it, or that it was announced, which nothing holds back; of a run that is only observed, that it is foreseen.
+    /// The state to show: `announced` for a demotion that a store announced (nothing holds it back), else the state on record.
     func word(in run: RunRecord) -> String { run.word(of: state, isAnnounced: isAnnounced) }
 }
 

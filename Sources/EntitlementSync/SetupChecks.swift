@@ -49,7 +49,7 @@ struct SetupChecks {
         ).record(1)
         for stray in strays {
             logger.warning(
-                "an environment variable reads like one of ours, and is none",
+                "unknown environment variable: its name is similar to one of ours",
                 metadata: ["variable": "\(stray.name)", "variable.like": "\(stray.like ?? "")"]
             )
         }
@@ -111,10 +111,10 @@ struct SetupChecks {
             all == 0
             ? "the table product is empty: nothing gives access"
             : !unknown.isEmpty
-                ? "the table product names stores that there are not: \(unknown.prefix(5).joined(separator: ", "))"
+                ? "the table product names unknown stores: \(unknown.prefix(5).joined(separator: ", "))"
                 : missing.isEmpty
-                    ? "\(all) products are mapped, some of each store that is asked"
-                    : "no product is mapped of \(missing.joined(separator: ", ")): nothing that it shows gives access"
+                    ? "\(all) products are mapped, at least one for each configured store"
+                    : "no product is mapped for \(missing.joined(separator: ", ")): nothing bought there gives access"
         return Check(
             name: "products",
             ok: all > 0 && unknown.isEmpty && missing.isEmpty,
@@ -130,7 +130,7 @@ struct SetupChecks {
             name: "worker_modes",
             ok: workers.count < 2,
             detail: workers.isEmpty ? "no worker is alive" : "workers that are alive: \(words.joined(separator: ", "))",
-            fix: "Start all workers with the same MODE and build: whose turn a user is decides what is written."
+            fix: "Start all workers with the same MODE and build; else it is chance which MODE decides about a user."
         )
     }
 
@@ -141,8 +141,8 @@ struct SetupChecks {
             name: "variables",
             ok: strays.isEmpty,
             detail: strays.isEmpty
-                ? "no variable reads like one of ours and is none"
-                : "these variables read like ours and are not read: \(words.joined(separator: ", "))",
+                ? "no unknown variable has a name similar to one of ours"
+                : "unknown variables with names similar to ours, which have no effect: \(words.joined(separator: ", "))",
             fix: "Correct their names, or take them out; deploy/entitlement-sync.env.example has all."
         )
     }

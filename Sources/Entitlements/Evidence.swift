@@ -91,8 +91,8 @@ package struct Evidence: Hashable, Sendable {
         }
     }
 
-    /// Items of RevenueCat about purchases of which their own store has said that they are over: in the same reading, or
-    /// before where it was not asked again.
+    /// RevenueCat's items that their own store's statement replaces (`StandingItem.overruled`): one of the same reading, or
+    /// an earlier one where that store was not asked again.
     private static func overruled(_ situation: Situation) -> Set<Int> {
         let items = situation.reading.observations
         let counts = items.indices.map { place in

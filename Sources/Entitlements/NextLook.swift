@@ -71,7 +71,7 @@ package struct NextLook: Hashable, Sendable {
         let told = Set(mine.filter { $0.source != .revenueCat }.flatMap { $0.identifiers.map(\.key) })
         let items = mine.filter { $0.source != .revenueCat || told.isDisjoint(with: $0.identifiers.map(\.key)) }
         var looks = items.map { Self.look(at: $0, after: now, known.spread) }
-        // Its owner may come any day, and then it gives this user nothing.
+        // Items without an owner: another user may become the owner any day, and then they give this user nothing.
         if attributions.contains(where: { $0.speaks && !$0.counts }) {
             looks.append(now + known.spread.lengthened(Self.longest))
         }

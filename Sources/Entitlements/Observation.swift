@@ -132,7 +132,7 @@ package struct Observation: Hashable, Sendable {
     package var acknowledgement: Acknowledgement?
     /// When something changes by itself before the period's end: a pause ends, a part of the purchase begins or ends.
     ///
-    /// No fact that anything is decided by: it plans a check.
+    /// Plans a check; no decision uses it.
     package var resumesAt: Instant?
     /// The store itself says of a one-time purchase that it ends, and does not tell when.
     package var isLimited = false
@@ -207,11 +207,11 @@ package struct Observation: Hashable, Sendable {
     package var announcesEnd: Bool { renewal == "will_not_renew" || renewal == "will_pause" }
 }
 
-/// An account of a store, as far as it can be told that two items are of one.
+/// Tells whether two items of a reading belong to one account of a store.
 ///
 /// No fact of a purchase: it is not kept.
 package struct StoreAccount: Hashable, Sendable {
-    /// The id by which the store was asked: what one answer lists is of one account.
+    /// The id that the store was asked for: all items of one answer belong to one account.
     package var answer: String
     /// The store's own name for the account in this app, where it gives one.
     package var id: String?
@@ -233,7 +233,7 @@ package struct Acknowledgement: Hashable, Sendable {
     package var kind: Observation.Kind
     /// When Google Play refunds and revokes it.
     package var deadline: Instant
-    /// The ids that Google Play told with a purchase made in Play itself, and that it keeps only where the call names them.
+    /// The app's ids for the buyer of a purchase made in Play itself: Google forgets them unless the acknowledgement repeats them.
     ///
     /// Never shown, never logged.
     package var accountID: String?
@@ -299,7 +299,7 @@ package struct Reading: Sendable {
     package var claims: ClaimFindings
     /// Whose silence means something: the stores that are configured.
     package var covered: Set<Store>
-    /// Items that nothing is decided by, for their owner is not known yet.
+    /// Items that no decision may use, because their owner is not known yet.
     package var withheld: [Observation] = []
     /// The stores that did not answer in full, and why; empty where that is not known by store.
     package var silent: [Store: ReadFailure]

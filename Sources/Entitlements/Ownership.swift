@@ -23,7 +23,7 @@ package enum Attribution: Hashable, Sendable {
     case contradicted(purchase: Int64?, accountKey: Int64?, account: String?)
     /// Nobody's: kept on record without an owner, and counting for nothing.
     case unowned(purchase: Int64?, merging: [Int64])
-    /// No user's, in the store account of the user's own: gives access while it has no owner, and gets none by that.
+    /// Owned by no user, and listed for a store account in which this user owns a line: gives access until it has an owner.
     case sameAccount(purchase: Int64?, merging: [Int64])
     /// Nobody's, and its store's rules let no proof stand in for the account that is missing.
     case unattributed(purchase: Int64?)
@@ -38,7 +38,7 @@ package enum Attribution: Hashable, Sendable {
         }
     }
 
-    /// Whether what the store says of the item is said of the user's access.
+    /// Whether the item can give this user access: it is the user's own, or has no owner and is of the user's store account.
     package var speaks: Bool { if case .sameAccount = self { true } else { counts } }
 
     /// The row that the item brings up to date.

@@ -8,7 +8,7 @@ package struct Purchase: Hashable, Sendable {
     package var status: StoreStatus
     package var givesAccess: Bool?
     package var entitlements: [String]
-    /// The entitlements that it carried last; the store may list none for it now.
+    /// The entitlements that last gave access, kept where the store now lists none of them for a purchase that goes on.
     package var carried: [String]
     package var periodEndsAt: Instant?
     /// The store said before the period's end that it would not renew.

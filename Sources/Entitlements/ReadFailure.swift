@@ -20,9 +20,9 @@ package struct ReadFailure: Error, Hashable, Sendable {
         case unusableID = "user_id_unusable"
         /// A proof of a store that no credentials are set for: nobody can say what it is worth.
         case storeOff = "store_not_configured"
-        /// The app's id in a purchase may be derived from another user's: a walk through the users will tell.
+        /// The account id in a purchase may be derived from another user's id: a walk through all users is under way.
         case ownerPending = "owner_pending"
-        /// That walk does not come to its end.
+        /// That walk took longer than a job may wait (`AccountIndex.patience`).
         case ownerUnresolved = "owner_unresolved"
         /// A proof with its store's genuine signature whose certificates were not valid when it was made: whether it counts is
         /// unclear.

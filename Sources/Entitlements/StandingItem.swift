@@ -12,9 +12,9 @@ package struct StandingItem: Hashable, Sendable {
 
     /// Picks the item that stands.
     ///
-    /// What the store itself calls over stands before RevenueCat's statement about the same purchase. Else the strongest
-    /// standing stands, then what the catalogue knows as access, then the store's own statement, then the later end. It is
-    /// `nil` where there are no items.
+    /// Compared in this order: the user's own items before others; a store's own "over" before RevenueCat's statement; the
+    /// strongest status; entitlements that the catalogue maps to access; the store's own item; the later end; the later start.
+    /// `nil`: there are no items.
     ///
     /// - Parameters:
     ///   - items: all of one purchase, in any order.

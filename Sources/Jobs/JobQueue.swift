@@ -1,4 +1,4 @@
-package import Entitlements
+import Entitlements
 import FoundationEssentials
 package import Postgres
 
@@ -26,6 +26,18 @@ package struct JobQueue: Sendable {
         }
     }
 
+    /// Tells whether jobs that are due may be left after a claim.
+    ///
+    /// - Parameters:
+    ///   - jobs: what it found.
+    ///   - wishes: what was asked for.
+    ///   - limit: for all lanes together.
+    /// - Returns: whether a lane, or all together, gave all that was asked for.
+    package static func mayHaveMore(_ jobs: [ClaimedJob], of wishes: [Wish], upTo limit: Int) -> Bool {
+        guard !jobs.isEmpty else { return false }
+        return jobs.count >= limit || wishes.contains { wish in jobs.count { $0.lane == wish.lane } >= wish.limit }
+    }
+
     /// Leases due jobs to a process, by lane and age.
     ///
     /// One statement: rows are locked with `SKIP LOCKED`, so workers never wait for each other, and the lease of the
@@ -34,13 +46,11 @@ package struct JobQueue: Sendable {
     /// `wishes`: the lanes in the order in which they are served.
     /// `limit`: for all lanes together.
     /// `epoch`: the process's lease.
-    /// `floors`: where to begin, see ``ClaimFloors``.
     /// Returns at most `limit` jobs; empty also when the lease has ended.
     package func claim(
         _ wishes: [Wish],
         upTo limit: Int,
-        for epoch: Int32,
-        from floors: [JobLane: Instant] = [:]
+        for epoch: Int32
     ) async throws(PostgresError) -> [ClaimedJob] {
         let query: PostgresQuery = """
             WITH alive AS MATERIALIZED (
@@ -50,13 +60,11 @@ package struct JobQueue: Sendable {
                    FOR KEY SHARE
             ), picked AS MATERIALIZED (
                 SELECT p.ctid
-                  FROM unnest(\(wishes.map(\.lane.rawValue)), \(wishes.map { Int32($0.limit) }),
-                              \(wishes.map { floors[$0.lane]?.timestamp })) AS wanted(lane, cap, floor)
+                  FROM unnest(\(wishes.map(\.lane.rawValue)), \(wishes.map { Int32($0.limit) })) AS wanted(lane, cap)
                  CROSS JOIN LATERAL (
                        SELECT q.ctid
                          FROM entitlement_sync.queue AS q
-                        WHERE q.lane = wanted.lane AND q.due >= coalesce(wanted.floor, '-infinity') AND q.due <= now()
-                          AND q.owner IS NULL
+                        WHERE q.lane = wanted.lane AND q.due <= now() AND q.owner IS NULL
                         ORDER BY q.due
                         LIMIT wanted.cap
                           FOR UPDATE SKIP LOCKED) AS p

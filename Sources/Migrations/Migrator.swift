@@ -4,7 +4,7 @@ package import Postgres
 /// Brings the schema up to date: numbered files, each once, under a lock; then the host adapter.
 package struct Migrator: Sendable {
     /// The schema version this build was written for.
-    package static let version: Int32 = 46
+    package static let version: Int32 = 45
 
     private let pool: PostgresPool
     private let files: [MigrationFile]
@@ -256,7 +256,7 @@ package struct Migrator: Sendable {
                 guard faults.isEmpty else {
                     throw MigrationError(
                         .adapter,
-                        "the host adapter gives what the worker can't read: \(faults.joined(separator: "; ")); mend its functions"
+                        "the host adapter returns unreadable values: \(faults.joined(separator: "; ")); correct its functions"
                     )
                 }
                 guard !isTried else { throw Tried() }

@@ -22,10 +22,11 @@ final class AbsenceWatch: Sendable {
         known.withLock { $0.merge(counts, uniquingKeysWith: +) }
     }
 
-    private func takeKnown() -> [(Store, Int64)] {
+    /// Hands out what was counted, to be written down or given back.
+    func takeKnown() -> [Store: Int64] {
         known.withLock { counts in
             defer { counts = [:] }
-            return counts.sorted { $0.key.rawValue < $1.key.rawValue }
+            return counts
         }
     }
 
@@ -36,7 +37,7 @@ final class AbsenceWatch: Sendable {
         do {
             try await pool.query(Self.noteKnown(counts))
         } catch {
-            note(known: Dictionary(counts) { $0 + $1 })
+            note(known: counts)
             throw error
         }
     }
@@ -48,11 +49,19 @@ final class AbsenceWatch: Sendable {
 
     /// Notes absences in the transaction of their batch.
     ///
+    /// - Parameters:
+    ///   - absences: of the batch.
+    ///   - known: what was counted before and in the batch.
+    ///   - connection: in the batch's transaction.
     /// - Returns: the names of the alarms that were raised.
-    func write(_ absences: Set<Absence>, on connection: PostgresConnection) async throws -> [String] {
+    /// - Throws: `PostgresError`.
+    func write(
+        _ absences: Set<Absence>,
+        known: [Store: Int64],
+        on connection: PostgresConnection
+    ) async throws -> [String] {
         guard !absences.isEmpty else { return [] }
-        let counts = takeKnown()
-        if !counts.isEmpty { try await connection.query(Self.noteKnown(counts)) }
+        if !known.isEmpty { try await connection.query(Self.noteKnown(known)) }
         let all = absences.sorted { ($0.store.rawValue, $0.userKey) < ($1.store.rawValue, $1.userKey) }
         return try await connection.query(
             """
@@ -62,8 +71,9 @@ final class AbsenceWatch: Sendable {
         ).map { try $0.decode(String.self) }
     }
 
-    private static func noteKnown(_ counts: [(Store, Int64)]) -> PostgresQuery {
-        "SELECT entitlement_sync.note_known(\(counts.map(\.0.rawValue)), \(counts.map(\.1)))"
+    private static func noteKnown(_ counts: [Store: Int64]) -> PostgresQuery {
+        let sorted = counts.sorted { $0.key.rawValue < $1.key.rawValue }
+        return "SELECT entitlement_sync.note_known(\(sorted.map(\.key.rawValue)), \(sorted.map(\.value)))"
     }
 
     /// What an operator is told; `%s` stands for the number of users.
@@ -75,7 +85,7 @@ final class AbsenceWatch: Sendable {
             case .googlePlay: "GOOGLE_PLAY_PACKAGE_NAME"
             case .onside: "ONSIDE_MERCHANT_ID and ONSIDE_BUNDLE_ID"
             }
-        return "\(store.name) does not know purchases of %s users that have to exist: check \(variables)."
+        return "\(store.name) does not know purchases that have to exist, of %s users: check \(variables)."
             + " No user is demoted for it."
     }
 }

@@ -3,15 +3,15 @@ package import FoundationEssentials
 import Jobs
 package import Postgres
 
-/// Which of the host's users the ids stand for that apps gave to stores, as far as walks through the users have come.
+/// Finds the host's user behind an account id that an app gave a store.
 ///
-/// An app may give a store a digest of a user's id, which leads back to the user through all users' digests alone. The index
-/// holds a part of each; what it finds has to be compared in full. What it does not know is no user's once a walk through all
-/// users, begun after the question, has come to its end.
+/// The account id may be a digest of the user's id, and only the digests of all users lead back to the user. A walk reads
+/// all users and fills the index with a part of each digest (its root); callers compare a hit in full. A root that is still
+/// unknown after a complete walk that began after the question belongs to no user.
 package struct AccountIndex: Sendable {
-    /// How long a walk may take before the owner counts as unresolved for the jobs that wait.
+    /// How long a job waits for an owner before the owner counts as unresolved.
     package static let patience = Duration.seconds(600)
-    /// How long a walk is another's whose process is silent.
+    /// How long a walk stays with a process that gives no sign of life.
     private static let lease = Duration.seconds(30)
 
     private let pool: PostgresPool
@@ -42,17 +42,17 @@ package struct AccountIndex: Sendable {
         return users
     }
 
-    /// What is known of a root that no user was found by.
+    /// The state of a root that is not in the index.
     package enum Standing: String, Sendable {
-        /// A walk that began later found no user.
+        /// A complete walk that began after the question found no user.
         case absent
-        /// A walk has to be awaited.
+        /// No such walk has ended yet.
         case pending
-        /// It was awaited for too long.
+        /// A job has waited longer than `patience`.
         case late
     }
 
-    /// Asks for a walk where these roots need one.
+    /// Returns the state of roots, and asks for a walk where one is needed.
     package func ask(_ roots: [Int64]) async throws -> [Int64: Standing] {
         var standings: [Int64: Standing] = [:]
         for row in try await pool.query(

@@ -8,7 +8,26 @@ import Postgres
 extension Apply {
     /// Writes it and commits.
     func write(
+        _ plan: ApplyPlan,
+        assetsApart: Bool,
+        report: inout ApplyReport,
+        on connection: PostgresConnection
+    ) async throws {
+        // Absences are judged by all that is counted; what does not come about was not counted.
+        let known = plan.absences.isEmpty ? [:] : absences.takeKnown()
+        do {
+            try await write(plan, known: known, assetsApart: assetsApart, report: &report, on: connection)
+        } catch {
+            absences.note(known: known)
+            throw error
+        }
+        // With absences it was written down beside them.
+        if plan.absences.isEmpty { absences.note(known: plan.known) }
+    }
+
+    private func write(
         _ planned: ApplyPlan,
+        known: [Store: Int64],
         assetsApart: Bool,
         report: inout ApplyReport,
         on connection: PostgresConnection
@@ -39,8 +58,8 @@ extension Apply {
             try await changeHost(&plan.effects, assetsApart: assetsApart, after: requests, on: connection)
             try await openTickets(&plan, on: connection)
         }
-        absences.note(known: plan.known)
-        report.alarms += try await absences.write(plan.absences, on: connection)
+        let counted = known.merging(plan.absences.isEmpty ? [:] : plan.known, uniquingKeysWith: +)
+        report.alarms += try await absences.write(plan.absences, known: counted, on: connection)
         requests = EffectWrites.updateUsers(isObserving ? plan.effects.map(withoutTypeChange) : plan.effects)
         var decisions: [Int64: Int64] = [:]
         if !plan.effects.isEmpty {

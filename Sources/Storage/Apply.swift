@@ -139,7 +139,7 @@ package struct Apply: Sendable {
     /// A user whose spelling does not settle, or whose spelling another record holds, counts as gone.
     private func respell(_ batch: inout [ReadJob], _ ids: [Int64: String], known: inout Set<Int64>) async throws {
         logger.warning(
-            "the host spells user ids otherwise than our records; taking over its spelling",
+            "the host spells user ids differently from our records; our records now use the host's spelling",
             metadata: ["users": "\(ids.count)"]
         )
         let keys = ids.keys.filter { !known.contains($0) }.sorted()

@@ -180,8 +180,8 @@ struct ApplyPlan {
             if !item.reading.unreadable.isEmpty {
                 let stores = item.reading.unreadable.map(\.name).sorted().joined(separator: ", ")
                 alarms["unreadable_item"] =
-                    "\(stores) lists an item of which it can't be told whether it gives access: its subscribers keep theirs,"
-                    + " others hear that the store is unavailable. Report this with the store's answer."
+                    "\(stores) lists an item, and whether it gives access can't be read: subscribers keep their access,"
+                    + " free users get store_unavailable. Report this with the store's answer."
             }
             if verdict.rule == .clientAppNotRegistered {
                 alarms["app_not_registered"] = "The app is not registered at its store: check the store's console."
@@ -194,7 +194,7 @@ struct ApplyPlan {
         if !verdict.detached.isEmpty {
             let names = verdict.detached.sorted().prefix(5).map { String($0.prefix(100)) }.joined(separator: ", ")
             alarms["entitlement_detached"] =
-                "Purchases go on at the store without an entitlement that they carried: attach it to its product again in"
+                "Purchases that still run have lost an entitlement that gave access: attach it to its product again in"
                 + " RevenueCat's dashboard (\(names)). No user is demoted for it."
         }
         let proven = situation.ledger.filter {
@@ -420,11 +420,11 @@ struct ApplyPlan {
             let store = failure.store ?? .revenueCat
             alarms[Self.credentialsAlarm(of: store)] = Self.credentialsAlarms[store]
         case .unmapped: break
-        // A second look that is only wanted because the first sufficed for a yes is none.
+        // Not where the reading is incomplete only because its first part sufficed for a yes: that meets no limit.
         case .incomplete where item.reading.failure?.code == .incomplete:
             alarms["read_limit"] =
-                "A user has more purchases at \((failure.store ?? .revenueCat).name) than one reading asks about, so that no one can"
-                + " tell that there is nothing: find the user by the dead jobs with the error incomplete."
+                "A user has more purchases\(failure.store.map { " at \($0.name)" } ?? "") than one reading asks about, so"
+                + " the reading stays incomplete: find the user with entitlement-sync queue dead, error incomplete."
         case .rejected:
             alarms["request_rejected"] =
                 "\((failure.store ?? .revenueCat).name) calls our request wrong: report this with the worker's log."
@@ -434,16 +434,16 @@ struct ApplyPlan {
                 + " variables, or keep the app from offering it."
         case .ownerUnresolved:
             alarms["owner_unresolved"] =
-                "A walk through the application's users did not end within ten minutes, so that the owners of purchases stay"
-                + " unknown: see the worker's log, and how fast entitlement_sync_host.page_users is."
+                "Reading all users of the application took more than ten minutes, so the owners of purchases stay"
+                + " unknown: see the worker's log, and measure entitlement_sync_host.page_users."
             if item.job.kind == .restore {
                 tickets += item.reading.withheld.filter(\.isShown).prefix(20).map { unresolved($0, item) }
             }
         case .unclearTrust:
             alarms["proof_trust_unclear"] =
-                "A proof bears a genuine signature under certificates that were not valid when it was made: check"
-                + " APP_STORE_ROOT_CERTIFICATES, RECEIPT_ROOT_CERTIFICATES and whether the store says something of its"
-                + " certificates. Nothing is restored by it."
+                "A proof has a genuine signature, but its certificates were not valid when it was made: check"
+                + " APP_STORE_ROOT_CERTIFICATES and RECEIPT_ROOT_CERTIFICATES, and ask the store about its"
+                + " certificates. The proof restores nothing."
         case .unusableID:
             alarms["user_id_unusable"] =
                 "The application has users with ids that stand for nobody (null, guest, ...): mend how it makes them."

@@ -48,8 +48,8 @@ extension Doctor {
                 name: "partitions",
                 query: Housekeeping.missingDays,
                 fine: "the partitions of the coming \(Housekeeping.daysAhead) days exist",
-                wrong: "partitions of the coming \(Housekeeping.daysAhead) days are missing; their rows are taken"
-                    + " all the same, and kept for longer",
+                wrong: "partitions for the next \(Housekeeping.daysAhead) days are missing; requests are accepted"
+                    + " meanwhile, and their rows are kept for longer",
                 fix: "Let a worker run (it makes them every hour), or SELECT entitlement_sync.maintain_partitions():"
                     + " it says which table a transaction holds."
             ),

@@ -19,7 +19,7 @@ extension Doctor {
         ).first
         let (schedules, isLed, lacksLists, stale) =
             try row?.decode(Int64.self, Bool.self, Bool.self, Int64.self) ?? (Int64(0), false, false, Int64(0))
-        let left = stale > 0 ? "; \(stale) can no longer be released, and hold no demotion: runs cancel" : ""
+        let left = stale > 0 ? "; \(stale) of them hold no demotion any more: cancel them (runs cancel)" : ""
         // What a store's list alone knows, such as who charged back, is asked for by nobody then.
         let lists = lacksLists ? "; none has stores list what they sent (schedule set NAME --scope listed)" : ""
         let drift = try await LawWatch(pool: pool).drift()

@@ -88,8 +88,8 @@ extension Doctor {
                 name: "bloat",
                 ok: !isBig && !isDead,
                 detail: "entitlement_sync.queue takes \(bytes >> 20) MiB for \(live) rows, and \(dead) dead ones",
-                fix: "Mend the finding horizon first, then VACUUM entitlement_sync.queue; where it stays big, REINDEX"
-                    + " TABLE CONCURRENTLY it."
+                fix: "Mend the finding horizon first, then VACUUM entitlement_sync.queue; where it stays big, stop the"
+                    + " workers for a moment and VACUUM FULL it."
             )
         ]
     }

@@ -14,15 +14,15 @@ extension Doctor {
             let detail =
                 switch state {
                 case "doubted": "none of the customers who were asked for is known with the credentials in use"
-                case "unchecked": "the credentials changed, and no customer could be asked for yet"
-                default: "the store is asked with the credentials that know our customers"
+                case "unchecked": "the credentials changed, and the store has not answered with them yet"
+                default: "nothing is known against the credentials in use"
                 }
             return Check(
                 name: "credentials.\(store)",
                 ok: state == "confirmed",
                 detail: detail,
-                fix: "Check the store's key and project, or app, in the variables. Where they are right:"
-                    + " entitlement-sync resume demotions."
+                fix: "Check the store's key and project, or app, in the variables. Where they are right and"
+                    + " demotions are paused: entitlement-sync resume demotions."
             )
         }
         let causes = try await pool.query(
@@ -34,8 +34,8 @@ extension Doctor {
                 name: "paused.\(name)",
                 ok: false,
                 detail: cause == "credentials"
-                    ? "the product paused \(name): a store knows none of our customers"
-                    : "the product paused \(name): a store does not list too many purchases that it knew before",
+                    ? "entitlement-sync paused \(name): a store knows none of our customers"
+                    : "entitlement-sync paused \(name): a store no longer lists the purchases of too many users",
                 fix: "Mend what the alarms say, then entitlement-sync resume \(name)."
             )
         }

@@ -286,8 +286,8 @@ package struct Doctor: Sendable {
                 """,
             fine: "every sequence is ahead of its table",
             wrong: "sequences are behind their tables, as after a restore that left them out",
-            fix: "As the owner SELECT setval(SEQUENCE, (SELECT max(ID) FROM TABLE));"
-                + " purchase_id_block goes to the next full 1000."
+            fix: "As the schema's owner: SELECT setval(SEQUENCE, (SELECT max(ID) FROM TABLE));"
+                + " purchase_id_block: round the maximum up to a multiple of 1000."
         ),
         Count(
             name: "dead_jobs",

@@ -149,7 +149,12 @@ enum LedgerReads {
             """
             SELECT u.user_key, u.epoch, u.read_at, u.absent_since, u.promised_at, u.moved_away_at,
                    CASE WHEN u.flips_since > now() - interval '1 day' THEN u.flips ELSE 0 END, u.ever_observed,
-                   u.user_id IS NULL, u.decided_type
+                   u.user_id IS NULL,
+                   -- Before we kept it apart, and beside workers that do not, the newest decision tells.
+                   CASE WHEN u.decided_type IS NULL AND u.read_at IS NOT NULL
+                        THEN (SELECT d.type_after FROM entitlement_sync.decision AS d
+                               WHERE d.user_key = u.user_key AND NOT d.observed ORDER BY d.id DESC LIMIT 1)
+                        ELSE u.decided_type END
               FROM entitlement_sync.user_sync AS u
              WHERE u.user_key = ANY (\(userKeys))
              ORDER BY u.user_key
@@ -231,7 +236,7 @@ enum LedgerReads {
         p.id, p.owner_key, p.kind, p.store, p.environment, p.status, p.gives_access,
         array_to_string(p.entitlements, E'\\x1f'), p.period_ends_at, p.end_announced,
         p.ownership = 'family_shared', p.observed_at, p.first_seen_at, p.owner_since, p.former_owner_key, p.transferred_at,
-        p.source, p.account_key, array_to_string(p.carried, E'\\x1f')
+        p.source, p.account_key, array_to_string(coalesce(nullif(p.carried, '{}'), p.entitlements), E'\\x1f')
         """
 
     /// The purchases that the users own, and those that came from them lately; each once.

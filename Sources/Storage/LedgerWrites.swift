@@ -115,12 +115,11 @@ enum LedgerWrites {
             INSERT INTO entitlement_sync.purchase
                    (id, owner_key, owner_since, observed_at, period_ends_at, gives_access, end_announced, source, store,
                     environment, kind, status, ownership, renewal, product_id, owner_rule, lookup_id, stated_at, account_key,
-                    entitlements, carried)
+                    entitlements)
             SELECT n.id, CASE WHEN n.is_accounts THEN (\(rawSQL: account)) ELSE n.owner_key END, n.observed_at, n.observed_at, n.period_ends_at, n.gives_access, n.end_announced,
                    n.source, n.store, n.environment, n.kind, n.status, n.ownership, n.renewal, n.product_id, n.owner_rule,
                    n.lookup_id, n.stated_at,
                    CASE WHEN n.is_named THEN n.owner_key WHEN n.by_account THEN (\(rawSQL: account)) END,
-                   coalesce(string_to_array(nullif(n.entitlements, ''), E'\\x1f'), '{}'),
                    coalesce(string_to_array(nullif(n.entitlements, ''), E'\\x1f'), '{}')
               FROM unnest(\(ids), \(new.map(\.owner)), \(new.map(\.askedAt.timestamp)),
                           \(items.map { $0.periodEndsAt?.timestamp }), \(items.map(\.givesAccess)),
@@ -202,11 +201,11 @@ enum LedgerWrites {
                    product_id = n.product_id,
                    entitlements = coalesce(string_to_array(nullif(n.entitlements, ''), E'\\x1f'), '{}'),
                    -- What was detached while the purchase goes on stays known.
-                   carried = CASE WHEN n.entitlements = '' THEN p.carried
-                                  WHEN p.carried <@ string_to_array(n.entitlements, E'\\x1f')
+                   carried = CASE WHEN n.entitlements = '' THEN coalesce(nullif(p.carried, '{}'), p.entitlements)
+                                  WHEN coalesce(nullif(p.carried, '{}'), p.entitlements) <@ string_to_array(n.entitlements, E'\\x1f')
                                        OR entitlement_sync.means_access(string_to_array(n.entitlements, E'\\x1f'))
-                                       OR NOT entitlement_sync.means_access(p.carried)
-                                  THEN string_to_array(n.entitlements, E'\\x1f') ELSE p.carried END
+                                       OR NOT entitlement_sync.means_access(coalesce(nullif(p.carried, '{}'), p.entitlements))
+                                  THEN '{}' ELSE coalesce(nullif(p.carried, '{}'), p.entitlements) END
               FROM unnest(\(ids), \(known.map(\.owner)), \(known.map(\.askedAt.timestamp)),
                           \(items.map { $0.periodEndsAt?.timestamp }), \(items.map(\.givesAccess)),
                           \(zip(items, known).map { Evidence.announces($0, at: $1.askedAt) }),

@@ -125,7 +125,7 @@ package struct Housekeeping: Sendable {
         self.retention = retention
     }
 
-    /// Below this many days ahead partitions are an alarm.
+    /// A missing partition within this many coming days raises an alarm.
     static let daysAhead: Int32 = 14
 
     /// Makes the coming days' partitions and drops old ones.
@@ -140,7 +140,9 @@ package struct Housekeeping: Sendable {
             """
             INSERT INTO entitlement_sync.upkeep AS u (name, next_at)
             VALUES ('partitions', clock_timestamp() + interval '5 minutes')
-            ON CONFLICT (name) DO UPDATE SET next_at = excluded.next_at WHERE u.next_at <= clock_timestamp()
+            ON CONFLICT (name) DO UPDATE SET next_at = excluded.next_at
+             -- No wait is longer: a later time was written by a clock that was ahead.
+             WHERE u.next_at NOT BETWEEN clock_timestamp() AND clock_timestamp() + interval '10 minutes'
             """
         )
         guard mine.affected > 0 else { return false }
@@ -152,8 +154,8 @@ package struct Housekeeping: Sendable {
         if missing > 0 {
             try await EffectWrites.note(
                 "partitions_low",
-                "\(missing) partitions of the coming \(Self.daysAhead) days are missing: a transaction that stays open keeps"
-                    + " workers from making them (pg_locks on job_history and job_request). Requests are taken all the same",
+                "\(missing) partitions for the next \(Self.daysAhead) days are missing: an open transaction keeps"
+                    + " workers from making them (pg_locks on job_history and job_request). Requests are accepted meanwhile.",
                 in: pool
             )
         }
@@ -256,6 +258,14 @@ package struct Housekeeping: Sendable {
             )
         }
         return Int64(due.count - held.count)
+    }
+
+    /// Moves a queue that is full of dead rows to new files.
+    ///
+    /// - Returns: whether it did; false where it is small, where many jobs wait, where a transaction holds it, and in the
+    ///   minutes after a failed try.
+    package func compactQueue() async throws -> Bool {
+        try await pool.query("SELECT entitlement_sync.compact_queue()").first?.decode(Bool.self, at: 0) ?? false
     }
 
     /// Counts the host's subscribers for the demotion brake, where nobody did within five minutes.

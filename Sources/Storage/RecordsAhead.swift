@@ -12,8 +12,8 @@ struct RecordsAhead {
 
     static let alarm = "clock_set_back"
     static let advice =
-        "Records were dated later than the database's clock says: it was set back, or a server with another clock took over."
-        + " They were dated to the present and their users read again: check the clocks of the database's servers."
+        "Records carried times later than the database's clock: it was set back, or a server with another clock took over."
+        + " They now carry the present time, and their users are read again: check the clocks of the database servers."
 
     var isEmpty: Bool { users.isEmpty && purchases.isEmpty }
 

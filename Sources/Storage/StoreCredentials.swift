@@ -11,7 +11,7 @@ package struct StoreCredentials: Sendable {
     /// What is known of a store's credentials.
     package enum State: String, Sendable {
         case confirmed
-        /// They differ from those on record before, and no known customer was asked for yet.
+        /// They differ from those on record before, and the store has not yet said whether it knows our customers.
         case unchecked
         /// The store knew none of the customers who were asked for.
         case doubted

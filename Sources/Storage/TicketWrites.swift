@@ -149,8 +149,8 @@ enum TicketWrites {
 
     private static let alarmOfMoves = "owner_bounces"
     private static let detailOfMoves =
-        "RevenueCat moves purchases to and fro between accounts: set its restore behavior to \"Keep with original App User"
-        + " ID\" (project settings), or accounts share one subscription. The tickets of the kind external_transfer name them."
+        "RevenueCat moves purchases back and forth between accounts: set its restore behavior to \"Keep with original App User"
+        + " ID\" (project settings). The tickets of the kind external_transfer name the accounts."
 
     /// Lets a claimant's case without a purchase become the case of the purchase that has been found by now.
     private static func name(_ found: [Wanted], on connection: PostgresConnection) async throws {

@@ -1,7 +1,7 @@
 import Jobs
 import Postgres
 
-/// A purchase of which an event told, and which our records do not hold for its user, or hold as over for long.
+/// A purchase that an event names and that our records do not hold for a user, or hold as ended more than 61 days ago.
 ///
 /// No proof: the store's answer names its owner.
 package struct ToldPurchase: Sendable, Hashable {

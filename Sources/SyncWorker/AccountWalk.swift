@@ -6,7 +6,7 @@ import StoreClients
 
 /// Walks through the host's users, so that the ids that apps derive from theirs lead back to them.
 ///
-/// One process walks at a time. A walk that jobs wait for takes all the time that it needs; any other leaves half of it.
+/// One process walks at a time. It pauses after each batch for as long as the batch took, except while jobs wait for it.
 struct AccountWalk: Sendable {
     let index: AccountIndex
     let accounts: AccountIDs

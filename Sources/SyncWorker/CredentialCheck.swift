@@ -57,15 +57,16 @@ package struct CredentialCheck: Sendable {
     /// No customer to ask for is no doubt.
     private func isKnown(_ store: Store) async throws -> Bool? {
         let customers = try await records.customers(of: store)
-        var isUnread = false
+        var isDenied = false
         for customer in customers {
             switch await stores.knows(customer, in: store) {
             case true?: return true
-            case false?: break
-            case nil: isUnread = true
+            case false?: isDenied = true
+            case nil: break
             }
         }
-        return customers.isEmpty ? true : isUnread ? nil : false
+        // One who can't be read is no reason to trust a store that knows none of the others: the check goes on.
+        return customers.isEmpty ? true : isDenied ? false : nil
     }
 
     /// A digest that tells nothing of the credentials; each value is written with its length.
@@ -86,8 +87,8 @@ package struct CredentialCheck: Sendable {
             case .googlePlay: "GOOGLE_PLAY_SERVICE_ACCOUNT and GOOGLE_PLAY_PACKAGE_NAME"
             case .onside: "ONSIDE_MERCHANT_ID, ONSIDE_MERCHANT_SECRET and ONSIDE_BUNDLE_ID"
             }
-        return "\(store.name)'s credentials changed, and it knows none of the customers who were asked for: check"
-            + " \(variables). Demotions are paused until it knows one, or until entitlement-sync resume demotions."
+        return "With the changed credentials, \(store.name) knows none of our customers who were asked for: check"
+            + " \(variables). Demotions stay paused until it knows one or an operator resumes them (resume demotions)."
     }
 }
 

@@ -41,9 +41,11 @@ extension Worker {
             guard let report = try await applied(items, epoch) else {
                 let jobs = items.prefix(20).map { "\($0.read.job.id)" }.joined(separator: " ")
                 logger.error(
-                    "a batch made no progress; its jobs are given back to the queue",
+                    "a batch made no progress; it is halved, or a single job given back to the queue",
                     metadata: ["batch.jobs": "\(items.count)", "job.ids": "\(jobs)"]
                 )
+                // One that holds up all others is left with fewer each time.
+                guard items.count == 1 else { return await halve(items, at: clock) }
                 try await queue.release(items.map(\.read.job.userKey), for: epoch)
                 return []
             }
@@ -120,6 +122,10 @@ extension Worker {
             )
             return [failed]
         }
+        return await halve(items, at: clock)
+    }
+
+    private func halve(_ items: [Flight.Item], at clock: ContinuousClock) async -> [Flight.Item] {
         let middle = items.count / 2
         let first = await settle(Array(items[..<middle]), at: clock)
         let second = await settle(Array(items[middle...]), at: clock)

@@ -14,7 +14,6 @@ extension Worker {
         var ranAlone = false
         var patience = Self.leastPatience
         var hasStrays = false
-        var floors = ClaimFloors()
         while !shared.isStopping, !Task.isCancelled {
             guard let epoch = shared.epoch else {
                 await shared.wake.wait(upTo: .milliseconds(100))
@@ -49,8 +48,7 @@ extension Worker {
                 let limit = min(free, settings.batch)
                 let (wishes, isHeldBack) = self.wishes(limit, round: sweepRounds)
                 shared.lacksRoom = wishes.count == 1 && !isHeldBack
-                let jobs = try await queue.claim(wishes, upTo: limit, for: epoch, from: floors.next(at: clock.now))
-                floors.note(jobs, of: wishes, upTo: limit)
+                let jobs = try await queue.claim(wishes, upTo: limit, for: epoch)
                 if wishes.count > 1 { sweepRounds += 1 }
                 WorkerMetrics.shared.claim(jobs)
                 guard !jobs.isEmpty else {
@@ -89,7 +87,7 @@ extension Worker {
                     try? await Task.sleep(until: began + .milliseconds(4), tolerance: .zero, clock: .continuous)
                 }
                 // Whatever was due has been had, and what comes is announced.
-                if !floors.mayHaveMore { await shared.wake.wait(upTo: pause) }
+                if !JobQueue.mayHaveMore(jobs, of: wishes, upTo: limit) { await shared.wake.wait(upTo: pause) }
             } catch {
                 // The claim may have been committed although its answer was lost: its jobs would be nobody's.
                 hasStrays = true
@@ -129,9 +127,9 @@ extension Worker {
     /// What came of a try to run a job alone.
     private enum QuarantineTurn { case none, ran, busy }
 
-    /// How long a job that is to run alone keeps others from being claimed: more each time that did not suffice.
+    /// How long dequeuing stops at first so that a quarantined job can run alone; doubled each time that was too short.
     private static let leastPatience = Duration.seconds(5)
-    /// A read ends within that, whatever the stores do.
+    /// The longest such stop: every read ends within it, whatever the stores do.
     private static let mostPatience = Duration.seconds(60)
 
     /// Runs a job whose workers kept dying, with nothing beside it that could die with it.

@@ -88,6 +88,10 @@ extension Worker {
             await housekeep {
                 if try await housekeeping.lookAgain() > 0 { shared.wake.raise() }
             }
+            await housekeep {
+                guard try await housekeeping.compactQueue() else { return }
+                logger.info("the queue was full of dead rows and has been moved")
+            }
             try? await Task.sleep(for: .seconds(5))
         }
     }

@@ -8,21 +8,58 @@ import Testing
 
 /// A queue that many jobs went through, or many wait in.
 struct QueueSizeTests {
-    @Test func `What very many jobs took up is given back by vacuum once they have ended`() async throws {
-        try await World.with { world in
-            try await world.pool.query("ALTER TABLE entitlement_sync.queue SET (autovacuum_enabled = off)")
+    /// Queues restores for made-up users and ends them, so that their rows are dead.
+    private static func fill(_ world: World, dead: Int, alive: Int) async throws {
+        try await world.pool.query("ALTER TABLE entitlement_sync.queue SET (autovacuum_enabled = off)")
+        for (first, count) in [(1, alive), (100_000, dead)] {
             try await world.pool.query(
                 """
                 INSERT INTO entitlement_sync.queue (user_key, due, lane, restore_id, restore_due)
-                SELECT n, now(), 0, entitlement_sync.new_id(), now() FROM generate_series(1, 160000) AS n
+                SELECT n, now(), 0, entitlement_sync.new_id(), now()
+                  FROM generate_series(\(Int64(first)), \(Int64(first + count - 1))) AS n
                 """
             )
-            try await world.pool.query("DELETE FROM entitlement_sync.queue AS q WHERE q.user_key > 30")
-            let size: PostgresQuery = "SELECT pg_relation_size('entitlement_sync.queue')"
-            #expect(try await world.number(size) > 16 << 20)
-            try await world.pool.query("VACUUM entitlement_sync.queue")
-            #expect(try await world.number(size) < 1 << 20)
-            #expect(try await world.number("SELECT count(*) FROM entitlement_sync.queue") == 30)
+        }
+        try await world.pool.query("DELETE FROM entitlement_sync.queue AS q WHERE q.user_key >= 100000")
+    }
+
+    private static func size(_ world: World) async throws -> Int64 {
+        try await world.number("SELECT pg_total_relation_size('entitlement_sync.queue')")
+    }
+
+    private static func content(_ world: World) async throws -> String? {
+        try await world.pool.query(
+            "SELECT string_agg(q::text, ' ' ORDER BY q.user_key) FROM entitlement_sync.queue AS q"
+        ).first?.decode(String?.self, at: 0)
+    }
+
+    @Test func `A queue full of dead rows is moved, and its living rows come along`() async throws {
+        try await World.with { world in
+            let housekeeping = Housekeeping(pool: world.pool)
+            try await Self.fill(world, dead: 160_000, alive: 30)
+            let before = try await Self.content(world)
+            let large = try await Self.size(world)
+            #expect(large > 32 << 20)
+            #expect(try await housekeeping.compactQueue())
+            #expect(try await Self.size(world) < 1 << 20)
+            #expect(try await Self.content(world) == before)
+            #expect(try await !housekeeping.compactQueue())
+        }
+    }
+
+    @Test func `A queue that somebody is at work in stays where it is`() async throws {
+        try await World.with { world in
+            try await Self.fill(world, dead: 1000, alive: 3)
+            let before = try await Self.content(world)
+            try await world.pool.withTransaction { connection in
+                try await connection.query("SELECT 1 FROM entitlement_sync.queue AS q FOR UPDATE")
+                let moved = try await world.pool.query("SELECT entitlement_sync.compact_queue(above => 1)").first
+                #expect(try moved?.decode(Bool.self, at: 0) == false)
+            }
+            let many = try await world.pool.query("SELECT entitlement_sync.compact_queue(above => 1, at_most => 2)")
+                .first
+            #expect(try many?.decode(Bool.self, at: 0) == false)
+            #expect(try await Self.content(world) == before)
         }
     }
 
@@ -72,66 +109,23 @@ struct QueueSizeTests {
         }
     }
 
-    @Test func `Claims begin where the last one ended, and at the beginning once a second`() async throws {
-        let start = ContinuousClock.now
-        let now = Instant(microseconds: 1_000_000_000_000)
-        func job(_ lane: JobLane, _ due: Int64) -> ClaimedJob {
+    @Test func `More may wait where a lane, or all of them together, gave all that was asked for`() {
+        func job(_ lane: JobLane) -> ClaimedJob {
             ClaimedJob(
                 id: UUID(),
                 kind: .restore,
                 lane: lane,
-                due: Instant(microseconds: now.microseconds - due * 1_000_000),
+                due: Instant(microseconds: 0),
                 userKey: 1,
                 userID: nil,
-                claimedAt: now,
-                claimedTick: start
+                claimedAt: Instant(microseconds: 0),
+                claimedTick: .now
             )
         }
-        var floors = ClaimFloors()
-        #expect(floors.next(at: start).isEmpty)
         let wishes: [JobQueue.Wish] = [.init(lane: .restore, limit: 2), .init(lane: .event, limit: 5)]
-        floors.note([job(.restore, 90), job(.restore, 80), job(.event, 70)], of: wishes, upTo: 9)
-        let next = floors.next(at: start + .milliseconds(999))
-        // More restores may wait from the last one on; of events there were no more.
-        #expect(next[.restore] == Instant(microseconds: now.microseconds - 80_000_000))
-        #expect(next[.event] == Instant(microseconds: now.microseconds - 2_000_000))
-        floors.note([], of: wishes, upTo: 9)
-        #expect(floors.next(at: start + .milliseconds(999)) == next)
-        #expect(floors.next(at: start + .seconds(1)).isEmpty)
-        floors.note([job(.restore, 90), job(.event, 70)], of: wishes, upTo: 9)
-        #expect(!floors.mayHaveMore, "each lane gave less than it was asked for")
-        floors.note([job(.restore, 90), job(.event, 70)], of: wishes, upTo: 2)
-        #expect(floors.mayHaveMore, "all lanes together were asked for no more")
-        floors.note([job(.restore, 90), job(.restore, 80)], of: wishes, upTo: 9)
-        #expect(floors.mayHaveMore)
-        floors.note([], of: wishes, upTo: 9)
-        #expect(!floors.mayHaveMore)
-    }
-
-    @Test func `A job that was due long before it was committed is found all the same`() async throws {
-        try await World.with { world in
-            for user in ["early", "late"] { try await world.add(user) }
-            let queue = JobQueue(pool: world.pool)
-            let epoch = try await Leases(pool: world.pool, duration: .seconds(60))
-                .register(host: "h", pid: 1, version: "v")
-            var floors = ClaimFloors()
-            let wishes = [JobQueue.Wish(lane: .restore, limit: 10)]
-            var found: [String?] = []
-            _ = try await world.requests.restore("early", proofs: "[]", clientError: nil)
-            let deadline = ContinuousClock.now + .seconds(60)
-            var isLateQueued = false
-            while found.count < 2, ContinuousClock.now < deadline {
-                let jobs = try await queue.claim(wishes, upTo: 10, for: epoch, from: floors.next(at: .now))
-                floors.note(jobs, of: wishes, upTo: 10)
-                found += jobs.map(\.userID)
-                guard found.count == 1, !isLateQueued else { continue }
-                isLateQueued = true
-                _ = try await world.requests.restore("late", proofs: "[]", clientError: nil)
-                try await world.pool.query(
-                    "UPDATE entitlement_sync.queue AS q SET due = now() - interval '1 hour' WHERE q.owner IS NULL"
-                )
-            }
-            #expect(found == ["early", "late"])
-        }
+        #expect(!JobQueue.mayHaveMore([], of: wishes, upTo: 9))
+        #expect(!JobQueue.mayHaveMore([job(.restore), job(.event)], of: wishes, upTo: 9))
+        #expect(JobQueue.mayHaveMore([job(.restore), job(.event)], of: wishes, upTo: 2))
+        #expect(JobQueue.mayHaveMore([job(.restore), job(.restore)], of: wishes, upTo: 9))
     }
 }

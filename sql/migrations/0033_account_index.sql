@@ -34,26 +34,38 @@ CREATE INDEX account_question_asked ON account_question (fingerprint, asked_at);
 COMMENT ON TABLE account_question IS 'account ids that the index did not know; answered by a walk that began after asked_at';
 COMMENT ON COLUMN account_question.since IS 'from when on a job has waited for the answer without a longer break';
 
--- What is known of roots that no user was found by; those that need a walk are noted. A root is `absent` once a walk that began
--- after it was asked for has ended, and `late` where a job has waited for `patience`.
+-- When the last whole walk began; null: none was made, or a clock that was ahead has dated it to a time that is still to come.
+CREATE FUNCTION walked_since(w account_walk) RETURNS timestamptz
+LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
+    SELECT w.complete_began_at WHERE w.complete_at <= clock_timestamp()
+$$;
+
+-- What is known of roots that no user was found by; those that need a walk are noted. A root is `absent` for those who have
+-- waited for a walk that began after they asked, and `late` where a job has waited for `patience`. Whoever comes later asks
+-- anew: the app may have created the user meanwhile.
 CREATE FUNCTION ask_accounts(fp bytea, roots bigint[], patience interval)
 RETURNS TABLE (root bigint, standing text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     at   timestamptz := clock_timestamp();
-    done timestamptz := (SELECT w.complete_began_at FROM account_walk AS w WHERE w.fingerprint = fp);
+    done timestamptz := (SELECT walked_since(w) FROM account_walk AS w WHERE w.fingerprint = fp);
     open bigint[];
 BEGIN
     open := ARRAY(SELECT DISTINCT r.root FROM unnest(roots) AS r(root)
                    WHERE NOT EXISTS (SELECT 1 FROM account_question AS q
-                                      WHERE q.fingerprint = fp AND q.root = r.root AND q.asked_at < done)
+                                      WHERE q.fingerprint = fp AND q.root = r.root AND q.asked_at < done
+                                        AND q.seen_at > at - interval '2 minutes')
                    ORDER BY 1);
     INSERT INTO account_question AS q (fingerprint, root, asked_at, since, seen_at)
     SELECT fp, o.root, at, at, at FROM unnest(open) AS o(root)
     ON CONFLICT (fingerprint, root) DO UPDATE
-       SET since = CASE WHEN q.seen_at < at - interval '2 minutes' THEN at ELSE q.since END, seen_at = at
-     WHERE q.seen_at < at - interval '1 second';
+       SET asked_at = CASE WHEN q.asked_at < done OR q.asked_at > at THEN at ELSE q.asked_at END,
+           -- Between two tries of a job lies a quarter of an hour at the most.
+           since = CASE WHEN q.asked_at < done OR q.seen_at NOT BETWEEN at - interval '15 minutes' AND at THEN at
+                        ELSE q.since END,
+           seen_at = at
+     WHERE q.seen_at NOT BETWEEN at - interval '1 second' AND at OR q.asked_at < done OR q.asked_at > at;
     RETURN QUERY
     SELECT r.root, CASE WHEN r.root <> ALL (open) THEN 'absent' WHEN q.since < at - patience THEN 'late' ELSE 'pending' END
       FROM unnest(roots) AS r(root)
@@ -81,17 +93,19 @@ BEGIN
     SELECT x.* INTO w FROM account_walk AS x WHERE x.fingerprint = fp;
     IF NOT FOUND THEN
         INSERT INTO account_walk (fingerprint) VALUES (fp) ON CONFLICT DO NOTHING;
-    ELSIF w.lease_until > clock_timestamp() AND w.holder IS DISTINCT FROM me
-       OR w.complete_at > clock_timestamp() - interval '6 hours' AND NOT awaits_accounts(fp, w.complete_began_at) THEN
+    ELSIF w.lease_until BETWEEN clock_timestamp() AND clock_timestamp() + lease AND w.holder IS DISTINCT FROM me
+       OR w.complete_at BETWEEN clock_timestamp() - interval '6 hours' AND clock_timestamp()
+          AND NOT awaits_accounts(fp, walked_since(w)) THEN
         RETURN NULL;
     END IF;
     SELECT x.* INTO w FROM account_walk AS x WHERE x.fingerprint = fp FOR UPDATE SKIP LOCKED;
-    IF NOT FOUND OR w.lease_until > clock_timestamp() AND w.holder IS DISTINCT FROM me THEN
+    -- A lease that is longer than any was given by a clock that was ahead.
+    IF NOT FOUND OR w.lease_until BETWEEN clock_timestamp() AND clock_timestamp() + lease AND w.holder IS DISTINCT FROM me THEN
         RETURN NULL;
     END IF;
     at := clock_timestamp();
-    awaited := awaits_accounts(fp, w.complete_began_at);
-    IF NOT awaited AND w.complete_at > at - interval '6 hours' THEN
+    awaited := awaits_accounts(fp, walked_since(w));
+    IF NOT awaited AND w.complete_at BETWEEN at - interval '6 hours' AND at THEN
         RETURN NULL;
     END IF;
     UPDATE account_walk AS x SET holder = me, lease_until = at + lease, began_at = at, used_at = at WHERE x.fingerprint = fp;
@@ -107,7 +121,7 @@ DECLARE
 BEGIN
     UPDATE account_walk AS w SET lease_until = clock_timestamp() + lease
      WHERE w.fingerprint = fp AND w.holder = me AND w.lease_until > clock_timestamp()
-    RETURNING w.complete_began_at INTO done;
+    RETURNING walked_since(w) INTO done;
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;

@@ -245,7 +245,8 @@ DECLARE
     kept queue[];
 BEGIN
     IF pg_total_relation_size('entitlement_sync.queue') <= above
-       OR EXISTS (SELECT 1 FROM upkeep AS u WHERE u.name = 'queue' AND u.next_at > clock_timestamp()) THEN
+       OR EXISTS (SELECT 1 FROM upkeep AS u WHERE u.name = 'queue'
+                  AND u.next_at BETWEEN clock_timestamp() AND clock_timestamp() + interval '10 minutes') THEN
         RETURN false;
     END IF;
     -- A first count without the lock, for which requests would wait in vain.

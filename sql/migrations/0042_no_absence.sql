@@ -2,11 +2,12 @@
 -- A store that suddenly does not know its customers: what is on record of purchases, types and credentials, so that no demotion
 -- rests on it.
 
+-- Users before purchases, as batches lock them; and nothing that reads or writes whole tables while they are locked.
+ALTER TABLE user_sync ADD COLUMN decided_type text;
+ALTER TABLE user_sync ADD CONSTRAINT user_sync_decided_type CHECK (decided_type IN ('free', 'subscriber')) NOT VALID;
 ALTER TABLE purchase ADD COLUMN carried text[] NOT NULL DEFAULT '{}';
-UPDATE purchase SET carried = entitlements WHERE entitlements <> '{}';
-COMMENT ON COLUMN purchase.carried IS 'the entitlements that it carried last; the store may list none for it now';
-
-ALTER TABLE user_sync ADD COLUMN decided_type text CHECK (decided_type IN ('free', 'subscriber'));
+COMMENT ON COLUMN purchase.carried IS
+    'the entitlements that last gave access, where the store lists others by now or none; empty: those that it lists';
 COMMENT ON COLUMN user_sync.decided_type IS 'the type that our last decision gave the user or found right; null: none has settled it yet';
 
 ALTER TABLE control ADD COLUMN cause text;
@@ -114,9 +115,15 @@ BEGIN
 END
 $$;
 
--- Forgets users that their store knows again, and what is too old to count.
+-- Forgets users that their store knows again, and what is too old to count; and keeps the alarm of a pause without a person
+-- raised for as long as it lasts.
 CREATE FUNCTION forget_absences() RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+    UPDATE alarm AS a SET last_at = now(), count = a.count + 1
+      FROM control AS c
+     WHERE c.name = 'demotions' AND c.paused AND a.last_at < now() - interval '10 minutes'
+       AND (c.cause = 'absences' AND a.name = 'absences'
+            OR c.cause = 'credentials' AND a.name LIKE 'credentials\_unknown.%');
     DELETE FROM store_knowledge AS k WHERE k.at < now() - interval '2 days';
     -- User by user: a join might read all users for the few that are missed.
     DELETE FROM store_absence AS a
@@ -153,6 +160,8 @@ $$;
 CREATE FUNCTION judge_credentials(which text, used bytea, knows boolean, detail text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 BEGIN
+    -- As a person who resumes demotions takes the locks.
+    PERFORM FROM control AS c WHERE c.name = 'demotions' FOR NO KEY UPDATE;
     UPDATE store_credential AS c SET state = CASE WHEN knows THEN 'confirmed' ELSE 'doubted' END, since = now()
      WHERE c.store = which AND c.digest = used
        AND (knows AND c.state <> 'confirmed' OR NOT knows AND c.state = 'unchecked');
@@ -182,8 +191,7 @@ BEGIN
 END
 $$;
 CREATE TRIGGER accept_credentials AFTER UPDATE OF paused ON control FOR EACH ROW
-    WHEN (NEW.name = 'demotions' AND OLD.paused AND NOT NEW.paused AND OLD.cause IS NOT NULL
-          AND NEW.by <> 'entitlement-sync')
+    WHEN (NEW.name = 'demotions' AND OLD.paused AND NOT NEW.paused AND NEW.by <> 'entitlement-sync')
     EXECUTE FUNCTION accept_credentials();
 
 -- What the app shows at its launch; no row where the id is no user's. `until`: the end of the access that is known, null where

@@ -1,15 +1,5 @@
 -- compatible_from: 44
--- One set of rules takes restores, alone or many at once, and dead rows of the queue are left to vacuum alone: nothing of ours
--- locks it.
-
--- ---- The queue ------------------------------------------------------------------------------------------------------
-
-DROP FUNCTION compact_queue(bigint, integer);
-DELETE FROM upkeep WHERE name = 'queue';
--- Vacuum gives empty pages at the end back; it waits for nobody and stops as soon as somebody waits for it.
-ALTER TABLE queue RESET (vacuum_truncate);
-
--- ---- Restores -------------------------------------------------------------------------------------------------------
+-- One set of rules takes restores, alone or many at once.
 
 DROP FUNCTION app_restore(text, jsonb, text, text[], text, text, integer);
 DROP FUNCTION app_restores(text[], text[], text[], text[], text[], text[], integer, text);
@@ -220,4 +210,4 @@ END
 $$;
 
 REVOKE ALL ON FUNCTION restore_of, app_restores FROM PUBLIC;
-DELETE FROM role_privilege WHERE kind = 'function' AND object IN ('app_restore', 'compact_queue', 'enqueue_restores');
+DELETE FROM role_privilege WHERE kind = 'function' AND object IN ('app_restore', 'enqueue_restores');

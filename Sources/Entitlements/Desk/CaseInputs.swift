@@ -43,7 +43,7 @@ package enum CaseHolder: String, Sendable, CaseIterable, Codable {
     case claimant, owner
     /// An anonymous customer, or one whose account with us is gone.
     case unclaimed
-    /// A third user of ours, or a customer who stands for both sides at once.
+    /// A third user of ours, or one customer of RevenueCat that both claimant and owner belong to.
     case other
 }
 
@@ -87,7 +87,7 @@ package struct CaseInputs: Sendable {
     /// There is a key that RevenueCat takes for transfers.
     package var hasTransferKey: Bool
     package var now: Instant
-    /// A source has not answered whose word on the purchase counts: nothing that is not said is known.
+    /// A source that has to answer did not: what no source said must not be taken for a no.
     package var isIncomplete = false
 
     package init(

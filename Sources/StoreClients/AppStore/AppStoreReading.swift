@@ -57,7 +57,7 @@ package struct AppStoreReading: Sendable {
     package var failure: ReadFailure?
     /// The failure is that the store knows nothing of what certainly exists: it is well, and may be asked for the rest.
     package var isDenied: Bool
-    /// Something was listed of which it can't be told whether it gives access: what does not verify among it.
+    /// An item was listed, and whether it gives access can't be read; an item that does not verify is one.
     package var hasUnreadable: Bool
     /// HTTP requests sent.
     package var requests: Int

@@ -1,6 +1,6 @@
 import Crypto
 
-/// What an index of users by the ids that apps give to stores goes by.
+/// The keys (roots) of the index that leads from account ids at stores to users.
 ///
 /// Every spelling of one digest has one root: its first eight bytes, less the four bits that UUIDs put their version in. An
 /// index holds a row for each digest of a user in place of one for each spelling; what it finds is compared in full.
@@ -8,7 +8,7 @@ extension AccountIDs {
     /// The roots of a user's derived ids.
     package func roots(of userID: String) -> [Int64] { digests(of: userID).map(Self.root) }
 
-    /// The root that an account id has if it is derived from a user's id; `nil`: it is written as none is.
+    /// The root of an account id that may be a derivation of a user's id; `nil`: it has the form of none.
     package func root(in accountID: String) -> Int64? {
         let bytes = Array(accountID.utf8)
         switch bytes.count {

@@ -17,7 +17,7 @@ package enum EvidenceWords {
     package static func fact(_ fact: TransferFact) -> (words: String, weight: Weight) {
         switch fact {
         case .purchaseUnknown: ("Nobody knows yet which purchase it is.", .against)
-        case .unseen: ("A store whose word counts does not show the purchase at the moment.", .against)
+        case .unseen: ("No store shows the purchase at the moment, or a store that has to answer did not.", .against)
         case .heldElsewhere:
             (
                 "RevenueCat holds it for a customer who is neither the claimant nor the owner, or both of them at once.",
@@ -89,7 +89,7 @@ package enum EvidenceWords {
                 source.since.map { " since \(Date(timeIntervalSince1970: Double($0) / 1_000_000).formatted(.iso8601))" }
                 ?? ""
             let error = source.error.map { " (\($0))" } ?? ""
-            return "\(name) has not answered\(since)\(error); it is asked again, and nothing is transferred before."
+            return "\(name) has not answered\(since)\(error). It is asked again; no transfer begins until it answers."
         }
     }
 

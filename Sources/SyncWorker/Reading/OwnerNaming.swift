@@ -6,7 +6,7 @@ import StoreClients
 struct OwnerNaming: Sendable {
     let accounts: AccountIDs
     let lookups: UserLookups
-    /// The users that derived ids stand for; `nil`: no store is asked that is given any.
+    /// The users that derived ids stand for; `nil`: no configured store gets such ids.
     let index: AccountIndex?
     /// Raised when a walk through the users is needed.
     let walkNeeded = Signal()
@@ -19,11 +19,11 @@ struct OwnerNaming: Sendable {
         case nobody
         /// Only a walk through the host's users can tell.
         case pending
-        /// That walk does not come to its end.
+        /// The walk takes longer than `AccountIndex.patience`.
         case late
     }
 
-    /// Names the owners of items that stores told which know no users of ours, as far as it is known at once.
+    /// Names the owners of items by the account ids in them, as far as no walk is needed.
     ///
     /// - Throws: `ReadFailure` where the database can't be asked.
     func name(_ items: inout [Observation], for userID: String) async throws(ReadFailure) {
@@ -51,7 +51,7 @@ struct OwnerNaming: Sendable {
 
     /// The users that ids stand for.
     ///
-    /// A result that needs a walk is awaited for a short time only.
+    /// Waits two seconds at most for a walk; an owner that is unknown then is `pending`.
     ///
     /// One walk serves all jobs that wait.
     ///

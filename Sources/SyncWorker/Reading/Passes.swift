@@ -2,14 +2,14 @@ import Entitlements
 import Storage
 import StoreClients
 
-/// Gives purchases for once the ends that our products' durations give them, whichever store tells of them.
+/// Ends one-time purchases after the duration of their product, whichever store lists them.
 struct Passes: Sendable {
     let lookups: UserLookups
 
     /// Items with their ends.
     struct Limited: Sendable {
         var items: [Observation] = []
-        /// One would end by a date that its store did not tell.
+        /// An item has a duration, but its store gave no date to count it from.
         var hasUnreadable = false
     }
 

@@ -139,35 +139,42 @@ import Testing
         }
     }
 
-    @Test func `That an id is nobody's is believed for a while, then ever longer`() async throws {
+    @Test func `That an id is nobody's holds for those who waited for the walk; whoever comes later asks anew`()
+        async throws
+    {
         try await World.with { world in
-            let ask = """
+            let ask: PostgresQuery = """
                 SELECT a.standing FROM entitlement_sync.ask_accounts('fp', '{7}', interval '10 minutes') AS a
                 """
-            func walk(_ minutes: Int) async throws {
-                let ago = "interval '\(minutes) minutes'"
-                let script = """
-                    INSERT INTO entitlement_sync.account_walk AS w (fingerprint, complete_began_at, complete_at)
-                    VALUES ('fp', clock_timestamp(), clock_timestamp())
-                    ON CONFLICT (fingerprint) DO UPDATE
-                       SET complete_began_at = excluded.complete_began_at, complete_at = excluded.complete_at;
-                    UPDATE entitlement_sync.account_walk
-                       SET complete_began_at = complete_began_at - \(ago), complete_at = complete_at - \(ago);
-                    UPDATE entitlement_sync.account_question
-                       SET first_at = first_at - \(ago), asked_at = asked_at - \(ago), since = since - \(ago),
-                           seen_at = seen_at - \(ago);
+            func walk(from began: String, to ended: String) async throws {
+                try await world.pool.query(
                     """
-                try await world.pool.withConnection { try await $0.execute(script: script) }
+                    INSERT INTO entitlement_sync.account_walk AS w (fingerprint, complete_began_at, complete_at)
+                    VALUES ('fp', clock_timestamp() + \(began)::interval, clock_timestamp() + \(ended)::interval)
+                    ON CONFLICT (fingerprint) DO UPDATE
+                       SET complete_began_at = excluded.complete_began_at, complete_at = excluded.complete_at
+                    """
+                )
             }
-            #expect(try await world.texts("\(rawSQL: ask)") == ["pending"])
-            try await walk(9)
-            #expect(try await world.texts("\(rawSQL: ask)") == ["absent"])
-            try await walk(11)
-            #expect(try await world.texts("\(rawSQL: ask)") == ["pending"], "its user may have come meanwhile")
-            try await walk(15)
-            #expect(try await world.texts("\(rawSQL: ask)") == ["absent"], "it had been asked for 20 minutes")
-            try await walk(25)
-            #expect(try await world.texts("\(rawSQL: ask)") == ["pending"])
+            #expect(try await world.texts(ask) == ["pending"])
+            try await walk(from: "0", to: "0")
+            #expect(try await world.texts(ask) == ["absent"])
+            try await world.pool.query(
+                """
+                UPDATE entitlement_sync.account_question
+                   SET asked_at = asked_at - interval '5 minutes', seen_at = seen_at - interval '5 minutes'
+                """
+            )
+            #expect(try await world.texts(ask) == ["pending"], "its user may have come meanwhile")
+            try await walk(from: "0", to: "0")
+            #expect(try await world.texts(ask) == ["absent"])
+            // A walk under a clock that was two years ahead tells nothing.
+            try await walk(from: "2 years", to: "2 years")
+            #expect(try await world.texts(ask) == ["pending"])
+            let isBegun = try await world.texts(
+                "SELECT entitlement_sync.begin_account_walk('fp', gen_random_uuid(), interval '1 minute')::text"
+            )
+            #expect(isBegun == ["true"])
         }
     }
 
