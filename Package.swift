@@ -187,7 +187,8 @@ let package = Package(
             "SystemTests",
             [
                 "Entitlements", "Postgres", "Transport", "StoreClients", "Jobs", "Storage", "SyncWorker", "Migrations",
-                "StoreSimulator", "SupportDesk", "TestSupport", "EntitlementSync", "Configuring", crypto, httpTypes,
+                "StoreSimulator", "SupportDesk", "TestSupport", "EntitlementSync", "Bench", "Configuring", crypto,
+                httpTypes,
                 lifecycle, logging, x509,
                 asn1,
             ]
