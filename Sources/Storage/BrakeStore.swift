@@ -62,7 +62,7 @@ enum BrakeStore {
 
     static let spentSQL = """
         SELECT count(*) FROM entitlement_sync.decision AS d
-         WHERE d.braked AND d.at > clock_timestamp() - interval '24 hours'
+         WHERE d.braked AND d.at > statement_timestamp() - interval '24 hours'
         """
 
     /// Writes down of how many subscribers the limit is a part: those of now, and those who were demoted since the

@@ -93,14 +93,14 @@ BEGIN
     SELECT x.* INTO w FROM account_walk AS x WHERE x.fingerprint = fp;
     IF NOT FOUND THEN
         INSERT INTO account_walk (fingerprint) VALUES (fp) ON CONFLICT DO NOTHING;
-    ELSIF w.lease_until BETWEEN clock_timestamp() AND clock_timestamp() + lease AND w.holder IS DISTINCT FROM me
+    ELSIF w.lease_until BETWEEN clock_timestamp() AND clock_timestamp() + interval '1 hour' AND w.holder IS DISTINCT FROM me
        OR w.complete_at BETWEEN clock_timestamp() - interval '6 hours' AND clock_timestamp()
           AND NOT awaits_accounts(fp, walked_since(w)) THEN
         RETURN NULL;
     END IF;
     SELECT x.* INTO w FROM account_walk AS x WHERE x.fingerprint = fp FOR UPDATE SKIP LOCKED;
-    -- A lease that is longer than any was given by a clock that was ahead.
-    IF NOT FOUND OR w.lease_until BETWEEN clock_timestamp() AND clock_timestamp() + lease AND w.holder IS DISTINCT FROM me THEN
+    -- No lease is longer than an hour: a later end was written by a clock that was ahead.
+    IF NOT FOUND OR w.lease_until BETWEEN clock_timestamp() AND clock_timestamp() + interval '1 hour' AND w.holder IS DISTINCT FROM me THEN
         RETURN NULL;
     END IF;
     at := clock_timestamp();

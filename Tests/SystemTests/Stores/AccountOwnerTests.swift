@@ -227,7 +227,7 @@ import Testing
             try await world.pool.query(
                 """
                 INSERT INTO entitlement_sync.account_walk (fingerprint, holder, lease_until)
-                VALUES (\(PostgresBytes(print)), gen_random_uuid(), 'infinity')
+                VALUES (\(PostgresBytes(print)), gen_random_uuid(), now() + interval '50 minutes')
                 """
             )
             let job = try await world.restore("ann", proofs: world.tokenProof("tok-a"))
