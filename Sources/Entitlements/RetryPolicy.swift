@@ -40,7 +40,7 @@ package struct RetryPolicy: Hashable, Sendable {
         let doubled = backoffBase * Double(UInt64(1) << UInt64(min(max(counted - 1, 0), 40)))
         let spread = min(doubled, backoffCap) * (0.5 + 0.5 * min(max(jitter, 0), 1))
         let wished = min(failure.retryAfter ?? .zero, max(backoffCap, .seconds(60)))
-        // Other stores were asked all the same, and whoever has waited for long can wait a little longer.
+        // Each try asks the other stores again, so an old job is tried less often.
         let patience = failure.code == .breakerOpen ? min(age / 8, backoffCap) : .zero
         return .again(after: max(spread, wished, patience), attempt: counted)
     }

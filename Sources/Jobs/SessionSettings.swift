@@ -13,7 +13,7 @@ package enum SessionSettings {
 
     /// For the rest of a transaction whose own statements are sent again and again: they reach rows by key.
     ///
-    /// A session keeps their plans, so that nothing is planned anew for each batch; one plan serves arrays of every length.
+    /// A session keeps their plans, so that no batch is planned anew; one plan serves arrays of every length.
     /// Were they made while a table is nearly empty, they would read all of it ever after.
     package static let plansByKey: PostgresQuery = """
         SELECT set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
@@ -29,9 +29,9 @@ package enum SessionSettings {
     /// How a claim is made.
     ///
     /// It follows the index and stops, instead of gathering and sorting all that waits: a queue is empty in one moment and full
-    /// in the next, and the plan is kept. And it does not wait for the disk: a crash of the server may undo it, and then whoever
-    /// held the jobs can't end them any more (their rows have no owner), and they are claimed again. What they come to is
-    /// committed in full.
+    /// in the next, and the plan is kept. And it does not wait for the disk: a crash of the server may undo it, and then the
+    /// worker that held the jobs can't end them any more (their rows have no owner), and they are claimed again. Their ends
+    /// are committed in full.
     static let claim: PostgresQuery = """
         SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
                set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),

@@ -114,7 +114,7 @@ package struct AppRequests: Sendable {
         try await ask(wishes, asker: asker, patience: Self.patienceTogether)
     }
 
-    /// How long a restore waits for whoever holds its user, in milliseconds: not for as long as to keep a connection that
+    /// How long a restore waits for a transaction that holds its user, in milliseconds: not for as long as to keep a connection that
     /// others wait for, and beside others no longer than a moment.
     private static let (patienceAlone, patienceTogether): (Int32, Int32) = (500, 10)
 

@@ -114,7 +114,7 @@ package struct Requests: Sendable {
               JOIN entitlement_sync.job_status AS s ON s.id = w.id
              ORDER BY w.place
             """
-        // Nobody knows how many jobs an id of the view has, and for as many as are assumed all users would be read.
+        // The planner can't tell how many jobs an id of the view has; for as many as it assumes, it would read all users.
         guard let rows = try await pool.pipeline([SessionSettings.plansByKey, query]).last else { return [] }
         return try rows.map { row throws(PostgresError) in try decodeStatus(row) }
     }

@@ -18,7 +18,7 @@ extension UserLookups {
     private static let mostTold: Int64 = 20
 
     /// Purchases of which a user's events of the last week told, as far as their stores still have to be asked for them; and
-    /// those of the same store account that give the user access while nobody owns them.
+    /// those of the same store account that give the user access while they have no owner.
     ///
     /// - Throws: `PostgresError`.
     package func told(of userKey: Int64) async throws -> [ToldPurchase] {

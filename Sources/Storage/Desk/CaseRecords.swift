@@ -245,8 +245,8 @@ package struct CaseRecords: Sendable {
     /// - Parameters:
     ///   - found: what was found.
     ///   - ticketID: whose.
-    ///   - again: when it is to be collected again because a store did not answer; where somebody asked for that already,
-    ///     at their time. In the same transaction: whoever dies in between would leave a case that nobody looks into again.
+    ///   - again: when it is to be collected again because a store did not answer, or sooner where an operator has asked
+    ///     for that. In the same transaction: a process that died in between would leave a case that is never collected again.
     /// - Returns: the evidence's number; `nil`: the ticket is closed by now, or newer evidence is there.
     /// - Throws: `PostgresError`.
     package func keep(_ found: Found, for ticketID: Int64, again: Duration? = nil) async throws -> Int64? {
