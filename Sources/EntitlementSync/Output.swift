@@ -26,7 +26,7 @@ extension OutputOptions {
 /// Results go to stdout; colour only where a person looks.
 enum Output {
     /// Whether a person reads who wants colour; see https://no-color.org.
-    static let isTerminal =
+    static let usesColor =
         isatty(STDOUT_FILENO) == 1 && (ProcessInfo.processInfo.environment["NO_COLOR"] ?? "").isEmpty
 
     static func line(_ text: String) { write(text + "\n", to: .standardOutput) }
@@ -54,13 +54,13 @@ enum Output {
             zip(cells, widths).map { cell, width in cell + String(repeating: " ", count: width - cell.count) }
                 .joined(separator: "  ").trimmingCharacters(in: .init(charactersIn: " "))
         }
-        line(isTerminal ? "\u{1b}[1m" + render(head) + "\u{1b}[0m" : render(head))
+        line(usesColor ? "\u{1b}[1m" + render(head) + "\u{1b}[0m" : render(head))
         for row in rows { line(render(row)) }
     }
 
     /// A word in a colour that says whether it is well.
     static func mark(_ isWell: Bool) -> String {
-        guard isTerminal else { return isWell ? "ok" : "!!" }
+        guard usesColor else { return isWell ? "ok" : "!!" }
         return isWell ? "\u{1b}[32mok\u{1b}[0m" : "\u{1b}[31m!!\u{1b}[0m"
     }
 

@@ -7,6 +7,10 @@ package struct ClaimFindings: Sendable, Hashable {
     package var found: [FoundPurchase]
     /// Why a typed id could not be looked up; who would hear that there is nothing has to wait for it.
     package var failure: ReadFailure?
+    /// The stores in which typed ids led to items that can't be read.
+    ///
+    /// The claimant hears nothing of them, as of whatever is somebody else's.
+    package var unreadable: Set<Store> = []
     /// Proofs that did not verify, by kind and fault.
     package var refusals: [String] = []
 

@@ -252,7 +252,7 @@ private func endedKey(_ evidence: Evidence) -> MessageKey {
 
 /// The most helpful thing to say about purchases that give no access; a card to update beats "nothing found".
 private func nothingKey(_ evidence: Evidence) -> MessageKey {
-    let words = evidence.endedWords.union(evidence.heardWords)
+    let words = evidence.endedWords.union(evidence.unownedEndedWords)
     if words.contains(.inBillingRetry) { return .nothingBillingRetry }
     if evidence.hasPending { return .nothingPendingPayment }
     if words.contains(.paused) { return .nothingPaused }

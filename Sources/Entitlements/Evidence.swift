@@ -16,7 +16,7 @@ package struct Evidence: Hashable, Sendable {
     /// The words of the user's own items that are over.
     package var endedWords: Set<StoreStatus.Known> = []
     /// The same of purchases without an owner that the user submitted: they refine what the user hears, and decide nothing.
-    package var heardWords: Set<StoreStatus.Known> = []
+    package var unownedEndedWords: Set<StoreStatus.Known> = []
     /// Stores that do not list a purchase which has to exist.
     package var unlistedBy: Set<Store> = []
     /// Entitlements that purchases carried before, and that go on at the store without them.
@@ -50,7 +50,7 @@ package struct Evidence: Hashable, Sendable {
             case .unowned where observation.isShown: hear(observation, situation)
             case .new, .own, .followed, .overtaken, .foreign, .unowned, .sameAccount, .unattributed: break
             }
-            guard attribution.speaks else { continue }
+            guard attribution.mayGiveAccess else { continue }
             let row = index < situation.rows.count ? situation.rows[index] : nil
             if let row { seen.insert(row.id) }
             var held = row.map { [$0] } ?? []
@@ -91,14 +91,14 @@ package struct Evidence: Hashable, Sendable {
         }
     }
 
-    /// RevenueCat's items that their own store's statement replaces (`StandingItem.overruled`): one of the same reading, or
+    /// RevenueCat's items that their own store's statement replaces (`PrevailingItem.overruled`): one of the same reading, or
     /// an earlier one where that store was not asked again.
     private static func overruled(_ situation: Situation) -> Set<Int> {
         let items = situation.reading.observations
         let counts = items.indices.map { place in
             place < situation.attributions.count && situation.attributions[place].counts
         }
-        return StandingItem.overruled(items, counts: counts).union(
+        return PrevailingItem.overruled(items, counts: counts).union(
             items.indices.filter { items[$0].source == .revenueCat && wasOverruled(items[$0], $0, situation) }
         )
     }
@@ -213,7 +213,7 @@ package struct Evidence: Hashable, Sendable {
             situation.catalog.mapping(of: item.entitlements) != .noAccess
         else { return }
         switch standing(of: item.kind, status: item.status, givesAccess: item.givesAccess) {
-        case .ended: heardWords.insert(item.status.known)
+        case .ended: unownedEndedWords.insert(item.status.known)
         case .pending: hasPending = true
         case .access, .unsettled, .unknown: break
         }

@@ -62,7 +62,7 @@ package struct NextLook: Hashable, Sendable {
             return
         }
         let now = reading.askedAt
-        let mine = zip(reading.observations, attributions).filter { $1.speaks }.map(\.0)
+        let mine = zip(reading.observations, attributions).filter { $1.mayGiveAccess }.map(\.0)
         // Where the stores were not asked, as RevenueCat's word was enough, the look is for when that is over.
         guard reading.coverage == .full || known.grants || mine.contains(where: { $0.source != .revenueCat }) else {
             return nil
@@ -72,7 +72,7 @@ package struct NextLook: Hashable, Sendable {
         let items = mine.filter { $0.source != .revenueCat || told.isDisjoint(with: $0.identifiers.map(\.key)) }
         var looks = items.map { Self.look(at: $0, after: now, known.spread) }
         // Items without an owner: another user may become the owner any day, and then they give this user nothing.
-        if attributions.contains(where: { $0.speaks && !$0.counts }) {
+        if attributions.contains(where: { $0.mayGiveAccess && !$0.counts }) {
             looks.append(now + known.spread.lengthened(Self.longest))
         }
         // Many may have been given access until one moment.
@@ -99,7 +99,7 @@ package struct NextLook: Hashable, Sendable {
         let isOnside = item.source == .onside
         let standing = standing(of: item.kind, status: item.status, givesAccess: item.givesAccess)
         let soonest = isOnside && standing == .access ? now + longest : nil
-        let changes = item.resumesAt.map { $0 + spread.lengthened(offsets[0]) }.flatMap { now < $0 ? $0 : nil }
+        let changes = item.changesAt.map { $0 + spread.lengthened(offsets[0]) }.flatMap { now < $0 ? $0 : nil }
         if item.status.known == .scheduled, let changes { return changes }
         // A payment that is awaited comes within days or not at all.
         if standing == .pending { return now + .seconds(3600) }

@@ -133,7 +133,7 @@ package struct Observation: Hashable, Sendable {
     /// When something changes by itself before the period's end: a pause ends, a part of the purchase begins or ends.
     ///
     /// Plans a check; no decision uses it.
-    package var resumesAt: Instant?
+    package var changesAt: Instant?
     /// The store itself says of a one-time purchase that it ends, and does not tell when.
     package var isLimited = false
     /// The store's own version of what it said: when it signed or fetched it.
@@ -163,7 +163,7 @@ package struct Observation: Hashable, Sendable {
         storeAccount: StoreAccount? = nil,
         boughtAt: Instant? = nil,
         acknowledgement: Acknowledgement? = nil,
-        resumesAt: Instant? = nil,
+        changesAt: Instant? = nil,
         statedAt: Instant? = nil,
         payloadHash: [UInt8] = []
     ) {
@@ -174,7 +174,7 @@ package struct Observation: Hashable, Sendable {
         self.storeAccount = storeAccount
         self.boughtAt = boughtAt
         self.acknowledgement = acknowledgement
-        self.resumesAt = resumesAt
+        self.changesAt = changesAt
         self.statedAt = statedAt
         self.kind = kind
         self.store = store

@@ -129,9 +129,9 @@ private func isBesideOwn(
     let keys = Set(item.identifiers.map(\.key))
     var isBeside = false
     for (other, line) in observations.enumerated() where other != index {
-        if !keys.isDisjoint(with: line.identifiers.map(\.key)), !attributions[other].isOpen { return false }
+        if !keys.isDisjoint(with: line.identifiers.map(\.key)), !attributions[other].hasNoOwner { return false }
         guard let its = line.storeAccount, its.answer == account.answer else { continue }
-        guard attributions[other].counts || attributions[other].isOpen else { return false }
+        guard attributions[other].counts || attributions[other].hasNoOwner else { return false }
         let isSame = its.id == nil || account.id == nil || its.id == account.id
         isBeside = isBeside || attributions[other].counts && isSame && !line.isFamilyShared
     }
@@ -140,7 +140,7 @@ private func isBesideOwn(
 
 extension Attribution {
     /// Whether no user is the owner.
-    fileprivate var isOpen: Bool {
+    fileprivate var hasNoOwner: Bool {
         switch self {
         case .unowned, .sameAccount: true
         default: false

@@ -39,7 +39,7 @@ package enum Attribution: Hashable, Sendable {
     }
 
     /// Whether the item can give this user access: it is the user's own, or has no owner and is of the user's store account.
-    package var speaks: Bool { if case .sameAccount = self { true } else { counts } }
+    package var mayGiveAccess: Bool { if case .sameAccount = self { true } else { counts } }
 
     /// The row that the item brings up to date.
     package var target: Int64? {

@@ -27,7 +27,12 @@ package struct ProductCatalog: Hashable, Sendable {
             if timed.contains(key) { return [key] }
             if grants[key] == true { return [] }
         }
-        let giving = item.entitlements.filter { mapping(of: [$0]) == .access }
+        return durations(of: item.entitlements)
+    }
+
+    /// The keys whose durations end what carries these entitlements; none where one of them that gives access has no duration.
+    package func durations(of entitlements: [String]) -> [String] {
+        let giving = entitlements.filter { mapping(of: [$0]) == .access }
         return giving.allSatisfy(timed.contains) ? giving : []
     }
 

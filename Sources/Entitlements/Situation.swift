@@ -83,7 +83,7 @@ extension Situation {
     package var isExplained: Bool {
         everObserved || grants != .none
             || zip(reading.observations, attributions).contains { item, attribution in
-                attribution.speaks
+                attribution.mayGiveAccess
                     && canExplain(item.kind, item.status, item.givesAccess, item.entitlements, item.isSandbox)
             }
             || ledger.contains { row in

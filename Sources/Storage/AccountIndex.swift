@@ -43,7 +43,7 @@ package struct AccountIndex: Sendable {
     }
 
     /// The state of a root that is not in the index.
-    package enum Standing: String, Sendable {
+    package enum RootState: String, Sendable {
         /// A complete walk that began after the question found no user.
         case absent
         /// No such walk has ended yet.
@@ -53,8 +53,8 @@ package struct AccountIndex: Sendable {
     }
 
     /// Returns the state of roots, and asks for a walk where one is needed.
-    package func ask(_ roots: [Int64]) async throws -> [Int64: Standing] {
-        var standings: [Int64: Standing] = [:]
+    package func ask(_ roots: [Int64]) async throws -> [Int64: RootState] {
+        var states: [Int64: RootState] = [:]
         for row in try await pool.query(
             """
             SELECT a.root, a.standing
@@ -63,9 +63,9 @@ package struct AccountIndex: Sendable {
             """
         ) {
             let (root, standing) = try row.decode(Int64.self, String.self)
-            standings[root] = Standing(rawValue: standing) ?? .pending
+            states[root] = RootState(rawValue: standing) ?? .pending
         }
-        return standings
+        return states
     }
 
     // MARK: Walking

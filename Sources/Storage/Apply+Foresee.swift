@@ -163,7 +163,7 @@ extension Apply {
         on connection: PostgresConnection
     ) async throws -> Foresight {
         var scene = try await scene(of: batch, epoch: epoch, on: connection)
-        scene.isForeseen = true
+        scene.isDryRun = true
         // As if they stood in the queue, and were ours.
         for item in batch { scene.locked[item.job.userKey] = JobEnds.Held(id: item.job.id, cancel: false) }
         var report = ApplyReport()

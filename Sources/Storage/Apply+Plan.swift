@@ -15,7 +15,7 @@ extension Apply {
         var named: [PurchaseIdentifierKey: Int64]
         var ledger: LedgerReads.Ledger
         /// Nothing of it will be written.
-        var isForeseen = false
+        var isDryRun = false
 
         /// The host's user of a job, locked.
         func user(of job: ClaimedJob) -> User? { job.userID.flatMap { users[ExactText($0)] } }
@@ -101,7 +101,7 @@ extension Apply {
         }
         let ahead = RecordsAhead(facts, holders, ledger, at: gate.now)
         var dated: (users: Set<Int64>, purchases: Set<Int64>) = ([], [])
-        if !ahead.isEmpty, scene.isForeseen {
+        if !ahead.isEmpty, scene.isDryRun {
             for item in ours { facts[item.job.userKey]?.date(notAfter: item.reading.askedAt) }
         } else if !ahead.isEmpty {
             dated = try await ahead.mend(on: connection)

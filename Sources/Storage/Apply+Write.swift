@@ -160,7 +160,7 @@ extension Apply {
         let isShared = plan.observed.contains { $0.sharesRowOf != nil }
         let new =
             isShared
-            ? ObservedRow.standing(
+            ? ObservedRow.prevailing(
                 in: plan.observed.filter { $0.attribution?.isNew == true },
                 by: \.purchaseID,
                 catalog: plan.catalog

@@ -177,8 +177,9 @@ struct ApplyPlan {
             acknowledge(item, situation, verdict)
             note(verdict, situation)
             if verdict.enqueuesReconcile { reconciles.append(item.job.userKey) }
-            if !item.reading.unreadable.isEmpty {
-                let stores = item.reading.unreadable.map(\.name).sorted().joined(separator: ", ")
+            let unreadable = item.reading.unreadable.union(item.reading.claims.unreadable)
+            if !unreadable.isEmpty {
+                let stores = unreadable.map(\.name).sorted().joined(separator: ", ")
                 alarms["unreadable_item"] =
                     "\(stores) lists an item, and whether it gives access can't be read: subscribers keep their access,"
                     + " free users get store_unavailable. Report this with the store's answer."

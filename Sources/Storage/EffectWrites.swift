@@ -42,13 +42,13 @@ struct Effect {
         nextLook = NextLook(at: askedAt + .seconds(86_400))
     }
 
-    /// The type that this decision settles; `nil` where it leaves open whether the type is right.
+    /// The type that this decision settles, or that an earlier one did where this one leaves open whether the type is right.
     var decidedType: UserType? {
         guard !isOnlyObserved, let user, user.status.isEligible else { return nil }
         switch verdict.action {
         case .grant: return .subscriber
         case .demote: return .free
-        case .none: return user.type == .free ? .free : nil
+        case .none: return user.type == .free ? .free : facts?.decidedType
         }
     }
 

@@ -24,8 +24,7 @@ package struct KnownPurchase: Sendable, Hashable {
         return end + .seconds(61 * 86_400) < moment
     }
 
-    /// Whether it was bought for once and for a length of time.
-    package var isPass: Bool { kind == .oneTime && periodEndsAt != nil }
+    package var entitlements: [String]
 
     /// The words with which a subscription that gives no access is over.
     static let endedWords = StoreStatus.Known.allCases.map(\.rawValue).filter {
@@ -48,18 +47,20 @@ package struct KnownPurchase: Sendable, Hashable {
     }
 
     init(_ row: PostgresRow) throws {
-        let (store, environment, kind, status, gives, lookupID, ends, stated, values, kinds) = try row.decode(
-            String.self,
-            String.self,
-            String.self,
-            String.self,
-            Bool?.self,
-            String?.self,
-            PostgresTimestamp?.self,
-            PostgresTimestamp?.self,
-            [String].self,
-            [String].self
-        )
+        let (store, environment, kind, status, gives, lookupID, ends, stated, entitlements, values, kinds) =
+            try row.decode(
+                String.self,
+                String.self,
+                String.self,
+                String.self,
+                Bool?.self,
+                String?.self,
+                PostgresTimestamp?.self,
+                PostgresTimestamp?.self,
+                [String].self,
+                [String].self,
+                [String].self
+            )
         self.store = store
         self.environment = environment
         self.kind = Observation.Kind(rawValue: kind) ?? .subscription
@@ -68,6 +69,7 @@ package struct KnownPurchase: Sendable, Hashable {
         self.lookupID = lookupID
         periodEndsAt = ends.map(Instant.init)
         statedAt = stated.map(Instant.init)
+        self.entitlements = entitlements
         identifiers = zip(values, kinds).map {
             PurchaseIdentifier(value: $0, store: store, environment: environment, kind: $1)
         }

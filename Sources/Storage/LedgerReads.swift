@@ -150,10 +150,14 @@ enum LedgerReads {
             SELECT u.user_key, u.epoch, u.read_at, u.absent_since, u.promised_at, u.moved_away_at,
                    CASE WHEN u.flips_since > now() - interval '1 day' THEN u.flips ELSE 0 END, u.ever_observed,
                    u.user_id IS NULL,
-                   -- Before we kept it apart, and beside workers that do not, the newest decision tells.
+                   -- Before we kept it apart, and beside workers that do not, the newest decision tells that settled the type.
                    CASE WHEN u.decided_type IS NULL AND u.read_at IS NOT NULL
                         THEN (SELECT d.type_after FROM entitlement_sync.decision AS d
-                               WHERE d.user_key = u.user_key AND NOT d.observed ORDER BY d.id DESC LIMIT 1)
+                               WHERE d.user_key = u.user_key AND NOT d.observed
+                                 AND d.rule NOT IN ('not_eligible', 'account_gone')
+                                 AND (d.type_after = 'free'
+                                      OR d.rule IN ('store_access', 'grant_access', 'owner_followed_revenuecat'))
+                               ORDER BY d.id DESC LIMIT 1)
                         ELSE u.decided_type END
               FROM entitlement_sync.user_sync AS u
              WHERE u.user_key = ANY (\(userKeys))

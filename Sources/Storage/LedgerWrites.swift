@@ -51,7 +51,7 @@ struct ObservedRow {
     ///   - key: tells which rows are one; a row without a key stands alone.
     ///   - catalog: what means access.
     /// - Returns: one for each row of the ledger, in the order of the first item.
-    static func standing<Key: Hashable>(
+    static func prevailing<Key: Hashable>(
         in rows: [ObservedRow],
         by key: (ObservedRow) -> Key?,
         catalog: ProductCatalog
@@ -73,20 +73,20 @@ struct ObservedRow {
                 groups.append([row])
             }
         }
-        return groups.compactMap { standing(among: $0, catalog: catalog) }
+        return groups.compactMap { prevailing(among: $0, catalog: catalog) }
     }
 
-    private static func standing(among rows: [ObservedRow], catalog: ProductCatalog) -> ObservedRow? {
+    private static func prevailing(among rows: [ObservedRow], catalog: ProductCatalog) -> ObservedRow? {
         guard rows.count > 1 else { return rows.first }
         let named = rows.filter { $0.observation != nil }
         let counts = named.map { $0.attribution?.counts == true }
-        let standing = StandingItem(among: named.compactMap(\.observation), counts: counts, catalog: catalog)
-        guard let standing else { return rows.first }
-        var row = named[standing.place]
-        row.observation?.lookupID = standing.lookupID
-        row.observation?.statedAt = standing.statedAt
+        let prevailing = PrevailingItem(among: named.compactMap(\.observation), counts: counts, catalog: catalog)
+        guard let prevailing else { return rows.first }
+        var row = named[prevailing.place]
+        row.observation?.lookupID = prevailing.lookupID
+        row.observation?.statedAt = prevailing.statedAt
         // The user that the app's id names is a fact of the purchase, whichever item says it.
-        if counts[standing.place], named.contains(where: \.isNamed) { row.observation?.owner = .account }
+        if counts[prevailing.place], named.contains(where: \.isNamed) { row.observation?.owner = .account }
         return row
     }
 }
@@ -173,7 +173,7 @@ enum LedgerWrites {
         var ids: [Int64] = []
         var items: [Observation] = []
         var known: [ObservedRow] = []
-        for row in ObservedRow.standing(in: rows, by: \.purchaseID, catalog: catalog) {
+        for row in ObservedRow.prevailing(in: rows, by: \.purchaseID, catalog: catalog) {
             guard let id = row.purchaseID, let item = row.observation else { continue }
             ids.append(id)
             items.append(item)
@@ -200,7 +200,7 @@ enum LedgerWrites {
                    store = n.store, kind = n.kind, status = n.status, ownership = n.ownership, renewal = n.renewal,
                    product_id = n.product_id,
                    entitlements = coalesce(string_to_array(nullif(n.entitlements, ''), E'\\x1f'), '{}'),
-                   -- What was detached while the purchase goes on stays known.
+                   -- What was detached while the purchase goes on stays known (Purchase.carried in a replay).
                    carried = CASE WHEN n.entitlements = '' THEN coalesce(nullif(p.carried, '{}'), p.entitlements)
                                   WHEN coalesce(nullif(p.carried, '{}'), p.entitlements) <@ string_to_array(n.entitlements, E'\\x1f')
                                        OR entitlement_sync.means_access(string_to_array(n.entitlements, E'\\x1f'))

@@ -19,6 +19,7 @@ package struct UserLookups: Sendable {
         let rows = try await pool.query(
             """
             SELECT p.store, p.environment, p.kind, p.status, p.gives_access, p.lookup_id, p.period_ends_at, p.stated_at,
+                   p.entitlements,
                    ARRAY(SELECT i.value FROM entitlement_sync.purchase_identifier AS i
                           WHERE i.purchase_id = p.id AND i.store = p.store ORDER BY i.value),
                    ARRAY(SELECT i.kind FROM entitlement_sync.purchase_identifier AS i

@@ -12,15 +12,15 @@ package struct CustomerQuery: Sendable {
     /// Where a subscription does, one-time purchases are not asked for. Whoever has entitlements that give nothing
     /// passes a check of their own; a `true` too many could hide a lifetime purchase behind a subscription.
     package var mayGrant: @Sendable ([String]) -> Bool
-    /// Which of these ids are users of the host; no two of them are equal to Swift.
-    package var isOtherUser: @Sendable ([String]) async throws -> Set<String>
+    /// Which of these ids are users of the host.
+    package var isOtherUser: @Sendable ([String]) async throws -> Set<ExactText>
 
     package init(
         userID: String,
         lane: Lane,
         sandboxCounts: Bool,
         mayGrant: @escaping @Sendable ([String]) -> Bool = { !$0.isEmpty },
-        isOtherUser: @escaping @Sendable ([String]) async throws -> Set<String>
+        isOtherUser: @escaping @Sendable ([String]) async throws -> Set<ExactText>
     ) {
         self.userID = userID
         self.lane = lane

@@ -113,7 +113,7 @@ extension StoresReader {
         )
         var context = ReadContext(job, userID: customer.userID, askedAt: customer.at, catalog: catalog)
         context.lane = .support
-        let records = Records(known: Array(own), told: [])
+        let records = Records(known: Array(own), eventPurchases: [])
         let part: StorePart? =
             switch store {
             case .appStore: await sources.appStore?.read(records, except: [], asksEnded: false, context)

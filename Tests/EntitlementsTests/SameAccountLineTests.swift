@@ -60,7 +60,7 @@ import Testing
                 askedAt: noon
             )
             let index = try #require(order.firstIndex { $0.0.lookupID == "open" })
-            #expect(attributions[index].speaks == speaks, "\(name)")
+            #expect(attributions[index].mayGiveAccess == speaks, "\(name)")
             #expect(!attributions[index].counts, "\(name)")
         }
         let alone = attribute(
@@ -70,7 +70,7 @@ import Testing
             eligible: true,
             askedAt: noon
         )
-        let isHeard = alone.contains { $0.speaks }
+        let isHeard = alone.contains { $0.mayGiveAccess }
         #expect(!isHeard, "without a line of the user's own")
     }
 }

@@ -328,16 +328,16 @@ func stored(
 
     @Test func `A pause's own end is a moment to look, until it is over`() {
         var item = stored(.account, "paused", access: false, source: .googlePlay, ends: .zero - day)
-        item.resumesAt = noon + hour
+        item.changesAt = noon + hour
         let reading = { (item: Observation) in Reading(coverage: .full, askedAt: noon, observations: [item]) }
         #expect(look(reading(item))?.at == noon + hour + .seconds(60))
-        item.resumesAt = noon + day * 9
+        item.changesAt = noon + day * 9
         #expect(look(reading(item))?.at == noon + day, "it may be ended early")
-        item.resumesAt = noon - .seconds(61)
+        item.changesAt = noon - .seconds(61)
         #expect(look(reading(item))?.at == noon + day)
         item.periodEndsAt = noon - day * 80
         #expect(look(reading(item))?.at == nil)
-        item.resumesAt = noon + day * 5
+        item.changesAt = noon + day * 5
         #expect(look(reading(item))?.at == noon + day * 5 + .seconds(60), "pauses may last three months")
     }
 

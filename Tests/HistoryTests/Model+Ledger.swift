@@ -120,7 +120,7 @@ extension Model {
 
     /// The item that says most for access, then the later end.
     private func standing(_ items: [Observation]) -> Observation {
-        let place = StandingItem(
+        let place = PrevailingItem(
             among: items,
             counts: items.map { _ in true },
             catalog: ProductCatalog(catalog)

@@ -189,7 +189,7 @@ final class FakeStore: Sendable {
         lane: Lane = .restore
     ) async throws -> CustomerReading {
         let query = CustomerQuery(userID: user, lane: lane, sandboxCounts: sandboxCounts) { ids in
-            hostUsers.intersection(ids)
+            Set(ids.map(ExactText.init)).intersection(hostUsers.map(ExactText.init))
         }
         return try await client(maxPages: maxPages).read(query)
     }

@@ -55,13 +55,12 @@ BEGIN
     open := ARRAY(SELECT DISTINCT r.root FROM unnest(roots) AS r(root)
                    WHERE NOT EXISTS (SELECT 1 FROM account_question AS q
                                       WHERE q.fingerprint = fp AND q.root = r.root AND q.asked_at < done
-                                        AND q.seen_at > at - interval '2 minutes')
+                                        AND q.seen_at > at - interval '15 minutes')
                    ORDER BY 1);
     INSERT INTO account_question AS q (fingerprint, root, asked_at, since, seen_at)
     SELECT fp, o.root, at, at, at FROM unnest(open) AS o(root)
     ON CONFLICT (fingerprint, root) DO UPDATE
        SET asked_at = CASE WHEN q.asked_at < done OR q.asked_at > at THEN at ELSE q.asked_at END,
-           -- Between two tries of a job lies a quarter of an hour at the most.
            since = CASE WHEN q.asked_at < done OR q.seen_at NOT BETWEEN at - interval '15 minutes' AND at THEN at
                         ELSE q.since END,
            seen_at = at

@@ -210,4 +210,6 @@ END
 $$;
 
 REVOKE ALL ON FUNCTION restore_of, app_restores FROM PUBLIC;
+SELECT grant_to('entitlement_sync_api', ARRAY['GRANT EXECUTE ON FUNCTION app_restores TO %I']);
+SELECT grant_to('entitlement_sync_worker', ARRAY['GRANT EXECUTE ON FUNCTION app_restores TO %I']);
 DELETE FROM role_privilege WHERE kind = 'function' AND object IN ('app_restore', 'enqueue_restores');

@@ -18,8 +18,13 @@ struct PastLedger {
     /// An item of the user's own was seen that explains a type, by whatever catalogue.
     private(set) var sawExplanation = false
     private let userKey: Int64
+    /// What means access; `nil`: not known.
+    private let catalog: ProductCatalog?
 
-    init(userKey: Int64) { self.userKey = userKey }
+    init(userKey: Int64, catalog: ProductCatalog? = nil) {
+        self.userKey = userKey
+        self.catalog = catalog
+    }
 
     /// The user's rows.
     var owned: [Purchase] {
@@ -69,7 +74,7 @@ struct PastLedger {
         }
         for (id, items) in named {
             let observations = items.compactMap(\.observation)
-            guard let standing = StandingItem(among: observations, counts: items.map(\.counts)) else { continue }
+            guard let standing = PrevailingItem(among: observations, counts: items.map(\.counts)) else { continue }
             write(items[standing.place], observations[standing.place], to: id)
         }
     }
@@ -97,7 +102,7 @@ struct PastLedger {
                 status: observation.status,
                 givesAccess: observation.givesAccess,
                 entitlements: observation.entitlements,
-                carried: observation.entitlements.isEmpty ? before?.carried : observation.entitlements,
+                carried: Purchase.carried(observation.entitlements, before: before?.carried ?? [], catalog: catalog),
                 periodEndsAt: observation.periodEndsAt,
                 endAnnounced: isRunning || before == nil ? announces : announcedBefore,
                 isFamilyShared: observation.isFamilyShared,

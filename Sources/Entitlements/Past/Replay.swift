@@ -52,7 +52,7 @@ extension UserHistory {
         settings.demotionsPaused = false
         var replayed: [Replayed] = []
         let unexplained = decisions.last { $0.knownRule == .unexplained }?.id ?? 0
-        walk { step, ledger in
+        walk(catalog: catalog) { step, ledger in
             guard let decision = step.decision, wanted(decision) else { return }
             var past = PastSituation(history: self, step: step, decision: decision, ledger: ledger)
             // Once explained, a user stays so.
@@ -134,7 +134,7 @@ private struct PastSituation {
     /// Names what a store gave access to, and what gives none today.
     private func changedProducts(_ situation: Situation) -> String {
         let items = zip(situation.reading.observations, situation.attributions).filter { item, attribution in
-            attribution.speaks
+            attribution.mayGiveAccess
                 && standing(of: item.kind, status: item.status, givesAccess: item.givesAccess) == .access
         }
         let keys = Set(items.flatMap(\.0.entitlements)).filter { situation.catalog.mapping(of: [$0]) != .access }

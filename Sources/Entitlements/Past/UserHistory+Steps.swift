@@ -14,11 +14,16 @@ extension UserHistory {
     ///
     /// - Parameters:
     ///   - moment: where to stop; `nil`: at its end.
+    ///   - catalog: what means access; `nil`: not known.
     ///   - visit: gets each decision of the user with the records as they stood before it.
     /// - Returns: the records as they stood at last.
     @discardableResult
-    func walk(until moment: Instant? = nil, _ visit: (Step, PastLedger) -> Void = { _, _ in }) -> PastLedger {
-        var ledger = PastLedger(userKey: userKey)
+    func walk(
+        until moment: Instant? = nil,
+        catalog: ProductCatalog? = nil,
+        _ visit: (Step, PastLedger) -> Void = { _, _ in }
+    ) -> PastLedger {
+        var ledger = PastLedger(userKey: userKey, catalog: catalog)
         var moves = moves[...]
         func isPast(_ at: Instant) -> Bool { moment.map { at <= $0 } ?? true }
         for step in steps where isPast(step.at) {

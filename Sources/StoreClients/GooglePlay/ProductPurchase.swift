@@ -182,7 +182,7 @@ extension ProductPurchase {
         }
         if !ahead.isEmpty {
             var item = observation(of: ahead, "scheduled", token: token, at: now)
-            item.resumesAt = ahead.compactMap(\.releasedAt).min()
+            item.changesAt = ahead.compactMap(\.releasedAt).min()
             observations.append(item)
         }
         return observations

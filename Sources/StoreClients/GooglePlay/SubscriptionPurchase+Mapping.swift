@@ -173,7 +173,7 @@ extension SubscriptionPurchase {
             lookupID: token,
             boughtAt: startedAt,
             acknowledgement: acknowledgement(token, givesAccess: givesAccess, at: now),
-            resumesAt: state == .paused
+            changesAt: state == .paused
                 ? resumesAt : givesAccess ? items.compactMap(\.expiresAt).filter { now < $0 }.min() : nil
         )
         observation.payloadHash = observation.factsHash

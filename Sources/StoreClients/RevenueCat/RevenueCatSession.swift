@@ -216,12 +216,10 @@ struct RevenueCatSession {
         if !isAnonymous(returned), !candidates.contains(where: { isSame($0, returned) }) {
             candidates.append(returned)
         }
-        var others: [String] = []
+        let others: [String]
         do {
-            for some in Self.apart(candidates) {
-                let users = try await query.isOtherUser(some)
-                others += some.filter(users.contains)
-            }
+            others =
+                candidates.isEmpty ? [] : try await query.isOtherUser(candidates.sortedExactly).sorted().map(\.text)
         } catch let error as ReadFailure {
             note(error)
             return nil
@@ -230,19 +228,6 @@ struct RevenueCatSession {
             return nil
         }
         return (aliases.holdAskedUser, others)
-    }
-
-    /// Ids in groups within which no two are equal to Swift, which equates Unicode's spellings: mostly one group.
-    private static func apart(_ ids: [String]) -> [[String]] {
-        var groups: [[String]] = []
-        for id in Set(ids.map(ExactText.init)).sorted().map(\.text) {
-            if let place = groups.firstIndex(where: { !$0.contains(id) }) {
-                groups[place].append(id)
-            } else {
-                groups.append([id])
-            }
-        }
-        return groups
     }
 
     /// Reads the ids of the customer who holds an item.

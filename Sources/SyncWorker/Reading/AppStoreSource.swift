@@ -142,18 +142,20 @@ package struct AppStoreSource: Sendable {
                 mayGrant: context.mayGrant
             )
         }
-        let told = records.told(of: .appStore).filter { told in !seen.contains { $0.value == told.value } }.map {
-            told in
+        let fromEvents = records.eventPurchases(of: .appStore).filter { named in
+            !seen.contains { $0.value == named.value }
+        }.map {
+            named in
             AppStoreQuery(
-                .init(id: told.value, environment: AppStoreEnvironment(ledgerName: told.environment)),
+                .init(id: named.value, environment: AppStoreEnvironment(ledgerName: named.environment)),
                 lane: context.lane,
                 // What the App Store has sent word of exists, whether its API shows it yet or not.
-                isProven: told.isFresh,
+                isProven: named.isFresh,
                 mayGrant: context.mayGrant
             )
         }
-        guard let client, !(queries + told).isEmpty else { return .nothing(.appStore) }
-        return await read(queries + told, of: client, context)
+        guard let client, !(queries + fromEvents).isEmpty else { return .nothing(.appStore) }
+        return await read(queries + fromEvents, of: client, context)
     }
 
     /// Asks account by account, for passes add up within one account alone.

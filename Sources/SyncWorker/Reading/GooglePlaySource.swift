@@ -26,23 +26,24 @@ package struct GooglePlaySource: Sendable {
         except seen: Set<PurchaseIdentifierKey>,
         _ context: ReadContext
     ) async -> StorePart {
-        let hasPasses = records.known.contains { $0.isPass && !$0.isLongOver(at: context.askedAt) }
+        let isPass = { (purchase: KnownPurchase) in !context.catalog.durations(of: purchase.entitlements).isEmpty }
+        let hasPasses = records.known.contains { isPass($0) && !$0.isLongOver(at: context.askedAt) }
         let tokens = records.known.compactMap { purchase -> String? in
             guard purchase.store == Store.googlePlay.rawValue, seen.isDisjoint(with: purchase.identifiers.map(\.key)),
                 purchase.environment == "production" || context.job.sandboxAllowed,
                 // Where a pass ends is reckoned from those before it.
-                !purchase.isLongOver(at: context.askedAt) || purchase.isPass && hasPasses
+                !purchase.isLongOver(at: context.askedAt) || hasPasses && isPass(purchase)
             else { return nil }
             return purchase.lookupID
         }
-        let told = records.told(of: .googlePlay).map(\.value).filter { value in
+        let fromEvents = records.eventPurchases(of: .googlePlay).map(\.value).filter { value in
             !seen.contains { $0.value.isExactly(value) }
         }
-        let asked = told.filter { !OrderNumber.isOrder($0) && !tokens.contains($0) } + tokens
+        let asked = fromEvents.filter { !OrderNumber.isOrder($0) && !tokens.contains($0) } + tokens
         var part = await read(asked, records.known, isFromClient: false, context)
-        // An order of which an event told is mostly that of a token beside it; what is left has a token of its own.
+        // An order of which an event tells is mostly that of a token beside it; what is left has a token of its own.
         let answered = Set(part.observations.flatMap { $0.identifiers.map { ExactText($0.value) } })
-        let orders = told.filter { OrderNumber.isOrder($0) && !answered.contains(ExactText($0)) }
+        let orders = fromEvents.filter { OrderNumber.isOrder($0) && !answered.contains(ExactText($0)) }
         let found = await self.tokens(behind: orders, lane: context.lane)
         let more = found.tokens.filter { !asked.contains($0) }
         if !more.isEmpty { part.add(await read(more, records.known, isFromClient: false, context)) }

@@ -16,11 +16,11 @@ struct OwnerNaming: Sendable {
         /// A user of the host, by the host's spelling.
         case user(id: String)
         /// No user: the id says nothing about an owner.
-        case nobody
+        case noUser
         /// Only a walk through the host's users can tell.
         case pending
         /// The walk takes longer than `AccountIndex.patience`.
-        case late
+        case unresolved
     }
 
     /// Names the owners of items by the account ids in them, as far as no walk is needed.
@@ -78,20 +78,20 @@ struct OwnerNaming: Sendable {
         var owners = try await known(ids)
         let open = ids.filter { owners[ExactText($0)] == .pending }
         guard let index, !open.isEmpty else { return owners }
-        let standings: [Int64: AccountIndex.Standing]
-        do { standings = try await index.ask(open.compactMap(accounts.root)) } catch {
+        let states: [Int64: AccountIndex.RootState]
+        do { states = try await index.ask(open.compactMap(accounts.root)) } catch {
             throw ReadFailure(records: error)
         }
         // A walk may have ended since the index was asked, and have found them.
-        let again = standings.values.contains(.absent) ? try await known(open) : [:]
+        let again = states.values.contains(.absent) ? try await known(open) : [:]
         for id in open {
             if case .user? = again[ExactText(id)] {
                 owners[ExactText(id)] = again[ExactText(id)]
                 continue
             }
-            switch accounts.root(in: id).flatMap({ standings[$0] }) {
-            case .absent: owners[ExactText(id)] = .nobody
-            case .late: owners[ExactText(id)] = .late
+            switch accounts.root(in: id).flatMap({ states[$0] }) {
+            case .absent: owners[ExactText(id)] = .noUser
+            case .late: owners[ExactText(id)] = .unresolved
             case .pending, nil: owners[ExactText(id)] = .pending
             }
         }
@@ -106,7 +106,7 @@ struct OwnerNaming: Sendable {
             for id in ids {
                 let user = Self.spellings(id).lazy.compactMap { plain[ExactText($0)] }.first
                 let isDerived = index != nil && accounts.root(in: id) != nil
-                owners[ExactText(id)] = user.map { .user(id: $0) } ?? (isDerived ? .pending : .nobody)
+                owners[ExactText(id)] = user.map { .user(id: $0) } ?? (isDerived ? .pending : .noUser)
             }
             let derived = ids.filter { owners[ExactText($0)] == .pending }
             guard let index, !derived.isEmpty else { return owners }

@@ -13,16 +13,16 @@ extension StoresReader {
     func consult(
         _ parts: inout [StorePart],
         _ verified: [[String]],
-        told: [ToldPurchase] = [],
+        eventPurchases: [EventPurchase] = [],
         own: Set<PurchaseIdentifierKey>,
         _ context: ReadContext
     ) async throws(ReadFailure) {
         guard let revenueCat = sources.revenueCat else { return }
-        let told = Set(told.map { ExactText($0.value) })
+        let eventPurchases = Set(eventPurchases.map { ExactText($0.value) })
         let unclaimed = parts.indices.flatMap { part in
             parts[part].observations.indices.map { (part: part, place: $0) }
         }
-        .filter { isUnclaimed(parts[$0.part].observations[$0.place], told, own) }
+        .filter { isUnclaimed(parts[$0.part].observations[$0.place], eventPurchases, own) }
         // Each costs several requests; whoever shows more gets an answer by the first of them, or none.
         let places = Array(unclaimed.prefix(Self.mostConsulted))
         var purchases = places.map { place in
@@ -46,7 +46,7 @@ extension StoresReader {
         guard !purchases.isEmpty else { return }
         let answer = await revenueCat.owners(of: purchases, context)
         guard answer.failure == nil else {
-            withhold(&parts, told, own, answer.failure)
+            withhold(&parts, eventPurchases, own, answer.failure)
             return
         }
         for (place, witnesses) in zip(places, answer.witnesses) {
@@ -58,6 +58,7 @@ extension StoresReader {
         }
         // Whose a purchase is that RevenueCat lists and that can't be read, is not known: unknown is not unowned.
         let unread = zip(places, answer.witnesses).filter(\.1.hasUnreadable).map(\.0)
+        for place in unread { parts[place.part].hasUnreadable = true }
         for place in (unread + unclaimed.dropFirst(places.count)).reversed() {
             parts[place.part].observations.remove(at: place.place)
         }
@@ -75,24 +76,27 @@ extension StoresReader {
     /// Takes out what was shown and nobody is known to own: unknown is not unowned.
     private func withhold(
         _ parts: inout [StorePart],
-        _ told: Set<ExactText>,
+        _ eventPurchases: Set<ExactText>,
         _ own: Set<PurchaseIdentifierKey>,
         _ failure: ReadFailure?
     ) {
         for index in parts.indices {
             let count = parts[index].observations.count
-            parts[index].observations.removeAll { isUnclaimed($0, told, own) }
+            parts[index].observations.removeAll { isUnclaimed($0, eventPurchases, own) }
             guard parts[index].observations.count < count || parts[index].store == .revenueCat else { continue }
             parts[index].coverage = parts[index].coverage == .none ? .none : .partial
             parts[index].failure = parts[index].failure ?? failure
         }
     }
 
-    /// Whether an item was shown, told of by an event, or listed beside the user's own, whose owner RevenueCat may know, and
+    /// Whether an item was shown, named by an event, or listed beside the user's own, whose owner RevenueCat may know, and
     /// that our records do not hold for the user.
-    private func isUnclaimed(_ item: Observation, _ told: Set<ExactText>, _ own: Set<PurchaseIdentifierKey>) -> Bool {
+    private func isUnclaimed(_ item: Observation, _ eventPurchases: Set<ExactText>, _ own: Set<PurchaseIdentifierKey>)
+        -> Bool
+    {
         guard
-            item.isShown || item.isOpen || item.identifiers.contains(where: { told.contains(ExactText($0.value)) }),
+            item.isShown || item.isListedWithoutOwner
+                || item.identifiers.contains(where: { eventPurchases.contains(ExactText($0.value)) }),
             item.source == .appStore || item.source == .googlePlay,
             own.isDisjoint(with: item.identifiers.map(\.key))
         else { return false }
@@ -130,7 +134,7 @@ extension StoresReader {
         }
         for found in found {
             reading.take(found.items, for: context.userID)
-            reading.unreadable.formUnion(found.unreadable)
+            reading.claims.unreadable.formUnion(found.unreadable)
             reading.claims.failure = reading.claims.failure ?? found.failure
         }
         try? await Task.sleep(for: Self.step * Double.random(in: 0..<0.25), tolerance: .zero)
@@ -199,7 +203,7 @@ extension Reading {
         let known = Set(observations.flatMap { $0.identifiers.map(\.key) })
         observations += claims.own.filter { known.isDisjoint(with: $0.identifiers.map(\.key)) }
         self.claims.failure = self.claims.failure ?? claims.failure
-        if claims.hasUnreadable { unreadable.insert(.revenueCat) }
+        if claims.hasUnreadable { self.claims.unreadable.insert(.revenueCat) }
     }
 
     /// Takes over what typed ids led to in the stores: what an account of the app's names as the user's own counts, the
@@ -229,7 +233,7 @@ extension Reading {
 
 extension Observation {
     /// Whether it may give access to the user of its store account, as long as it has no owner.
-    fileprivate var isOpen: Bool { storeAccount != nil && owner == .nobody && !isFamilyShared }
+    fileprivate var isListedWithoutOwner: Bool { storeAccount != nil && owner == .nobody && !isFamilyShared }
 
     /// Takes over what RevenueCat says of the same purchase: what it calls it by, and whose it is.
     fileprivate mutating func hear(_ witness: Observation) {

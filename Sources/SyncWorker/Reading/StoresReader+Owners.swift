@@ -19,20 +19,20 @@ extension StoresReader {
                 // A customer without a name of ours is no owner.
                 .flatMap { $0.observations.filter { $0.owner != .anonymous }.flatMap { $0.identifiers.map(\.key) } }
         )
-        func isOpen(_ item: Observation) -> Bool {
+        func needsResolving(_ item: Observation) -> Bool {
             guard item.isUnnamed, let account = item.accountID, naming.accounts.root(in: account) != nil else {
                 return false
             }
             let keys = item.identifiers.map(\.key)
             return own.isDisjoint(with: keys) && named.isDisjoint(with: keys)
         }
-        let ids = parts.flatMap(\.observations).filter(isOpen).compactMap(\.accountID)
+        let ids = parts.flatMap(\.observations).filter(needsResolving).compactMap(\.accountID)
         guard !ids.isEmpty else { return }
         let owners = try await naming.owners(of: ids.sortedExactly)
         for part in parts.indices {
             var kept: [Observation] = []
             for item in parts[part].observations {
-                guard isOpen(item), let account = item.accountID else {
+                guard needsResolving(item), let account = item.accountID else {
                     kept.append(item)
                     continue
                 }
@@ -43,10 +43,10 @@ extension StoresReader {
                     item.owner = id.isExactly(context.userID) ? .account : .otherAccount(id: id)
                     kept.append(item)
                     continue
-                case .nobody:
+                case .noUser:
                     kept.append(item)
                     continue
-                case .late: failure = ReadFailure(.ownerUnresolved, store: parts[part].store)
+                case .unresolved: failure = ReadFailure(.ownerUnresolved, store: parts[part].store)
                 case .pending, nil:
                     // The walk took longer than a read waits: the stores need not be asked again every second.
                     failure = ReadFailure(.ownerPending, retryAfter: .seconds(5), store: parts[part].store)

@@ -103,7 +103,8 @@ package final class StoresReader: Sendable {
         let asksStores = sources.asked != [.revenueCat]
         // Whose they are has to be known before the proofs are looked at; without proofs RevenueCat may suffice.
         // An event may be the first word of a purchase: that is asked for, whatever gives access without it.
-        var told: [ToldPurchase]? = asksStores && context.job.lane == .event ? try await self.told(context) : nil
+        var eventPurchases: [EventPurchase]? =
+            asksStores && context.job.lane == .event ? try await self.eventPurchases(context) : nil
         var known: [KnownPurchase]? = proofs.isEmpty || !asksStores ? nil : try await self.known(context)
         async let customer = sources.revenueCat?.read(context)
         async let shown = read(shown: proofs, verified.subjects, known ?? [], context)
@@ -112,7 +113,7 @@ package final class StoresReader: Sendable {
         try await name(&parts, context)
         try await consult(&parts, verified.ids, own: keys(known ?? []), context)
         try await resolveOwners(&parts, known ?? [], context)
-        if !context.readsAll, told?.isEmpty != false,
+        if !context.readsAll, eventPurchases?.isEmpty != false,
             parts.contains(where: { $0.observations.contains(where: context.givesAccess) })
         {
             var reading = Reading(parts, askedAt: context.askedAt, stores: sources.asked)
@@ -122,15 +123,21 @@ package final class StoresReader: Sendable {
         }
         if asksStores {
             if known == nil { known = try await self.known(context) }
-            if told == nil { told = try await self.told(context) }
-            let records = Records(known: known ?? [], told: told ?? [])
+            if eventPurchases == nil { eventPurchases = try await self.eventPurchases(context) }
+            let records = Records(known: known ?? [], eventPurchases: eventPurchases ?? [])
             var own = await read(records, except: parts, context)
             for index in own.indices { own[index].dropReplays(of: records.known) }
             try await name(&own, context)
-            // RevenueCat is asked about what an event told, as about a proof: it may hold that for another user.
+            // RevenueCat is asked about the purchases of events as about a proof: it may hold that for another user.
             let listed = parts.filter { $0.store == .revenueCat }.flatMap(\.observations)
                 .filter { $0.owner == .askedUser }.flatMap { $0.identifiers.map(\.key) }
-            try await consult(&own, [], told: records.told, own: keys(records.known).union(listed), context)
+            try await consult(
+                &own,
+                [],
+                eventPurchases: records.eventPurchases,
+                own: keys(records.known).union(listed),
+                context
+            )
             try await resolveOwners(&own, records.known, context)
             parts += own
         }
@@ -158,9 +165,9 @@ package final class StoresReader: Sendable {
         }
     }
 
-    private func told(_ context: ReadContext) async throws(ReadFailure) -> [ToldPurchase] {
+    private func eventPurchases(_ context: ReadContext) async throws(ReadFailure) -> [EventPurchase] {
         do {
-            return try await lookups.told(of: context.job.userKey).filter {
+            return try await lookups.eventPurchases(of: context.job.userKey).filter {
                 $0.environment != "sandbox" || context.job.sandboxAllowed
             }
         } catch {
@@ -239,8 +246,8 @@ package final class StoresReader: Sendable {
 struct Records: Sendable {
     /// The ledger's.
     var known: [KnownPurchase]
-    /// Those that events told of, which the ledger does not hold for the user.
-    var told: [ToldPurchase]
+    /// Purchases that events name and the ledger does not hold for the user.
+    var eventPurchases: [EventPurchase]
 
-    func told(of store: Store) -> [ToldPurchase] { told.filter { $0.store == store.rawValue } }
+    func eventPurchases(of store: Store) -> [EventPurchase] { eventPurchases.filter { $0.store == store.rawValue } }
 }

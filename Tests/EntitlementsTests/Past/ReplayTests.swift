@@ -120,6 +120,17 @@ struct ReplayTests {
         #expect(past.replay() == [.agrees, .agrees, .agrees])
     }
 
+    @Test func `An entitlement detached at the store stays known over further readings`() {
+        var past = Past()
+        let paid = item("active", access: true, ends: day * 30)
+        past.decide(1, .zero, .storeAccess, .promoted, .free, .subscriber, (7, "new", paid))
+        let badge = item("active", access: true, entitlements: ["badge"], ends: day * 30)
+        past.decide(2, hour, .entitlementDetached, .deferred, .subscriber, .subscriber, (7, "own", badge))
+        past.decide(3, hour * 2, .entitlementDetached, .deferred, .subscriber, .subscriber, (7, "own", badge))
+        past.line(7, since: .zero)
+        #expect(past.replay() == [.agrees, .agrees, .agrees])
+    }
+
     @Test func `What was decided about another user in the same transaction was not seen`() {
         var past = Past()
         let paid = item("active", access: true, ends: day)

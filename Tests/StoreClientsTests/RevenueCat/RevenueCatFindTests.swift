@@ -19,7 +19,9 @@ import Testing
     }
 
     private static func query(knowing users: Set<String> = []) -> CustomerQuery {
-        CustomerQuery(userID: Fixture.user, lane: .restore, sandboxCounts: false) { users.intersection($0) }
+        CustomerQuery(userID: Fixture.user, lane: .restore, sandboxCounts: false) { ids in
+            Set(ids.map(ExactText.init)).intersection(users.map(ExactText.init))
+        }
     }
 
     private func look(_ ids: [TypedID], knowing users: Set<String> = []) async throws -> ClaimReading {

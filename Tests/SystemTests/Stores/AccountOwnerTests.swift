@@ -162,7 +162,7 @@ import Testing
             try await world.pool.query(
                 """
                 UPDATE entitlement_sync.account_question
-                   SET asked_at = asked_at - interval '5 minutes', seen_at = seen_at - interval '5 minutes'
+                   SET asked_at = asked_at - interval '20 minutes', seen_at = seen_at - interval '20 minutes'
                 """
             )
             #expect(try await world.texts(ask) == ["pending"], "its user may have come meanwhile")

@@ -78,7 +78,8 @@ import Testing
         }
     }
 
-    @Test func `A typed id that leads to it is answered at once`() async throws {
+    @Test func `A typed id that leads to it is answered as one that leads nowhere, and raises the alarm`() async throws
+    {
         let id = "480000000000001"
         try await World.with(customers: ["{id: ann, state: none}", "{id: bob, state: none}"]) { world in
             try await world.add("ann")
@@ -88,8 +89,8 @@ import Testing
             )
             let typed = world.proof("app_store", "transaction_id", id)
             let status = try await world.restored("ann", proofs: typed, setup: WorkerSetup())
-            #expect(status.state == "done" && status.attempt == 0 && status.outcome == "store_unavailable")
-            #expect(try await world.decisions(about: "ann").map(\.rule) == ["unreadable_item"])
+            #expect(status.state == "done" && status.attempt == 0 && status.outcome == "nothing_to_restore")
+            #expect(try await world.decisions(about: "ann").map(\.rule) == ["no_access"])
             #expect(try await world.alarms() == ["unreadable_item"])
         }
     }
@@ -122,6 +123,28 @@ import Testing
             #expect(try await world.restored("ann", proofs: both, setup: setup).outcome == "restored")
             #expect(try await world.owner(of: "tok-b") == "ann")
             #expect(try await world.owner(of: "tok-a") == nil)
+        }
+    }
+
+    @Test func `A line of the same account whose owner can't be read takes nothing from its subscriber`() async throws {
+        let scenario = AppStoreRestoreTests.scenario("original: \"50001\", product: premium_monthly, expires: +20d")
+        try await World.with(customers: ["{id: ann, state: none}", "{id: bob, state: none}"], scenario: scenario) {
+            world in
+            try await world.add("ann")
+            try await world.addProducts()
+            let setup = try world.asking(world.revenueCat, world.appStore)
+            let proof = try world.transactionProof("50001")
+            #expect(try await world.restored("ann", proofs: proof, setup: setup).outcome == "restored")
+            let lines = "[\(SameAccountTests.over),\(SameAccountTests.open)]"
+            try await world.steer("/app-store/customers/alice", #"{"transactions":\#(lines)}"#)
+            #expect(try await world.reconciled("ann", setup: setup).outcome == "unchanged")
+            try await world.change(
+                "bob",
+                #"{"subscriptions":[{"state":"active","environment":"","store_subscription_identifier":"50005"}]}"#
+            )
+            #expect(try await world.reconciled("ann", setup: setup).outcome == "deferred")
+            #expect(try await world.decisions(about: "ann").last?.rule == "unreadable_item")
+            #expect(try await world.type(of: "ann") == "subscriber")
         }
     }
 }

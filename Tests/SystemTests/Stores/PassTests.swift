@@ -92,4 +92,29 @@ import Testing
             }
         }
     }
+
+    @Test func `Passes that ended long ago still move the end of one that runs`() async throws {
+        let bought = ["tok-a": "-116d", "tok-b": "-91d", "tok-c": "-61d", "tok-d": "-31d"]
+        let purchases = bought.map { "    - {token: \($0), product: pro_pass, kind: one_time, started: \($1)}\n" }
+        try await World.with(scenario: "google_play:\n  purchases:\n" + purchases.joined()) { world in
+            try await world.add("alice")
+            try await world.pool.query(
+                """
+                INSERT INTO entitlement_sync.product (store, product_id, entitlement, duration)
+                VALUES ('google_play', 'pro_pass', 'premium', interval '30 days')
+                """
+            )
+            let setup = world.asking(world.googlePlay)
+            let proofs = bought.keys.map { #"{"store":"google_play","kind":"purchase_token","value":"\#($0)"}"# }
+            let status = try await world.restored("alice", proofs: "[\(proofs.joined(separator: ","))]", setup: setup)
+            #expect(status.outcome == "restored")
+            #expect(try await Self.daysLeft(world) == 4)
+            // As each became hers when she bought it.
+            try await world.pool.query(
+                "UPDATE entitlement_sync.purchase SET owner_key = (SELECT u.user_key FROM entitlement_sync.user_sync AS u)"
+            )
+            #expect(try await world.reconciled("alice", setup: setup).outcome != "demoted")
+            #expect(try await Self.daysLeft(world) == 4)
+        }
+    }
 }

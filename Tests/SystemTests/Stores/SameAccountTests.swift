@@ -24,6 +24,7 @@ import Testing
         }
     }
 
+    static let over = #"{"original":"50001","product":"premium_monthly","state":"expired","expires":"-2d"}"#
     static let open = #"{"original":"50005","product":"premium_monthly","state":"active","expires":"+30d"}"#
 
     @Test func `A line that the app never showed gives access beside the user's own, and gets no owner by that`()

@@ -3,9 +3,9 @@ import TestSupport
 import Testing
 
 /// Several items of one reading about one purchase.
-@Suite struct StandingItemTests {
+@Suite struct PrevailingItemTests {
     private static func standing(_ items: [Observation], catalog: ProductCatalog? = catalog) -> Observation? {
-        StandingItem(among: items, counts: items.map { _ in true }, catalog: catalog).map { items[$0.place] }
+        PrevailingItem(among: items, counts: items.map { _ in true }, catalog: catalog).map { items[$0.place] }
     }
 
     private static func stored(_ source: Store, _ status: String, _ access: Bool, ends: Duration?) -> Observation {
@@ -70,15 +70,15 @@ import Testing
         let over = Self.stored(.googlePlay, "expired", false, ends: .zero - day)
         let revenueCat = Self.stored(.revenueCat, "active", true, ends: day * 9)
         let counts = [true, true, true]
-        #expect(StandingItem.overruled([running, over, revenueCat], counts: counts).isEmpty)
-        #expect(StandingItem.overruled([over, revenueCat], counts: [true, true]) == [1])
-        #expect(StandingItem.overruled([running, over, revenueCat], counts: [false, true, true]) == [2])
+        #expect(PrevailingItem.overruled([running, over, revenueCat], counts: counts).isEmpty)
+        #expect(PrevailingItem.overruled([over, revenueCat], counts: [true, true]) == [1])
+        #expect(PrevailingItem.overruled([running, over, revenueCat], counts: [false, true, true]) == [2])
     }
 
     @Test func `RevenueCat's renewal stands before what the store has not called over`() {
         let store = Self.stored(.googlePlay, "replaced", false, ends: .zero - hour)
         let revenueCat = Self.stored(.revenueCat, "active", true, ends: day * 20)
-        let pick = StandingItem(among: [store, revenueCat], counts: [true, true], catalog: catalog)
+        let pick = PrevailingItem(among: [store, revenueCat], counts: [true, true], catalog: catalog)
         #expect(pick?.place == 1)
         #expect(pick?.lookupID == "lookup", "the store can still be asked")
         #expect(pick?.statedAt == noon)
@@ -86,9 +86,9 @@ import Testing
 
     @Test func `What does not count for the user stands only where nothing does`() {
         let items = [item("active", access: true, ends: day * 20), item("expired", access: false)]
-        #expect(StandingItem(among: items, counts: [false, true], catalog: catalog)?.place == 1)
-        #expect(StandingItem(among: items, counts: [false, false], catalog: catalog)?.place == 0)
-        #expect(StandingItem(among: [], counts: []) == nil)
+        #expect(PrevailingItem(among: items, counts: [false, true], catalog: catalog)?.place == 1)
+        #expect(PrevailingItem(among: items, counts: [false, false], catalog: catalog)?.place == 0)
+        #expect(PrevailingItem(among: [], counts: []) == nil)
     }
 
     @Test func `The order of made-up items decides nothing`() {
@@ -102,10 +102,10 @@ import Testing
                 items[index].identifiers = items[0].identifiers
             }
             let counts = items.map { _ in !generator.oneIn(5) }
-            let pick = StandingItem(among: items, counts: counts, catalog: catalog)
+            let pick = PrevailingItem(among: items, counts: counts, catalog: catalog)
             var places = Array(items.indices)
             places.shuffle(using: &generator)
-            let turned = StandingItem(
+            let turned = PrevailingItem(
                 among: places.map { items[$0] },
                 counts: places.map { counts[$0] },
                 catalog: catalog

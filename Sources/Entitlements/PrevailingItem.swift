@@ -2,7 +2,7 @@
 ///
 /// RevenueCat makes a new object for each resubscription and each change of products, and the store itself may speak of the
 /// same purchase beside it. No list has a documented order, so the order decides nothing.
-package struct StandingItem: Hashable, Sendable {
+package struct PrevailingItem: Hashable, Sendable {
     /// The place of the item that stands.
     package var place: Int
     /// By which id the store is asked again: the standing item's, else that of the next best item that has one.

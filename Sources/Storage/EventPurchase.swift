@@ -4,7 +4,7 @@ import Postgres
 /// A purchase that an event names and that our records do not hold for a user, or hold as ended more than 61 days ago.
 ///
 /// No proof: the store's answer names its owner.
-package struct ToldPurchase: Sendable, Hashable {
+package struct EventPurchase: Sendable, Hashable {
     package var store: String
     /// The ledger's word; `nil` where the event did not say.
     package var environment: String?
@@ -15,16 +15,16 @@ package struct ToldPurchase: Sendable, Hashable {
 
 extension UserLookups {
     /// The most purchases of events that one reading asks for.
-    private static let mostTold: Int64 = 20
+    private static let mostEventPurchases: Int64 = 20
 
     /// Purchases of which a user's events of the last week told, as far as their stores still have to be asked for them; and
     /// those of the same store account that give the user access while they have no owner.
     ///
     /// - Throws: `PostgresError`.
-    package func told(of userKey: Int64) async throws -> [ToldPurchase] {
+    package func eventPurchases(of userKey: Int64) async throws -> [EventPurchase] {
         let rows = try await pool.query(
             """
-            SELECT n.store, n.environment, n.value, bool_or(i.received_at > now() - interval '1 hour'), max(i.received_at) AS told_at
+            SELECT n.store, n.environment, n.value, bool_or(i.received_at > now() - interval '1 hour'), max(i.received_at) AS event_at
               FROM entitlement_sync.inbox AS i
              CROSS JOIN LATERAL jsonb_to_recordset(i.about -> 'purchases')
                      AS n(store text, environment text, value text)
@@ -47,7 +47,7 @@ extension UserLookups {
              WHERE o.user_key = \(userKey) AND o.attribution = 'same_account'
                AND p.owner_key IS NULL AND p.gives_access AND p.lookup_id IS NOT NULL
              GROUP BY p.id
-             ORDER BY told_at DESC, 3 LIMIT \(Self.mostTold)
+             ORDER BY event_at DESC, 3 LIMIT \(Self.mostEventPurchases)
             """
         )
         return try rows.map { row in
@@ -58,7 +58,7 @@ extension UserLookups {
                 Bool.self,
                 PostgresTimestamp.self
             )
-            return ToldPurchase(store: store, environment: environment, value: value, isFresh: isFresh)
+            return EventPurchase(store: store, environment: environment, value: value, isFresh: isFresh)
         }
     }
 }
