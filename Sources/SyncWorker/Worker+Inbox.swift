@@ -33,6 +33,7 @@ extension Worker {
             pause = min(pause * 2, settings.untilIdle ? .milliseconds(200) : .seconds(1))
         }
     }
+
     /// Events whose stores are asked at a time.
     private static let askBatch = 20
 
@@ -45,10 +46,7 @@ extension Worker {
             do {
                 let asks = try await inbox.takeAsks(upTo: Self.askBatch)
                 if !asks.isEmpty {
-                    let answers = await answers(to: asks, resolve)
-                    // What was asked while this process stops is asked again by another.
-                    guard !Task.isCancelled else { return }
-                    try await inbox.keep(answers)
+                    try await keepAnswers(to: asks, resolve)
                     pause = .milliseconds(100)
                     continue
                 }
@@ -61,12 +59,12 @@ extension Worker {
         }
     }
 
-    /// Asks about each purchase once, however many events tell of it.
-    private func answers(
+    /// Asks about each purchase once, however many events tell of it, and keeps each answer as it comes.
+    private func keepAnswers(
         to asks: [Inbox.Ask],
         _ resolve: @escaping @Sendable (Inbox.Ask) async -> Inbox.Answer
-    ) async -> [Inbox.Answer] {
-        await withTaskGroup(of: [Inbox.Answer].self) { group in
+    ) async throws {
+        try await withThrowingTaskGroup(of: [Inbox.Answer].self) { group in
             for same in Dictionary(grouping: asks, by: \.about).values {
                 group.addTask {
                     guard let first = same.first else { return [] }
@@ -76,7 +74,11 @@ extension Worker {
                     }
                 }
             }
-            return await group.reduce(into: []) { $0 += $1 }
+            for try await answers in group {
+                // What was asked while this process stops is asked again by another.
+                guard !Task.isCancelled else { return }
+                try await inbox.keep(answers)
+            }
         }
     }
 }
