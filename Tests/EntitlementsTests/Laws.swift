@@ -258,7 +258,15 @@ extension DecideProperties {
             return (plain == nil || plain == verdict) && !isHeard
                 ? nil : "\(verdict)\ninstead of \(String(describing: plain))"
         }
-        let asksNoMore = plain.map { plain in verdict.tickets.allSatisfy(plain.tickets.contains) } ?? true
+        // Where nothing is found, what was typed about the same purchase makes the ticket one that needs a proof.
+        let asksNoMore =
+            plain.map { plain in
+                verdict.tickets.allSatisfy { ticket in
+                    plain.tickets.contains {
+                        $0 == ticket || $0.kind == .needsProof && $0.purchase != nil && $0.purchase == ticket.purchase
+                    }
+                }
+            } ?? true
         guard verdict.action == .none, asksNoMore else { return "\(verdict)" }
         let fits: Set<Outcome> = scene.type == .subscriber ? [.deferred, .alreadySubscriber] : [.storeUnavailable]
         return fits.contains(verdict.outcome) ? nil : "\(verdict.outcome)"
