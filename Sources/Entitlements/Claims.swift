@@ -9,7 +9,7 @@ package struct ClaimFindings: Sendable, Hashable {
     package var failure: ReadFailure?
     /// The stores in which typed ids led to items that can't be read.
     ///
-    /// The claimant hears nothing of them, as of whatever is somebody else's.
+    /// The answer to the claimant does not depend on them, as with any purchase of another user.
     package var unreadable: Set<Store> = []
     /// Proofs that did not verify, by kind and fault.
     package var refusals: [String] = []

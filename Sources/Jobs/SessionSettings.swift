@@ -13,7 +13,7 @@ package enum SessionSettings {
 
     /// For the rest of a transaction whose own statements are sent again and again: they reach rows by key.
     ///
-    /// A session keeps their plans, so that no batch is planned anew; one plan serves arrays of every length.
+    /// A session keeps their plans, so that no batch is planned again; one plan serves arrays of every length.
     /// Were they made while a table is nearly empty, they would read all of it ever after.
     package static let plansByKey: PostgresQuery = """
         SELECT set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
