@@ -125,8 +125,9 @@ struct ApplyPlan {
         holders: [PurchaseIdentifierKey: Purchase],
         ledger: [Purchase]
     ) {
-        let targets = zip(rows, attributions).map { holding, attribution -> Purchase? in
-            attribution.target.flatMap { id in holding.first { $0.id == id } }
+        // An item may have its row from another item of the same purchase.
+        let targets = attributions.map { attribution -> Purchase? in
+            attribution.target.flatMap { id in rows.joined().first { $0.id == id } }
         }
         let situation = Situation(
             kind: item.job.kind,

@@ -139,8 +139,8 @@ struct Scene {
             eligible: status.isEligible,
             askedAt: askedAt
         )
-        let rows: [Purchase?] = zip(reads, attributions).map { read, attribution in
-            attribution.target.flatMap { id in read.holders.first { $0.id == id } }
+        let rows: [Purchase?] = attributions.map { attribution in
+            attribution.target.flatMap { id in reads.flatMap(\.holders).first { $0.id == id } }
         }
         var ledger = unlisted
         for holder in reads.flatMap(\.holders) where holder.ownerKey == Self.userKey && !ledger.contains(holder) {

@@ -30,7 +30,8 @@ struct HistorySetup: Sendable {
         RetryPolicy(
             maxAttempts: maxAttempts,
             backoffBase: backsOff ? .seconds(3600) : .zero,
-            backoffCap: .seconds(7200),
+            // An open breaker waits a share of the job's age, which nobody can foresee.
+            backoffCap: backsOff ? .seconds(7200) : .zero,
             maxAge: .seconds(86_400)
         )
     }

@@ -44,6 +44,7 @@ extension Model {
             if person.row?.isCanceling == true {
                 note("canceled while running")
                 jobs[item.job].state = .canceled
+                jobs[item.job].attempt = item.attempt
                 ended.append(item.job)
                 continue
             }
@@ -113,6 +114,7 @@ extension Model {
         for effect in effects {
             remove(effect.item.job)
             jobs[effect.item.job].state = .done
+            jobs[effect.item.job].attempt = effect.item.attempt
             jobs[effect.item.job].outcome = effect.verdict.outcome
             jobs[effect.item.job].key = effect.verdict.messageKey
         }
@@ -323,7 +325,7 @@ extension Model {
         default: break
         }
         let isSecondLook = ReadFailure.isSecondLook(failure.code.rawValue)
-        let isFree = isSecondLook && !ReadFailure.isSecondLook(jobs[job].error)
+        let isFree = isSecondLook && !ReadFailure.isSecondLook(item.lastError)
         let counts = !isFree && !waits.contains(failure.code)
         jobs[job].attempt = item.attempt + (counts ? 1 : 0)
         jobs[job].error = failure.code.rawValue

@@ -176,6 +176,10 @@ extension Model {
                     priority: request.priority
                 )
             }
+            let keepsTyped: Set<TicketRequest.Kind> = [.ownerMismatch, .paidNoAccess, .needsProof]
+            if let kind = tickets[key]?.kind, keepsTyped.contains(kind) {
+                tickets[key]?.typedIDs.formUnion(jobs[effect.item.job].proofs)
+            }
             guard let ticket = tickets[key], ticket.isVisible else { continue }
             if best.map({ (ticket.priority, ticket.number) < ($0.priority, $0.number) }) ?? true {
                 best = (ticket.priority, ticket.number, key)

@@ -42,6 +42,7 @@ extension Model {
             tickets.map { key, ticket in
                 var same = ticket
                 same.owner = ticket.owner.map { moved($0) }
+                if same.owner == ghost || moved(key).claimant == ghost { same.forgetTypedIDs() }
                 return (moved(key), same)
             }
         ) { first, _ in first }

@@ -171,7 +171,7 @@ extension Model {
         var again: Set<Int> = []
         if sweeps[index].state == .applying {
             let final: Set<String> = [
-                "rejected", "user_id_unusable", "store_not_configured", "data_refused", "crashed",
+                "rejected", "unknown_to_store", "user_id_unusable", "store_not_configured", "data_refused", "crashed",
             ]
             for (place, user) in part.users.enumerated() {
                 let state = sweeps[index].changes[user]?.state

@@ -121,6 +121,14 @@ struct Model {
         var isVisible: Bool
         var priority: Int16
         var touches = 0
+        /// Ids that the claimant has typed.
+        var typedIDs: Set<String> = []
+
+        /// An erasure of either user forgets what was typed.
+        mutating func forgetTypedIDs() {
+            if let id = originalID, typedIDs.contains(id) { originalID = nil }
+            typedIDs = []
+        }
     }
 
     struct Asset {

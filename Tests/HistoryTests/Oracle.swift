@@ -118,11 +118,15 @@ enum Oracle {
     }
 
     /// A purchase stands in the ledger as the strongest of its items says, whatever the order of the list.
-    static func judgeRecords(_ user: Int, _ taken: Taken, after: Model) throws {
+    static func judgeRecords(_ user: Int, _ taken: Taken, before: Model, after: Model) throws {
         for item in taken.truth
         where item.saysAccess && item.entitlements.contains(where: { after.catalog[$0] == true }) {
             let rows = Set(item.identifiers.compactMap { after.names[$0.key] }).map { after.purchases[$0].facts }
-            // What leads to purchases of several owners is written nowhere.
+            // What leads to purchases of several owners is written nowhere, even where they have one from this reading on.
+            let owners = Set(
+                item.identifiers.compactMap { before.names[$0.key] }.compactMap { before.purchases[$0].facts.ownerKey }
+            )
+            guard owners.count <= 1 else { continue }
             guard rows.allSatisfy({ $0.ownerKey == Int64(user + 1) && ($0.accountKey ?? $0.ownerKey) == $0.ownerKey })
             else { continue }
             for facts in rows where facts.observedAt == taken.reading.askedAt {

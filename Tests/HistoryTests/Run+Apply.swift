@@ -90,7 +90,9 @@ extension Run {
                 model.note("another project's key")
             }
             try Oracle.judge(hand.job, hand.user, taken, before: before, after: model)
-            if model.jobs[hand.job].state == .done { try Oracle.judgeRecords(hand.user, taken, after: model) }
+            if model.jobs[hand.job].state == .done {
+                try Oracle.judgeRecords(hand.user, taken, before: before, after: model)
+            }
         }
         return postponed
     }

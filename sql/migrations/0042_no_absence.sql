@@ -264,3 +264,16 @@ SELECT grant_to('entitlement_sync_worker', ARRAY[
 SELECT grant_to(r.name, ARRAY['GRANT SELECT ON store_absence, store_knowledge TO %I',
                               'GRANT SELECT (store, state, since) ON store_credential TO %I'])
   FROM unnest(ARRAY['entitlement_sync_support', 'entitlement_sync_auditor']) AS r(name);
+
+-- What a store does not know it will not know in five minutes either: a confirmed demotion has no further turn in its run.
+DO $$
+DECLARE
+    body text := pg_get_functiondef('close_parts(bigint, integer)'::regprocedure);
+    same text := replace(body, $w$'rejected', 'user_id_unusable'$w$, $w$'rejected', 'unknown_to_store', 'user_id_unusable'$w$);
+BEGIN
+    IF same = body THEN
+        RAISE EXCEPTION 'close_parts: another version than the one that 0023_runs.sql made';
+    END IF;
+    EXECUTE same;
+END
+$$;

@@ -51,7 +51,14 @@ extension UserHistory {
         settings.mode = .full
         settings.demotionsPaused = false
         var replayed: [Replayed] = []
-        let unexplained = decisions.last { $0.knownRule == .unexplained }?.id ?? 0
+        var unexplained: Int64 = 0
+        walk { step, ledger in
+            // What the application set after a decision of ours is called unexplained too, and says nothing of what was seen.
+            guard let decision = step.decision, decision.knownRule == .unexplained,
+                decision.typeBefore != .subscriber || ledger.decidedType != .free
+            else { return }
+            unexplained = decision.id
+        }
         walk(catalog: catalog) { step, ledger in
             guard let decision = step.decision, wanted(decision) else { return }
             var past = PastSituation(history: self, step: step, decision: decision, ledger: ledger)

@@ -131,19 +131,37 @@ struct ReplayTests {
         #expect(past.replay() == [.agrees, .agrees, .agrees])
     }
 
+    @Test func `Whom the application made a subscriber again was explained before`() {
+        var past = Past()
+        past.decide(1, .zero, .storeAccess, .promoted, .free, .subscriber, (7, "new", paid))
+        past.follow(7, day * 3, as: 2)
+        past.decide(3, day * 4, .movedAway, .demoted, .subscriber, .free)
+        past.decide(4, day * 5, .firstAbsence, .deferred, .subscriber, .subscriber)
+        past.decide(5, day * 9, .unexplained, .deferred, .subscriber, .subscriber)
+        #expect(past.replay() == [.agrees, .agrees, .agrees, .agrees])
+    }
+
     @Test func `What was decided about another user in the same transaction was not seen`() {
         var past = Past()
-        let paid = item("active", access: true, ends: day)
         past.decide(1, .zero, .storeAccess, .promoted, .free, .subscriber, (7, "new", paid))
         // Numbered before, and written with it.
-        var followed = past.history.items[0]
-        (followed.decision, followed.userKey, followed.recordedAt) = (2, 2, noon + day * 3)
-        followed.askedAt = noon + day * 3 - .milliseconds(10)
-        followed.attribution = "owner_followed_revenuecat"
-        past.history.items.append(followed)
+        past.follow(7, day * 3, as: 2)
         past.decide(3, day * 3, .firstAbsence, .deferred, .subscriber, .subscriber)
-        past.line(7, owner: 2, since: day * 3)
         #expect(past.replay() == [.agrees, .agrees])
         #expect(past.state(day * 3).purchases.map(\.owner) == [.anotherUser])
+    }
+
+    private var paid: Observation { item("active", access: true, ends: day) }
+}
+
+extension Past {
+    /// Adds that RevenueCat named another user for a purchase, by that user's decision.
+    fileprivate mutating func follow(_ purchase: Int64, _ at: Duration, as decision: Int64) {
+        guard var followed = history.items.first(where: { $0.purchase == purchase }) else { return }
+        (followed.decision, followed.userKey, followed.recordedAt) = (decision, 2, noon + at)
+        followed.askedAt = noon + at - .milliseconds(10)
+        followed.attribution = "owner_followed_revenuecat"
+        history.items.append(followed)
+        line(purchase, owner: 2, since: at)
     }
 }

@@ -40,10 +40,21 @@ extension World {
         }
     }
 
-    /// Whether RevenueCat moves a purchase to the user of which its store's own word still counts for the former owner: both
-    /// are read again.
+    /// Whether RevenueCat moves a purchase to the user about which another item of the reading still speaks for the former
+    /// owner, or as about another purchase: both users are read again.
     func isMoving(_ look: Look) -> Bool {
-        Set(situation(look).attributions.map(\.name)).isSuperset(of: ["owner_followed_revenuecat", "foreign"])
+        let attributions = situation(look).attributions
+        let names = Set(attributions.map(\.name))
+        guard names.contains("owner_followed_revenuecat") else { return false }
+        guard names.isDisjoint(with: ["foreign", "identity_collision"]) else { return true }
+        let items = zip(look.reading.observations, attributions)
+        return items.contains { item, attribution in
+            guard case .followed(let row, _, _) = attribution else { return false }
+            return items.contains { other, its in
+                its.counts && its.target != row
+                    && !Set(item.identifiers.map(\.key)).isDisjoint(with: other.identifiers.map(\.key))
+            }
+        }
     }
 
     /// L2, L3 and L4 by the store's own truth.

@@ -8,6 +8,8 @@ extension World {
         var rows: [Int]
         /// Whose it is.
         var word: Word
+        /// Whether it moves to the asked user from another one.
+        var isFollowed = false
 
         enum Word: Hashable {
             case own, unowned
@@ -57,8 +59,11 @@ extension World {
             var found: Finding
             switch attribution {
             case .new: found = Finding(items: [item], rows: [], word: .own)
-            case .own(let into, let merging), .followed(let into, _, let merging):
+            case .own(let into, let merging):
                 found = Finding(items: [item], rows: ([into] + merging).map { Int($0) }, word: .own)
+            case .followed(let into, _, let merging):
+                let rows = ([into] + merging).map { Int($0) }
+                found = Finding(items: [item], rows: rows, word: .own, isFollowed: true)
             case .unowned(let into, let merging):
                 let rows = into.map { [$0] + merging } ?? []
                 found = Finding(items: [item], rows: rows.map { Int($0) }, word: .unowned)
@@ -75,6 +80,7 @@ extension World {
             // What is over makes no owner; what goes on under the same name does.
             for other in findings where areOne(found, other) {
                 if other.word == .own { found.word = .own }
+                found.isFollowed = found.isFollowed || other.isFollowed
                 found.items += other.items
                 found.rows += other.rows.filter { !found.rows.contains($0) }
             }
@@ -87,9 +93,11 @@ extension World {
     private func areOne(_ one: Finding, _ other: Finding) -> Bool {
         let words: Set<Finding.Word> = [one.word, other.word]
         guard words.count == 1 || words == [.own, .unowned] || words == [.own, .moving] else { return false }
+        guard Set(one.rows.map(root)).isDisjoint(with: other.rows.map(root)) else { return true }
+        // Rows of two owners are merged when a later reading finds them with one.
+        guard one.rows.isEmpty || other.rows.isEmpty || !one.isFollowed && !other.isFollowed else { return false }
         let (left, right) = (one.items.flatMap(\.identifiers), other.items.flatMap(\.identifiers))
         return !Set(left.map(Name.init)).isDisjoint(with: right.map(Name.init))
-            || !Set(one.rows.map(root)).isDisjoint(with: other.rows.map(root))
     }
 
     private mutating func join(_ rows: [Int]) -> Int? {

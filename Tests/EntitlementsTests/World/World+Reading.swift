@@ -146,8 +146,8 @@ extension World {
             eligible: person?.status.isEligible ?? false,
             askedAt: asked
         )
-        let targets = zip(holders, attributions).map { held, attribution in
-            attribution.target.flatMap { id in held.first { $0.id == id } }
+        let targets = attributions.map { attribution in
+            attribution.target.flatMap { id in holders.joined().first { $0.id == id } }
         }
         let isGranted = record.grants.contains { !$0.isRevoked && clock < $0.until }
         return Situation(

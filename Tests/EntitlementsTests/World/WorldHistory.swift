@@ -310,14 +310,20 @@ struct WorldHistory {
         for (place, person) in world.people.enumerated() {
             let key = Int64(person.record + 1)
             let isGranted = world.records[person.record].grants.contains { !$0.isRevoked && world.clock < $0.until }
-            let hasItem = world.items.contains { item in
-                let rows = Set(item.identifiers.compactMap { world.names[Name($0)] })
-                return (item.customer == place || item.isAtStore && !rows.isEmpty) && item.access
+            func isHeld(_ item: World.Item, _ names: [PurchaseIdentifier]) -> Bool {
+                let rows = Set(names.compactMap { world.names[Name($0)] })
+                return (item.customer == place || !rows.isEmpty) && item.access
                     && rows.allSatisfy { row in
                         let facts = world.rows[row].facts
                         let isNamed = (facts.accountKey ?? key) == key && (item.account ?? place) == place
                         return facts.ownerKey == key && (isNamed || facts.transferredAt != nil)
                     }
+            }
+            let hasItem = world.items.indices.contains { index in
+                let item = world.items[index]
+                // A store's own answer has the names of all that belongs to the purchase.
+                let all = world.lineage(of: index).flatMap { world.items[$0].identifiers }
+                return item.customer == place && isHeld(item, item.identifiers) || item.isAtStore && isHeld(item, all)
             }
             guard (person.type == .subscriber) == (isGranted || hasItem) else {
                 throw Broken(law: "not settled: u\(place) is \(person.type)")
