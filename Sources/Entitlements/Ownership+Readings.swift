@@ -14,23 +14,87 @@ package func attribute(
     eligible: Bool,
     askedAt: Instant
 ) -> [Attribution] {
-    var attributions = zip(observations, holders).map { observation, rows in
-        attribute(observation, holders: rows, userKey: userKey, eligible: eligible, askedAt: askedAt)
+    var rows = holders
+    func judge(_ place: Int, by rows: [Purchase]) -> Attribution {
+        attribute(observations[place], holders: rows, userKey: userKey, eligible: eligible, askedAt: askedAt)
     }
-    guard observations.count > 1 else { return attributions }
-    keepDisputed(&attributions, holders)
-    // Items that share a name are of one purchase, even where the ledger has that name under no row or another one.
-    for (index, rows) in itemsOfOnePurchase(observations, attributions, holders) {
-        attributions[index] = attribute(
-            observations[index],
-            holders: rows,
-            userKey: userKey,
-            eligible: eligible,
-            askedAt: askedAt
-        )
+    var attributions = observations.indices.map { judge($0, by: rows[$0]) }
+    let purchases = itemsOfOnePurchase(observations, holders)
+    for items in purchases {
+        for (place, all) in joinedRows(of: items, attributions, rows, observations, userKey) {
+            rows[place] = all
+            attributions[place] = judge(place, by: all)
+        }
+        // What the ledger does not know yet may be of a purchase that is another user's and does not move.
+        let all = Array(Set(items.flatMap { holders[$0] }))
+        for place in items where attributions[place] == .new {
+            switch judge(place, by: all) {
+            case .disagree(let purchase, let owner): attributions[place] = .disagree(purchase: purchase, owner: owner)
+            case .foreign(let purchase?, let owner?, let account):
+                attributions[place] = .foreign(purchase: purchase, owner: owner, account: account)
+            default: break
+            }
+        }
     }
-    // Where one witness names the asked user and another names another user, neither decides. A dispute on record goes on:
-    // a second read with the same answers makes no owner.
+    contradict(&attributions, observations)
+    for items in purchases { keepDisputed(items, &attributions, holders, userKey) }
+    for place in observations.indices where isBesideOwn(place, observations, attributions, rows, userKey) {
+        guard eligible, case .unowned(let purchase, let merging) = attributions[place] else { continue }
+        attributions[place] = .sameAccount(purchase: purchase, merging: merging)
+    }
+    return attributions
+}
+
+/// The items that are of one purchase, because they share a name or a row of the ledger, directly or through others.
+///
+/// - Returns: the places of two or more items for each purchase.
+private func itemsOfOnePurchase(_ observations: [Observation], _ holders: [[Purchase]]) -> [[Int]] {
+    guard observations.count > 1 else { return [] }
+    var leaders = Array(observations.indices)
+    func leader(_ place: Int) -> Int { leaders[place] == place ? place : leader(leaders[place]) }
+    var names: [PurchaseIdentifierKey: Int] = [:]
+    var rows: [Int64: Int] = [:]
+    for place in observations.indices {
+        let others =
+            observations[place].identifiers.compactMap { names.updateValue(place, forKey: $0.key) }
+            + holders[place].compactMap { rows.updateValue(place, forKey: $0.id) }
+        for other in others { leaders[leader(other)] = leader(place) }
+    }
+    return Dictionary(grouping: observations.indices, by: leader).values.filter { $0.count > 1 }
+}
+
+/// The rows of items that have more of them through the other items of their purchase.
+///
+/// What is the user's own has all rows of the user's, and so has what the ledger does not know yet. Where nothing is the
+/// user's, what follows RevenueCat's word away from one other user has all rows that do, and so has what is new by that word.
+private func joinedRows(
+    of items: [Int],
+    _ attributions: [Attribution],
+    _ rows: [[Purchase]],
+    _ observations: [Observation],
+    _ userKey: Int64
+) -> [(place: Int, rows: [Purchase])] {
+    func joined(_ sources: [Int], with others: [Int]) -> [(place: Int, rows: [Purchase])] {
+        let all = Set(sources.flatMap { rows[$0] })
+        return (sources + others).filter { rows[$0].count < all.count }.map { ($0, Array(all)) }
+    }
+    let own = items.filter { place in
+        guard case .own = attributions[place] else { return false }
+        return !rows[place].contains { contradicts($0, userKey) }
+    }
+    guard own.isEmpty else { return joined(own, with: items.filter { attributions[$0].hasNoOther }) }
+    let followed = items.filter { if case .followed = attributions[$0] { true } else { false } }
+    guard Set(followed.flatMap { rows[$0] }.compactMap(\.ownerKey)).count == 1 else { return [] }
+    let new = items.filter {
+        attributions[$0] == .new && observations[$0].owner == .askedUser && !observations[$0].isFamilyShared
+    }
+    return joined(followed, with: new)
+}
+
+/// Where one witness names the asked user and another names another user, neither decides.
+///
+/// A dispute on record goes on: a second read with the same answers makes no owner.
+private func contradict(_ attributions: inout [Attribution], _ observations: [Observation]) {
     let alone = attributions
     for (index, observation) in observations.enumerated() {
         guard case .otherAccount(let id) = observation.owner, !alone[index].counts else { continue }
@@ -48,64 +112,28 @@ package func attribute(
             attributions[other] = .contradicted(purchase: alone[other].target, accountKey: nil, account: nil)
         }
     }
-    for index in observations.indices where isBesideOwn(index, observations, attributions, holders, userKey) {
-        guard eligible, case .unowned(let purchase, let merging) = attributions[index] else { continue }
-        attributions[index] = .sameAccount(purchase: purchase, merging: merging)
-    }
-    return attributions
 }
 
-/// The rows to which items lead through the names that they share with the user's own items of the same reading.
+/// Keeps a purchase as it is where one of its items is in dispute, save what is the user's own on record.
 ///
-/// - Returns: by the place of the item, all its rows; items that lead no further than by themselves are left out.
-private func itemsOfOnePurchase(
-    _ observations: [Observation],
-    _ attributions: [Attribution],
-    _ holders: [[Purchase]]
-) -> [Int: [Purchase]] {
-    let names = observations.map { Set($0.identifiers.map(\.key)) }
-    guard Set(names.joined()).count < names.joined().count else { return [:] }
-    var rows = holders.map(Set.init)
-    var isOwn = attributions.map { if case .own = $0 { true } else { false } }
-    var isFollowed = attributions.map { if case .followed = $0 { true } else { false } }
-    let isUnknown = attributions.map(\.hasNoOther)
-    // An item may lead to another through a third one, so once around for each at most.
-    var isChanged = true
-    while isChanged {
-        isChanged = false
-        for index in observations.indices where isOwn[index] || isUnknown[index] {
-            let others = observations.indices.filter { $0 != index && !names[$0].isDisjoint(with: names[index]) }
-            var joined = others.filter { isOwn[$0] }
-            // What moves to the user by RevenueCat's word takes along what is new to the ledger by the same word.
-            let mayFollow = observations[index].owner == .askedUser && !observations[index].isFamilyShared
-            if joined.isEmpty, !isOwn[index], mayFollow { joined = others.filter { isFollowed[$0] } }
-            let found = joined.reduce(into: rows[index]) { $0.formUnion(rows[$1]) }
-            guard found != rows[index] else { continue }
-            rows[index] = found
-            (isOwn[index], isFollowed[index]) = (isOwn[joined[0]], isFollowed[joined[0]])
-            isChanged = true
+/// What support moved, or what the app's id gives to somebody else, is nobody's by another name.
+private func keepDisputed(
+    _ items: [Int],
+    _ attributions: inout [Attribution],
+    _ holders: [[Purchase]],
+    _ userKey: Int64
+) {
+    let disputes = items.compactMap { place -> (purchase: Int64, attribution: Attribution)? in
+        switch attributions[place] {
+        case .disagree(let purchase, _): (purchase, attributions[place])
+        case .contradicted(let purchase, let account, _):
+            (purchase ?? .max, .contradicted(purchase: purchase, accountKey: account, account: nil))
+        default: nil
         }
     }
-    return Dictionary(
-        uniqueKeysWithValues: observations.indices.filter { rows[$0].count > Set(holders[$0]).count }
-            .map { ($0, Array(rows[$0])) }
-    )
-}
-
-/// Keeps purchases with their owner where one of their items says so: what keeps a purchase from following RevenueCat's word
-/// holds for all of it.
-private func keepDisputed(_ attributions: inout [Attribution], _ holders: [[Purchase]]) {
-    var disputed: [Int64: Attribution] = [:]
-    for (attribution, rows) in zip(attributions, holders) {
-        guard case .disagree = attribution else { continue }
-        for row in rows { disputed[row.id] = disputed[row.id] ?? attribution }
-    }
-    guard !disputed.isEmpty else { return }
-    for index in attributions.indices {
-        guard case .followed(let purchase, _, let merging) = attributions[index],
-            let dispute = ([purchase] + merging).lazy.compactMap({ disputed[$0] }).first
-        else { continue }
-        attributions[index] = dispute
+    guard let dispute = disputes.min(by: { $0.purchase < $1.purchase }) else { return }
+    for place in items where attributions[place].counts && !holders[place].contains(where: { $0.ownerKey == userKey }) {
+        attributions[place] = dispute.attribution
     }
 }
 

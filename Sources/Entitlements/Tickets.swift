@@ -120,7 +120,7 @@ private func comesBefore(_ left: TicketRequest, _ right: TicketRequest) -> Bool 
     let order = { (ticket: TicketRequest) in
         (
             ticket.priority, ticket.purchase ?? .min, ticket.kind.rawValue, ExactText(ticket.ownerID ?? ""),
-            ExactText(ticket.originalID ?? "")
+            ExactText(ticket.originalID ?? ""), ExactText(ticket.store ?? "")
         )
     }
     return order(left) < order(right)

@@ -118,7 +118,6 @@ extension Apply {
             if !dated.users.isEmpty || !dated.purchases.isEmpty {
                 plan.alarms[RecordsAhead.alarm] = RecordsAhead.advice
             }
-            for (key, purchase) in holders { plan.knownIdentifiers[purchase.id, default: []].insert(key) }
             for item in ours where !postponed.contains(item.job.userKey) {
                 let key = item.job.userKey
                 // A job that was taken before an erasure carries the name that is gone.

@@ -156,7 +156,7 @@ struct ApplyPlan {
             tryAgain(item, after: failure, proven: provenMismatch(situation))
         case .verdict(let verdict):
             if item.reading.coverage != .none, user != nil {
-                observe(item, attributions: attributions, targets: targets)
+                observe(item, attributions: attributions, targets: targets, holders: holders)
             }
             effects.append(
                 Effect(
@@ -250,7 +250,12 @@ struct ApplyPlan {
         return known
     }
 
-    private mutating func observe(_ item: ReadJob, attributions: [Attribution], targets: [Purchase?]) {
+    private mutating func observe(
+        _ item: ReadJob,
+        attributions: [Attribution],
+        targets: [Purchase?],
+        holders: [PurchaseIdentifierKey: Purchase]
+    ) {
         if item.reading.observations.isEmpty {
             observed.append(
                 ObservedRow(
@@ -280,7 +285,9 @@ struct ApplyPlan {
             }
             var target = targets[index]
             if let id = target?.id { target?.id = remaining(id) }
-            if let target { addIdentifiers(of: observation, to: target) }
+            if let target {
+                newIdentifiers += observation.identifiers.filter { holders[$0.key] == nil }.map { ($0, target.id) }
+            }
             observed.append(
                 ObservedRow(
                     userKey: item.job.userKey,
@@ -356,8 +363,6 @@ struct ApplyPlan {
         guard let into = pair.first, let from = pair.last, from != into else { return }
         merges.append((from, into))
         mergedInto[from] = into
-        // The names move with the merger and are not new to the row that stays.
-        knownIdentifiers[into, default: []].formUnion(knownIdentifiers.removeValue(forKey: from) ?? [])
         for index in newIdentifiers.indices where newIdentifiers[index].1 == from { newIdentifiers[index].1 = into }
     }
 
@@ -367,16 +372,6 @@ struct ApplyPlan {
         while let into = mergedInto[row] { row = into }
         return row
     }
-
-    private mutating func addIdentifiers(of observation: Observation, to purchase: Purchase) {
-        for identifier in observation.identifiers
-        where knownIdentifiers[purchase.id, default: []].insert(identifier.key).inserted {
-            newIdentifiers.append((identifier, purchase.id))
-        }
-    }
-
-    /// The identifiers under which each locked purchase was found; what is missing is added.
-    var knownIdentifiers: [Int64: Set<PurchaseIdentifierKey>] = [:]
 
     private func claimed(_ item: ReadJob, holders: [PurchaseIdentifierKey: Purchase]) -> [ClaimedPurchase] {
         item.reading.claims.found.compactMap { found in

@@ -119,7 +119,8 @@ package final class PrivatePostgres: Sendable {
             return name
         }
         let name = "test_\(databases.next())"
-        try await administer("CREATE DATABASE \(name) TEMPLATE \(source)")
+        // Its files, and not each of its blocks through the log: a template is larger than what a test does with it.
+        try await administer("CREATE DATABASE \(name) TEMPLATE \(source) STRATEGY FILE_COPY")
         return TestDatabase(name: name, server: self)
     }
 

@@ -26,12 +26,51 @@ import Testing
         ),
         (
             "another's stays theirs", [(told("a", "b", isFamilyShared: true), [theirs]), (told("b", "c"), [])],
-            [.disagree(purchase: 7, owner: 2), .new]
+            [.disagree(purchase: 7, owner: 2), .disagree(purchase: 7, owner: 2)]
         ),
         (
             "one item of a purchase is family-shared",
             [(told("a"), [theirs]), (told("b", isFamilyShared: true), [theirs]), (told("c"), [row(5)])],
             [.disagree(purchase: 7, owner: 2), .disagree(purchase: 7, owner: 2), .own(purchase: 5, merging: [])]
+        ),
+        (
+            "moved by support, under a new name",
+            [
+                (told("a"), [moved]), (told("a", "b", source: .appStore), [moved]), (told("b"), []),
+                (told("c"), [row(5)]),
+            ],
+            [
+                .disagree(purchase: 7, owner: 2), .foreign(purchase: 7, owner: 2, account: nil),
+                .disagree(purchase: 7, owner: 2), .own(purchase: 5, merging: []),
+            ]
+        ),
+        (
+            "moved by support, and not listed any more",
+            [(told("a", "b", source: .appStore), [moved]), (told("b"), [])],
+            [.foreign(purchase: 7, owner: 2, account: nil), .disagree(purchase: 7, owner: 2)]
+        ),
+        (
+            "between another's that moves and the user's",
+            [
+                (told("a", "b"), [theirs]), (told("b", "c"), []), (told("c", "d", source: .appStore), []),
+                (told("d"), [row(5)]),
+            ],
+            [
+                .followed(purchase: 7, from: 2, merging: []), .own(purchase: 5, merging: []),
+                .own(purchase: 5, merging: []), .own(purchase: 5, merging: []),
+            ]
+        ),
+        (
+            "another's account, of the user's own and of what is beside it",
+            [
+                (told("a", "b"), [row(5)]), (told("b", owner: .otherAccount(id: "z"), source: .appStore), []),
+                (told("b", source: .appStore), []),
+            ],
+            [
+                .contradicted(purchase: 5, accountKey: nil, account: nil),
+                .contradicted(purchase: 5, accountKey: nil, account: "z"),
+                .contradicted(purchase: 5, accountKey: nil, account: nil),
+            ]
         ),
         ("nothing in common", [(told("a"), [row(5)]), (told("b"), [])], [.own(purchase: 5, merging: []), .new]),
     ]
@@ -39,21 +78,37 @@ import Testing
     @Test(arguments: readings.indices)
     func `L1: items of one reading that share a name are one purchase, in any order`(place: Int) {
         let (name, items, expected) = Self.readings[place]
-        for isTurned in [false, true] {
-            let order = isTurned ? items.reversed() : items
+        for order in Self.orders(of: Array(items.indices)) {
             let attributions = attribute(
-                order.map(\.0),
-                holders: order.map(\.1),
+                order.map { items[$0].0 },
+                holders: order.map { items[$0].1 },
                 userKey: Scene.userKey,
                 eligible: true,
                 askedAt: noon
             )
-            #expect(attributions == (isTurned ? expected.reversed() : expected), "\(name)")
+            #expect(attributions == order.map { expected[$0] }, "\(name), \(order)")
         }
     }
 
-    private static func told(_ names: String..., isFamilyShared: Bool = false) -> Observation {
+    private static let moved = row(7, owner: 2, transferred: .zero - day * 9)
+
+    private static func orders(of places: [Int]) -> [[Int]] {
+        guard let last = places.last else { return [[]] }
+        return orders(of: places.dropLast()).flatMap { order in
+            (0...order.count).map { Array(order[..<$0]) + [last] + Array(order[$0...]) }
+        }
+    }
+
+    /// An item by its names: RevenueCat's word about the asked user, or another's.
+    private static func told(
+        _ names: String...,
+        isFamilyShared: Bool = false,
+        owner: NamedOwner? = nil,
+        source: Store = .revenueCat
+    ) -> Observation {
         var told = item("active", access: true, ownership: isFamilyShared ? "family_shared" : "purchased")
+        told.owner = owner ?? (source == .revenueCat ? .askedUser : .nobody)
+        told.source = source
         told.identifiers = names.map {
             PurchaseIdentifier(value: $0, store: told.store, environment: told.environment, kind: "purchase")
         }

@@ -139,7 +139,6 @@ extension Model {
         // Rows are numbered in the order in which they were first seen: the oldest stays.
         let (into, from) = (min(root(row), root(other)), max(root(row), root(other)))
         note("merge of rows of one owner")
-        if other != into { note("merge of a row that was merged in the same reading") }
         purchases[from].mergedInto = into
         let moved = [purchases[into], purchases[from]].compactMap(\.facts.transferredAt).max()
         purchases[into].facts.transferredAt = moved

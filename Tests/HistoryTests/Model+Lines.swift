@@ -102,7 +102,6 @@ extension Model {
                 let held = Set(parts[12].split(separator: ",").map(String.init))
                 for (name, rows) in contested where rows.contains(row) {
                     guard held.contains(plain("\(name.value)/\(name.store)")) else { continue }
-                    if rows.count > 1 { note("name wanted by two new rows") }
                     names[name] = row
                 }
             }

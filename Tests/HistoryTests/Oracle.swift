@@ -23,7 +23,7 @@ enum Oracle {
             return
         }
         let isGranted = old.grants.contains(where: \.isActive)
-        let held = before.isHeldElsewhere(user, taken.reading.askedAt)
+        let held = before.isHeldElsewhere(user, among: taken.truth)
         // RevenueCat's word suffices as long as its store has not named another account.
         let may = taken.truth.contains { !held($0) && gives($0, old, before.catalog) }
         let own = taken.truth.contains { item in
@@ -144,7 +144,7 @@ enum Oracle {
     static func judgeSettled(_ user: Int, _ model: Model, _ truth: StoreTruth) throws {
         let person = model.people[user]
         guard person.exists, person.status.isEligible else { return }
-        let held = model.isHeldElsewhere(user, StoreTruth.future)
+        let held = model.isHeldElsewhere(user, among: [])
         let hasAccess =
             person.grants.contains(where: \.isActive)
             || truth.items.contains { item in
@@ -207,17 +207,47 @@ extension Model {
     }
 
     /// Whether an item that the store names as the user's is held by somebody else, and may not be moved.
-    func isHeldElsewhere(_ user: Int, _ askedAt: Instant) -> (StoreItem) -> Bool {
+    ///
+    /// What is not on record yet is judged with everything that is `listed` of its purchase.
+    func isHeldElsewhere(_ user: Int, among listed: [StoreItem]) -> (StoreItem) -> Bool {
         { item in
-            let rows = Set(item.identifiers.compactMap { names[$0.key] }).map { purchases[$0].facts }
-            let owners = Set(rows.compactMap(\.ownerKey))
-            if rows.contains(where: { $0.accountKey.map { $0 != Int64(user + 1) } ?? false && $0.transferredAt == nil })
-            {
-                return true
+            if isHeld(item, from: user) { return true }
+            guard rows(of: item).isEmpty else { return false }
+            return kin(of: item, listed).contains {
+                Set(rows(of: $0).compactMap(\.ownerKey)).count <= 1 && isHeld($0, from: user)
             }
-            guard owners != [Int64(user + 1)], !owners.isEmpty else { return false }
-            return owners.count > 1 || item.isFamilyShared
-                || rows.contains { $0.isFamilyShared || $0.formerOwnerKey != nil || $0.transferredAt != nil }
         }
+    }
+
+    private func rows(of item: StoreItem) -> [Purchase] {
+        Set(item.identifiers.compactMap { names[$0.key] }).map { purchases[$0].facts }
+    }
+
+    private func isHeld(_ item: StoreItem, from user: Int) -> Bool {
+        let rows = rows(of: item)
+        let owners = Set(rows.compactMap(\.ownerKey))
+        if rows.contains(where: { $0.accountKey.map { $0 != Int64(user + 1) } ?? false && $0.transferredAt == nil }) {
+            return true
+        }
+        guard owners != [Int64(user + 1)], !owners.isEmpty else { return false }
+        return owners.count > 1 || item.isFamilyShared
+            || rows.contains { $0.isFamilyShared || $0.formerOwnerKey != nil || $0.transferredAt != nil }
+    }
+
+    /// The listed items that share a name or a row with an item, directly or through others.
+    private func kin(of item: StoreItem, _ listed: [StoreItem]) -> [StoreItem] {
+        var (found, left) = ([item], listed)
+        var place = 0
+        while place < found.count {
+            let keys = Set(found[place].identifiers.map(\.key))
+            let ids = Set(rows(of: found[place]).map(\.id))
+            let isOne = { (other: StoreItem) in
+                !keys.isDisjoint(with: other.identifiers.map(\.key)) || !ids.isDisjoint(with: rows(of: other).map(\.id))
+            }
+            found += left.filter(isOne)
+            left.removeAll(where: isOne)
+            place += 1
+        }
+        return found
     }
 }

@@ -31,6 +31,11 @@ struct PastLedger {
         rows.values.map(\.purchase).filter { $0.ownerKey == userKey }.sorted { $0.id < $1.id }
     }
 
+    /// Whether the application made the user a subscriber after the last decision before this one.
+    ///
+    /// That is called unexplained too, and says nothing of what was seen.
+    func isSetByHost(_ decision: PastDecision) -> Bool { decision.typeBefore == .subscriber && decidedType == .free }
+
     mutating func apply(_ transfer: PastTransfer) {
         guard var row = rows[transfer.purchase] else { return }
         // Only what gave access explains that it is gone.

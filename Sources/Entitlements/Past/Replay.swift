@@ -53,9 +53,7 @@ extension UserHistory {
         var replayed: [Replayed] = []
         var unexplained: Int64 = 0
         walk { step, ledger in
-            // What the application set after a decision of ours is called unexplained too, and says nothing of what was seen.
-            guard let decision = step.decision, decision.knownRule == .unexplained,
-                decision.typeBefore != .subscriber || ledger.decidedType != .free
+            guard let decision = step.decision, decision.knownRule == .unexplained, !ledger.isSetByHost(decision)
             else { return }
             unexplained = decision.id
         }
@@ -64,7 +62,13 @@ extension UserHistory {
             var past = PastSituation(history: self, step: step, decision: decision, ledger: ledger)
             // Once explained, a user stays so.
             past.everObserved = everObserved && ledger.sawExplanation && decision.id > unexplained
-            replayed.append(Replayed(decision: decision, result: past.replayed(catalog, settings)))
+            var result = past.replayed(catalog, settings)
+            // Whom the application set may have been unexplained for that alone, or as well.
+            if decision.knownRule == .unexplained, past.everObserved, case .differs = result {
+                past.everObserved = false
+                result = past.replayed(catalog, settings)
+            }
+            replayed.append(Replayed(decision: decision, result: result))
         }
         return replayed
     }

@@ -33,11 +33,32 @@ extension World {
                     && (facts.observedAt <= look.reading.askedAt || clock < facts.observedAt)
             }
         }
-        return look.truth.contains { truth in
+        return look.truth.indices.contains { place in
+            let truth = look.truth[place]
             let isNew = truth.names.allSatisfy { names[$0] == nil }
+            // What is not on record yet is judged with everything that is listed of its purchase.
+            let all = isNew ? kin(of: place, look) : [truth]
             let isNamed = truth.account.map { $0 == look.person } ?? (truth.isCustomers || truth.isShown || !isNew)
-            return truth.gives && isNamed && isUndisputed(truth) && !isHeldElsewhere(truth, look)
+            return truth.gives && isNamed && all.allSatisfy(isUndisputed) && !all.contains { isHeldElsewhere($0, look) }
         }
+    }
+
+    /// What is listed of one purchase: by common names or rows, directly or through others.
+    private func kin(of place: Int, _ look: Look) -> [Truth] {
+        var (found, left) = ([look.truth[place]], look.truth)
+        left.remove(at: place)
+        var at = 0
+        while at < found.count {
+            let one = found[at]
+            let isOne = { (other: Truth) in
+                !Set(one.names).isDisjoint(with: other.names)
+                    || !Set(one.names.compactMap { names[$0] }).isDisjoint(with: other.names.compactMap { names[$0] })
+            }
+            found += left.filter(isOne)
+            left.removeAll(where: isOne)
+            at += 1
+        }
+        return found
     }
 
     /// Whether RevenueCat moves a purchase to the user about which another item of the reading still speaks for the former
@@ -86,8 +107,18 @@ extension World {
     /// no one is named for, what people moved to the user, or what a newer reading left on record.
     private func hasBasis(_ look: Look, _ situation: Situation) -> Bool {
         let key = situation.userKey
-        let isListed = look.truth.contains { truth in
+        let isListed = look.truth.indices.contains { place in
+            let truth = look.truth[place]
             guard truth.gives else { return false }
+            // What support moved to somebody else gives nothing by another name.
+            let isOwn = truth.names.compactMap { names[$0] }.contains { rows[$0].facts.ownerKey == key }
+            let isMovedAway = kin(of: place, look).contains { other in
+                let held = Set(other.names.compactMap { names[$0] }).map { rows[$0].facts }
+                // What leads to purchases of several owners says nothing of either.
+                return Set(held.compactMap(\.ownerKey)).count == 1
+                    && held.contains { $0.transferredAt != nil && $0.ownerKey != key }
+            }
+            guard isOwn || !isMovedAway else { return false }
             let isMoved = truth.names.compactMap { names[$0] }.contains {
                 rows[$0].facts.ownerKey == key && rows[$0].facts.transferredAt != nil
             }

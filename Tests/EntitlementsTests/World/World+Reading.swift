@@ -92,10 +92,11 @@ extension World {
     }
 
     /// The items that belong to one purchase by their names, directly or through others.
-    func lineage(of place: Int) -> Set<Int> {
+    func lineage(of place: Int, where isListed: (Item) -> Bool = { _ in true }) -> Set<Int> {
         var (found, spelled): (Set<Int>, Set<Name>) = ([place], Set(items[place].identifiers.map(Name.init)))
         while let next = items.indices.first(where: {
-            !found.contains($0) && !spelled.isDisjoint(with: items[$0].identifiers.map(Name.init))
+            !found.contains($0) && isListed(items[$0])
+                && !spelled.isDisjoint(with: items[$0].identifiers.map(Name.init))
         }) {
             found.insert(next)
             spelled.formUnion(items[next].identifiers.map(Name.init))

@@ -323,7 +323,11 @@ struct WorldHistory {
                 let item = world.items[index]
                 // A store's own answer has the names of all that belongs to the purchase.
                 let all = world.lineage(of: index).flatMap { world.items[$0].identifiers }
-                return item.customer == place && isHeld(item, item.identifiers) || item.isAtStore && isHeld(item, all)
+                // What is not on record yet is judged with everything that is listed of its purchase.
+                let isNew = item.identifiers.allSatisfy { world.names[Name($0)] == nil }
+                let listed = isNew ? world.lineage(of: index) { $0.customer == place || $0.isAtStore } : [index]
+                let names = listed.flatMap { world.items[$0].identifiers }
+                return item.customer == place && isHeld(item, names) || item.isAtStore && isHeld(item, all)
             }
             guard (person.type == .subscriber) == (isGranted || hasItem) else {
                 throw Broken(law: "not settled: u\(place) is \(person.type)")
