@@ -62,6 +62,38 @@ import Testing
         }
     }
 
+    @Test func `An order without an account whose ids stand on two records keeps both`() async throws {
+        let first = "11111111-2c77-4c1b-8f9a-0e6a7c1d2b33"
+        let scenario = Self.scenario("order: \(Self.order), original: \(first), expires: +20d")
+        try await World.with(scenario: scenario) { world in
+            try await world.add("ann")
+            try await world.addProducts()
+            let setup = world.asking(world.onside)
+            let claim = world.proof("onside", "onside_order_id", Self.order)
+            _ = try await world.restored("ann", proofs: claim, setup: setup)
+            try await world.pool.query(
+                """
+                WITH made AS (
+                    INSERT INTO entitlement_sync.purchase
+                           (id, owner_since, observed_at, source, store, environment, kind, status, ownership, owner_rule)
+                    SELECT 900000000, p.owner_since, p.observed_at, p.source, p.store, p.environment, p.kind, p.status,
+                           p.ownership, p.owner_rule
+                      FROM entitlement_sync.purchase AS p
+                    RETURNING id
+                )
+                UPDATE entitlement_sync.purchase_identifier AS i SET purchase_id = m.id
+                  FROM made AS m WHERE i.value = (SELECT max(x.value) FROM entitlement_sync.purchase_identifier AS x)
+                """
+            )
+            let status = try await world.restored("ann", proofs: claim, setup: setup)
+            #expect(status.state == "done" && status.outcome == "nothing_to_restore")
+            #expect(
+                try await world.number("SELECT count(DISTINCT purchase_id) FROM entitlement_sync.purchase_identifier")
+                    == 2
+            )
+        }
+    }
+
     @Test func `111, 195: another's order id, one of another merchant and one that nobody knows are answered alike`()
         async throws
     {
