@@ -72,6 +72,57 @@ import Testing
                 .contradicted(purchase: 5, accountKey: nil, account: nil),
             ]
         ),
+        (
+            "of another user whom the account id names",
+            [(told("a", "b", source: .appStore), [row(7, owner: 2, account: 2)]), (told("b"), [])],
+            [
+                .foreign(purchase: 7, owner: 2, account: nil),
+                .contradicted(purchase: 7, accountKey: 2, account: nil),
+            ]
+        ),
+        (
+            "beside another's account",
+            [
+                (told("a", "b", owner: .otherAccount(id: "z"), source: .appStore), []),
+                (told("b", source: .appStore, isShown: true), []),
+            ],
+            [.foreign(purchase: nil, owner: nil, account: "z"), .foreign(purchase: nil, owner: nil, account: "z")]
+        ),
+        (
+            "another's account, on record as another's",
+            [(told("a", "b", owner: .otherAccount(id: "y"), source: .appStore), [theirs]), (told("b"), [])],
+            [
+                .contradicted(purchase: 7, accountKey: nil, account: "y"),
+                .contradicted(purchase: nil, accountKey: nil, account: nil),
+            ]
+        ),
+        (
+            "moved by support, beside a third user's",
+            [
+                (told("a", "b", source: .appStore), [moved]), (told("b", "c", source: .appStore), [row(8, owner: 3)]),
+                (told("b"), []),
+            ],
+            [
+                .foreign(purchase: 7, owner: 2, account: nil), .foreign(purchase: 8, owner: 3, account: nil),
+                .disagree(purchase: 7, owner: 2),
+            ]
+        ),
+        (
+            "the user's own, beside what was moved by support",
+            [
+                (told("a", "b"), [moved]), (told("c", "d"), [row(5)]),
+                (told("b", "d", "e", source: .appStore), [moved, row(5)]), (told("e"), []),
+            ],
+            [
+                .disagree(purchase: 7, owner: 2), .own(purchase: 5, merging: []), .collision(purchase: 7, owner: 2),
+                .own(purchase: 5, merging: []),
+            ]
+        ),
+        (
+            "moves to the user whom the account id names as well",
+            [(told("a", "b"), [theirs]), (told("b", "c", owner: .account, source: .appStore), [])],
+            [.followed(purchase: 7, from: 2, merging: []), .new]
+        ),
         ("nothing in common", [(told("a"), [row(5)]), (told("b"), [])], [.own(purchase: 5, merging: []), .new]),
     ]
 
@@ -104,11 +155,13 @@ import Testing
         _ names: String...,
         isFamilyShared: Bool = false,
         owner: NamedOwner? = nil,
-        source: Store = .revenueCat
+        source: Store = .revenueCat,
+        isShown: Bool = false
     ) -> Observation {
         var told = item("active", access: true, ownership: isFamilyShared ? "family_shared" : "purchased")
         told.owner = owner ?? (source == .revenueCat ? .askedUser : .nobody)
         told.source = source
+        told.isShown = isShown
         told.identifiers = names.map {
             PurchaseIdentifier(value: $0, store: told.store, environment: told.environment, kind: "purchase")
         }

@@ -1,0 +1,111 @@
+/// What other items of the same reading say against an item.
+extension AttributedReading {
+    /// Judges items that are new to the ledger by the rows of each other item of their purchase: it may be another user's.
+    mutating func judgeNew(_ items: [Int]) {
+        let new = items.filter { attributions[$0] == .new }
+        guard !new.isEmpty else { return }
+        let isFollowed = items.contains { attributions[$0].isFollowed }
+        // Items that lead to purchases of several owners say nothing of either.
+        let known = Set(items.map { Set(holders[$0]) }).filter {
+            !$0.isEmpty && Set($0.compactMap(\.ownerKey)).count <= 1
+        }.map(Array.init)
+        // Where RevenueCat moves the purchase to the user whom its account id names, both say the same.
+        for place in new where !isFollowed || observations[place].owner != .account {
+            let answers = known.map { judge(place, by: $0) }.filter(\.speaksAgainst)
+            if let answer = answers.min(by: Attribution.comesBefore) { attributions[place] = answer }
+        }
+    }
+
+    /// Where one witness names the asked user and another names another user, neither decides.
+    ///
+    /// A dispute on record goes on: a second read with the same answers makes no owner.
+    mutating func contradict() {
+        let alone = attributions
+        for (place, observation) in observations.enumerated() {
+            guard case .otherAccount(let id) = observation.owner, !alone[place].counts else { continue }
+            let keys = Set(observation.identifiers.map(\.key))
+            let witnesses = observations.indices.filter { other in
+                guard observations[other].owner == .askedUser else { return false }
+                return (alone[other].counts || alone[other].isContradicted)
+                    && !keys.isDisjoint(with: observations[other].identifiers.map(\.key))
+            }
+            guard !witnesses.isEmpty else { continue }
+            // Of several rows the oldest is named, whatever the order of the items.
+            let disputed = witnesses.compactMap { alone[$0].target ?? alone[$0].disputedPurchase }.min()
+            // What leads to purchases of several owners is written nowhere.
+            let isOnSeveral = disputed == nil && Set(holders[place].compactMap(\.ownerKey)).count > 1
+            if !isOnSeveral {
+                let purchase = disputed ?? holders[place].map(\.id).min()
+                attributions[place] = .contradicted(purchase: purchase, accountKey: nil, account: id)
+            }
+            for other in witnesses where alone[other].counts {
+                attributions[other] = .contradicted(purchase: alone[other].target, accountKey: nil, account: nil)
+            }
+        }
+    }
+
+    /// Gives no access by an item whose purchase is in dispute, save where the ledger has the item as the user's own.
+    ///
+    /// A purchase that support moved, or whose account id names another user, gives the asked user nothing under a new name.
+    mutating func keepDisputed(_ items: [Int]) {
+        let disputes = items.compactMap { place -> Attribution? in
+            switch attributions[place] {
+            case .disagree, .foreign(_, nil, _?): attributions[place]
+            case .contradicted(let purchase, let account, _):
+                .contradicted(purchase: purchase, accountKey: account, account: nil)
+            default: nil
+            }
+        }
+        guard !disputes.isEmpty else { return }
+        let isOwn = { [userKey] (row: Purchase) in row.ownerKey == userKey }
+        for place in items where attributions[place].counts && !holders[place].contains(where: isOwn) {
+            // Beside the user's own purchase only a dispute about that one counts.
+            let isJoined = rows[place].contains(where: isOwn)
+            let about = disputes.filter { dispute in
+                !isJoined || rows[place].contains { $0.id == dispute.disputedPurchase }
+            }
+            guard let dispute = about.min(by: Attribution.comesBefore) else { continue }
+            guard case .foreign(let purchase, _, _) = dispute, observations[place].owner != .nobody else {
+                attributions[place] = dispute
+                continue
+            }
+            attributions[place] = .contradicted(purchase: purchase, accountKey: nil, account: nil)
+        }
+    }
+}
+
+extension Attribution {
+    /// Whether the item is not the user's own, by rows of one owner.
+    fileprivate var speaksAgainst: Bool {
+        switch self {
+        case .disagree, .contradicted, .foreign, .unowned, .unattributed: true
+        case .new, .own, .followed, .overtaken, .collision, .otherUser, .anonymous, .sameAccount: false
+        }
+    }
+
+    fileprivate var isContradicted: Bool { if case .contradicted = self { true } else { false } }
+
+    fileprivate var disputedPurchase: Int64? {
+        switch self {
+        case .disagree(let purchase, _): purchase
+        case .contradicted(let purchase, _, _), .foreign(let purchase, _, _): purchase
+        default: nil
+        }
+    }
+
+    /// The order in which answers stand of which one is kept: whatever the order of the items.
+    fileprivate static func comesBefore(_ left: Attribution, _ right: Attribution) -> Bool {
+        left.order < right.order
+    }
+
+    private var order: (Int64, Int, Int64, ExactText) {
+        let none = (Int64.max, ExactText(""))
+        return switch self {
+        case .disagree(let purchase, let owner): (purchase, 0, owner, none.1)
+        case .contradicted(let purchase, let account, _): (purchase ?? none.0, 1, account ?? none.0, none.1)
+        case .foreign(let purchase, let owner, let account):
+            (purchase ?? none.0, 2, owner ?? none.0, ExactText(account ?? ""))
+        default: (target ?? none.0, 3, none.0, none.1)
+        }
+    }
+}
