@@ -45,7 +45,7 @@ while (($#)); do
             test_arguments+=("$1" "$2")
             shift
             ;;
-        --configuration=* | --jobs=* | --enable-code-coverage | --disable-index-store)
+        --configuration=* | --jobs=* | --enable-code-coverage)
             build_arguments+=("$1")
             test_arguments+=("$1")
             ;;
