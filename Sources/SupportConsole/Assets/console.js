@@ -82,6 +82,9 @@
     document.addEventListener(kind, () => { touched = Date.now(); }, { passive: true, capture: true });
   }
 
+  let submitted = 0;
+  window.addEventListener("submit", (event) => { if (!event.defaultPrevented) submitted = Date.now(); });
+
   const isInUse = (part) =>
     part.contains(document.activeElement) && document.activeElement.matches("input, textarea, select, button") ||
     [...part.querySelectorAll("input, textarea, select")].some((field) =>
@@ -91,6 +94,8 @@
 
   const refresh = async () => {
     const answer = await fetch(location.pathname + location.search, { credentials: "same-origin" });
+    // A form is on its way: to load the page again now would stop its answer.
+    if (Date.now() - submitted < 10 * 1000) { stale = true; return; }
     if (!answer.ok || answer.redirected) { live.textContent = "Load the page again: you may be signed out."; return; }
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     let changed = false;
