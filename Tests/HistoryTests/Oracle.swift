@@ -208,13 +208,16 @@ extension Model {
 
     /// Whether an item that the store names as the user's is held by somebody else, and may not be moved.
     ///
-    /// What is not on record yet is judged with everything that is `listed` of its purchase.
+    /// What is not on record as the user's is judged with everything that is `listed` of its purchase.
     func isHeldElsewhere(_ user: Int, among listed: [StoreItem]) -> (StoreItem) -> Bool {
         { item in
             if isHeld(item, from: user) { return true }
-            guard rows(of: item).isEmpty else { return false }
+            let owners = Set(rows(of: item).compactMap(\.ownerKey))
+            guard !owners.contains(Int64(user + 1)) else { return false }
+            // What is on record as another's moves by RevenueCat's word alone, and stays by that alone.
             return kin(of: item, listed).contains {
                 Set(rows(of: $0).compactMap(\.ownerKey)).count <= 1 && isHeld($0, from: user)
+                    && (owners.isEmpty || $0.isAtRevenueCat)
             }
         }
     }
