@@ -82,7 +82,7 @@ package enum NamedOwner: Hashable, Sendable {
     /// RevenueCat, asked about it, names another customer.
     case heldElsewhere(id: String)
     /// Nothing names an owner.
-    case nobody
+    case unnamed
     /// Nothing names an owner, and the store's rules let no proof stand in for that.
     case unattributable
 }

@@ -5,11 +5,11 @@ extension AttributedReading {
         let new = items.filter { attributions[$0] == .new }
         guard !new.isEmpty else { return }
         let isFollowed = items.contains { attributions[$0].isFollowed }
-        // Items that lead to purchases of several owners say nothing of either.
+        // An item whose rows have several owners is evidence for none of them.
         let known = Set(items.map { Set(holders[$0]) }).filter {
             !$0.isEmpty && Set($0.compactMap(\.ownerKey)).count <= 1
         }.map(Array.init)
-        // Where RevenueCat moves the purchase to the user whom its account id names, both say the same.
+        // An account id that names the asked user agrees with RevenueCat, which moves the purchase to that user.
         for place in new where !isFollowed || observations[place].owner != .account {
             let answers = known.map { judge(place, by: $0) }.filter(\.speaksAgainst)
             if let answer = answers.min(by: Attribution.comesBefore) { attributions[place] = answer }
@@ -32,7 +32,7 @@ extension AttributedReading {
             guard !witnesses.isEmpty else { continue }
             // Of several rows the oldest is named, whatever the order of the items.
             let disputed = witnesses.compactMap { alone[$0].target ?? alone[$0].disputedPurchase }.min()
-            // What leads to purchases of several owners is written nowhere.
+            // An item whose rows have several owners is not written.
             let isOnSeveral = disputed == nil && Set(holders[place].compactMap(\.ownerKey)).count > 1
             if !isOnSeveral {
                 let purchase = disputed ?? holders[place].map(\.id).min()
@@ -65,7 +65,7 @@ extension AttributedReading {
                 !isJoined || rows[place].contains { $0.id == dispute.disputedPurchase }
             }
             guard let dispute = about.min(by: Attribution.comesBefore) else { continue }
-            guard case .foreign(let purchase, _, _) = dispute, observations[place].owner != .nobody else {
+            guard case .foreign(let purchase, _, _) = dispute, observations[place].owner != .unnamed else {
                 attributions[place] = dispute
                 continue
             }
@@ -93,19 +93,19 @@ extension Attribution {
         }
     }
 
-    /// The order in which answers stand of which one is kept: whatever the order of the items.
+    /// Ranks answers, so that the one that is kept does not depend on the order of the items.
     fileprivate static func comesBefore(_ left: Attribution, _ right: Attribution) -> Bool {
         left.order < right.order
     }
 
-    private var order: (Int64, Int, Int64, ExactText) {
-        let none = (Int64.max, ExactText(""))
+    private var order: (purchase: Int64, kind: Int, user: Int64, account: ExactText) {
+        let last = Int64.max
         return switch self {
-        case .disagree(let purchase, let owner): (purchase, 0, owner, none.1)
-        case .contradicted(let purchase, let account, _): (purchase ?? none.0, 1, account ?? none.0, none.1)
+        case .disagree(let purchase, let owner): (purchase, 0, owner, ExactText(""))
+        case .contradicted(let purchase, let account, _): (purchase ?? last, 1, account ?? last, ExactText(""))
         case .foreign(let purchase, let owner, let account):
-            (purchase ?? none.0, 2, owner ?? none.0, ExactText(account ?? ""))
-        default: (target ?? none.0, 3, none.0, none.1)
+            (purchase ?? last, 2, owner ?? last, ExactText(account ?? ""))
+        default: (target ?? last, 3, last, ExactText(""))
         }
     }
 }

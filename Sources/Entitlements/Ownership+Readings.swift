@@ -81,8 +81,7 @@ struct AttributedReading {
     /// Gives items of one purchase the rows of each other.
     ///
     /// The user's own items share their rows, and items that are new to the ledger get them too. If none is the user's, items
-    /// that RevenueCat moves from one single owner share those rows, and new items that RevenueCat names the user for get
-    /// them too.
+    /// that RevenueCat moves from one single owner share those rows, and so do new items for which RevenueCat names the user.
     mutating func join(_ items: [Int]) {
         let own = items.filter { place in
             guard case .own = attributions[place] else { return false }
@@ -120,7 +119,7 @@ struct AttributedReading {
     /// first proof decides.
     private func isBesideOwn(_ place: Int) -> Bool {
         let item = observations[place]
-        guard let account = item.storeAccount, item.owner == .nobody, !item.isFamilyShared,
+        guard let account = item.storeAccount, item.owner == .unnamed, !item.isFamilyShared,
             standing(of: item.kind, status: item.status, givesAccess: item.givesAccess) == .access,
             // RevenueCat or another witness of the same purchase has named an owner.
             !rows[place].contains(where: { contradicts($0, userKey) || $0.isFamilyShared })

@@ -51,7 +51,7 @@ func attributeByStore(
         return owner == userKey ? own() : .foreign(purchase: oldest?.id, owner: nil, account: id)
     case .account: return own()
     case .unattributable: return owner == userKey ? own() : .unattributed(purchase: oldest?.id)
-    case .nobody, .askedUser, .anonymous, .otherUser:
+    case .unnamed, .askedUser, .anonymous, .otherUser:
         if owner == userKey { return own() }
         let givesAccess =
             standing(of: observation.kind, status: observation.status, givesAccess: observation.givesAccess) == .access

@@ -112,7 +112,7 @@ package func attribute(
     case .otherUser(let id): return .otherUser(id: id)
     case .anonymous: return .anonymous
     case .askedUser: break
-    case .account, .otherAccount, .heldElsewhere, .nobody, .unattributable:
+    case .account, .otherAccount, .heldElsewhere, .unnamed, .unattributable:
         return attributeByStore(
             observation,
             holders: holders,

@@ -119,7 +119,7 @@ package final class PrivatePostgres: Sendable {
             return name
         }
         let name = "test_\(databases.next())"
-        // Its files, and not each of its blocks through the log: a template is larger than what a test does with it.
+        // By default the server writes each block of the template to its log, which takes longer than most tests do.
         try await administer("CREATE DATABASE \(name) TEMPLATE \(source) STRATEGY FILE_COPY")
         return TestDatabase(name: name, server: self)
     }

@@ -368,7 +368,7 @@ import Testing
         var scene = Scene(
             .restore,
             .subscriber,
-            stored(.nobody, word, access: false, shown: true, source: .googlePlay, id: "shown", ends: .zero - day)
+            stored(.unnamed, word, access: false, shown: true, source: .googlePlay, id: "shown", ends: .zero - day)
         )
         scene.reads[0].holders = [row(9, owner: nil, word, access: false, source: .googlePlay)]
         guard scene.situation.attributions.first?.counts == false else { return }

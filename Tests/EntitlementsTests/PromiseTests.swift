@@ -109,7 +109,7 @@ import Testing
         unread.failure = ReadFailure(.timeout, retryAfter: .seconds(3))
         let unmapped = Scene(kind, .free, item("active", access: true, entitlements: ["gold"]))
         var overtaken = Scene(kind, .free)
-        overtaken.reads = [Scene.Read(stored(.nobody), holders: [row(5, owner: nil, observed: hour)])]
+        overtaken.reads = [Scene.Read(stored(.unnamed), holders: [row(5, owner: nil, observed: hour)])]
         var banned = Scene(kind, .subscriber)
         banned.status = .banned
         let failures: [(Scene, ReadFailure)] = [

@@ -135,8 +135,8 @@ extension Scene {
             var direct = stored(
                 generator.pick(
                     .account,
-                    .nobody,
-                    .nobody,
+                    .unnamed,
+                    .unnamed,
                     .unattributable,
                     .otherAccount(id: "user-2"),
                     .otherAccount(id: "user-3")

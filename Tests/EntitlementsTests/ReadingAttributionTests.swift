@@ -159,7 +159,7 @@ import Testing
         isShown: Bool = false
     ) -> Observation {
         var told = item("active", access: true, ownership: isFamilyShared ? "family_shared" : "purchased")
-        told.owner = owner ?? (source == .revenueCat ? .askedUser : .nobody)
+        told.owner = owner ?? (source == .revenueCat ? .askedUser : .unnamed)
         told.source = source
         told.isShown = isShown
         told.identifiers = names.map {

@@ -8,7 +8,7 @@ import Testing
     /// A line that the account's answer lists.
     static func line(
         _ id: String,
-        _ owner: NamedOwner = .nobody,
+        _ owner: NamedOwner = .unnamed,
         ownership: String = "purchased",
         account: StoreAccount? = StoreAccount(answer: "1", id: "a"),
         access: Bool = true

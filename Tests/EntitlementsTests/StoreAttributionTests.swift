@@ -50,13 +50,13 @@ func stored(
         (.otherAccount(id: "y"), false, true, none, .foreign(purchase: 5, owner: nil, account: "y")),
         (.otherAccount(id: "y"), true, true, me, .contradicted(purchase: 5, accountKey: nil, account: "y")),
         (.otherAccount(id: "y"), true, true, 2, .foreign(purchase: 5, owner: 2, account: "y")),
-        (.nobody, true, true, none, .own(purchase: 5, merging: [])),
-        (.nobody, false, true, none, .unowned(purchase: 5, merging: [])),
-        (.nobody, true, false, none, .unowned(purchase: 5, merging: [])),
-        (.nobody, true, true, me, .own(purchase: 5, merging: [])),
-        (.nobody, false, false, me, .own(purchase: 5, merging: [])),
-        (.nobody, true, true, 2, .foreign(purchase: 5, owner: 2, account: nil)),
-        (.nobody, false, true, 2, .foreign(purchase: 5, owner: 2, account: nil)),
+        (.unnamed, true, true, none, .own(purchase: 5, merging: [])),
+        (.unnamed, false, true, none, .unowned(purchase: 5, merging: [])),
+        (.unnamed, true, false, none, .unowned(purchase: 5, merging: [])),
+        (.unnamed, true, true, me, .own(purchase: 5, merging: [])),
+        (.unnamed, false, false, me, .own(purchase: 5, merging: [])),
+        (.unnamed, true, true, 2, .foreign(purchase: 5, owner: 2, account: nil)),
+        (.unnamed, false, true, 2, .foreign(purchase: 5, owner: 2, account: nil)),
         (.unattributable, true, true, none, .unattributed(purchase: 5)),
         (.unattributable, true, true, me, .own(purchase: 5, merging: [])),
         (.unattributable, true, true, 2, .foreign(purchase: 5, owner: 2, account: nil)),
@@ -80,8 +80,8 @@ func stored(
 
     @Test func `What no row knows becomes a row of its own`() {
         #expect(attributed(stored(.account), []) == .new)
-        #expect(attributed(stored(.nobody), []) == .new)
-        #expect(attributed(stored(.nobody, shown: false), []) == .unowned(purchase: nil, merging: []))
+        #expect(attributed(stored(.unnamed), []) == .new)
+        #expect(attributed(stored(.unnamed, shown: false), []) == .unowned(purchase: nil, merging: []))
         #expect(attributed(stored(.unattributable), []) == .unattributed(purchase: nil))
         #expect(attributed(stored(.otherAccount(id: "y")), []) == .foreign(purchase: nil, owner: nil, account: "y"))
         #expect(Attribution.unowned(purchase: nil, merging: []).isNew && Attribution.unattributed(purchase: nil).isNew)
@@ -93,7 +93,7 @@ func stored(
     }
 
     @Test func `L6: nobody who is not eligible becomes an owner by a proof`() {
-        #expect(attributed(stored(.nobody), [], eligible: false) == .unowned(purchase: nil, merging: []))
+        #expect(attributed(stored(.unnamed), [], eligible: false) == .unowned(purchase: nil, merging: []))
     }
 
     @Test func `L9: what people moved outranks the id that the store keeps echoing`() {
@@ -141,7 +141,7 @@ func stored(
         let expected = Attribution.contradicted(purchase: 5, accountKey: 2, account: nil)
         #expect(attributed(item("active", access: true), [named]) == expected)
         #expect(attributed(item("active", access: true), [row(5, owner: nil, account: 2)]) == expected)
-        #expect(attributed(stored(.nobody), [row(5, owner: nil, account: 2)]) == .unowned(purchase: 5, merging: []))
+        #expect(attributed(stored(.unnamed), [row(5, owner: nil, account: 2)]) == .unowned(purchase: 5, merging: []))
         var settled = named
         settled.transferredAt = noon - hour
         #expect(attributed(item("active", access: true), [settled]) == .own(purchase: 5, merging: []))
@@ -153,13 +153,13 @@ func stored(
 @Suite struct ProofScenarioTests {
     @Test(arguments: Store.allCases.dropFirst())
     func `7: the first proof of what nobody owns restores`(store: Store) {
-        let verdict = Scene(.restore, .free, stored(.nobody, source: store)).verdict
+        let verdict = Scene(.restore, .free, stored(.unnamed, source: store)).verdict
         #expect(verdict?.outcome == .restored && verdict?.rule == .storeAccess)
     }
 
     @Test func `4: a proof of another's purchase is a mismatch with a ticket`() throws {
         var scene = Scene(.restore, .free)
-        scene.reads = [.init(stored(.nobody), holders: [row(5, owner: 2)])]
+        scene.reads = [.init(stored(.unnamed), holders: [row(5, owner: 2)])]
         let verdict = try #require(scene.verdict)
         #expect(verdict.outcome == .storeAccountMismatch && verdict.rule == .proofOfAnothers)
         let ticket = try #require(verdict.tickets.first)
@@ -170,7 +170,7 @@ func stored(
     @Test func `17, 178, 179: only what was bought first a moment ago is money just taken`() throws {
         for (bought, priority) in [(Duration.seconds(-600), Int16(0)), (.zero - day, 1)] {
             var scene = Scene(.restore, .free)
-            scene.reads = [.init(stored(.nobody, bought: bought), holders: [row(5, owner: 2)])]
+            scene.reads = [.init(stored(.unnamed, bought: bought), holders: [row(5, owner: 2)])]
             let ticket = try #require(scene.verdict?.tickets.first)
             #expect(ticket.kind == .ownerMismatch && ticket.priority == priority)
         }
@@ -188,7 +188,7 @@ func stored(
         isFirstSeen: Bool
     ) throws {
         var scene = Scene(.restore, .free)
-        var item = stored(.nobody)
+        var item = stored(.unnamed)
         item.boughtAt = bought.map { noon - hour * $0 }
         scene.reads = [.init(item, holders: [row(5, owner: 2)])]
         scene.firstTold = told.map { [5: noon - hour * $0] } ?? [6: noon - hour]
@@ -201,7 +201,7 @@ func stored(
 
     @Test func `A mismatch waits for all reads, and access of one's own comes before it`() {
         var scene = Scene(.restore, .free)
-        scene.reads = [.init(stored(.nobody), holders: [row(5, owner: 2)])]
+        scene.reads = [.init(stored(.unnamed), holders: [row(5, owner: 2)])]
         scene.coverage = .partial
         scene.failure = ReadFailure(.unavailable, store: .googlePlay)
         #expect(scene.resolution == .retry(ReadFailure(.unavailable, store: .googlePlay)))
@@ -212,17 +212,17 @@ func stored(
 
     @Test func `5: what was not shown is no mismatch`() {
         var scene = Scene(.restore, .free)
-        scene.reads = [.init(stored(.nobody, shown: false), holders: [row(5, owner: 2)])]
+        scene.reads = [.init(stored(.unnamed, shown: false), holders: [row(5, owner: 2)])]
         #expect(scene.verdict?.outcome == .nothingToRestore)
         #expect(scene.verdict?.tickets.isEmpty == true)
     }
 
     @Test func `What is over says so to who has shown it, and belongs to nobody`() {
-        let scene = Scene(.restore, .free, stored(.nobody, "expired", access: false))
+        let scene = Scene(.restore, .free, stored(.unnamed, "expired", access: false))
         #expect(scene.verdict?.messageKey == .nothingExpired)
-        let unseen = Scene(.restore, .free, stored(.nobody, "expired", access: false, shown: false))
+        let unseen = Scene(.restore, .free, stored(.unnamed, "expired", access: false, shown: false))
         #expect(unseen.verdict?.messageKey == .nothing)
-        let pending = Scene(.restore, .free, stored(.nobody, "incomplete", access: false))
+        let pending = Scene(.restore, .free, stored(.unnamed, "incomplete", access: false))
         #expect(pending.verdict?.messageKey == .nothingPendingPayment)
     }
 
@@ -256,12 +256,12 @@ func stored(
     }
 
     @Test func `62: a family member's share gives access`() {
-        let scene = Scene(.restore, .free, stored(.nobody, ownership: "family_shared"))
+        let scene = Scene(.restore, .free, stored(.unnamed, ownership: "family_shared"))
         #expect(scene.verdict?.outcome == .restored)
     }
 
     @Test func `157: a sandbox purchase that was shown restores only who is allowed`() {
-        var scene = Scene(.restore, .free, stored(.nobody, environment: "sandbox"))
+        var scene = Scene(.restore, .free, stored(.unnamed, environment: "sandbox"))
         #expect(scene.verdict?.messageKey == .nothingSandbox)
         scene.sandbox = .allowed
         #expect(scene.verdict?.outcome == .restored)
@@ -442,7 +442,7 @@ func stored(
     }
 
     @Test func `What nobody holds, and was seen since the read began, is read again before somebody has it`() {
-        for owner in [NamedOwner.account, .nobody] {
+        for owner in [NamedOwner.account, .unnamed] {
             let newer = row(5, owner: nil, observed: hour)
             #expect(
                 attribute(stored(owner), holders: [newer], userKey: Scene.userKey, eligible: true, askedAt: noon)

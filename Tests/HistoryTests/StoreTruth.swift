@@ -117,7 +117,7 @@ struct StoreItem: Sendable {
     func answer(for user: Int) -> Observation {
         var item = observation(for: user)
         item.source = store == "play_store" ? .googlePlay : .appStore
-        item.owner = account.map { $0 == user ? .account : .otherAccount(id: userID($0)) } ?? .nobody
+        item.owner = account.map { $0 == user ? .account : .otherAccount(id: userID($0)) } ?? .unnamed
         return item
     }
 

@@ -233,7 +233,8 @@ private func tokenFacts(_ purchase: Purchase, _ inputs: CaseInputs) -> Set<Trans
         case (.account, .owner): facts.insert(.tokenNamesOwner)
         case (.account, .holder): facts.insert(.tokenNamesThird)
         case (.otherAccount(let id), _): add(id: id)
-        case (.askedUser, _), (.anonymous, _), (.otherUser, _), (.heldElsewhere, _), (.nobody, _), (.unattributable, _):
+        case (.askedUser, _), (.anonymous, _), (.otherUser, _), (.heldElsewhere, _), (.unnamed, _),
+            (.unattributable, _):
             break
         }
     }

@@ -31,9 +31,9 @@ struct PastLedger {
         rows.values.map(\.purchase).filter { $0.ownerKey == userKey }.sorted { $0.id < $1.id }
     }
 
-    /// Whether the application made the user a subscriber after the last decision before this one.
+    /// Whether the host made the user a subscriber between the last decision and this one.
     ///
-    /// That is called unexplained too, and says nothing of what was seen.
+    /// Such a decision is `unexplained` whatever was seen before.
     func isSetByHost(_ decision: PastDecision) -> Bool { decision.typeBefore == .subscriber && decidedType == .free }
 
     mutating func apply(_ transfer: PastTransfer) {

@@ -63,7 +63,7 @@ extension UserHistory {
             // Once explained, a user stays so.
             past.everObserved = everObserved && ledger.sawExplanation && decision.id > unexplained
             var result = past.replayed(catalog, settings)
-            // Set by the application, the user may have been explained before or not: nothing on record tells which.
+            // The host set the type, and no record tells whether the user was explained before: either answer agrees.
             if decision.knownRule == .unexplained, past.everObserved, case .differs = result {
                 past.everObserved = false
                 result = past.replayed(catalog, settings)

@@ -131,7 +131,7 @@ extension Observation {
             periodStartsAt: periodStartsAt,
             periodEndsAt: periodEndsAt,
             ownership: AppStoreMapping.ownership(transaction.ownership),
-            owner: .nobody,
+            owner: .unnamed,
             source: .appStore,
             accountID: transaction.appAccountToken,
             lookupID: transaction.originalTransactionID,

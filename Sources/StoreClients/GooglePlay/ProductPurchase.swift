@@ -205,7 +205,7 @@ extension ProductPurchase {
             isPaymentPending: state == Self.pending,
             // What was ordered ahead begins when it is released.
             periodStartsAt: [completedAt, items.compactMap(\.releasedAt).max()].compactMap(\.self).max(),
-            owner: .nobody,
+            owner: .unnamed,
             source: .googlePlay,
             accountID: accountID,
             lookupID: token,

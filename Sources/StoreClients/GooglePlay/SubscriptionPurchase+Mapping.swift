@@ -167,7 +167,7 @@ extension SubscriptionPurchase {
             renewal: best.map { $0.willRenew ? "will_renew" : "will_not_renew" },
             periodStartsAt: startedAt,
             periodEndsAt: items.compactMap(\.expiresAt).max(),
-            owner: .nobody,
+            owner: .unnamed,
             source: .googlePlay,
             accountID: accountID ?? expiredAccountID,
             lookupID: token,

@@ -161,7 +161,7 @@ struct OnsideLine: Sendable {
             givesAccess: kind == .subscription ? givesAccess : nil,
             periodStartsAt: transaction.purchasedAt,
             periodEndsAt: transaction.expiresAt,
-            owner: token == nil ? .unattributable : .nobody,
+            owner: token == nil ? .unattributable : .unnamed,
             source: .onside,
             accountID: token,
             lookupID: transaction.originalOrderID,

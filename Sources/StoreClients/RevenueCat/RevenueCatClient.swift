@@ -155,7 +155,7 @@ package struct RevenueCatClient: Sendable {
                     switch holder {
                     case .askedUser: .askedUser
                     case .otherUser(let id): .heldElsewhere(id: id)
-                    default: .nobody
+                    default: .unnamed
                     }
                 var observation = Observation(item, entitlements: item.entitlements, owner: owner)
                 observation.isShown = true
@@ -185,7 +185,7 @@ package struct RevenueCatClient: Sendable {
     /// - Returns: every name of what was found; empty: RevenueCat has never met it.
     /// - Throws: why that can't be told.
     package func names(behind id: String, lane: Lane) async throws(ReadFailure) -> [PurchaseIdentifier] {
-        try await whole(id, lane).flatMap { Observation($0, entitlements: [], owner: .nobody).identifiers }
+        try await whole(id, lane).flatMap { Observation($0, entitlements: [], owner: .unnamed).identifiers }
     }
 
     /// What an id leads to, where all of it can be read: what can't might name another customer.

@@ -94,8 +94,8 @@
 
   const refresh = async () => {
     const answer = await fetch(location.pathname + location.search, { credentials: "same-origin" });
-    // A form is on its way: to load the page again now would stop its answer.
-    if (Date.now() - submitted < 10 * 1000) { stale = true; return; }
+    // A form waits for its answer: loading the page again would cancel it.
+    if (Date.now() - submitted < 10 * 1000) { setTimeout(soon, 10 * 1000); return; }
     if (!answer.ok || answer.redirected) { live.textContent = "Load the page again: you may be signed out."; return; }
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     let changed = false;

@@ -137,5 +137,5 @@ extension Observation {
     /// Whether only the app's id could name an owner.
     ///
     /// A family member's share may carry the buyer's id, which says nothing about the member.
-    var isUnnamed: Bool { source != .revenueCat && owner == .nobody && accountID != nil && !isFamilyShared }
+    var isUnnamed: Bool { source != .revenueCat && owner == .unnamed && accountID != nil && !isFamilyShared }
 }

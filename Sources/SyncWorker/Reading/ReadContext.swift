@@ -35,7 +35,7 @@ struct ReadContext: Sendable {
     func givesAccess(_ item: Observation) -> Bool {
         switch item.owner {
         case .askedUser, .account: break
-        case .nobody: guard item.isShown else { return false }
+        case .unnamed: guard item.isShown else { return false }
         case .anonymous, .otherUser, .otherAccount, .heldElsewhere, .unattributable: return false
         }
         return standing(of: item.kind, status: item.status, givesAccess: item.givesAccess) == .access

@@ -136,7 +136,7 @@ extension NamedOwner {
     fileprivate var otherID: String? {
         switch self {
         case .otherUser(let id), .heldElsewhere(let id): id
-        case .askedUser, .anonymous, .account, .otherAccount, .nobody, .unattributable: nil
+        case .askedUser, .anonymous, .account, .otherAccount, .unnamed, .unattributable: nil
         }
     }
 }

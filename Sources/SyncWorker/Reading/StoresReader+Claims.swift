@@ -102,7 +102,7 @@ extension StoresReader {
         else { return false }
         switch item.owner {
         case .otherAccount: return true
-        case .account, .nobody:
+        case .account, .unnamed:
             return standing(of: item.kind, status: item.status, givesAccess: item.givesAccess) == .access
         case .askedUser, .anonymous, .otherUser, .heldElsewhere, .unattributable: return false
         }
@@ -220,7 +220,7 @@ extension Reading {
             case .account, .askedUser, .unattributable:
                 guard held.isDisjoint(with: item.identifiers.map { ExactText($0.value) }) else { continue }
                 observations.append(item)
-            case .otherAccount, .otherUser, .anonymous, .heldElsewhere, .nobody:
+            case .otherAccount, .otherUser, .anonymous, .heldElsewhere, .unnamed:
                 guard let identifier = item.identifiers.first else { continue }
                 let owner: String = if case .otherAccount(let id) = item.owner { id } else { "" }
                 claims.found.append(
@@ -233,13 +233,13 @@ extension Reading {
 
 extension Observation {
     /// Whether it may give access to the user of its store account, as long as it has no owner.
-    fileprivate var isListedWithoutOwner: Bool { storeAccount != nil && owner == .nobody && !isFamilyShared }
+    fileprivate var isListedWithoutOwner: Bool { storeAccount != nil && owner == .unnamed && !isFamilyShared }
 
     /// Takes over what RevenueCat says of the same purchase: what it calls it by, and whose it is.
     fileprivate mutating func hear(_ witness: Observation) {
         identifiers = Set(identifiers + witness.identifiers).sorted()
         // An owner is named: the app's id need not be resolved besides.
-        if witness.owner == .askedUser, owner == .nobody { accountID = nil }
+        if witness.owner == .askedUser, owner == .unnamed { accountID = nil }
         guard case .heldElsewhere = witness.owner else { return }
         // Whom the store names is another witness's word, and is kept beside this one.
         if case .otherAccount = owner { return }

@@ -131,7 +131,7 @@ struct ReplayTests {
         #expect(past.replay() == [.agrees, .agrees, .agrees])
     }
 
-    @Test func `Whom the application made a subscriber again was explained before`() {
+    @Test func `A subscriber set again by the host was explained before`() {
         var past = Past()
         past.decide(1, .zero, .storeAccess, .promoted, .free, .subscriber, (7, "new", paid))
         past.follow(7, day * 3, as: 2)

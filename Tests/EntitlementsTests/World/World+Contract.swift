@@ -67,12 +67,13 @@ extension World {
         let attributions = situation(look).attributions
         let names = Set(attributions.map(\.name))
         guard names.contains("owner_followed_revenuecat") else { return false }
-        guard names.isDisjoint(with: ["foreign", "identity_collision"]) else { return true }
-        let items = zip(look.reading.observations, attributions)
+        guard !names.contains("foreign") else { return true }
+        let items = Array(zip(look.reading.observations, attributions))
         return items.contains { item, attribution in
             guard case .followed(let row, _, _) = attribution else { return false }
             return items.contains { other, its in
-                its.counts && its.target != row
+                if case .collision = its { return other.identifiers.contains { self.names[Name($0)] == Int(row) } }
+                return its.counts && its.target != row
                     && !Set(item.identifiers.map(\.key)).isDisjoint(with: other.identifiers.map(\.key))
             }
         }

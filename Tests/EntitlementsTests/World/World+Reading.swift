@@ -77,7 +77,7 @@ extension World {
     }
 
     private func isWeaker(_ one: Int, _ other: Int) -> Bool {
-        let pair = [one, other].map { observation(of: items[$0], .nobody, .appStore) }
+        let pair = [one, other].map { observation(of: items[$0], .unnamed, .appStore) }
         return Self.isWeaker(pair[0], pair[1])
     }
 
@@ -88,7 +88,7 @@ extension World {
         if isShown, !hasOthersKey, !customers.contains(person), let customer = customers.min() {
             return .heldElsewhere(id: id(of: customer))
         }
-        return .nobody
+        return .unnamed
     }
 
     /// The items that belong to one purchase by their names, directly or through others.

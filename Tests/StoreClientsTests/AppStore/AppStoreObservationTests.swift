@@ -31,7 +31,7 @@ struct AppStoreObservationTests {
         #expect(observation.boughtAt == Instant(milliseconds: 1_780_000_000_000))
         #expect(observation.identifiers.map(\.value) == ["2000000100000001", "2000000100000009"])
         #expect(observation.identifiers.allSatisfy { $0.kind == "store_id" && $0.store == "app_store" })
-        #expect(observation.lookupID == "2000000100000001" && observation.owner == .nobody)
+        #expect(observation.lookupID == "2000000100000001" && observation.owner == .unnamed)
         #expect(observation.ownership == "purchased" && observation.accountID == nil)
         #expect(observation.statedAt != nil && observation.payloadHash == observation.factsHash)
     }

@@ -113,7 +113,7 @@ import Testing
         #expect(observation.renewal == "will_renew")
         #expect(observation.periodStartsAt == Instant(microseconds: 1_772_352_000_123_000))
         #expect(observation.boughtAt == observation.periodStartsAt)
-        #expect(observation.owner == .nobody)
+        #expect(observation.owner == .unnamed)
         #expect(observation.accountID == "acc")
         #expect(observation.lookupID == "new")
         #expect(observation.acknowledgement == nil)

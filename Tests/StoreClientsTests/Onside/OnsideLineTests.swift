@@ -74,7 +74,7 @@ import Testing
         #expect(observation.source == .onside && observation.store == "onside")
         #expect(observation.environment == "production" && observation.entitlements == ["onside:premium"])
         #expect(observation.productID == "premium" && observation.lookupID == Self.id(1))
-        #expect(observation.owner == .nobody && observation.accountID == "user-1")
+        #expect(observation.owner == .unnamed && observation.accountID == "user-1")
         #expect(observation.payloadHash == observation.factsHash && !observation.payloadHash.isEmpty)
     }
 
