@@ -126,9 +126,8 @@ struct ApplyPlan {
         ledger: [Purchase]
     ) {
         // An item may have its row from another item of the same purchase.
-        let targets = attributions.map { attribution -> Purchase? in
-            attribution.target.flatMap { id in rows.joined().first { $0.id == id } }
-        }
+        let byID = Dictionary(rows.joined().map { ($0.id, $0) }) { first, _ in first }
+        let targets = attributions.map { $0.target.flatMap { byID[$0] } }
         let situation = Situation(
             kind: item.job.kind,
             user: user,
@@ -137,7 +136,7 @@ struct ApplyPlan {
             attributions: attributions,
             rows: targets,
             ledger: ledger,
-            listed: Set(rows.joined().map(\.id)),
+            listed: Set(byID.keys),
             grants: facts?.grants ?? .none,
             sandbox: facts?.sandbox ?? .none,
             everObserved: facts?.everObserved ?? false,

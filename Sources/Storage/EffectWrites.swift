@@ -145,14 +145,14 @@ enum EffectWrites {
                                            ELSE n.next_look END,
                    shut_out = CASE n.plan WHEN 'keep' THEN u.shut_out ELSE n.plan = 'await_eligibility' END,
                    ever_observed = u.ever_observed OR n.observed,
-                   decided_type = coalesce(n.decided, u.decided_type)
+                   decided_subscriber = coalesce(n.decided, u.decided_subscriber)
               FROM unnest(\(effects.map(\.job.userKey)), \(effects.map { Int64($0.newType == nil ? 0 : 1) }),
                           \(effects.map(\.coverage.rawValue)), \(effects.map(\.askedAt.timestamp)),
                           \(effects.map { name(of: $0.verdict.absence) }), \(effects.map(\.observed)),
                           \(effects.map { plan(of: $0.nextLook) }), \(effects.map { $0.nextLook?.at?.timestamp }),
-                          \(effects.map(\.decidedType?.rawValue)))
+                          \(effects.map { effect in effect.decidedType.map { $0 == .subscriber } }))
                    AS n(user_key, changes, coverage, asked_at, absence, observed, plan, next_look, decided)
-             WHERE u.user_key = n.user_key AND u.user_key = ANY (\(effects.map(\.job.userKey)))
+             WHERE u.user_key = n.user_key
             """
         return [PostgresRequest(query)]
     }

@@ -151,14 +151,15 @@ enum LedgerReads {
                    CASE WHEN u.flips_since > now() - interval '1 day' THEN u.flips ELSE 0 END, u.ever_observed,
                    u.user_id IS NULL,
                    -- Before we kept it apart, and beside workers that do not, the newest decision tells that settled the type.
-                   CASE WHEN u.decided_type IS NULL AND u.read_at IS NOT NULL
+                   CASE WHEN u.decided_subscriber IS NULL AND u.read_at IS NOT NULL
                         THEN (SELECT d.type_after FROM entitlement_sync.decision AS d
                                WHERE d.user_key = u.user_key AND NOT d.observed
                                  AND d.rule NOT IN ('not_eligible', 'account_gone')
                                  AND (d.type_after = 'free'
                                       OR d.rule IN ('store_access', 'grant_access', 'owner_followed_revenuecat'))
                                ORDER BY d.id DESC LIMIT 1)
-                        ELSE u.decided_type END
+                        WHEN u.decided_subscriber THEN 'subscriber'
+                        WHEN NOT u.decided_subscriber THEN 'free' END
               FROM entitlement_sync.user_sync AS u
              WHERE u.user_key = ANY (\(userKeys))
              ORDER BY u.user_key
@@ -240,7 +241,7 @@ enum LedgerReads {
         p.id, p.owner_key, p.kind, p.store, p.environment, p.status, p.gives_access,
         array_to_string(p.entitlements, E'\\x1f'), p.period_ends_at, p.end_announced,
         p.ownership = 'family_shared', p.observed_at, p.first_seen_at, p.owner_since, p.former_owner_key, p.transferred_at,
-        p.source, p.account_key, array_to_string(coalesce(nullif(p.carried, '{}'), p.entitlements), E'\\x1f')
+        p.source, p.account_key, array_to_string(coalesce(p.carried, p.entitlements), E'\\x1f')
         """
 
     /// The purchases that the users own, and those that came from them lately; each once.

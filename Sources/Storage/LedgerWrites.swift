@@ -144,11 +144,11 @@ enum LedgerWrites {
     static func insertIdentifiers(_ identifiers: [(PurchaseIdentifier, Int64)]) -> [PostgresRequest<Void>] {
         guard !identifiers.isEmpty else { return [] }
         // Places are sorted and not the identifiers themselves, which take long to move.
-        var places = identifiers.indices.sorted { left, right in
-            let (first, second) = (identifiers[left].0, identifiers[right].0)
-            let order = first.value.compareExactly(to: second.value)
+        let values = identifiers.map(\.0.value)
+        var places = values.indices.sorted { left, right in
+            let order = values[left].compareExactly(to: values[right])
             guard order == 0 else { return order < 0 }
-            let (one, other) = (first.key, second.key)
+            let (one, other) = (identifiers[left].0.key, identifiers[right].0.key)
             return one == other ? identifiers[left].1 < identifiers[right].1 : one < other
         }
         // One reading may list a purchase twice; the first row keeps the name, a later reading merges the second into it.
@@ -201,11 +201,11 @@ enum LedgerWrites {
                    product_id = n.product_id,
                    entitlements = coalesce(string_to_array(nullif(n.entitlements, ''), E'\\x1f'), '{}'),
                    -- What was detached while the purchase goes on stays known (Purchase.carried in a replay).
-                   carried = CASE WHEN n.entitlements = '' THEN coalesce(nullif(p.carried, '{}'), p.entitlements)
-                                  WHEN coalesce(nullif(p.carried, '{}'), p.entitlements) <@ string_to_array(n.entitlements, E'\\x1f')
-                                       OR entitlement_sync.means_access(string_to_array(n.entitlements, E'\\x1f'))
-                                       OR NOT entitlement_sync.means_access(coalesce(nullif(p.carried, '{}'), p.entitlements))
-                                  THEN '{}' ELSE coalesce(nullif(p.carried, '{}'), p.entitlements) END
+                   carried = CASE WHEN n.entitlements = '' THEN nullif(coalesce(p.carried, p.entitlements), '{}')
+                                  WHEN NOT (coalesce(p.carried, p.entitlements) <@ string_to_array(n.entitlements, E'\\x1f')
+                                            OR entitlement_sync.means_access(string_to_array(n.entitlements, E'\\x1f')))
+                                       AND entitlement_sync.means_access(coalesce(p.carried, p.entitlements))
+                                  THEN coalesce(p.carried, p.entitlements) END
               FROM unnest(\(ids), \(known.map(\.owner)), \(known.map(\.askedAt.timestamp)),
                           \(items.map { $0.periodEndsAt?.timestamp }), \(items.map(\.givesAccess)),
                           \(zip(items, known).map { Evidence.announces($0, at: $1.askedAt) }),
@@ -216,7 +216,7 @@ enum LedgerWrites {
                           \(items.map { $0.statedAt?.timestamp }), \(known.map(\.isNamed)))
                    AS n(id, owner_key, observed_at, period_ends_at, gives_access, announced, store, kind, status,
                         ownership, renewal, product_id, owner_rule, entitlements, source, lookup_id, stated_at, is_named)
-             WHERE p.id = n.id AND p.id = ANY (\(ids)) AND p.observed_at <= n.observed_at
+             WHERE p.id = n.id AND p.observed_at <= n.observed_at
             """
         return [PostgresRequest(query)]
     }
@@ -250,7 +250,7 @@ enum LedgerWrites {
                           \(named.map(\.isByAccount)), \(named.map(\.at.timestamp)))
                    AS n(id, account, is_owner, by_account, at)
               JOIN entitlement_sync.user_sync AS u ON u.user_id = n.account
-             WHERE p.id = n.id AND p.id = ANY (\(named.map(\.id))) AND u.user_id = ANY (\(named.map(\.account)))
+             WHERE p.id = n.id
             """
         return [PostgresRequest(query)]
     }
@@ -272,7 +272,7 @@ enum LedgerWrites {
         let query: PostgresQuery = """
             UPDATE entitlement_sync.user_sync AS u SET moved_away_at = greatest(u.moved_away_at, n.at)
               FROM unnest(\(sorted.map(\.key)), \(sorted.map(\.value.timestamp))) AS n(user_key, at)
-             WHERE u.user_key = n.user_key AND u.user_key = ANY (\(sorted.map(\.key)))
+             WHERE u.user_key = n.user_key
             """
         return [PostgresRequest(query)]
     }
@@ -285,7 +285,7 @@ enum LedgerWrites {
         let query: PostgresQuery = """
             UPDATE entitlement_sync.purchase AS p SET former_owner_key = NULL
               FROM unnest(\(purchases.map(\.purchase)), \(purchases.map(\.former))) AS n(id, former)
-             WHERE p.id = n.id AND p.id = ANY (\(purchases.map(\.purchase))) AND p.former_owner_key = n.former
+             WHERE p.id = n.id AND p.former_owner_key = n.former
             """
         return [PostgresRequest(query)]
     }

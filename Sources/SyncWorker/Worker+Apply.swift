@@ -182,10 +182,11 @@ extension Worker {
         metrics.lost.increment(by: report.lost)
         metrics.assetsChanged.increment(by: report.assetsChanged)
         guard !report.ended.isEmpty else { return }
-        let held = Dictionary(items.map { ($0.read.job.id, $0) }) { first, _ in first }
+        let places = Dictionary(zip(items.map(\.read.job.id), items.indices)) { first, _ in first }
         for ended in report.ended {
             metrics.end(ended.kind, ended.outcome)
-            guard let item = held[ended.id] else { continue }
+            guard let place = places[ended.id] else { continue }
+            let item = items[place]
             metrics.count(item.read.reading)
             guard ended.kind == .restore else { continue }
             let job = item.read.job

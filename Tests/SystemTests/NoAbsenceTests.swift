@@ -252,10 +252,10 @@ struct NoAbsenceTests {
             try await world.change("ann", #"{"state":"expired"}"#)
             #expect(try await world.reconciled("ann").outcome == "demoted")
             try await world.pool.query("UPDATE users SET type = 'subscriber' WHERE id = 'ann'")
-            try await world.pool.query("UPDATE entitlement_sync.user_sync SET decided_type = NULL")
+            try await world.pool.query("UPDATE entitlement_sync.user_sync SET decided_subscriber = NULL")
             for _ in 1...3 { #expect(try await world.reconciled("ann").outcome == "deferred") }
             // One whom a deferring reading had met already.
-            try await world.pool.query("UPDATE entitlement_sync.user_sync SET decided_type = NULL")
+            try await world.pool.query("UPDATE entitlement_sync.user_sync SET decided_subscriber = NULL")
             #expect(try await world.reconciled("ann").outcome == "deferred")
             #expect(Set(try await world.decisions(about: "ann").dropFirst(2).map(\.rule)) == ["unexplained"])
         }

@@ -3,12 +3,12 @@
 -- rests on it.
 
 -- Users before purchases, as batches lock them; and nothing that reads or writes whole tables while they are locked.
-ALTER TABLE user_sync ADD COLUMN decided_type text;
-ALTER TABLE user_sync ADD CONSTRAINT user_sync_decided_type CHECK (decided_type IN ('free', 'subscriber')) NOT VALID;
-ALTER TABLE purchase ADD COLUMN carried text[] NOT NULL DEFAULT '{}';
+ALTER TABLE user_sync ADD COLUMN decided_subscriber boolean;
+ALTER TABLE purchase ADD COLUMN carried text[];
 COMMENT ON COLUMN purchase.carried IS
-    'the entitlements that last gave access, where the store lists others by now or none; empty: those that it lists';
-COMMENT ON COLUMN user_sync.decided_type IS 'the type that our last decision gave the user or found right; null: none has settled it yet';
+    'the entitlements that last gave access, where the store lists others by now or none; null: those that it lists';
+COMMENT ON COLUMN user_sync.decided_subscriber IS
+    'whether the type that our last decision gave the user or found right is subscriber; null: none has settled it yet';
 
 ALTER TABLE control ADD COLUMN cause text;
 COMMENT ON COLUMN control.cause IS 'why the product paused it by itself (absences, credentials); null where a person did';

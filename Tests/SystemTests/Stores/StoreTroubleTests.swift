@@ -148,7 +148,7 @@ import Testing
                 """
                 WITH owned AS (UPDATE entitlement_sync.purchase SET owner_key = (SELECT user_key FROM entitlement_sync.user_sync)),
                      -- By our own decision: what the host sets after it is never taken away.
-                     decided AS (UPDATE entitlement_sync.user_sync SET decided_type = 'subscriber')
+                     decided AS (UPDATE entitlement_sync.user_sync SET decided_subscriber = true)
                 UPDATE users SET type = 'subscriber'
                 """
             )
