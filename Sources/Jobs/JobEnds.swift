@@ -219,7 +219,7 @@ package enum JobEnds {
                                 WHEN x.reconcile_next IS NOT NULL THEN clock_timestamp() END AS reconcile_due
                       FROM entitlement_sync.queue AS x
                      WHERE x.user_key = ANY (\(keys)) AND x.active IS NOT NULL) AS n
-             WHERE q.user_key = n.user_key
+             WHERE q.user_key = n.user_key AND q.user_key = ANY (\(keys))
             """,
             read: { $0.affected }
         )
@@ -246,8 +246,9 @@ package enum JobEnds {
                       FROM unnest(\(retries.map(\.userKey)), \(retries.map(\.kind.rawValue)),
                                   \(retries.map(\.after.microseconds)), \(retries.map { Int16(clamping: $0.attempt) }),
                                   \(retries.map(\.error))) AS r(user_key, kind, wait, attempt, error)
-                      JOIN entitlement_sync.queue AS x ON x.user_key = r.user_key) AS n
-             WHERE q.user_key = n.user_key
+                      JOIN entitlement_sync.queue AS x
+                        ON x.user_key = r.user_key AND x.user_key = ANY (\(retries.map(\.userKey)))) AS n
+             WHERE q.user_key = n.user_key AND q.user_key = ANY (\(retries.map(\.userKey)))
             """
         return [PostgresRequest(query)]
     }

@@ -152,7 +152,8 @@ enum EffectWrites {
                           \(effects.map { plan(of: $0.nextLook) }), \(effects.map { $0.nextLook?.at?.timestamp }),
                           \(effects.map { effect in effect.decidedType.map { $0 == .subscriber } }))
                    AS n(user_key, changes, coverage, asked_at, absence, observed, plan, next_look, decided)
-             WHERE u.user_key = n.user_key
+             \(rawSQL: LedgerWrites.row(of: "user_sync", where: "user_key"))
+             WHERE u.ctid = found.place
             """
         return [PostgresRequest(query)]
     }

@@ -95,6 +95,16 @@ struct ObservedRow {
 enum LedgerWrites {
     private static func joined(_ texts: [String]) -> String { texts.joined(separator: "\u{1f}") }
 
+    /// Finds each row of `n` by its key, as `found.place`.
+    ///
+    /// Compared as a join, all of a batch would be compared with all that is found, or a whole index be read while the server
+    /// takes the table for empty.
+    static func row(of table: String, where key: String) -> String {
+        """
+        CROSS JOIN LATERAL (SELECT x.ctid FROM entitlement_sync.\(table) AS x WHERE x.\(key) = n.\(key) OFFSET 0) AS found(place)
+        """
+    }
+
     /// Looked up for the few rows that need it: a join would be planned for all of them.
     private static let account =
         "SELECT u.user_key FROM entitlement_sync.user_sync AS u WHERE u.user_id = n.account"
@@ -216,7 +226,8 @@ enum LedgerWrites {
                           \(items.map { $0.statedAt?.timestamp }), \(known.map(\.isNamed)))
                    AS n(id, owner_key, observed_at, period_ends_at, gives_access, announced, store, kind, status,
                         ownership, renewal, product_id, owner_rule, entitlements, source, lookup_id, stated_at, is_named)
-             WHERE p.id = n.id AND p.observed_at <= n.observed_at
+             \(rawSQL: row(of: "purchase", where: "id"))
+             WHERE p.ctid = found.place AND p.observed_at <= n.observed_at
             """
         return [PostgresRequest(query)]
     }
@@ -250,7 +261,7 @@ enum LedgerWrites {
                           \(named.map(\.isByAccount)), \(named.map(\.at.timestamp)))
                    AS n(id, account, is_owner, by_account, at)
               JOIN entitlement_sync.user_sync AS u ON u.user_id = n.account
-             WHERE p.id = n.id
+             WHERE p.id = n.id AND p.id = ANY (\(named.map(\.id))) AND u.user_id = ANY (\(named.map(\.account)))
             """
         return [PostgresRequest(query)]
     }
@@ -272,7 +283,7 @@ enum LedgerWrites {
         let query: PostgresQuery = """
             UPDATE entitlement_sync.user_sync AS u SET moved_away_at = greatest(u.moved_away_at, n.at)
               FROM unnest(\(sorted.map(\.key)), \(sorted.map(\.value.timestamp))) AS n(user_key, at)
-             WHERE u.user_key = n.user_key
+             WHERE u.user_key = n.user_key AND u.user_key = ANY (\(sorted.map(\.key)))
             """
         return [PostgresRequest(query)]
     }
@@ -285,7 +296,7 @@ enum LedgerWrites {
         let query: PostgresQuery = """
             UPDATE entitlement_sync.purchase AS p SET former_owner_key = NULL
               FROM unnest(\(purchases.map(\.purchase)), \(purchases.map(\.former))) AS n(id, former)
-             WHERE p.id = n.id AND p.former_owner_key = n.former
+             WHERE p.id = n.id AND p.id = ANY (\(purchases.map(\.purchase))) AND p.former_owner_key = n.former
             """
         return [PostgresRequest(query)]
     }
