@@ -64,10 +64,10 @@ package enum SampleHistory {
               FROM generate_series(1, \(users)) AS n;
             INSERT INTO entitlement_sync.purchase
                    (id, owner_key, observed_at, period_ends_at, gives_access, source, store, environment, kind, status, ownership,
-                    renewal, product_id, owner_rule, entitlements, carried)
+                    renewal, product_id, owner_rule, entitlements)
             SELECT \(firstKey) + n, \(firstKey) + n, now() - interval '15 days', now() + interval '10 days', true, 'revenuecat',
                    'app_store', 'production', 'subscription', 'active', 'purchased', 'will_renew', 'premium', 'named_by_revenuecat',
-                   '{premium}', '{premium}'
+                   '{premium}'
               FROM generate_series(1, \(jobs / 10)) AS n;
             INSERT INTO entitlement_sync.purchase_identifier (value, store, environment, kind, purchase_id)
             SELECT 'past-' || n, 'app_store', 'production', 'store_id', \(firstKey) + n FROM generate_series(1, \(jobs / 10)) AS n;

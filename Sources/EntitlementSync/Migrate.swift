@@ -72,10 +72,14 @@ struct Migrate: AsyncParsableCommand {
     /// Says what works for the schema's owner alone until a user with more rights has acted.
     private static func warn(of report: Migrator.Report) {
         if !report.missingRoles.isEmpty {
-            let lines = report.missingRoles.map { "  CREATE ROLE \($0) NOLOGIN;\n" }.joined()
+            // Who may not make a role may not give it to others either, unless told so.
+            let lines = report.missingRoles.map {
+                "  CREATE ROLE \($0) NOLOGIN; GRANT \($0) TO \(report.user) WITH ADMIN OPTION;\n"
+            }.joined()
             Output.write(
                 "entitlement-sync: database roles are missing, and this user may not create them. Have a superuser, or a user with"
-                    + " CREATEROLE, run\n\(lines)and run entitlement-sync migrate again, which gives them their privileges.\n",
+                    + " CREATEROLE, run\n\(lines)and run entitlement-sync migrate again, which gives them their privileges;"
+                    + " then this user may give them to your own users (GRANT … TO …).\n",
                 to: .standardError
             )
         }

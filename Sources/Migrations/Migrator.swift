@@ -22,6 +22,8 @@ package struct Migrator: Sendable {
         package var version: Int32 = 0
         /// Database roles that are missing and that this user may not create.
         package var missingRoles: [String] = []
+        /// Who migrates, as SQL writes the name.
+        package var user = ""
         /// What the team's own adapter, which stays, gives that the worker can't read.
         package var adapterFaults: [String] = []
     }
@@ -46,6 +48,10 @@ package struct Migrator: Sendable {
                 report.adapter = adapterPath
                 try await install(adapter, isOwn: isOwn, isTried: dryRun, on: connection)
             }
+            report.user =
+                try await connection.query("SELECT quote_ident(current_user)").first.map {
+                    try $0.decode(String.self, at: 0)
+                } ?? ""
             report.missingRoles =
                 dryRun ? try await rolesThatLack(connection) : try await applyPrivileges(connection)
             try await connection.query("SELECT pg_advisory_unlock(\(Self.lockKey))")

@@ -20,7 +20,7 @@ struct ObservedRow {
 
     /// What is on record as observed: the row that it updates, or somebody else's that the user has shown a proof of.
     var observedPurchase: Int64? {
-        if case .foreign(let purchase, _, _) = attribution, observation?.isShown == true { return purchase }
+        if case .foreign(let purchase?, _, _) = attribution, observation?.isShown == true { return purchase }
         return purchaseID
     }
 
@@ -96,6 +96,9 @@ enum LedgerWrites {
     private static func joined(_ texts: [String]) -> String { texts.joined(separator: "\u{1f}") }
 
     /// Finds each row of `n` by its key, as `found.place`.
+    ///
+    /// Only for rows that an earlier statement of this transaction has locked: a row that somebody else changes meanwhile has
+    /// another place then, and the change would be lost.
     ///
     /// Compared as a join, all of a batch would be compared with all that is found, or a whole index be read while the server
     /// takes the table for empty.

@@ -35,13 +35,19 @@ package struct CredentialCheck: Sendable {
         for (store, values) in credentials.sorted(by: { $0.key.rawValue < $1.key.rawValue }) {
             let digest = Self.digest(of: values, salt: try await records.salt(of: store))
             guard try await records.note(digest, of: store) != .confirmed else { continue }
-            guard let knows = try await isKnown(store) else {
+            let customers = try await records.customers(of: store)
+            guard let knows = await isKnown(store, by: customers) else {
                 areSettled = false
                 continue
             }
             if try await records.judge(digest, of: store, knows: knows, detail: Self.detail(store)) {
                 let metadata: Logger.Metadata = ["store": "\(store.rawValue)"]
-                if knows {
+                if customers.isEmpty {
+                    logger.notice(
+                        "no customer is on record by whom the credentials in use could be checked",
+                        metadata: metadata
+                    )
+                } else if knows {
                     logger.notice("the store knows our customers with the credentials in use", metadata: metadata)
                 } else {
                     logger.error("the store knows no customer with the credentials in use", metadata: metadata)
@@ -52,11 +58,10 @@ package struct CredentialCheck: Sendable {
         return areSettled
     }
 
-    /// Whether the store knows one of at most ten customers; `nil` where it did not answer.
+    /// Whether the store knows one of some customers; `nil` where it did not answer.
     ///
     /// No customer to ask for is no doubt.
-    private func isKnown(_ store: Store) async throws -> Bool? {
-        let customers = try await records.customers(of: store)
+    private func isKnown(_ store: Store, by customers: [StoreCredentials.Customer]) async -> Bool? {
         var isDenied = false
         for customer in customers {
             switch await stores.knows(customer, in: store) {

@@ -271,4 +271,34 @@ import Testing
             #expect(!shown.contains("Joe"))
         }
     }
+
+    @Test func `A proof that is the first word of a purchase speaks for its claimant at once`() async throws {
+        let scenario = """
+            customers:
+              - {id: sister, subscriptions: [{state: active, store_subscription_identifier: "2000000100000001"}]}
+            app_store:
+              customers:
+                - id: claimant
+                  transactions:
+                    - {original: "2000000100000001", product: premium_monthly, expires: +20d}
+            """
+        try await World.with(scenario: scenario) { world in
+            try await world.add("claimant")
+            try await world.addProducts()
+            var setup = try world.asking(world.revenueCat, world.appStore)
+            let proof = try world.transactionProof("2000000100000001")
+            let restored = try await world.restored("claimant", proofs: proof, setup: setup)
+            #expect(restored.outcome == "store_account_mismatch")
+            let ticket = try await world.number("SELECT max(t.id) FROM entitlement_sync.ticket AS t")
+            setup.servesDesk = true
+            let desk = DeskPeople(world: world)
+            let admin = try await desk.enter("root", .admin)
+            let ann = try await desk.enter("ann", .agent, by: admin)
+            let scene = DeskCase(world: world, desk: desk, admin: admin, ann: ann, bea: ann, cid: ann)
+            try await world.working(setup) {
+                try await scene.collect(ticket)
+                #expect(try await scene.facts(ticket).contains("proof_verified"))
+            }
+        }
+    }
 }
