@@ -64,23 +64,7 @@ struct Runtime {
     }
 
     /// The folder with migrations and the host adapter.
-    func sqlDirectory() throws -> String {
-        var candidates: [String] = []
-        if let set = config.sqlDirectory {
-            candidates = [set]
-        } else {
-            let binary = URL(fileURLWithPath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent()
-            candidates = [
-                binary.appendingPathComponent("sql").path, FileManager.default.currentDirectoryPath + "/sql",
-            ]
-        }
-        for candidate in candidates where FileManager.default.fileExists(atPath: candidate + "/migrations") {
-            return candidate
-        }
-        throw CommandFailure(
-            .configuration,
-            "the folder sql with the migrations is neither beside the binary nor in the working directory; set"
-                + " ENTITLEMENT_SYNC_SQL_DIR"
-        )
-    }
+    ///
+    /// - Throws: `CommandFailure`.
+    func sqlDirectory() throws -> String { try SQLFolder.find(config.sqlDirectory) }
 }
