@@ -27,13 +27,10 @@ let yams = Target.Dependency.product(name: "Yams", package: "Yams")
 let arguments = Target.Dependency.product(name: "ArgumentParser", package: "swift-argument-parser")
 let configuration = Target.Dependency.product(name: "Configuration", package: "swift-configuration")
 let hummingbird = Target.Dependency.product(name: "Hummingbird", package: "hummingbird")
-let hummingbirdTesting = Target.Dependency.product(name: "HummingbirdTesting", package: "hummingbird")
 let hummingbirdCore = Target.Dependency.product(name: "HummingbirdCore", package: "hummingbird")
-let hummingbirdHTTP2 = Target.Dependency.product(name: "HummingbirdHTTP2", package: "hummingbird")
 let nioHTTP1 = Target.Dependency.product(name: "NIOHTTP1", package: "swift-nio")
-let nioTLS = Target.Dependency.product(name: "NIOTLS", package: "swift-nio")
+let nioEmbedded = Target.Dependency.product(name: "NIOEmbedded", package: "swift-nio")
 let nioPosix = Target.Dependency.product(name: "NIOPosix", package: "swift-nio")
-let nioSSL = Target.Dependency.product(name: "NIOSSL", package: "swift-nio-ssl")
 let nioHTTPTypes = Target.Dependency.product(name: "NIOHTTPTypes", package: "swift-nio-extras")
 let metricsTestKit = Target.Dependency.product(name: "MetricsTestKit", package: "swift-metrics")
 let mustache = Target.Dependency.product(name: "Mustache", package: "swift-mustache")
@@ -80,7 +77,6 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-metrics", exact: "2.13.0"),
         .package(url: "https://github.com/apple/swift-nio", exact: "2.101.2"),
         .package(url: "https://github.com/apple/swift-nio-extras", exact: "1.35.2"),
-        .package(url: "https://github.com/apple/swift-nio-ssl", exact: "2.37.6"),
         .package(url: "https://github.com/hummingbird-project/hummingbird", exact: "2.28.1"),
         .package(url: "https://github.com/hummingbird-project/swift-mustache", exact: "2.1.1"),
         .package(url: "https://github.com/jpsim/Yams", exact: "6.2.2"),
@@ -135,9 +131,8 @@ let package = Package(
         target(
             "WebAPI",
             [
-                "Entitlements", "Postgres", "Storage", "StoreClients", hummingbird, hummingbirdHTTP2, httpTypes,
-                hummingbirdCore,
-                lifecycle, logging, metrics, deque, nioCore, nioHTTP1, nioHTTPTypes, nioSSL, nioTLS, crypto,
+                "Entitlements", "Postgres", "Storage", "StoreClients", hummingbird, hummingbirdCore, httpTypes,
+                lifecycle, logging, metrics, deque, nioCore, nioHTTP1, nioHTTPTypes, crypto,
             ],
             resources: [.embedInCode("Messages/messages.json"), .embedInCode("OpenAPI/openapi.json")]
         ),
@@ -179,7 +174,7 @@ let package = Package(
         tests(
             "StoreSimulatorTests",
             [
-                "StoreSimulator", hummingbird, hummingbirdTesting, httpTypes, logging, nioCore, nioPosix, crypto,
+                "StoreSimulator", httpTypes, logging, nioCore, nioPosix, crypto,
                 cryptoExtras, x509, asn1,
             ]
         ),
@@ -197,9 +192,8 @@ let package = Package(
         tests(
             "WebAPITests",
             [
-                "Entitlements", "Postgres", "Storage", "StoreClients", "WebAPI", hummingbird, hummingbirdTesting,
-                httpTypes, logging,
-                nioPosix,
+                "Entitlements", "Postgres", "Storage", "StoreClients", "WebAPI", hummingbird, httpTypes, logging,
+                nioCore, nioEmbedded, nioPosix,
             ]
         ),
         tests(

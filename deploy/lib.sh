@@ -167,6 +167,8 @@ declare -A package_of=(
     [venv]=python3-venv
     [pgbouncer]=pgbouncer
     [promtool]=prometheus
+    [nginx]=nginx-light
+    [caddy]=caddy
     [chromium]='chromium chromium-driver'
 )
 
@@ -174,7 +176,7 @@ is_present() {
     case $1 in
         postgres) find_postgres ;;
         # Debian keeps it where only administrators look.
-        pgbouncer) command -v pgbouncer >/dev/null || [[ -x /usr/sbin/pgbouncer ]] ;;
+        pgbouncer | nginx) command -v "$1" >/dev/null || [[ -x /usr/sbin/$1 ]] ;;
         chromium) command -v chromium >/dev/null && command -v chromedriver >/dev/null ;;
         venv) python3 -c 'import ensurepip, venv' 2>/dev/null ;;
         libpq | libcurl) command -v pkg-config >/dev/null && pkg-config --exists "$1" ;;
@@ -219,7 +221,7 @@ install_missing() {
     # These packages would start a service; only a program of theirs is wanted.
     local policy=/usr/sbin/policy-rc.d service
     local -a quiet=() services=()
-    for service in pgbouncer prometheus; do
+    for service in pgbouncer prometheus nginx-light caddy; do
         [[ " ${packages[*]} " != *" $service "* ]] || services+=("$service")
     done
     if ((${#services[@]})) && [[ ! -e $policy ]]; then
@@ -234,7 +236,7 @@ install_missing() {
     fi
     "${as_root[@]}" rm -f "$setting" "${quiet[@]}"
     for service in "${services[@]}"; do
-        "${as_root[@]}" update-rc.d "$service" disable >/dev/null 2>&1 || true
+        "${as_root[@]}" update-rc.d "${service%-light}" disable >/dev/null 2>&1 || true
     done
     # `--keep` forgets the steps of the end.
     rm -f "$log"

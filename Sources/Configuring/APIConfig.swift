@@ -8,19 +8,13 @@ package struct APIConfig: Sendable {
     package var trustedProxies: String?
     /// Connections at once.
     package var maxConnections: Int
-    /// `nil`: plain HTTP.
-    package var tls: TLS?
+    /// Connections, and requests under way, of one address at once.
+    package var maxConnectionsPerAddress: Int
     /// `nil`: apps have no door here.
     package var firebase: Firebase?
     /// A team's own texts: JSON of languages, each with texts by message key.
     package var messages: String?
     package var webhooks: Webhooks
-
-    /// A certificate chain and its key, both in PEM.
-    package struct TLS: Sendable {
-        package var certificate: String
-        package var privateKey: Secret
-    }
 
     /// The project whose users call.
     package struct Firebase: Sendable {

@@ -1,6 +1,7 @@
 extension Config {
     static func api(_ reader: inout VariableReader) -> APIConfig {
-        APIConfig(
+        let maxConnections = reader.number(.httpMaxConnections, default: 10_000, in: 16...1_000_000)
+        return APIConfig(
             perAddress: reader.number(
                 .requestsPerMinutePerAddress,
                 default: 600,
@@ -14,29 +15,17 @@ extension Config {
                 unit: "requests a minute, 0 for no limit"
             ),
             trustedProxies: reader.text(.httpTrustedProxies),
-            maxConnections: reader.number(.httpMaxConnections, default: 10_000, in: 16...1_000_000),
-            tls: tls(&reader),
+            maxConnections: maxConnections,
+            // One address alone never holds so many that others find no place.
+            maxConnectionsPerAddress: reader.number(
+                .httpMaxConnectionsPerAddress,
+                default: min(500, maxConnections / 4),
+                in: 1...1_000_000
+            ),
             firebase: firebase(&reader),
             messages: reader.text(.messages),
             webhooks: webhooks(&reader)
         )
-    }
-
-    private static func tls(_ reader: inout VariableReader) -> APIConfig.TLS? {
-        let certificate = reader.text(.httpTLSCertificate)
-        let privateKey = reader.text(.httpTLSPrivateKey).map(Secret.init)
-        if let certificate, let privateKey { return APIConfig.TLS(certificate: certificate, privateKey: privateKey) }
-        for (variable, other, isMissing) in [
-            (Variable.httpTLSCertificate, Variable.httpTLSPrivateKey, certificate == nil && privateKey != nil),
-            (.httpTLSPrivateKey, .httpTLSCertificate, certificate != nil && privateKey == nil),
-        ] where isMissing && reader.isSound(variable) {
-            reader.fault(
-                variable,
-                "is not set, but \(other.rawValue) is",
-                fix: "Set both, best as paths in \(variable.fileVariable) and \(other.fileVariable), or neither"
-            )
-        }
-        return nil
     }
 
     private static func firebase(_ reader: inout VariableReader) -> APIConfig.Firebase? {

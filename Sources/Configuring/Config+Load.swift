@@ -251,7 +251,17 @@ extension Config {
     private static func admin(_ reader: inout VariableReader) -> Admin {
         let isSet = reader.text(.adminHost) != nil || reader.text(.adminPort) != nil
         let address = listenAddress(&reader, host: .adminHost, port: .adminPort, defaultPort: 9090)
-        return Admin(address: address, isSet: isSet)
+        let names = reader.parsed(.adminNames, fix: "Set host names without ports, separated by commas") { text in
+            let names = text.split(separator: ",", omittingEmptySubsequences: false).map { name in
+                String(name.drop { $0 == " " }.reversed().drop { $0 == " " }.reversed())
+            }
+            let areNames = names.allSatisfy { name in
+                (1...253).contains(name.utf8.count)
+                    && name.utf8.allSatisfy { isIdentifierByte($0) || $0 == UInt8(ascii: ".") }
+            }
+            return areNames && names.count <= 100 ? .success(names) : .failure(.init("holds what is no host name"))
+        }
+        return Admin(address: address, names: names ?? [], isSet: isSet)
     }
 
     private static func listenAddress(

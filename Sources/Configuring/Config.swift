@@ -78,6 +78,8 @@ package struct Config: Sendable {
     /// Where metrics and health are served.
     package struct Admin: Hashable, Sendable {
         package var address: ListenAddress
+        /// Names beside the host's under which it is reached.
+        package var names: [String]
         /// Whether a host or port was given, not only defaults; roles without an API listen only then.
         package var isSet: Bool
     }

@@ -28,6 +28,7 @@ package enum Variable: String, CaseIterable, Sendable {
     case httpPort = "HTTP_PORT"
     case adminHost = "ADMIN_HOST"
     case adminPort = "ADMIN_PORT"
+    case adminNames = "ADMIN_NAMES"
     case supportContactURL = "SUPPORT_CONTACT_URL"
     case logLevel = "LOG_LEVEL"
     case logFormat = "LOG_FORMAT"
@@ -64,10 +65,9 @@ package enum Variable: String, CaseIterable, Sendable {
     case revenueCatWebhookSecret = "REVENUECAT_WEBHOOK_SECRET"
     case pubSubAudience = "PUBSUB_AUDIENCE"
     case pubSubServiceAccount = "PUBSUB_SERVICE_ACCOUNT"
-    case httpTLSCertificate = "HTTP_TLS_CERTIFICATE"
-    case httpTLSPrivateKey = "HTTP_TLS_PRIVATE_KEY"
     case httpTrustedProxies = "HTTP_TRUSTED_PROXIES"
     case httpMaxConnections = "HTTP_MAX_CONNECTIONS"
+    case httpMaxConnectionsPerAddress = "HTTP_MAX_CONNECTIONS_PER_ADDRESS"
     case messages = "MESSAGES"
     case outboxURL = "OUTBOX_URL"
     case outboxSecret = "OUTBOX_SECRET"
@@ -89,7 +89,7 @@ package enum Variable: String, CaseIterable, Sendable {
     /// Whether the value has lines, as keys in files do.
     package var hasLines: Bool {
         switch self {
-        case .appStorePrivateKey, .googlePlayServiceAccount, .httpTLSCertificate, .httpTLSPrivateKey, .messages: true
+        case .appStorePrivateKey, .googlePlayServiceAccount, .messages: true
         default: false
         }
     }
@@ -101,7 +101,7 @@ package enum Variable: String, CaseIterable, Sendable {
         switch self {
         case .databaseURL, .databaseDirectURL, .consoleDatabaseURL, .revenueCatAPIKey, .accountIDKeys,
             .appStorePrivateKey,
-            .googlePlayServiceAccount, .onsideMerchantSecret, .httpTLSPrivateKey, .revenueCatWebhookAuthorization,
+            .googlePlayServiceAccount, .onsideMerchantSecret, .revenueCatWebhookAuthorization,
             .revenueCatWebhookSecret, .outboxSecret, .revenueCatTransferAPIKey:
             true
         default: false

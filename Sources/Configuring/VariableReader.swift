@@ -8,6 +8,7 @@ import Configuration
 struct VariableReader {
     private let reader: ConfigReader
     private var recorded: [Variable: [ConfigurationFault]] = [:]
+    private let gone: [ConfigurationFault]
 
     /// Takes the environment, with the values of `NAME_FILE` files filled in.
     init(environment: [String: String]) {
@@ -45,10 +46,24 @@ struct VariableReader {
             )
         )
         recorded = found
+        gone = values.keys.filter { $0.hasPrefix("HTTP_TLS_") && $0.utf8.allSatisfy(Self.isNameByte) }.sorted().map {
+            ConfigurationFault(
+                variable: $0,
+                problem: "is set, but the API speaks no TLS",
+                fix: "Unset it, and let a proxy in front of the API end TLS, as README has it"
+            )
+        }
     }
 
-    /// Everything recorded so far, in the order of ``Variable``.
-    var faults: [ConfigurationFault] { Variable.allCases.flatMap { recorded[$0] ?? [] } }
+    private static func isNameByte(_ byte: UInt8) -> Bool {
+        switch byte {
+        case 0x30...0x39, 0x41...0x5A, 0x5F: true
+        default: false
+        }
+    }
+
+    /// Everything recorded so far, in the order of ``Variable``; first what is set and has no meaning any more.
+    var faults: [ConfigurationFault] { gone + Variable.allCases.flatMap { recorded[$0] ?? [] } }
 
     /// Whether a variable was given well: reading it recorded no fault.
     func isSound(_ variable: Variable) -> Bool { recorded[variable] == nil }

@@ -9,7 +9,6 @@ import WebAPI
 /// What the API's settings come to, checked before anything is connected.
 struct DoorSettings {
     private(set) var messages: Messages
-    private(set) var tls: APISettings.TLS?
     private(set) var appStore: AppStoreNotifications?
     private(set) var proxies = TrustedProxies()
 
@@ -32,14 +31,6 @@ struct DoorSettings {
                         fix: "Set addresses and networks such as 10.0.0.0/8, separated by commas"
                     )
                 )
-            }
-        }
-        if let given = config.api.tls {
-            do throws(APISettings.TLS.Fault) {
-                tls = try APISettings.TLS(certificate: given.certificate, privateKey: given.privateKey.reveal())
-            } catch {
-                let variable: Variable = error == .certificate ? .httpTLSCertificate : .httpTLSPrivateKey
-                faults.append(Self.fault(variable, error.rawValue))
             }
         }
         if let bundleID = config.appStore.bundleID {
@@ -109,6 +100,7 @@ struct APIComposition {
         let config = runtime.config
         let requests = AppRequests(pool: pool, asker: worker?.asker ?? "")
         let counts = RequestCounts(pool: pool)
+        let addresses = ClientAddresses(proxies: settings.proxies)
         self.watch = watch
         restores = RestoreIntake(requests: requests) { worker?.look() }
         intake = EventIntake(inbox: Inbox(pool: pool), logger: runtime.logger)
@@ -128,8 +120,9 @@ struct APIComposition {
                     counts: counts,
                     logger: runtime.logger
                 ),
-                proxies: settings.proxies
+                addresses: addresses
             ),
+            addresses: addresses,
             isReady: Readiness { (try? await pool.query("SELECT 1")) != nil }.isReady,
             logger: runtime.logger
         )
@@ -137,8 +130,9 @@ struct APIComposition {
             settings: APISettings(
                 host: config.http.host,
                 port: config.http.port,
-                tls: settings.tls,
-                maxConnections: OpenFiles.raise(for: config.api.maxConnections)
+                maxConnections: OpenFiles.raise(for: config.api.maxConnections),
+                maxPerAddress: config.api.maxConnectionsPerAddress,
+                proxies: settings.proxies
             ),
             doors: doors,
             logger: runtime.logger

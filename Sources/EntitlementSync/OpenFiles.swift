@@ -1,9 +1,10 @@
 import Foundation
+import WebAPI
 
 /// How many files and connections the system lets this process have.
 enum OpenFiles {
-    /// What is kept for everything that is no connection of the API's.
-    private static let others = 256
+    /// What is kept for everything that is no connection of the API's: the admin address, the database, stores, files.
+    private static let others = 256 + AdminServer.mostConnections
 
     /// Raises the limit as far as connections need it and the system allows.
     ///

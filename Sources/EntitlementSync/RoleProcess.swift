@@ -69,7 +69,8 @@ struct RoleProcess {
             let desk = try doors.map { try ConsoleComposition(runtime, proxies: $0.proxies) }
             if let desk { pools.append(desk.pool) }
             let schedule = roles.contains(.schedule) ? ScheduleComposition(runtime, pool: pool) : nil
-            try await group(runtime, registry, work, api, desk?.console, schedule, pool).run()
+            try await group(runtime, registry, work, api, desk?.console, schedule, doors?.proxies ?? .init(), pool)
+                .run()
             await transport.shutdown()
             for pool in pools { await pool.close() }
         } catch {
@@ -94,10 +95,11 @@ struct RoleProcess {
         _ api: APIComposition?,
         _ console: SupportConsole?,
         _ schedule: ScheduleComposition?,
+        _ proxies: TrustedProxies,
         _ pool: PostgresPool
     ) -> ServiceGroup {
         typealias Part = ServiceGroupConfiguration.ServiceConfiguration
-        let admin = admin(runtime, registry, work, console, pool).map {
+        let admin = admin(runtime, registry, work, console, proxies, pool).map {
             Part(service: $0, successTerminationBehavior: .ignore)
         }
         let pages = console.map { Part(service: $0, successTerminationBehavior: .ignore) }
@@ -141,6 +143,7 @@ struct RoleProcess {
         _ registry: Registry,
         _ work: WorkerComposition?,
         _ console: SupportConsole?,
+        _ proxies: TrustedProxies,
         _ pool: PostgresPool
     ) -> AdminServer? {
         let config = runtime.config
@@ -161,6 +164,8 @@ struct RoleProcess {
         )
         return AdminServer(
             address: .init(host: config.admin.address.host, port: config.admin.address.port),
+            names: config.admin.names,
+            proxies: proxies,
             // A usual port that is taken by another process of ours stops nobody.
             isVital: config.admin.isSet && roles.contains(.serve),
             content: content,

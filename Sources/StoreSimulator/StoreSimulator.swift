@@ -58,17 +58,17 @@ package struct StoreSimulator: Sendable {
         try result.get()
     }
 
-    /// The server as a Hummingbird application, which tests also run without a socket.
-    func application(
-        group: MultiThreadedEventLoopGroup = .singleton,
-        onListening: @escaping @Sendable (Int) async -> Void = { _ in }
-    ) -> Application<SimulatorResponder> {
+    private func application(
+        group: MultiThreadedEventLoopGroup,
+        onListening: @escaping @Sendable (Int) async -> Void
+    ) -> some ApplicationProtocol {
         // The framework tells of every start and stop, and calls connections that end with the process errors.
         var quiet = logger
         quiet.logLevel = .critical
         let channel = SimulatorChannel(simulation: simulation)
         return Application(
-            responder: SimulatorResponder(simulation: simulation),
+            // The channel answers by itself.
+            router: Router(),
             server: HTTPServerBuilder { _ in channel },
             configuration: ApplicationConfiguration(
                 address: .hostname(configuration.host, port: configuration.port),

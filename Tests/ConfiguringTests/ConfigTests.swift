@@ -41,7 +41,8 @@ import Testing
             "BACKGROUND_LOOK_DAYS": "0",
             "DEMOTION_BRAKE_PERCENT": "1.25", "DEMOTION_BRAKE_MINIMUM": "0", "WORKER_CONCURRENCY": "1",
             "WORKER_BATCH": "2000", "HTTP_HOST": "0.0.0.0", "HTTP_PORT": "80", "ADMIN_HOST": "[::1]",
-            "ADMIN_PORT": "0", "SUPPORT_CONTACT_URL": "mailto:help@example.com", "LOG_LEVEL": "DEBUG",
+            "ADMIN_PORT": "0", "ADMIN_NAMES": "console.example.com, admin.internal",
+            "SUPPORT_CONTACT_URL": "mailto:help@example.com", "LOG_LEVEL": "DEBUG",
             "LOG_FORMAT": "json", "ENTITLEMENT_SYNC_SQL_DIR": "/usr/share/entitlement-sync/sql",
         ])
         #expect(config.database.url?.reveal() == "postgresql://worker:hush@pooler:6432/app")
@@ -70,7 +71,12 @@ import Testing
         #expect(config.brake == DemotionBrake(percent: 1.25, minimum: 0))
         #expect(config.worker == Config.Worker(concurrency: 1, batch: 2000, lease: .seconds(2)))
         #expect(config.http == Config.ListenAddress(host: "0.0.0.0", port: 80))
-        #expect(config.admin == Config.Admin(address: Config.ListenAddress(host: "::1", port: 0), isSet: true))
+        let admin = Config.Admin(
+            address: Config.ListenAddress(host: "::1", port: 0),
+            names: ["console.example.com", "admin.internal"],
+            isSet: true
+        )
+        #expect(config.admin == admin)
         #expect(config.supportContactURL == "mailto:help@example.com")
         #expect(config.log == Config.Log(level: .debug, format: .json))
         #expect(config.sqlDirectory == "/usr/share/entitlement-sync/sql")
@@ -147,6 +153,9 @@ import Testing
         ("DEMOTION_BRAKE_PERCENT", "0,5"), ("DEMOTION_BRAKE_MINIMUM", "-1"), ("WORKER_CONCURRENCY", "0"),
         ("WORKER_CONCURRENCY", "4097"), ("WORKER_BATCH", "0"), ("WORKER_BATCH", "2001"), ("HTTP_PORT", "65536"),
         ("ADMIN_PORT", "http"), ("HTTP_HOST", "localhost:80"), ("ADMIN_HOST", "a b"), ("ADMIN_HOST", "[]"),
+        ("ADMIN_NAMES", "https://console.example.com"), ("ADMIN_NAMES", "a,,b c"),
+        ("HTTP_MAX_CONNECTIONS_PER_ADDRESS", "0"),
+        ("HTTP_TLS_CERTIFICATE", "x"), ("HTTP_TLS_PRIVATE_KEY_FILE", "/key.pem"),
         ("HTTP_HOST", "http://localhost"), ("DATABASE_URL", "mysql://host/db"), ("DATABASE_DIRECT_URL", "app"),
         ("DATABASE_URL", "host=db\ndbname=app"), ("SUPPORT_CONTACT_URL", "javascript:alert(1)"),
         ("SUPPORT_CONTACT_URL", "mailto:nobody"), ("SUPPORT_CONTACT_URL", "http://example.com"),
@@ -159,6 +168,15 @@ import Testing
         #expect(faults.map(\.variable) == [name])
         let fault = try #require(faults.first)
         #expect(!fault.problem.isEmpty && !fault.fix.isEmpty)
+    }
+
+    @Test func `One address never has so many connections that others find no place`() throws {
+        let most = { (environment: [String: String]) in
+            try Config.load(environment: environment).api.maxConnectionsPerAddress
+        }
+        #expect(try most([:]) == 500)
+        #expect(try most(["HTTP_MAX_CONNECTIONS": "64"]) == 16)
+        #expect(try most(["HTTP_MAX_CONNECTIONS": "64", "HTTP_MAX_CONNECTIONS_PER_ADDRESS": "40"]) == 40)
     }
 
     @Test func `All faults are told at once, in a fixed order, each with its fix`() throws {

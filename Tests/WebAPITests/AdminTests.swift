@@ -1,6 +1,5 @@
 import HTTPTypes
 import Hummingbird
-import HummingbirdTesting
 import Logging
 import NIOPosix
 import Synchronization
@@ -13,22 +12,41 @@ import Testing
         AdminContent(metrics: { "jobs_total 7\n" }, metricsType: "text/plain; version=0.0.4", isReady: { isReady })
     }
 
+    private func probe(isReady: Bool = true) -> RouterProbe<AdminContext> {
+        RouterProbe(
+            router: content(isReady: isReady).router(AdminHosts(names: ["console.example.com", "admin.internal"]))
+        )
+    }
+
     @Test func `Metrics come as they are rendered, and nobody keeps them`() async throws {
-        try await Application(router: content().router()).test(.router) { client in
-            try await client.execute(uri: "/metrics", method: .get) { response in
-                #expect(response.status == .ok)
-                #expect(response.headers[.contentType] == "text/plain; version=0.0.4")
-                #expect(response.headers[.cacheControl] == "no-store")
-                #expect(String(buffer: response.body) == "jobs_total 7\n")
-            }
-        }
+        let response = try await probe().ask("/metrics")
+        #expect(response.status == .ok)
+        #expect(response.headers[.contentType] == "text/plain; version=0.0.4")
+        #expect(response.headers[.cacheControl] == "no-store")
+        #expect(response.text == "jobs_total 7\n")
     }
 
     @Test(arguments: [(true, HTTPResponse.Status.ok), (false, .serviceUnavailable)])
     func `A process lives before it is ready`(isReady: Bool, status: HTTPResponse.Status) async throws {
-        try await Application(router: content(isReady: isReady).router()).test(.router) { client in
-            try await client.execute(uri: "/health/live", method: .get) { #expect($0.status == .ok) }
-            try await client.execute(uri: "/health/ready", method: .get) { #expect($0.status == status) }
+        #expect(try await probe(isReady: isReady).ask("/health/live").status == .ok)
+        #expect(try await probe(isReady: isReady).ask("/health/ready").status == status)
+    }
+
+    @Test(arguments: [
+        ("127.0.0.1", true), ("127.0.0.1:9090", true), ("[::1]:9090", true), ("10.1.2.3:9090", true),
+        ("localhost", true),
+        ("LOCALHOST:9090", true), ("admin.internal", true), ("console.example.com", true), ("evil.example", false),
+        ("evil.example:9090", false), ("127.0.0.1.evil.example", false), ("1.2.3", false), ("[evil]", false),
+        ("", false),
+        ("localhost:x", false), ("console.example.com.", false),
+    ])
+    func `Only a host that is known is answered, for a page may have its own name lead here`(
+        host: String,
+        isKnown: Bool
+    ) async throws {
+        for path in ["/metrics", "/health/live", "/nothing"] {
+            let status = try await probe().ask(path, authority: host).status
+            #expect((status != .misdirectedRequest) == isKnown, "\(host) \(path)")
         }
     }
 

@@ -2,7 +2,6 @@ import Entitlements
 import Foundation
 import HTTPTypes
 import Hummingbird
-import HummingbirdTesting
 import Storage
 import Testing
 
@@ -66,36 +65,32 @@ import Testing
     // MARK: Bodies
 
     private func answer(_ body: String, type: String? = "application/json") async throws -> Problem? {
-        let router = Router()
-        router.post("/") { request, _ -> String in
+        let router = Router(context: APIContext.self)
+        let bodies = BodyBudget(security: SecurityLog())
+        router.post("/") { request, context -> String in
             do {
-                let body: ReleaseBody = try await SmallBody.read(request, fix: "Send a JSON object with reference.")
+                let body: ReleaseBody = try await SmallBody.read(
+                    request,
+                    of: "ann",
+                    within: bodies,
+                    context,
+                    fix: "Send a JSON object with reference."
+                )
                 try SmallBody.check(["reference": body.reference])
                 return ""
             } catch let problem as Problem {
                 return [problem.kind.rawValue, problem.field ?? "", problem.fix ?? ""].joined(separator: "|")
             } catch { return "other" }
         }
-        return try await Application(router: router).test(.router) { client in
-            var headers: HTTPFields = [:]
-            headers[.contentType] = type
-            let text = try await client.execute(
-                uri: "/",
-                method: .post,
-                headers: headers,
-                body: ByteBuffer(string: body)
-            ) { String(buffer: $0.body) }
-            let parts = text.split(separator: "|", omittingEmptySubsequences: false).map(String.init)
-            guard let kind = Problem.Kind(rawValue: parts[0]) else {
-                #expect(text.isEmpty, "\(text)")
-                return nil
-            }
-            return Problem(
-                kind,
-                field: parts[1].isEmpty ? nil : parts[1],
-                fix: parts[2].isEmpty ? nil : parts[2]
-            )
+        var headers: HTTPFields = [:]
+        headers[.contentType] = type
+        let text = try await RouterProbe(router: router).ask("/", .post, headers: headers, body: body).text
+        let parts = text.split(separator: "|", omittingEmptySubsequences: false).map(String.init)
+        guard let kind = Problem.Kind(rawValue: parts[0]) else {
+            #expect(text.isEmpty, "\(text)")
+            return nil
         }
+        return Problem(kind, field: parts[1].isEmpty ? nil : parts[1], fix: parts[2].isEmpty ? nil : parts[2])
     }
 
     @Test func `A body that is not what is asked for is refused with its field, or with what to send`() async throws {

@@ -2,7 +2,6 @@ import Entitlements
 import Foundation
 import HTTPTypes
 import Hummingbird
-import HummingbirdTesting
 import Logging
 import Postgres
 import StoreClients
@@ -39,10 +38,11 @@ import Testing
             intake: EventIntake(logger: logger) { _, _ in },
             perUser: nil,
             perAddress: nil,
+            addresses: ClientAddresses(proxies: .init()),
             isReady: { true },
             logger: logger
         )
-        return doors.router().routes
+        return doors.router(inFlight: 500).routes
     }
 
     // MARK: Routes
@@ -50,14 +50,11 @@ import Testing
     @Test func `It is answered as it is shipped, and may be kept for an hour`() async throws {
         let router = Router()
         router.get("/openapi.json") { _, _ in OpenAPIRoute.answer }
-        try await Application(router: router).test(.router) { client in
-            try await client.execute(uri: "/openapi.json", method: .get) { response in
-                #expect(response.status == .ok)
-                #expect(response.headers[.contentType] == "application/json")
-                #expect(response.headers[.cacheControl] == "public, max-age=3600")
-                #expect(Array(response.body.readableBytesView) == PackageResources.openapi_json)
-            }
-        }
+        let response = try await RouterProbe(router: router).ask("/openapi.json")
+        #expect(response.status == .ok)
+        #expect(response.headers[.contentType] == "application/json")
+        #expect(response.headers[.cacheControl] == "public, max-age=3600")
+        #expect(Array(response.body.readableBytesView) == PackageResources.openapi_json)
         #expect(document["openapi"].text == "3.1.0")
         let told = document["paths", "/openapi.json", "get", "responses", "200", "headers", "Cache-Control", "schema"]
         #expect(told.members["const"]?.text == OpenAPIRoute.answer.headers[.cacheControl])
@@ -191,8 +188,6 @@ import Testing
     private func sent(_ problem: Problem) async throws -> Node {
         let router = Router()
         router.get("/") { _, _ in problem.response(requestID: "r-1") }
-        return try await Application(router: router).test(.router) { client in
-            try await client.execute(uri: "/", method: .get) { try Node(json: $0.body.readableBytesView) }
-        }
+        return try Node(json: try await RouterProbe(router: router).ask("/").body.readableBytesView)
     }
 }

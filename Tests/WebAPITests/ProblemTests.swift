@@ -1,7 +1,6 @@
 import Foundation
 import HTTPTypes
 import Hummingbird
-import HummingbirdTesting
 import Logging
 import Postgres
 import Testing
@@ -20,15 +19,12 @@ import Testing
     /// Sends a problem as an answer.
     private func answer(
         _ problem: Problem,
-        _ check: @escaping @Sendable (TestResponse, String) throws -> Void
+        _ check: (RouterProbe<BasicRequestContext>.Answer, String) throws -> Void
     ) async throws {
         let router = Router()
         router.get("/") { _, _ in problem.response(requestID: "r-1") }
-        try await Application(router: router).test(.router) { client in
-            try await client.execute(uri: "/", method: .get) { response in
-                try check(response, String(buffer: response.body))
-            }
-        }
+        let response = try await RouterProbe(router: router).ask("/")
+        try check(response, response.text)
     }
 
     private static func members(_ body: String) throws -> [String: Any] {

@@ -47,6 +47,9 @@ package struct RevenueCatWebhooks: Sendable {
         self.systemSeconds = systemSeconds
     }
 
+    /// Whether the headers alone show who sends; a signature shows it with the body.
+    package var isShownByHeaders: Bool { authorization != nil }
+
     /// Makes sure that a request is RevenueCat's and of now.
     ///
     /// - Parameters:

@@ -28,8 +28,9 @@ package struct AdminContent: Sendable {
         self.more = more
     }
 
-    func router() -> Router<AdminContext> {
+    func router(_ hosts: AdminHosts) -> Router<AdminContext> {
         let router = Router(context: AdminContext.self)
+        router.add(middleware: AdminHostCheck(hosts: hosts))
         router.get("/metrics") { _, _ in
             Response(
                 status: .ok,

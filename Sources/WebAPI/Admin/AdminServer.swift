@@ -1,4 +1,5 @@
 import Hummingbird
+import HummingbirdCore
 package import Logging
 import NIOCore
 import ServiceLifecycle
@@ -18,7 +19,14 @@ package struct AdminServer: Service {
         }
     }
 
+    /// Connections at once; more wait until one ends.
+    package static let mostConnections = 256
+    /// Of one address at once: its console pages follow changes by a connection each.
+    private static let mostPerAddress = 64
+
     private let address: Address
+    private let hosts: AdminHosts
+    private let proxies: TrustedProxies
     private let isVital: Bool
     private let content: AdminContent
     private let onListening: @Sendable (Int) async -> Void
@@ -28,18 +36,24 @@ package struct AdminServer: Service {
     ///
     /// - Parameters:
     ///   - address: where to listen.
+    ///   - names: hosts beside the address's own under which it is reached, as a proxy passes them on.
+    ///   - proxies: their connections have no limit by address.
     ///   - isVital: whether the process is of no use without it; else a taken port is a warning.
     ///   - content: what is served.
     ///   - onListening: called once, with the port, when connections are accepted.
     ///   - logger: hears when it listens, and why it could not.
     package init(
         address: Address,
+        names: [String] = [],
+        proxies: TrustedProxies = .init(),
         isVital: Bool,
         content: AdminContent,
         onListening: @escaping @Sendable (Int) async -> Void = { _ in },
         logger: Logger
     ) {
         self.address = address
+        hosts = AdminHosts(names: names + [address.host])
+        self.proxies = proxies
         self.isVital = isVital
         self.content = content
         self.onListening = onListening
@@ -74,15 +88,30 @@ package struct AdminServer: Service {
         var quiet = logger
         quiet.logLevel = .critical
         return Application(
-            router: content.router(),
-            server: .http1(configuration: .init(idleTimeout: .seconds(30))),
-            configuration: .init(address: .hostname(address.host, port: address.port), serverName: nil, backlog: 64),
+            router: content.router(hosts),
+            server: HTTPServerBuilder { [bounds] in bounds.channel($0) },
+            configuration: .init(
+                address: .hostname(address.host, port: address.port),
+                serverName: nil,
+                backlog: 64,
+                availableConnectionsDelegate: .maximum(Self.mostConnections, logger: quiet)
+            ),
             onServerRunning: { channel in
                 let port = channel.localAddress?.port ?? address.port
                 logger.info("serving metrics", metadata: ["listen.port": "\(port)"])
                 await onListening(port)
             },
             logger: quiet
+        )
+    }
+
+    private var bounds: ConnectionBounds {
+        ConnectionBounds(
+            time: .seconds(30),
+            peers: PeerConnections(most: Self.mostPerAddress, proxies: proxies),
+            security: SecurityLog(),
+            logger: logger,
+            door: "admin"
         )
     }
 }

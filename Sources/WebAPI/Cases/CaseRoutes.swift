@@ -9,6 +9,7 @@ struct CaseRoutes: Sendable {
     let callers: Callers
     let requests: AppRequests
     let messages: Messages
+    let bodies: BodyBudget
 
     /// `GET /v1/tickets`: the caller's cases, and transfers of their purchases that they were asked about.
     func list(_ request: Request, _ context: APIContext) async throws -> Response {
@@ -23,7 +24,13 @@ struct CaseRoutes: Sendable {
     func reply(_ request: Request, _ context: APIContext) async throws -> Response {
         let userID = try await callers.user(of: request, context)
         let key = try AppHeaders.idempotencyKey(request)
-        let body: ReplyBody = try await SmallBody.read(request, fix: "Send a JSON object with text.")
+        let body: ReplyBody = try await SmallBody.read(
+            request,
+            of: userID,
+            within: bodies,
+            context,
+            fix: "Send a JSON object with text."
+        )
         try SmallBody.check(["text": body.text, "decision": body.decision])
         // What is no id can't be what is asked.
         let question = body.questionID.map { UUID(uuidString: $0) ?? Self.nobodys }
@@ -49,7 +56,13 @@ struct CaseRoutes: Sendable {
     /// `POST /v1/releases`: an owner gives a purchase to their other account; what is behind the reference is not told.
     func release(_ request: Request, _ context: APIContext) async throws -> Response {
         let userID = try await callers.user(of: request, context)
-        let body: ReleaseBody = try await SmallBody.read(request, fix: "Send a JSON object with reference.")
+        let body: ReleaseBody = try await SmallBody.read(
+            request,
+            of: userID,
+            within: bodies,
+            context,
+            fix: "Send a JSON object with reference."
+        )
         try SmallBody.check(["reference": body.reference])
         try await requests.release(to: body.reference, by: userID)
         return noted("release.noted", request)

@@ -21,10 +21,13 @@ final class SecurityLog: Sendable {
     ///   - door: which one, from a closed set.
     ///   - reason: a code from a closed set.
     ///   - context: names the request.
-    func refused(_ door: String, _ reason: String, _ context: APIContext) {
+    func refused(_ door: String, _ reason: String, _ context: APIContext) { refused(door, reason, context.logger) }
+
+    /// Notes likewise, where no request is known.
+    func refused(_ door: String, _ reason: String, _ logger: Logger) {
         APIMetrics.refuse(door, reason)
         guard let unsaid = leave(for: door + reason) else { return }
-        context.logger.warning(
+        logger.warning(
             "security: a request was refused",
             metadata: [
                 "security.door": "\(door)", "security.reason": "\(reason)", "log.left_out": "\(unsaid)",

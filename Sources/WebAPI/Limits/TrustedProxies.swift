@@ -73,6 +73,12 @@ package struct TrustedProxies: Sendable {
         return parts.count == 2 ? String(parts[0]) : text
     }
 
+    /// Whether the other end of a connection is one of them.
+    func contains(_ peer: SocketAddress?) -> Bool {
+        guard !networks.isEmpty, let address = peer?.ipAddress.flatMap(Self.bytes) else { return false }
+        return isTrusted(address)
+    }
+
     private func isTrusted(_ address: [UInt8]) -> Bool { networks.contains { $0.contains(address) } }
 
     /// Four bytes or sixteen; an IPv4 address within IPv6 is itself.

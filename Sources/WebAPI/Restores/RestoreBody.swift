@@ -34,18 +34,25 @@ struct RestoreBody: Decodable, Sendable {
     /// - Parameters:
     ///   - request: its body may be empty, as an app that has nothing to show sends it.
     ///   - userID: whose the request is, by the token and nothing else.
+    ///   - bodies: whose memory it takes.
+    ///   - context: names the request.
     /// - Returns: what is asked for.
     /// - Throws: `Problem` that names the field; whatever keeps the body from being read.
-    static func wish(in request: Request, of userID: String) async throws -> RestoreWish {
+    static func wish(
+        in request: Request,
+        of userID: String,
+        within bodies: BodyBudget,
+        _ context: APIContext
+    ) async throws -> RestoreWish {
         try AppHeaders.checkType(request)
         let key = try AppHeaders.idempotencyKey(request)
-        if let length = request.headers[.contentLength].flatMap({ Int($0) }), length > maximumBytes {
-            throw Problem(.bodyTooLarge, "at most \(maximumBytes) bytes are taken")
+        return try await bodies.withBody(of: request, upTo: maximumBytes, from: .user(userID), context) { buffer in
+            guard buffer.readableBytes > momentBytes else { return try wish(in: buffer, of: userID, key) }
+            // Meanwhile the event loop is for others.
+            return try await withTaskExecutorPreference(globalConcurrentExecutor) {
+                try wish(in: buffer, of: userID, key)
+            }
         }
-        let buffer = try await request.body.collect(upTo: maximumBytes)
-        guard buffer.readableBytes > momentBytes else { return try wish(in: buffer, of: userID, key) }
-        // Meanwhile the event loop is for others.
-        return try await withTaskExecutorPreference(globalConcurrentExecutor) { try wish(in: buffer, of: userID, key) }
     }
 
     private static func wish(in buffer: ByteBuffer, of userID: String, _ key: String?) throws -> RestoreWish {

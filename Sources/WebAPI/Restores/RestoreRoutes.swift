@@ -17,11 +17,12 @@ struct RestoreRoutes: Sendable {
     let watch: RestoreWatch
     let messages: Messages
     let security: SecurityLog
+    let bodies: BodyBudget
 
     /// `POST /v1/restores`: 202 says that it is accepted, never how it ends.
     func accept(_ request: Request, _ context: APIContext) async throws -> Response {
         let userID = try await callers.user(of: request, context)
-        let wish = try await RestoreBody.wish(in: request, of: userID)
+        let wish = try await RestoreBody.wish(in: request, of: userID, within: bodies, context)
         let accepted = try await intake.accept(wish)
         let answer: RestoreAnswer
         if accepted.isNew {
@@ -52,7 +53,9 @@ struct RestoreRoutes: Sendable {
         }
         if wait > .zero, !answer.hasEnded {
             let limit = min(wait, .seconds(RestoreView.patience))
-            if let ended = await watch.next(.end, of: answer.id, within: limit) {
+            let place = watch.takePlace(.wait, of: userID)
+            defer { watch.giveUp(place) }
+            if let ended = await watch.next(.end, of: answer.id, within: limit, from: place) {
                 answer = ended
             } else {
                 answer = try await own(answer.id, of: userID, context)
@@ -67,6 +70,7 @@ struct RestoreRoutes: Sendable {
         let answer = try await own(Self.id(in: context), of: userID, context)
         let stream = RestoreStream(
             first: answer,
+            userID: userID,
             seen: HTTPField.Name("Last-Event-ID").flatMap { request.headers[$0] },
             watch: watch,
             requests: requests,

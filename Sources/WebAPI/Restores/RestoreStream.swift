@@ -17,6 +17,7 @@ struct RestoreStream: Sendable {
     private static let retryMs = 2_000
 
     let first: RestoreAnswer
+    let userID: String
     /// The id of the last event that the client has seen.
     let seen: String?
     let watch: RestoreWatch
@@ -45,7 +46,11 @@ struct RestoreStream: Sendable {
             ],
             body: ResponseBody { @concurrent writer in
                 try await request.body.consumeWithCancellationOnInboundClose { _ in
-                    do { try await write(to: &writer) } catch is CancellationError {
+                    do {
+                        let place = watch.takePlace(.stream, of: userID)
+                        defer { watch.giveUp(place) }
+                        try await write(to: &writer, from: place)
+                    } catch is CancellationError {
                         // The client went away.
                     }
                 }
@@ -54,7 +59,8 @@ struct RestoreStream: Sendable {
         )
     }
 
-    @concurrent private func write(to writer: inout any ResponseBodyWriter) async throws {
+    @concurrent private func write(to writer: inout any ResponseBodyWriter, from place: RestoreWatch.Place) async throws
+    {
         let clock = ContinuousClock()
         let ends = clock.now + Self.longest
         var answer = first
@@ -69,13 +75,14 @@ struct RestoreStream: Sendable {
                 told = stage
                 lastTold = clock.now
             }
-            guard !answer.hasEnded, !watch.isStopping, clock.now < ends else { return }
+            guard !answer.hasEnded, !watch.isStopping, watch.holds(place), clock.now < ends else { return }
             let untilLate = Duration.seconds(max(0.05, RestoreView.patience - answer.age))
             let limit = answer.age < RestoreView.patience ? min(untilLate, Self.heartbeat) : Self.heartbeat
-            if let next = await watch.next(.change(from: answer.state), of: answer.id, within: limit) {
+            if let next = await watch.next(.change(from: answer.state), of: answer.id, within: limit, from: place) {
                 answer = next
             } else {
                 try Task.checkCancellation()
+                guard watch.holds(place) else { return }
                 // What can't be read at the moment may be read at the next time.
                 if let fresh = try? await watch.reading(of: answer.id) { answer = fresh }
                 if Self.stage(of: answer) == told { try await writer.write(ByteBuffer(string: ":\n\n")) }

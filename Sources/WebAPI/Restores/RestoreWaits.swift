@@ -1,3 +1,4 @@
+import Entitlements
 import Foundation
 import Storage
 
@@ -29,11 +30,22 @@ struct RestoreWaits {
 
     struct Waiter {
         var interest: Interest
+        /// The place from which it waits; `nil`: it is answered within a moment.
+        var place: Place?
         /// When it has waited long enough.
         var until: ContinuousClock.Instant?
         var continuation: CheckedContinuation<Result<RestoreAnswer?, ReadingFailure>, Never>
 
         func isOver(at now: ContinuousClock.Instant) -> Bool { until.map { $0 <= now } ?? false }
+    }
+
+    /// One of the few places of a user from which restores are waited for or streamed.
+    struct Place: Hashable, Sendable {
+        enum Kind: Sendable { case wait, stream }
+
+        fileprivate var user: ExactText
+        fileprivate var kind: Kind
+        fileprivate var number: Int
     }
 
     /// A restore whose end is awaited although nobody asks for it at the moment.
@@ -46,6 +58,8 @@ struct RestoreWaits {
 
     /// Restores and ends that are kept in memory, at most.
     private static let most = 50_000
+    /// Places of each kind that one user has.
+    static let places = 5
     /// How many are forgotten at a time: others wait meanwhile.
     private static let forgotten = 500
 
@@ -54,6 +68,8 @@ struct RestoreWaits {
     private var heard = Fading<Void>(most: most)
     private var nextNumber = 0
     private var waiters: [UUID: [Int: Waiter]] = [:]
+    /// The places that are taken, by user, the oldest first, with what is waited for.
+    private var held: [ExactText: [(place: Place, waits: (id: UUID, number: Int)?)]] = [:]
     /// Those to read next.
     private var due: Set<UUID> = []
     /// Hints come in.
@@ -113,11 +129,40 @@ struct RestoreWaits {
         return nextNumber
     }
 
+    /// Gives a user a place; of those who have taken all of a kind, the one who came first gives way.
+    ///
+    /// - Returns: the place, and who waited from the one that was given up.
+    mutating func takePlace(_ kind: Place.Kind, of userID: String) -> (place: Place, left: Waiter?) {
+        let user = ExactText(userID)
+        let place = Place(user: user, kind: kind, number: number())
+        var left: Waiter?
+        let same = (held[user] ?? []).filter { $0.place.kind == kind }
+        if same.count >= Self.places, let oldest = same.first {
+            giveUp(oldest.place)
+            left = oldest.waits.flatMap { remove($0.number, from: $0.id) }
+        }
+        held[user, default: []].append((place, nil))
+        return (place, left)
+    }
+
+    /// Gives a place up.
+    mutating func giveUp(_ place: Place) {
+        held[place.user]?.removeAll { $0.place == place }
+        if held[place.user]?.isEmpty == true { held[place.user] = nil }
+    }
+
+    /// Whether a place was not given to somebody else.
+    func holds(_ place: Place) -> Bool { held[place.user]?.contains { $0.place == place } ?? false }
+
     /// Lets somebody wait.
     ///
-    /// - Returns: `false`: nobody may any more.
+    /// - Returns: `false`: nobody may any more, or not from there.
     mutating func add(_ waiter: Waiter, _ number: Int, to id: UUID) -> Bool {
         guard !isStopping || waiter.interest == .reading else { return false }
+        if let place = waiter.place {
+            guard let index = held[place.user]?.firstIndex(where: { $0.place == place }) else { return false }
+            held[place.user]?[index].waits = (id, number)
+        }
         waiters[id, default: [:]][number] = waiter
         // Read at once, as what it waits for may have happened already, unless that would have been heard.
         let isFollowed = waiter.interest == .end && isListening && followed[id]?.answer.hasEnded == false

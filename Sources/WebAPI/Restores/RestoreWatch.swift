@@ -12,6 +12,7 @@ import Synchronization
 /// which need no reading; the hint that follows is passed over.
 package final class RestoreWatch: Service, RestoreAudience {
     typealias Interest = RestoreWaits.Interest
+    typealias Place = RestoreWaits.Place
     typealias ReadingFailure = RestoreWaits.ReadingFailure
 
     /// Restores in one statement.
@@ -102,6 +103,20 @@ package final class RestoreWatch: Service, RestoreAudience {
 
     // MARK: Waiting
 
+    /// Takes one of the places from which a user may wait or follow a stream, until it is given up.
+    ///
+    /// A user has few: whoever has waited longest from them is answered when another comes.
+    func takePlace(_ kind: Place.Kind, of userID: String) -> Place {
+        let (place, left) = waits.withLock { $0.takePlace(kind, of: userID) }
+        left?.continuation.resume(returning: .success(nil))
+        return place
+    }
+
+    func giveUp(_ place: Place) { waits.withLock { $0.giveUp(place) } }
+
+    /// Whether a place was not given to somebody else meanwhile.
+    func holds(_ place: Place) -> Bool { waits.withLock { $0.holds(place) } }
+
     /// Reads a restore now.
     ///
     /// - Returns: `nil`: there is no such restore.
@@ -112,21 +127,33 @@ package final class RestoreWatch: Service, RestoreAudience {
 
     /// Waits for what is of interest.
     ///
-    /// - Returns: the reading that shows it; `nil` once the time has passed, at a shutdown, and for a cancelled task.
-    func next(_ interest: Interest, of id: UUID, within limit: Duration) async -> RestoreAnswer? {
+    /// - Returns: the reading that shows it; `nil` once the time has passed or the place is given to another, at a shutdown, and
+    ///   for a cancelled task.
+    func next(
+        _ interest: Interest,
+        of id: UUID,
+        within limit: Duration,
+        from place: Place? = nil
+    ) async -> RestoreAnswer? {
         guard limit > .zero else { return nil }
-        return try? await wait(for: interest, of: id, until: .now + limit).get()
+        return try? await wait(for: interest, of: id, until: .now + limit, from: place).get()
     }
 
     private func wait(
         for interest: Interest,
         of id: UUID,
-        until: ContinuousClock.Instant? = nil
+        until: ContinuousClock.Instant? = nil,
+        from place: Place? = nil
     ) async -> Result<RestoreAnswer?, ReadingFailure> {
         let number = waits.withLock { $0.number() }
         return await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
-                let waiter = RestoreWaits.Waiter(interest: interest, until: until, continuation: continuation)
+                let waiter = RestoreWaits.Waiter(
+                    interest: interest,
+                    place: place,
+                    until: until,
+                    continuation: continuation
+                )
                 let isWaiting = waits.withLock { !Task.isCancelled && $0.add(waiter, number, to: id) }
                 if isWaiting { signal.continuation.yield() } else { continuation.resume(returning: .success(nil)) }
             }

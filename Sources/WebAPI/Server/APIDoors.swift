@@ -15,8 +15,9 @@ package struct APIDoors: Sendable {
     private let intake: EventIntake
     private let perUser: RequestLimit?
     private let perAddress: CallerLimit?
+    private let addresses: ClientAddresses
     private let isReady: @Sendable () async -> Bool
-    private let security = SecurityLog()
+    let security = SecurityLog()
     private let logger: Logger
 
     /// Puts them together.
@@ -31,6 +32,7 @@ package struct APIDoors: Sendable {
     ///   - intake: keeps stores' events; has to run beside the server, and to end after it.
     ///   - perUser: the limit by user; `nil` for none.
     ///   - perAddress: the limit by address; `nil` for none.
+    ///   - addresses: tells from which address a request comes.
     ///   - isReady: whether requests can be served now.
     ///   - logger: hears of requests and of who is refused.
     package init(
@@ -43,6 +45,7 @@ package struct APIDoors: Sendable {
         intake: EventIntake,
         perUser: RequestLimit?,
         perAddress: CallerLimit?,
+        addresses: ClientAddresses,
         isReady: @escaping @Sendable () async -> Bool,
         logger: Logger
     ) {
@@ -56,18 +59,25 @@ package struct APIDoors: Sendable {
         self.intake = intake
         self.perUser = perUser
         self.perAddress = perAddress
+        self.addresses = addresses
         self.isReady = isReady
     }
 
-    func router() -> APIRouter {
-        APIRouter(
-            routes: health + document + app + webhooks,
+    /// The routes of what is configured.
+    ///
+    /// - Parameter most: how many requests of one address may be under way at once.
+    /// - Returns: the routes.
+    func router(inFlight most: Int) -> APIRouter {
+        let bodies = BodyBudget(security: security)
+        return APIRouter(
+            routes: health + document + app(bodies) + webhooks(bodies),
             frame: RequestFrame(log: logger),
+            inFlight: InFlightLimit(most: most, addresses: addresses, security: security),
             perAddress: AddressLimit(limit: perAddress) { $0.hasPrefix("/health/") || $0.hasPrefix("/v1/webhooks/") }
         )
     }
 
-    private var app: [APIRouter.Route] {
+    private func app(_ bodies: BodyBudget) -> [APIRouter.Route] {
         guard let tokens else { return [] }
         let callers = Callers(tokens: tokens, perUser: perUser, security: security)
         let restores = RestoreRoutes(
@@ -76,9 +86,10 @@ package struct APIDoors: Sendable {
             intake: self.restores,
             watch: watch,
             messages: messages,
-            security: security
+            security: security,
+            bodies: bodies
         )
-        let cases = CaseRoutes(callers: callers, requests: requests, messages: messages)
+        let cases = CaseRoutes(callers: callers, requests: requests, messages: messages, bodies: bodies)
         let entitlement = EntitlementRoute(callers: callers, requests: requests, messages: messages)
         return [
             .init(method: .post, path: "/v1/restores", answer: restores.accept),
@@ -91,8 +102,15 @@ package struct APIDoors: Sendable {
         ]
     }
 
-    private var webhooks: [APIRouter.Route] {
-        let routes = WebhookRoutes(senders: senders, intake: intake, perAddress: perAddress, security: security)
+    private func webhooks(_ bodies: BodyBudget) -> [APIRouter.Route] {
+        let routes = WebhookRoutes(
+            senders: senders,
+            intake: intake,
+            perAddress: perAddress,
+            addresses: addresses,
+            bodies: bodies,
+            security: security
+        )
         return [
             .init(method: .post, path: "/v1/webhooks/revenuecat", answer: routes.revenueCat),
             .init(method: .post, path: "/v1/webhooks/app-store", answer: routes.appStore),

@@ -20,11 +20,13 @@ struct APIRouter: Sendable {
 
     let routes: [Route]
     let frame: RequestFrame
+    let inFlight: InFlightLimit
     let perAddress: AddressLimit
 
     func router() -> Router<APIContext> {
         let router = Router(context: APIContext.self)
         router.add(middleware: frame)
+        router.add(middleware: inFlight)
         router.add(middleware: perAddress)
         for route in routes {
             router.on(Self.pattern(route.path), method: route.method) { request, context in

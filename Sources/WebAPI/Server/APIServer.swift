@@ -1,9 +1,7 @@
 import Hummingbird
 import HummingbirdCore
-import HummingbirdHTTP2
 package import Logging
 import NIOCore
-import NIOSSL
 import ServiceLifecycle
 
 /// What users' apps and the stores' webhooks reach.
@@ -11,6 +9,7 @@ package struct APIServer: Service {
     private let settings: APISettings
     private let router: APIRouter
     private let watch: RestoreWatch
+    private let security: SecurityLog
     private let onListening: @Sendable (Int) async -> Void
     private let logger: Logger
 
@@ -28,8 +27,9 @@ package struct APIServer: Service {
         logger: Logger
     ) {
         self.settings = settings
-        router = doors.router()
+        router = doors.router(inFlight: settings.maxPerAddress)
         watch = doors.watch
+        security = doors.security
         self.onListening = onListening
         self.logger = logger
     }
@@ -38,9 +38,9 @@ package struct APIServer: Service {
     ///
     /// A shutdown answers whoever waits for the end of a restore with what is known, and ends streams; apps ask again.
     ///
-    /// - Throws: why the address could not be had, or the certificate could not be used.
+    /// - Throws: why the address could not be had.
     package func run() async throws {
-        let application = try application()
+        let application = application()
         try await withGracefulShutdownHandler {
             try await withThrowingTaskGroup(of: Void.self) { group in
                 group.addTask {
@@ -64,13 +64,13 @@ package struct APIServer: Service {
     /// How long requests in progress may go on after a shutdown was asked for.
     private static let drain = Duration.seconds(2)
 
-    private func application() throws -> some ApplicationProtocol {
+    private func application() -> some ApplicationProtocol {
         // The framework calls connections that end with the process errors; what matters is logged by us.
         var quiet = logger
         quiet.logLevel = .critical
         return Application(
             responder: router.router().buildResponder(),
-            server: try server(),
+            server: HTTPServerBuilder { [bounds] in bounds.channel($0) },
             configuration: .init(
                 address: .hostname(settings.host, port: settings.port),
                 serverName: nil,
@@ -86,31 +86,13 @@ package struct APIServer: Service {
         )
     }
 
-    private func server() throws -> HTTPServerBuilder {
-        let limit = TimeAmount(settings.requestTime)
-        let streams = HTTP1Channel.Configuration(
-            additionalChannelHandlers: [RequestDeadline(limit: limit)],
-            idleTimeout: limit,
-            httpDecoderConfiguration: .init(
-                maxHeaderFieldSize: 16 << 10,
-                maxHeaderListSize: 32 << 10,
-                maxHeaderFieldCount: 100
-            )
+    private var bounds: ConnectionBounds {
+        ConnectionBounds(
+            time: TimeAmount(settings.requestTime),
+            peers: PeerConnections(most: settings.maxPerAddress, proxies: settings.proxies),
+            security: security,
+            logger: logger,
+            door: "api"
         )
-        guard let tls = settings.tls else {
-            return HTTPServerBuilder { LoopChannel(base: HTTP1Channel(responder: $0, configuration: streams)) }
-        }
-        return HTTPServerBuilder { responder in
-            let upgrading = try HTTP2UpgradeChannel(
-                tlsConfiguration: tls.configuration,
-                configuration: .init(
-                    idleTimeout: .seconds(60),
-                    gracefulCloseTimeout: .seconds(1),
-                    streamConfiguration: streams
-                ),
-                responder: responder
-            )
-            return LoopChannel(base: SecureChannel(base: upgrading, limit: min(limit, .seconds(10))))
-        }
     }
 }

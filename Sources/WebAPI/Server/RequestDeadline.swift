@@ -2,22 +2,42 @@ import HTTPTypes
 import NIOCore
 import NIOHTTPTypes
 
-/// Closes connections that take too long to send a request, and those whose request is too large to be read to its end.
+/// Closes connections that take too long to send a request or send it in crumbs, and those whose request is too large to be
+/// read to its end.
 final class RequestDeadline: ChannelDuplexHandler, RemovableChannelHandler {
     typealias InboundIn = HTTPRequestPart
     typealias InboundOut = HTTPRequestPart
     typealias OutboundIn = HTTPResponsePart
     typealias OutboundOut = HTTPResponsePart
 
+    /// Why a connection was closed in the middle of a request.
+    enum Reason: String, Sendable {
+        case slow = "request_too_slow"
+        case crumbs = "chunks_too_small"
+    }
+
+    /// Chunks of a body that may be as small as they like.
+    private static let freeChunks = 100
+    /// How many bytes a chunk has to have on average after them.
+    ///
+    /// To take a chunk costs as much as to take a thousand bytes.
+    private static let leastChunk = 16
+
     /// How long a request may take to its last byte, and the next one to begin.
     private let limit: TimeAmount
+    private let onClose: @Sendable (Reason) -> Void
     private var isArriving = false
     private var unanswered = 0
     /// The answer under way says that the connection ends with it.
     private var isLast = false
     private var timer: Scheduled<Void>?
+    /// Of a body whose length was not announced.
+    private var chunks: (count: Int, bytes: Int)?
 
-    init(limit: TimeAmount) { self.limit = limit }
+    init(limit: TimeAmount, onClose: @escaping @Sendable (Reason) -> Void) {
+        self.limit = limit
+        self.onClose = onClose
+    }
 
     func handlerAdded(context: ChannelHandlerContext) { begin(context) }
 
@@ -30,11 +50,18 @@ final class RequestDeadline: ChannelDuplexHandler, RemovableChannelHandler {
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         switch unwrapInboundIn(data) {
-        case .head:
+        case .head(let head):
             isArriving = true
             unanswered += 1
+            chunks = head.headerFields[.contentLength] == nil ? (0, 0) : nil
             begin(context)
-        case .body: break
+        case .body(let part):
+            guard let (count, bytes) = chunks else { break }
+            chunks = (count + 1, bytes + part.readableBytes)
+            if count > Self.freeChunks, bytes < count * Self.leastChunk {
+                onClose(.crumbs)
+                return context.close(promise: nil)
+            }
         case .end:
             isArriving = false
             timer?.cancel()
@@ -48,10 +75,7 @@ final class RequestDeadline: ChannelDuplexHandler, RemovableChannelHandler {
         switch unwrapOutboundIn(data) {
         case .head(let head):
             isLast = head.headerFields[.connection] == "close"
-            // A stream of HTTP/2, whose connection has one of its own above it, ends alone.
-            guard head.status == .contentTooLarge, context.channel.parent?.parent == nil else {
-                return context.write(data, promise: promise)
-            }
+            guard head.status == .contentTooLarge else { return context.write(data, promise: promise) }
             isLast = true
             var last = head
             last.headerFields[.connection] = "close"
@@ -73,6 +97,9 @@ final class RequestDeadline: ChannelDuplexHandler, RemovableChannelHandler {
     private func begin(_ context: ChannelHandlerContext) {
         timer?.cancel()
         let channel = NIOLoopBound(context, eventLoop: context.eventLoop)
-        timer = context.eventLoop.scheduleTask(in: limit) { channel.value.close(promise: nil) }
+        timer = context.eventLoop.scheduleTask(in: limit) { [onClose, isArriving] in
+            if isArriving { onClose(.slow) }
+            channel.value.close(promise: nil)
+        }
     }
 }

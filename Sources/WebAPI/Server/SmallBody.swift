@@ -12,19 +12,26 @@ enum SmallBody {
     ///
     /// - Parameters:
     ///   - request: of which.
+    ///   - userID: whose.
+    ///   - bodies: whose memory it takes.
+    ///   - context: names the request.
     ///   - fix: what to send instead of what is no such body.
     /// - Returns: what was sent.
     /// - Throws: `Problem` that names the field; whatever keeps the body from being read.
-    static func read<Body: Decodable>(_ request: Request, fix: String) async throws -> Body {
+    static func read<Body: Decodable & Sendable>(
+        _ request: Request,
+        of userID: String,
+        within bodies: BodyBudget,
+        _ context: APIContext,
+        fix: String
+    ) async throws -> Body {
         try AppHeaders.checkType(request)
-        if let length = request.headers[.contentLength].flatMap({ Int($0) }), length > maximumBytes {
-            throw Problem(.bodyTooLarge, "at most \(maximumBytes) bytes are taken")
-        }
-        let buffer = try await request.body.collect(upTo: maximumBytes)
-        do { return try JSONDecoder().decode(Body.self, from: Data(buffer.readableBytesView)) } catch {
-            var problem = BodyFault.problem(error)
-            if problem.kind == .malformedBody { problem.fix = fix }
-            throw problem
+        return try await bodies.withBody(of: request, upTo: maximumBytes, from: .user(userID), context) { buffer in
+            do { return try JSONDecoder().decode(Body.self, from: Data(buffer.readableBytesView)) } catch {
+                var problem = BodyFault.problem(error)
+                if problem.kind == .malformedBody { problem.fix = fix }
+                throw problem
+            }
         }
     }
 

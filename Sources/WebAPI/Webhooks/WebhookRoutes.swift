@@ -44,6 +44,8 @@ struct WebhookRoutes: Sendable {
     let senders: WebhookSenders
     let intake: EventIntake
     let perAddress: CallerLimit?
+    let addresses: ClientAddresses
+    let bodies: BodyBudget
     let security: SecurityLog
 
     /// Takes what comes to `POST /v1/webhooks/revenuecat`.
@@ -52,7 +54,7 @@ struct WebhookRoutes: Sendable {
         let body: [UInt8]
         do {
             let signature = try sender.check(request.headers)
-            body = try await Self.body(of: request)
+            body = try await self.body(of: request, isStrangers: !sender.isShownByHeaders, context)
             try sender.check(signature, body: body)
         } catch let refusal as WebhookRefusal {
             throw await refuse("revenuecat", refusal.rawValue, request, context)
@@ -63,7 +65,7 @@ struct WebhookRoutes: Sendable {
     /// Takes what comes to `POST /v1/webhooks/app-store`.
     func appStore(_ request: Request, _ context: APIContext) async throws -> Response {
         guard let sender = senders.appStore else { throw Problem(.notFound) }
-        let body = try await Self.body(of: request, upTo: Self.maximumUnknownBytes)
+        let body = try await body(of: request, upTo: Self.maximumUnknownBytes, isStrangers: true, context)
         let event: StoreEvent
         do throws(AppStoreNotifications.Refusal) { event = try await sender.event(body) } catch {
             switch error {
@@ -87,7 +89,7 @@ struct WebhookRoutes: Sendable {
             case .unread: throw Problem(.unavailable, retryAfterSeconds: 10)
             }
         }
-        let body = try await Self.body(of: request)
+        let body = try await body(of: request, isStrangers: false, context)
         return try await keep(body, context) { () throws(MalformedEvent) in
             try PlayNotification.read(body, package: sender.packageName)
         }
@@ -126,11 +128,15 @@ struct WebhookRoutes: Sendable {
         Problem(.malformedBody, "the body is no event of this store's: \(fault.reason)")
     }
 
-    private static func body(of request: Request, upTo limit: Int = maximumBytes) async throws -> [UInt8] {
-        if let length = request.headers[.contentLength].flatMap({ Int($0) }), length > limit {
-            throw Problem(.bodyTooLarge, "at most \(limit) bytes are taken")
+    private func body(
+        of request: Request,
+        upTo limit: Int = maximumBytes,
+        isStrangers: Bool,
+        _ context: APIContext
+    ) async throws -> [UInt8] {
+        let sender: BodyBudget.Sender = isStrangers ? .stranger(addresses.client(of: request, context)) : .store
+        return try await bodies.withBody(of: request, upTo: limit, from: sender, context) {
+            Array($0.readableBytesView)
         }
-        let buffer = try await request.body.collect(upTo: limit)
-        return Array(buffer.readableBytesView)
     }
 }

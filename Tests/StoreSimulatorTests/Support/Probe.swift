@@ -1,15 +1,11 @@
 import HTTPTypes
-import Hummingbird
-import HummingbirdTesting
 import Logging
-import NIOCore
 
 @testable import StoreSimulator
 
 /// Asks a simulator in the same process, without a socket.
 struct Probe {
     let simulator: StoreSimulator
-    private let client: any TestClientProtocol
 
     struct Answer {
         var status: Int
@@ -25,9 +21,7 @@ struct Probe {
         // What the scenario is set up by must be the time at which the clock then stands.
         let simulator = try StoreSimulator(scenario: Scenario(yaml: yaml), logger: quiet, wall: { now })
         simulator.simulation.withState { $0.clock.setFrozen(true) }
-        try await simulator.application().test(.router) { client in
-            try await body(Probe(simulator: simulator, client: client))
-        }
+        try await body(Probe(simulator: simulator))
     }
 
     static var quiet: Logger {
@@ -46,21 +40,16 @@ struct Probe {
         contentType: String? = "application/json",
         body: String? = nil
     ) async throws -> Answer {
+        let answer = simulator.answer(
+            method: method.rawValue,
+            target: target,
+            authorization: authorization,
+            contentType: contentType,
+            body: body.map { Array($0.utf8) } ?? []
+        )
         var headers = HTTPFields()
-        headers[.authorization] = authorization
-        headers[.contentType] = contentType
-        return try await client.execute(
-            uri: target,
-            method: method,
-            headers: headers,
-            body: body.map { ByteBuffer(string: $0) }
-        ) { response in
-            Answer(
-                status: response.status.code,
-                headers: response.headers,
-                text: String(buffer: response.body)
-            )
-        }
+        for (name, value) in answer.headers { if let name = HTTPField.Name(name) { headers[name] = value } }
+        return Answer(status: answer.status, headers: headers, text: String(decoding: answer.body, as: UTF8.self))
     }
 
     /// Reads below `/v2/projects/p1/`.

@@ -9,20 +9,17 @@ struct Door: Sendable {
     let program: Program
     let port: Int
     private let transport: HTTPTransport
-    private let scheme: String
 
     /// Waits until a program serves the API.
     ///
     /// - Parameters:
     ///   - program: `run` or `serve`.
     ///   - transport: what to ask it through.
-    ///   - scheme: `http` or `https`.
     /// - Throws: when it does not come to it.
-    init(_ program: Program, over transport: HTTPTransport, scheme: String = "http") async throws {
+    init(_ program: Program, over transport: HTTPTransport) async throws {
         port = try await Self.port(of: program)
         self.program = program
         self.transport = transport
-        self.scheme = scheme
     }
 
     private static func port(of program: Program) async throws -> Int {
@@ -70,7 +67,7 @@ struct Door: Sendable {
         _ fields: [String: String] = [:],
         body: String? = nil
     ) async throws -> DoorAnswer {
-        try await transport.ask(method, path, at: port, scheme: scheme, fields, body: body)
+        try await transport.ask(method, path, at: port, fields, body: body)
     }
 
     /// Posts a webhook.
@@ -150,7 +147,6 @@ extension HTTPTransport {
         _ method: HTTPRequest.Method,
         _ path: String,
         at port: Int,
-        scheme: String = "http",
         _ fields: [String: String] = [:],
         body: String? = nil
     ) async throws -> DoorAnswer {
@@ -161,7 +157,7 @@ extension HTTPTransport {
         }
         let request = HTTPRequest(
             method: method,
-            scheme: scheme,
+            scheme: "http",
             authority: "127.0.0.1:\(port)",
             path: path,
             headerFields: headers

@@ -91,19 +91,14 @@ struct DoorSite: Sendable {
     /// - Parameters:
     ///   - role: `run` or `serve`.
     ///   - settings: further settings.
-    ///   - secured: what to ask it through where it speaks TLS.
     /// - Returns: the door.
     /// - Throws: when it does not start.
-    func open(
-        _ role: String = "run",
-        settings: [String: String] = [:],
-        secured: HTTPTransport? = nil
-    ) async throws -> Door {
+    func open(_ role: String = "run", settings: [String: String] = [:]) async throws -> Door {
         let program = try await Program(
             [Paths.program, role],
             environment: Site.environment(site.settings.merging(settings) { $1 })
         )
-        return try await Door(program, over: secured ?? transport, scheme: secured == nil ? "http" : "https")
+        return try await Door(program, over: transport)
     }
 
     // MARK: What others would bring

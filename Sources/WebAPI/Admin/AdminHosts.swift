@@ -1,0 +1,61 @@
+import HTTPTypes
+import Hummingbird
+
+/// Under which names the admin address is reached.
+///
+/// A page of somebody else's can have its own name lead here, and would read what the browser shows it. What it can't do is
+/// send another name than its own, and no address is a name.
+struct AdminHosts: Sendable {
+    private let names: Set<String>
+
+    init(names: [String]) { self.names = Set((names + ["localhost"]).map { $0.lowercased() }) }
+
+    /// Whether requests to a host are answered.
+    ///
+    /// - Parameter authority: a name or an address, with or without a port.
+    /// - Returns: whether they are.
+    func contains(_ authority: String) -> Bool {
+        var host = Substring(authority.lowercased())
+        if host.hasPrefix("[") {
+            guard let end = host.firstIndex(of: "]") else { return false }
+            return host[host.index(after: host.startIndex)..<end].utf8.allSatisfy {
+                $0 == UInt8(ascii: ":") || $0 == UInt8(ascii: ".") || Character(UnicodeScalar($0)).isHexDigit
+            }
+        }
+        if let colon = host.lastIndex(of: ":") {
+            guard host[host.index(after: colon)...].utf8.allSatisfy({ (0x30...0x39).contains($0) }) else {
+                return false
+            }
+            host = host[..<colon]
+        }
+        return names.contains(String(host)) || Self.isAddress(host)
+    }
+
+    /// Four numbers; a name never ends with one (RFC 1123 leaves top-level domains to letters).
+    private static func isAddress(_ host: Substring) -> Bool {
+        let parts = host.split(separator: ".", omittingEmptySubsequences: false)
+        return parts.count == 4 && parts.allSatisfy { UInt8($0) != nil && !$0.hasPrefix("+") }
+    }
+}
+
+/// Refuses requests to other hosts.
+struct AdminHostCheck: RouterMiddleware {
+    let hosts: AdminHosts
+
+    @concurrent func handle(
+        _ request: Request,
+        context: AdminContext,
+        next: @concurrent (Request, AdminContext) async throws -> Response
+    ) async throws -> Response {
+        guard let authority = request.head.authority, hosts.contains(authority) else {
+            return Response(
+                status: .misdirectedRequest,
+                headers: [.contentType: "text/plain; charset=utf-8", .cacheControl: "no-store"],
+                body: .init(
+                    byteBuffer: .init(string: "This host is not known here. A proxy's name belongs into ADMIN_NAMES.\n")
+                )
+            )
+        }
+        return try await next(request, context)
+    }
+}

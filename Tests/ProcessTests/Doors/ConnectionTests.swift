@@ -1,0 +1,133 @@
+import Foundation
+import HTTPTypes
+import Testing
+
+/// Whoever holds connections, memory or streams without end keeps nobody else waiting.
+struct ConnectionTests {
+    /// How the server fared, as the script tells it.
+    private struct Outcome: Decodable {
+        var held: Int
+        var worst: Double?
+        var rssKiB: Int
+
+        enum CodingKeys: String, CodingKey {
+            case held, worst
+            case rssKiB = "rss_kib"
+        }
+    }
+
+    struct Attack: Sendable, CustomTestStringConvertible {
+        var kind: String
+        var count: Int
+        /// Connections that may be left after longer than the deadline of 30 s.
+        var most = 0
+        /// What the log and the metric tell.
+        var reason: String
+
+        var testDescription: String { "\(count) \(kind)" }
+    }
+
+    private static func run(
+        _ attack: Attack,
+        at port: Int,
+        of door: Door,
+        token: String = "",
+        for seconds: Int
+    ) async throws -> Outcome {
+        let script = try await Program(
+            [
+                "/usr/bin/env", "python3", Paths.fixtures + "/attack.py", attack.kind, "\(attack.count)", "\(seconds)",
+                "\(port)", "\(door.program.pid)", token,
+            ],
+            environment: Site.environment([:])
+        )
+        let ending = try await script.ending(within: .seconds(seconds + 60))
+        try #require(ending.code == 0, "\(ending)")
+        return try JSONDecoder().decode(Outcome.self, from: Data(ending.out.utf8))
+    }
+
+    private static func expect(_ outcome: Outcome, of attack: Attack, at door: Door) throws {
+        let worst = try #require(outcome.worst, "somebody else was not answered")
+        // How long says something only where nobody else keeps the machine; in any case it was answered.
+        #expect(worst < 1 || !FaultRuns.isFull, "others waited \(worst) s")
+        #expect(outcome.rssKiB < 150 << 10, "the process took \(outcome.rssKiB) KiB")
+        #expect(outcome.held <= attack.most, "\(outcome.held) connections are still there")
+        let reasons = Set(try door.log.compactMap { $0["security.reason"] })
+        #expect(reasons.contains(attack.reason), "\(reasons)")
+        #expect(door.program.isRunning)
+    }
+
+    private static let many = FaultRuns.isFull ? 2000 : 100
+
+    @Test(arguments: [
+        Attack(kind: "silent", count: 64, reason: "too_many_connections"),
+        Attack(kind: "unread", count: 30, reason: "answer_not_read"),
+        Attack(kind: "stranger", count: 2000, reason: "strangers_share_used_up"),
+        Attack(kind: "crumbs", count: many, reason: "chunks_too_small"),
+        Attack(kind: "headers", count: 2000, reason: "too_many_connections"),
+        Attack(kind: "user", count: 58, reason: "share_used_up"),
+    ])
+    func `Connections without end are ended, take little memory, and keep nobody waiting`(attack: Attack) async throws {
+        try await Turnstile.shared.pass(alone: FaultRuns.isFull) { try await Self.attack(attack) }
+    }
+
+    private static func attack(_ attack: Attack) async throws {
+        try await DoorSite.with(scenario: "customers: [{id: ann, state: active}]\n", users: ["ann"]) { doors in
+            let settings = ["HTTP_MAX_CONNECTIONS": attack.kind == "silent" ? "64" : "10000"]
+            let door = try await doors.open("serve", settings: settings)
+            let ann = try await doors.caller("ann", at: door)
+            let outcome = try await run(attack, at: door.port, of: door, token: ann.token, for: 36)
+            try expect(outcome, of: attack, at: door)
+            // And they themselves are served again.
+            #expect(try await ann.restore().state == "queued")
+            try await door.close()
+        }
+    }
+
+    @Test func `The admin address has the same limits, and the API goes on beside it`() async throws {
+        try await DoorSite.with(scenario: "customers: []\n") { doors in
+            let door = try await doors.open("serve")
+            let admin = try #require(
+                try door.log.first { $0["message"] == "serving metrics" }?["listen.port"].flatMap { Int($0) }
+            )
+            let attack = Attack(kind: "unread-metrics", count: 80, reason: "too_many_connections")
+            try Self.expect(try await Self.run(attack, at: admin, of: door, for: 36), of: attack, at: door)
+            #expect(try await door.ask(.get, "/health/ready").status == 200)
+            try await door.close()
+        }
+    }
+
+    @Test func `A user has five waits and five streams at once, and the oldest gives way`() async throws {
+        let scenario = "customers: [{id: ann, state: active}, {id: bob, state: active}]\n"
+        try await DoorSite.with(scenario: scenario, users: ["ann", "bob"]) { doors in
+            // Nobody works, so that nothing ends by itself.
+            let door = try await doors.open("serve")
+            let (ann, bob) = (try await doors.caller("ann", at: door), try await doors.caller("bob", at: door))
+            let (hers, his) = (try await ann.restore(), try await bob.restore())
+            let other = bob.events(of: his)
+            var streams: [EventStream] = []
+            for number in 1...7 {
+                streams.append(ann.events(of: hers))
+                try await until("stream \(number) never began") { streams.last?.names == ["queued"] }
+            }
+            try await until("the oldest streams go on") { streams.prefix(2).allSatisfy { $0.isWhole } }
+            #expect(streams.dropFirst(2).allSatisfy { !$0.isWhole } && !other.isWhole)
+
+            let began = ContinuousClock.now
+            try await withThrowingTaskGroup(of: Duration.self) { group in
+                for _ in 1...7 {
+                    group.addTask {
+                        let answer = try await ann.ask(.get, hers.path + "?wait=12")
+                        #expect(answer.status == 200, "\(answer)")
+                        return ContinuousClock.now - began
+                    }
+                    try await Task.sleep(for: .milliseconds(300))
+                }
+                let waits = try await group.reduce(into: [Duration]()) { $0.append($1) }.sorted()
+                #expect(waits.filter { $0 < .seconds(6) }.count == 2, "\(waits)")
+            }
+            #expect(streams.dropFirst(2).allSatisfy { !$0.isWhole }, "waits and streams have places of their own")
+            try await door.close()
+        }
+    }
+}
