@@ -74,7 +74,10 @@ struct OperatorCommand: AsyncParsableCommand {
 
     struct Confirm: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Confirms, as a second admin, an account that another one added or reset: it may decide at once."
+            abstract:
+                "Confirms, as a second admin, an account that another one added or reset: it may decide from then on.",
+            discussion:
+                "Where there is one admin alone, the schema's owner confirms: sign out, and run it as that user."
         )
 
         @Argument(help: "The operator's name.") var name: String
@@ -83,9 +86,8 @@ struct OperatorCommand: AsyncParsableCommand {
 
         func run() async throws {
             try await reporting {
-                let token = try session.signedIn()
-                return try await Runtime(level: .warning).withPool { pool in
-                    try await Operators(pool: pool).confirm(name, by: token.digest)
+                try await Runtime(level: .warning).withPool { pool in
+                    try await Operators(pool: pool).confirm(name, by: try session.token()?.digest)
                     try options.print("operator \(name) is confirmed", json: Named(name: name))
                     return .done
                 }

@@ -100,7 +100,7 @@ struct TicketCommand: AsyncParsableCommand {
             resolve      say what became of a transfer that can't end by itself: --how moved or not_moved
             lend         give access for three days while it is open, where a store has verified a proof
             refuse       end it without one: --how refuse, guide_to_login, store_refund or
-                         grant_until_end
+                         grant_until_end, which two approvers decide, each on the evidence named by --evidence
             note         add a remark: --text
             ask          ask the claimant something, in their own language: --question proof_of_purchase,
                          order_number, which_store, other_account or sign_in_there
@@ -120,7 +120,10 @@ struct TicketCommand: AsyncParsableCommand {
     var action =
         Action
         .show
-    @Option(help: "approve: the evidence's hash as show prints it, or the first 12 signs of it or more.")
+    @Option(
+        help:
+            "approve, refuse --how grant_until_end: the evidence's hash as show prints it, or its first 12 signs or more."
+    )
     var evidence: String?
     @Option(help: "approve: something else that the transfer moves, as show prints it; once for each.")
     var confirm: [String] = []
@@ -132,8 +135,11 @@ struct TicketCommand: AsyncParsableCommand {
     @OptionGroup var session: SessionOptions
     @OptionGroup var options: OutputOptions
 
+    /// Whether the act counts for the evidence alone that was looked at.
+    private var bindsEvidence: Bool { action == .approve || action == .refuse && how == "grant_until_end" }
+
     func validate() throws {
-        guard action != .approve || (evidence ?? "").utf8.count >= 12 else {
+        guard !bindsEvidence || (evidence ?? "").utf8.count >= 12 else {
             throw ValidationError("--evidence: give the hash that `ticket ID show` prints, 12 signs of it or more")
         }
         guard action != .refuse || how != nil else {
@@ -173,7 +179,15 @@ struct TicketCommand: AsyncParsableCommand {
                     }
                     return .done
                 }
-                if let refusal = try await desk.act(act, on: id) {
+                let refusal = try await desk.act(act, on: id)
+                if let refusal, DeskRefusal(refusal).isFirstOfSeveral {
+                    try options.print(
+                        "ticket \(id): \(DeskRefusal(refusal).sentence(state: nil))",
+                        json: Acted(id: id, action: "agreed")
+                    )
+                    return .done
+                }
+                if let refusal {
                     let state = try await desk.show(id).map { try TicketText($0).state }
                     throw CommandFailure(.notAllowed, DeskRefusal(refusal).sentence(state: state))
                 }
@@ -199,21 +213,25 @@ struct TicketCommand: AsyncParsableCommand {
         case .token: return .token
         case .note: return .note(text ?? "")
         case .ask: return .ask(question: question ?? "", words: text)
-        case .refuse: return .refuse(how: how ?? "", words: text)
+        case .refuse:
+            return .refuse(how: how ?? "", words: text, hash: bindsEvidence ? try await shownHash(id, desk) : nil)
         case .resolve: return .resolve(hasMoved: how == "moved")
-        case .approve:
-            let wanted = (evidence ?? "").lowercased()
-            guard let shown = try await desk.show(id) else {
-                throw CommandFailure(.data, "there is no ticket \(ticket); see entitlement-sync tickets")
-            }
-            guard let hash = try TicketText(shown).hash, hash.hasPrefix(wanted) else {
-                throw CommandFailure(
-                    .notAllowed,
-                    "--evidence: this is not the hash of the evidence as it is now; look at it again"
-                )
-            }
-            return .approve(hash: Self.bytes(hash), confirmed: confirm)
+        case .approve: return .approve(hash: try await shownHash(id, desk), confirmed: confirm)
         }
+    }
+
+    /// The hash of the evidence as it is now, if it is the one that was looked at.
+    private func shownHash(_ id: Int64, _ desk: DeskTickets) async throws -> [UInt8] {
+        guard let shown = try await desk.show(id) else {
+            throw CommandFailure(.data, "there is no ticket \(ticket); see entitlement-sync tickets")
+        }
+        guard let hash = try TicketText(shown).hash, hash.hasPrefix((evidence ?? "").lowercased()) else {
+            throw CommandFailure(
+                .notAllowed,
+                "--evidence: this is not the hash of the evidence as it is now; look at it again"
+            )
+        }
+        return Self.bytes(hash)
     }
 
     private static func bytes(_ hexadecimal: String) -> [UInt8] {

@@ -50,4 +50,29 @@ extension Doctor {
             )
         ]
     }
+
+    /// Access that the desk has given beyond a loan of three days, and that still runs.
+    func deskGrants() async throws -> [Check] {
+        let rows = try await pool.query(
+            """
+            SELECT count(*), coalesce(string_agg(g.line, '; ' ORDER BY g.id DESC) FILTER (WHERE g.place <= 5), '')
+              FROM (SELECT x.id, row_number() OVER (ORDER BY x.id DESC) AS place,
+                           format('%s until %s by %s', x.reason, to_char(x.until AT TIME ZONE 'UTC', 'YYYY-MM-DD'),
+                                  x.granted_by) AS line
+                      FROM entitlement_sync."grant" AS x
+                     WHERE x.reason LIKE 'decided in ticket %' AND x.revoked_at IS NULL AND x.until > now()) AS g
+            """
+        )
+        guard let (count, newest) = try rows.first?.decode(Int64.self, String.self) else { return [] }
+        return [
+            Check(
+                name: "desk_grants",
+                ok: true,
+                detail: count == 0
+                    ? "support has given nobody access until a paid period ends"
+                    : "\(count) users have access by support's decision until a paid period ends; the newest: \(newest)",
+                fix: "Revoke what should not be: entitlement-sync grant revoke ID (grant list)."
+            )
+        ]
+    }
 }

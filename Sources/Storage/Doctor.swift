@@ -59,7 +59,8 @@ package struct Doctor: Sendable {
             ("horizon", horizon), ("bloat", bloat),
             ("notifications", notifications),
             ("replication_slots", slots), ("alarms", alarms), ("stores", stores), ("budgets", budgets),
-            ("unclaimed_purchases", unclaimed), ("inbox", inbox), ("letter_case", letterCase), ("events", events),
+            ("unclaimed_purchases", unclaimed), ("desk_grants", deskGrants), ("inbox", inbox),
+            ("letter_case", letterCase), ("events", events),
             ("credentials", credentials), ("restore_behavior", restoreBehavior), ("outbox", outbox), ("runs", runs),
             ("shadow", shadow),
         ]

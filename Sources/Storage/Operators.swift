@@ -259,10 +259,20 @@ package struct Operators: Sendable {
     }
 
     /// Stands in, as a second administrator, for an account that another one made or reset.
-    package func confirm(_ name: String, by session: [UInt8]) async throws {
-        try await recorded(session, "manage") {
-            try await pool.query("SELECT entitlement_sync.confirm_operator(\(PostgresBytes(session)), \(name))")
+    ///
+    /// - Parameters:
+    ///   - name: the account's.
+    ///   - session: an administrator's; without one the schema's owner confirms.
+    /// - Throws: `PostgresError` with SQLSTATE `ES006` where that is not allowed, `ES007` where the sign-in is too old.
+    package func confirm(_ name: String, by session: [UInt8]?) async throws {
+        let query: PostgresQuery = """
+            SELECT entitlement_sync.confirm_operator(\(session.map(PostgresBytes.init)), \(name))
+            """
+        guard let session else {
+            try await pool.query(query)
+            return
         }
+        try await recorded(session, "manage") { try await pool.query(query) }
     }
 
     /// Says which account in the app is an operator's own.
@@ -282,7 +292,7 @@ package struct Operators: Sendable {
         package var hasDevice: Bool
         package var isEnrolled: Bool
         package var isDisabled: Bool
-        /// Until when the account decides nothing, unless a second administrator confirms it.
+        /// Until when the account decides nothing, unless a second administrator confirms it before; `confirmed`: until one does.
         package var heldUntil: String?
         package var seenAt: String?
 
@@ -306,7 +316,9 @@ package struct Operators: Sendable {
         try await pool.query(
             """
             SELECT o.name, o.role, o.user_id, o.has_device, o.is_enrolled, o.disabled_at IS NOT NULL,
-                   to_char(o.held_until AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
+                   CASE WHEN isfinite(o.held_until)
+                        THEN to_char(o.held_until AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
+                        WHEN o.held_until IS NOT NULL THEN 'confirmed' END,
                    to_char(o.seen_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
               FROM entitlement_sync.operators(\(PostgresBytes(session))) AS o
             """

@@ -5,6 +5,9 @@ package struct DeskRefusal: Hashable, Sendable {
 
     package init(_ word: String) { self.word = word }
 
+    /// Whether it was taken down, and others have to do the same before it is done.
+    package var isFirstOfSeveral: Bool { word == "second_needed" }
+
     /// Whether there is a sentence for it.
     package var isKnown: Bool { Self.sentences[word] != nil }
 
@@ -36,6 +39,9 @@ package struct DeskRefusal: Hashable, Sendable {
         "not_approved": "you have not approved it",
         "no_proof": "nothing that a store has verified shows the payment, or the evidence is too old; see the ticket",
         "lent_already": "the claimant was given access for this purchase before; decide the case",
+        "second_needed":
+            "your agreement is on record; another approver, who neither opened the ticket nor took it first, has to decide the same"
+            + " on the same evidence",
         "no_period":
             "the purchase gives no access until a day that is known, or the evidence is too old; see the ticket",
         "unsettled": "the last call may still do its work; look again ten minutes after it",

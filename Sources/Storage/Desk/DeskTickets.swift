@@ -177,8 +177,9 @@ package struct DeskTickets: Sendable {
         case note(String)
         /// A row of `desk_question`, and a remark for the desk alone.
         case ask(question: String, words: String?)
-        /// How it ends without a transfer, and a remark.
-        case refuse(how: String, words: String?)
+        /// How it ends without a transfer, a remark, and for access until the paid period ends the hash of the evidence that was
+        /// looked at.
+        case refuse(how: String, words: String?, hash: [UInt8]? = nil)
         /// The hash of the evidence that was looked at, and what else is moved, as it was confirmed.
         case approve(hash: [UInt8], confirmed: [String])
 
@@ -216,8 +217,8 @@ package struct DeskTickets: Sendable {
             case .note(let words): "SELECT entitlement_sync.note_ticket(\(session), \(id), \(words))"
             case .ask(let question, let words):
                 "SELECT entitlement_sync.ask_claimant(\(session), \(id), \(question), \(words))"
-            case .refuse(let how, let words):
-                "SELECT entitlement_sync.refuse_ticket(\(session), \(id), \(how), \(words))"
+            case .refuse(let how, let words, let hash):
+                "SELECT entitlement_sync.refuse_ticket(\(session), \(id), \(how), \(words), \(hash.map(PostgresBytes.init)))"
             case .approve(let hash, let confirmed):
                 "SELECT entitlement_sync.approve_ticket(\(session), \(id), \(PostgresBytes(hash)), \(confirmed))"
             }

@@ -38,6 +38,7 @@ struct DecisionPanel {
         values["questions"] = DeskQuestion.allCases.map {
             ["code": $0.rawValue, "label": TicketWords.plain($0.rawValue)]
         }
+        if let hash = ticket.evidenceHash { values["seen-hash"] = hash }
         if isHeldByOther, let holder = ticket.holder { values["held-by"] = holder }
         if visit.me.isHeld { values["account-held"] = true }
         let hasApproved = ticket.approvedBy.contains(visit.me.name)

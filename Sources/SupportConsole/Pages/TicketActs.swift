@@ -50,7 +50,8 @@ struct TicketActs: Sendable {
             }
             return .resolve(hasMoved: how == "moved")
         case "ask": return .ask(question: form["question"] ?? "", words: nil)
-        case "refuse": return .refuse(how: form["how"] ?? "", words: form["text"])
+        case "refuse":
+            return .refuse(how: form["how"] ?? "", words: form["text"], hash: form["hash"].flatMap(bytes))
         case "note":
             guard let words = form["text"] else { throw ConsoleFault.refused(.badRequest, "Write the remark first.") }
             return .note(words)
@@ -74,6 +75,8 @@ extension Said {
     /// Why something was not done; `nil` for a word that is none of ours.
     static func refusal(_ word: String) -> String? {
         let refusal = DeskRefusal(word)
-        return refusal.isKnown ? "Not done: \(refusal.sentence(state: nil))." : nil
+        guard refusal.isKnown else { return nil }
+        return refusal.isFirstOfSeveral
+            ? "Not decided yet: \(refusal.sentence(state: nil))." : "Not done: \(refusal.sentence(state: nil))."
     }
 }

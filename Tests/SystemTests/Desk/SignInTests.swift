@@ -376,7 +376,8 @@ import Testing
             ] {
                 await expectRefusal {
                     try await world.pool.withTransaction { connection in
-                        try await connection.query("SET LOCAL ROLE entitlement_sync_support")
+                        // As somebody who has signed in to the database as nothing else.
+                        try await connection.query("SET LOCAL SESSION AUTHORIZATION entitlement_sync_support")
                         try await connection.query(PostgresQuery(rawSQL: statement))
                     }
                 }
@@ -531,7 +532,9 @@ import Testing
 
     // MARK: Making oneself a second pair of eyes
 
-    @Test func `A new account decides nothing for a day, unless a second admin confirms it`() async throws {
+    @Test func `A new account that approves or manages decides nothing before a second admin has confirmed it`()
+        async throws
+    {
         try await World.with { world in
             let desk = DeskPeople(world: world)
             let first = try await desk.enter("root", .admin)
@@ -552,7 +555,21 @@ import Testing
             // An admin whom another one made adds nobody either.
             let third = try await desk.enter("new", .admin, by: first, confirmed: false)
             await expectRefusal { _ = try await desk.enter("bob", .viewer, by: third) }
-            try await world.pool.query("UPDATE entitlement_sync.operator SET held_until = clock_timestamp()")
+            #expect(try await world.alarms() == ["operator_held"])
+            // No day changes that, which the account of an agent waits for alone.
+            let held = try await world.texts(
+                "SELECT o.name FROM entitlement_sync.operator AS o WHERE o.held_until > now() + interval '10 years'"
+            )
+            #expect(held == ["new"])
+            _ = try await desk.enter("amy", .agent, by: second, confirmed: false)
+            let soon = try await world.texts(
+                "SELECT o.name FROM entitlement_sync.operator AS o WHERE o.held_until < now() + interval '25 hours'"
+            )
+            #expect(soon == ["amy"])
+            await expectRefusal { try await desk.operators.confirm("new", by: first.token.digest) }
+            // Where nobody else is left, whoever owns the schema says so.
+            try await desk.operators.confirm("new", by: nil)
+            #expect(try await world.alarms() == [])
             _ = try await desk.enter("bob", .viewer, by: third)
         }
     }

@@ -52,7 +52,8 @@ import Testing
             let admin = try await desk.enter("root", .admin)
             let ann = try await desk.enter("ann", .agent, by: admin)
             let bea = try await desk.enter("bea", .approver, by: admin)
-            let scene = DeskCase(world: world, desk: desk, admin: admin, ann: ann, bea: bea, cid: bea)
+            let cid = try await desk.enter("cid", .senior, by: admin)
+            let scene = DeskCase(world: world, desk: desk, admin: admin, ann: ann, bea: bea, cid: cid)
             setup.servesDesk = true
             try await world.working(setup) {
                 #expect(try await scene.act(ann, .lend, on: ticket) == "not_claimed")
@@ -91,12 +92,22 @@ import Testing
                 try await scene.collect(second)
                 #expect(try await scene.act(ann, .lend, on: second) == "lent_already")
                 // Until the period ends is an approver's word.
-                await expectRefusal {
-                    _ = try await scene.act(ann, .refuse(how: "grant_until_end", words: nil), on: second)
-                }
+                let hash = try await scene.hash(second)
+                let giving = DeskTickets.Act.refuse(how: "grant_until_end", words: nil, hash: hash)
+                await expectRefusal { _ = try await scene.act(ann, giving, on: second) }
                 #expect(try await scene.act(ann, .release, on: second) == nil)
                 #expect(try await scene.act(bea, .claim, on: second) == nil)
-                #expect(try await scene.act(bea, .refuse(how: "grant_until_end", words: nil), on: second) == nil)
+                // On what was looked at, and by two.
+                for other in [nil, Array(hash.reversed())] {
+                    let blind = DeskTickets.Act.refuse(how: "grant_until_end", words: nil, hash: other)
+                    #expect(try await scene.act(bea, blind, on: second) == "evidence_changed")
+                }
+                #expect(try await scene.act(bea, giving, on: second) == "second_needed")
+                #expect(try await scene.act(bea, giving, on: second) == "second_needed")
+                #expect(try await world.type(of: "claimant") == "free")
+                #expect(try await scene.act(bea, .release, on: second) == nil)
+                #expect(try await scene.act(cid, .claim, on: second) == nil)
+                #expect(try await scene.act(cid, giving, on: second) == nil)
                 try await world.until("SELECT count(*) FROM users WHERE id = 'claimant' AND type = 'subscriber'")
             }
             #expect(try await world.type(of: "owner") == "subscriber")
@@ -110,7 +121,7 @@ import Testing
             let decided = try await world.number(
                 """
                 SELECT count(*) FROM entitlement_sync."grant" AS g
-                 WHERE g.reason LIKE 'decided in ticket %' AND g.granted_by = 'operator bea' AND g.revoked_at IS NULL
+                 WHERE g.reason LIKE 'decided in ticket %' AND g.granted_by = 'operators bea, cid' AND g.revoked_at IS NULL
                 """
             )
             #expect(decided == 1)
@@ -182,6 +193,38 @@ import Testing
                     == "store_account_mismatch"
             )
             #expect(try await world.type(of: "claimant") == "subscriber")
+        }
+    }
+
+    @Test func `Who opened a case and who took it first do not give access by themselves`() async throws {
+        try await DeskCase.with { scene, ticket in
+            let (bea, cid) = (scene.bea, scene.cid)
+            let dan = try await scene.desk.enter("dan", .approver, by: scene.admin)
+            try await scene.world.pool.query(
+                """
+                INSERT INTO entitlement_sync.ticket_event (ticket_id, kind, operator_id)
+                SELECT \(ticket), 'opened', o.id FROM entitlement_sync.operator AS o WHERE o.name = 'bea'
+                """
+            )
+            try await scene.world.working(scene.setup) {
+                try await scene.collect(ticket)
+                let giving = DeskTickets.Act.refuse(
+                    how: "grant_until_end",
+                    words: nil,
+                    hash: try await scene.hash(ticket)
+                )
+                for person in [cid, bea] {
+                    #expect(try await scene.act(person, .claim, on: ticket) == nil)
+                    #expect(try await scene.act(person, giving, on: ticket) == "second_needed", "\(person.name)")
+                    #expect(try await scene.act(person, .release, on: ticket) == nil)
+                }
+                #expect(try await scene.world.type(of: "claimant") == "free")
+                #expect(try await scene.act(dan, .claim, on: ticket) == nil)
+                #expect(try await scene.act(dan, giving, on: ticket) == nil)
+                try await scene.world.until("SELECT count(*) FROM users WHERE id = 'claimant' AND type = 'subscriber'")
+            }
+            let check = try #require(await Doctor(pool: scene.world.pool).checks().first { $0.name == "desk_grants" })
+            #expect(check.detail.contains("operators bea, cid, dan"), "\(check.detail)")
         }
     }
 }
