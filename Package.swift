@@ -81,6 +81,19 @@ let package = Package(
         .package(url: "https://github.com/hummingbird-project/swift-mustache", exact: "2.1.1"),
         .package(url: "https://github.com/jpsim/Yams", exact: "6.2.2"),
         .package(url: "https://github.com/swift-server/swift-service-lifecycle", exact: "2.13.0"),
+        // What these need, and no target here: named so that their versions do not float.
+        .package(url: "https://github.com/apple/swift-algorithms.git", exact: "1.2.1"),
+        .package(url: "https://github.com/apple/swift-async-algorithms.git", exact: "1.1.4"),
+        .package(url: "https://github.com/apple/swift-atomics.git", exact: "1.3.0"),
+        .package(url: "https://github.com/apple/swift-distributed-tracing.git", exact: "1.7.3"),
+        .package(url: "https://github.com/apple/swift-http-structured-headers.git", exact: "1.7.0"),
+        .package(url: "https://github.com/apple/swift-nio-http2.git", exact: "1.46.0"),
+        .package(url: "https://github.com/apple/swift-nio-ssl.git", exact: "2.37.6"),
+        .package(url: "https://github.com/apple/swift-nio-transport-services.git", exact: "1.28.0"),
+        .package(url: "https://github.com/apple/swift-numerics.git", exact: "1.1.1"),
+        .package(url: "https://github.com/apple/swift-service-context.git", exact: "1.5.1"),
+        .package(url: "https://github.com/apple/swift-system.git", exact: "1.8.1"),
+        .package(url: "https://github.com/swift-server/async-http-client.git", exact: "1.37.0"),
     ],
     targets: [
         .systemLibrary(name: "CLibPQ", pkgConfig: "libpq", providers: [.apt(["libpq-dev"])]),
@@ -108,7 +121,7 @@ let package = Package(
         target(
             "SupportDesk",
             ["Entitlements", "Postgres", "Storage", crypto, cryptoExtras],
-            resources: [.embedInCode("Replies/replies.json")]
+            resources: [.embedInCode("Replies/replies.json"), .embedInCode("SignIn/common-passwords.txt")]
         ),
         target(
             "SupportConsole",
@@ -159,6 +172,20 @@ let package = Package(
             swiftSettings: settings
         ),
         target("TestSupport", ["Postgres", "Transport", httpTypes, logging]),
+        target(
+            "PinnedPackages",
+            [
+                .product(name: "Algorithms", package: "swift-algorithms"),
+                .product(name: "Atomics", package: "swift-atomics"),
+                .product(name: "Instrumentation", package: "swift-distributed-tracing"),
+                .product(name: "StructuredFieldValues", package: "swift-http-structured-headers"),
+                .product(name: "NIOHTTP2", package: "swift-nio-http2"),
+                .product(name: "NIOTransportServices", package: "swift-nio-transport-services"),
+                .product(name: "RealModule", package: "swift-numerics"),
+                .product(name: "ServiceContextModule", package: "swift-service-context"),
+                .product(name: "SystemPackage", package: "swift-system"),
+            ]
+        ),
         tests("EntitlementsTests", ["Entitlements", "TestSupport"]),
         tests("ReportsTests", ["Reports", "TestSupport"]),
         tests("SchedulesTests", ["Schedules"]),

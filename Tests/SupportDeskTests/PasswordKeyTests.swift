@@ -27,6 +27,8 @@ import Testing
 
     @Test(arguments: [
         ("elevenchars", PasswordKey.Fault.short), ("aaaabbbbccccdddd", .simple), ("my name is ANN K.", .named),
+        ("123456789012", .common), ("password1234", .common), ("qwertyuiop12", .common), ("iloveyou1234", .common),
+        ("!!Password-2026", .common), ("8472193822110", .common),
         (String(repeating: "abcdefgh", count: 33), .long), (String(repeating: "\u{FDFA}", count: 85), .long),
     ])
     func `A password that is too easy or too long is not taken`(password: String, fault: PasswordKey.Fault) {

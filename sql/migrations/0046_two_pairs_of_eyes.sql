@@ -246,3 +246,72 @@ SELECT grant_to('entitlement_sync_support', ARRAY['REVOKE SELECT ON purchase_ide
 SELECT grant_to('entitlement_sync_worker', ARRAY[
     'REVOKE INSERT, UPDATE, DELETE ON schema_migration FROM %I', 'REVOKE INSERT ON ticket_event FROM %I',
     'GRANT INSERT (ticket_id, kind, job_id) ON ticket_event TO %I']);
+
+-- ---- Who looks ------------------------------------------------------------------------------------------------------
+
+-- Whether a role signs in with a second factor: all do, for all see what is not theirs.
+CREATE OR REPLACE FUNCTION needs_device(role text) RETURNS boolean
+LANGUAGE sql IMMUTABLE STRICT RETURN role IS NOT NULL;
+
+-- Whether an operator reads what claimants, owners and colleagues wrote: those who work on cases or audit them.
+CREATE FUNCTION may_read_words(who operator) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
+    SELECT EXISTS (SELECT 1 FROM desk_duty AS d WHERE d.duty IN ('work', 'audit') AND d.role = who.role)
+$$;
+REVOKE ALL ON FUNCTION may_read_words FROM PUBLIC;
+
+-- What claimant and owner said to a ticket, for whoever works on cases or audits them.
+CREATE OR REPLACE FUNCTION ticket_replies(session bytea, which bigint)
+RETURNS TABLE (at timestamptz, side text, decision text, words text)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    who operator := acting(session, 'view');
+BEGIN
+    RETURN QUERY
+    SELECT r.at, r.side, r.decision, r.words
+      FROM ticket AS t JOIN ticket_reply AS r ON r.ticket_id = t.id
+     WHERE t.id = which AND NOT is_own_case(who.id, t) AND may_read_words(who)
+     ORDER BY r.id DESC LIMIT 200;
+END
+$$;
+
+-- What the desk sees of a ticket, as before; remarks are for those who may read them.
+CREATE OR REPLACE FUNCTION show_ticket(session bytea, which bigint, reveal boolean DEFAULT false)
+RETURNS TABLE (id bigint, reference text, kind text, state text, state_since timestamptz, store text, original_id text,
+               visible boolean, priority smallint, touches integer, created_at timestamptz, deadline timestamptz,
+               claimant text, owner text, holder text, holder_until timestamptz, owner_until timestamptz, verdict text,
+               evidence_at timestamptz, evidence_hash bytea, evidence_due timestamptz, evidence_error text, facts text[],
+               hindrance text, suggested text, reason text, approvals_needed smallint, also_moves text[], document text,
+               approved_by text[], transfer_step text, transfer_error text, events jsonb)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET timezone = 'UTC' AS $$
+#variable_conflict use_column
+DECLARE
+    who    operator := acting(session, CASE WHEN reveal THEN 'reveal' ELSE 'view' END);
+    shown  boolean := reveal AND may_see(who.id, which);
+BEGIN
+    RETURN QUERY
+    SELECT t.id, reference_of('T', t.uid), t.kind, t.state, t.state_since, t.store, t.original_id, t.visible, t.priority,
+           t.touches, t.created_at, t.deadline, masked(c.user_id, shown), masked(o.user_id, shown), h.name,
+           CASE WHEN t.holder_until > clock_timestamp() THEN t.holder_until END, t.owner_until, t.verdict,
+           e.collected_at, e.hash, t.evidence_due, t.evidence_error, e.facts, e.hindrance, e.suggested, e.reason,
+           e.approvals, e.also_moves, e.document::text,
+           ARRAY(SELECT p.name FROM ticket_approval AS a JOIN operator AS p ON p.id = a.operator_id
+                  WHERE a.ticket_id = t.id AND (a.ended_at IS NULL OR a.ended_by = 'used') ORDER BY a.id),
+           x.step, x.last_error,
+           (SELECT coalesce(jsonb_agg(jsonb_build_object('at', v.at, 'kind', v.kind, 'by', p.name, 'detail', v.detail,
+                                                         'text', n.words) ORDER BY v.id), '[]')
+              FROM (SELECT * FROM ticket_event AS y WHERE y.ticket_id = t.id ORDER BY y.id DESC LIMIT 200) AS v
+              LEFT JOIN operator AS p ON p.id = v.operator_id
+              LEFT JOIN ticket_note AS n ON v.kind = 'note' AND n.ticket_id = t.id AND may_read_words(who)
+                AND n.id = CASE WHEN v.detail ->> 'note' ~ '^[0-9]{1,18}$' THEN (v.detail ->> 'note')::bigint END)
+      FROM ticket AS t
+      JOIN user_sync AS c ON c.user_key = t.claimant_key
+      LEFT JOIN user_sync AS o ON o.user_key = t.owner_key
+      LEFT JOIN operator AS h ON h.id = t.holder_id AND t.holder_until > clock_timestamp()
+      LEFT JOIN ticket_evidence AS e ON e.id = t.evidence_id
+      LEFT JOIN LATERAL (SELECT y.step, y.last_error FROM transfer AS y WHERE y.ticket_id = t.id ORDER BY y.id DESC LIMIT 1)
+                AS x ON true
+     WHERE t.id = which AND NOT is_own_case(who.id, t);
+END
+$$;

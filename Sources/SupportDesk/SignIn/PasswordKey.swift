@@ -58,6 +58,7 @@ package struct PasswordKey: Sendable {
         case long = "the password has more than 256 bytes"
         case simple = "the password has fewer than 5 different characters"
         case named = "the password holds the operator's name"
+        case common = "the password is one of those that are tried first, or such a word among digits"
         case same = "the password is the one that it is to replace"
     }
 
@@ -94,6 +95,7 @@ package struct PasswordKey: Sendable {
         let text = try Self.normal(password)
         guard text.count >= 12 else { throw Fault.short }
         guard Set(text).count >= 5 else { throw Fault.simple }
+        guard !CommonPasswords.contains(text) else { throw Fault.common }
         guard name.isEmpty || !text.lowercased().contains(name.lowercased()) else { throw Fault.named }
         if let old { guard try text != Self.normal(old) else { throw Fault.same } }
         let salt = SymmetricKey(size: .init(bitCount: Self.saltBytes * 8)).withUnsafeBytes { Array($0) }

@@ -259,6 +259,33 @@ import Testing
         }
     }
 
+    @Test func `What people wrote is for those who work on cases or audit them, and not for whoever looks`()
+        async throws
+    {
+        try await DeskCase.with { scene, ticket in
+            #expect(try await scene.act(scene.ann, .note("call me Joe"), on: ticket) == nil)
+            try await scene.world.pool.query(
+                """
+                INSERT INTO entitlement_sync.ticket_reply (ticket_id, user_key, side, words)
+                SELECT t.id, t.claimant_key, 'claimant', 'I live at 1 Main St' FROM entitlement_sync.ticket AS t
+                 WHERE t.id = \(ticket)
+                """
+            )
+            let audit = try await scene.desk.enter("aud", .auditor, by: scene.admin)
+            let view = try await scene.desk.enter("vic", .viewer, by: scene.admin)
+            for (person, reads) in [(scene.ann, true), (audit, true), (view, false)] {
+                let shown = try #require(try await scene.tickets(person).show(ticket))
+                #expect(shown.contains("Joe") == reads, "\(person.name)")
+                let replies = try await scene.world.texts(
+                    """
+                    SELECT r.words FROM entitlement_sync.ticket_replies(\(PostgresBytes(person.token.digest)), \(ticket)) AS r
+                    """
+                )
+                #expect(replies == (reads ? ["I live at 1 Main St"] : []), "\(person.name)")
+            }
+        }
+    }
+
     @Test func `What an operator wrote about somebody is gone when they are erased`() async throws {
         try await DeskCase.with { scene, ticket in
             #expect(try await scene.act(scene.ann, .note("call me Joe"), on: ticket) == nil)
