@@ -11,6 +11,7 @@ struct OperatorCommand: AsyncParsableCommand {
         abstract: "Adds, lists, disables and resets those who work at the support desk, and signs them in here.",
         subcommands: [
             Add.self, List.self, Confirm.self, Link.self, Disable.self, Reset.self, Login.self, Logout.self,
+            Sessions.self,
         ]
     )
 
@@ -161,6 +162,40 @@ struct OperatorCommand: AsyncParsableCommand {
         }
     }
 
+    struct Sessions: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Shows where the operator who is signed in here is signed in besides, and ends those sessions."
+        )
+
+        @Flag(help: "Sign out everywhere else.") var endOthers = false
+        @OptionGroup var session: SessionOptions
+        @OptionGroup var options: OutputOptions
+
+        func run() async throws {
+            try await reporting {
+                let token = try session.signedIn()
+                return try await Runtime(level: .warning).withPool { pool in
+                    let operators = Operators(pool: pool)
+                    if endOthers {
+                        let ended = try await operators.endOthers(than: token.digest)
+                        try options.print("\(ended) other sessions are ended", json: ["ended": ended])
+                        return .done
+                    }
+                    let rows = try await operators.sessions(of: token.digest)
+                    switch options.output {
+                    case .json: try Output.json(rows)
+                    case .text:
+                        Output.table(
+                            ["where", "since", "seen", ""],
+                            rows.map { [$0.kind, $0.startedAt, $0.seenAt, $0.isThis ? "this one" : ""] }
+                        )
+                    }
+                    return .done
+                }
+            }
+        }
+    }
+
     struct Logout: AsyncParsableCommand {
         static let configuration = CommandConfiguration(abstract: "Signs the operator out here.")
 
@@ -195,7 +230,7 @@ private enum InitialPassword {
             let text = groups.joined(separator: "-")
             // A name of one letter stands in many a password: it may stand in one made by chance.
             do { return (text, try PasswordKey(new: text, for: name.count < 4 ? "" : name).shown) } catch PasswordKey
-                .Fault.named, PasswordKey.Fault.simple
+                .Fault.named, PasswordKey.Fault.simple, PasswordKey.Fault.common
             {}
         }
     }

@@ -56,6 +56,7 @@ extension OperatorCommand {
                                 .notAllowed,
                                 "too many sign-ins have failed; try again in \(wait.components.seconds + 1) s"
                             )
+                        case .not(.locked): throw CommandFailure(.notAllowed, Operators.lockedWords)
                         case .not(.samePassword):
                             throw CommandFailure(.data, "\(PasswordKey.Fault.same.rawValue); choose another one")
                         case .not(.refused), .not(.signedIn):

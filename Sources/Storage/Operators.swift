@@ -109,7 +109,14 @@ package struct Operators: Sendable {
         case samePassword
         /// Too many have failed; this one was not tried.
         case wait(Duration)
+        /// The password is right, and too many codes were wrong after it.
+        case locked
     }
+
+    /// What an operator is told whose codes are locked.
+    package static let lockedWords =
+        "too many wrong codes were given with this password; wait up to a day, or have an admin reset the account. If they were"
+        + " not yours, somebody else knows the password"
 
     /// What signing in may ask for, after the right password.
     package enum Need: String, Sendable, CaseIterable {
@@ -155,6 +162,7 @@ package struct Operators: Sendable {
         case "signed_in": return .signedIn
         case "refused": return .refused
         case "same_password": return .samePassword
+        case "locked": return .locked
         default: return .needs(Set(result.split(separator: " ").compactMap { Need(rawValue: String($0)) }))
         }
     }
@@ -162,6 +170,51 @@ package struct Operators: Sendable {
     /// Ends a session.
     package func signOut(_ session: [UInt8]) async throws {
         try await pool.query("SELECT entitlement_sync.sign_out(\(PostgresBytes(session)))")
+    }
+
+    /// Where an operator is signed in.
+    package struct Session: Sendable, Codable, Hashable {
+        /// `console` or `terminal`.
+        package var kind: String
+        package var startedAt: String
+        package var seenAt: String
+        package var isThis: Bool
+
+        enum CodingKeys: String, CodingKey {
+            case kind
+            case startedAt = "started_at"
+            case seenAt = "seen_at"
+            case isThis = "is_this"
+        }
+    }
+
+    /// The sessions of whoever is signed in with one of them, the newest first.
+    package func sessions(of session: [UInt8]) async throws -> [Session] {
+        try await recorded(session, "view") {
+            try await pool.query(
+                """
+                SELECT s.kind, to_char(s.started_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
+                       to_char(s.seen_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'), s.is_this
+                  FROM entitlement_sync.own_sessions(\(PostgresBytes(session))) AS s
+                """
+            ).map { row in
+                let (kind, startedAt, seenAt, isThis) = try row.decode(String.self, String.self, String.self, Bool.self)
+                return Session(kind: kind, startedAt: startedAt, seenAt: seenAt, isThis: isThis)
+            }
+        }
+    }
+
+    /// Ends all sessions but this one.
+    ///
+    /// - Returns: how many there were.
+    /// - Throws: `PostgresError` with SQLSTATE `ES006` where nobody is signed in.
+    package func endOthers(than session: [UInt8]) async throws -> Int {
+        try await recorded(session, "view") {
+            let rows = try await pool.query(
+                "SELECT entitlement_sync.end_other_sessions(\(PostgresBytes(session)))"
+            )
+            return try Int(rows.first?.decode(Int32.self, at: 0) ?? 0)
+        }
     }
 
     // MARK: Acting

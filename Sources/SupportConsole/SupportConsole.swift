@@ -92,6 +92,7 @@ struct Desk: Sendable {
     let pages: Pages
     let proxies: TrustedProxies
     let hub: ChangeHub
+    let security = SecurityLog()
     let logger: Logger
 
     var operators: Operators { Operators(pool: pool) }

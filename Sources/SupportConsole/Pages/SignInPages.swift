@@ -123,9 +123,13 @@ struct SignInPages: Sendable {
             forwarded: Self.forwardedFor.flatMap { request.headers[$0] }
         )
         do {
-            let result = try await gate.pass {
-                try await SignIn(operators: desk.operators, kind: .console).attempt(shown, from: address)
-            }
+            let signIn = SignIn(operators: desk.operators, kind: .console)
+            // Whoever has to wait in any case takes no place from others.
+            let wait = try await signIn.wait(shown, from: address)
+            let result =
+                wait > .zero
+                ? .not(.wait(wait))
+                : try await gate.pass(from: address) { try await signIn.attempt(shown, from: address) }
             guard let result else {
                 throw ConsoleFault.refused(
                     .serviceUnavailable,
@@ -136,11 +140,14 @@ struct SignInPages: Sendable {
             case .signedIn(let token): return .way(.in(token))
             case .not(.needs(let needs)): return .way(.needs(needs))
             case .not(.wait(let wait)):
-                desk.logger.warning("security: a sign-in was put off", metadata: ["security.door": "console"])
+                desk.security.refused("console", "sign_in_put_off", desk.logger)
                 return .words("Too many sign-ins have failed; try again in \(wait.components.seconds + 1) s.")
             case .not(.samePassword): return .words(Self.sentence(.same))
+            case .not(.locked):
+                desk.security.refused("console", "codes_locked", desk.logger)
+                return .words("Not now: \(Operators.lockedWords).")
             case .not(.refused), .not(.signedIn):
-                desk.logger.warning("security: a sign-in was refused", metadata: ["security.door": "console"])
+                desk.security.refused("console", "sign_in", desk.logger)
                 return .words("The name, the password or the code is wrong.")
             }
         } catch let fault as PasswordKey.Fault { return .words(Self.sentence(fault)) }

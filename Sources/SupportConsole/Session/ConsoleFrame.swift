@@ -66,10 +66,10 @@ struct ConsoleFrame: RouterMiddleware {
         switch error {
         case ConsoleFault.signedOut: return signIn(request)
         case ConsoleFault.refused(let status, let words):
-            desk.logger.warning("console: a request was refused", metadata: ["http.status": "\(status.code)"])
+            desk.security.refused("console", "request", desk.logger)
             return await message(status, "That was not done", words, request)
         case ConsoleFault.crossSite:
-            desk.logger.warning("security: a form from elsewhere was refused", metadata: ["security.door": "console"])
+            desk.security.refused("console", "form_from_elsewhere", desk.logger)
             return await message(
                 .forbidden,
                 "That was not done",

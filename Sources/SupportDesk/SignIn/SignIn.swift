@@ -55,6 +55,14 @@ package struct SignIn: Sendable {
         case not(Operators.Outcome)
     }
 
+    /// How long a name has to wait from an address before anything is tried; costs no hash.
+    package func wait(_ typed: Credentials, from address: String) async throws -> Duration {
+        guard (1...63).contains(typed.name.utf8.count) else { return .zero }
+        return try await operators.salt(of: typed.name, from: Self.digest(of: address), usual: cost.text).wait
+    }
+
+    private static func digest(of address: String) -> [UInt8] { Array(SHA256.hash(data: Data(address.utf8))) }
+
     /// Signs somebody in.
     ///
     /// A try counts as failed until it is completed, also one that lacks something.
@@ -67,7 +75,7 @@ package struct SignIn: Sendable {
     package func attempt(_ typed: Credentials, from address: String?) async throws -> Result {
         // Beyond what a name can be: nobody has to be asked.
         guard (1...63).contains(typed.name.utf8.count) else { return .not(.refused) }
-        let whence = address.map { Array(SHA256.hash(data: Data($0.utf8))) }
+        let whence = address.map(Self.digest)
         let salt = try await operators.salt(of: typed.name, from: whence, usual: cost.text)
         guard salt.wait == .zero else { return .not(.wait(salt.wait)) }
         guard let storedCost = PasswordKey.Cost(salt.cost) else { return .not(.refused) }

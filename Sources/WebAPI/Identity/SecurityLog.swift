@@ -1,9 +1,9 @@
 import Hummingbird
-import Logging
+package import Logging
 import Synchronization
 
 /// Tells operators of whom the doors turned away, and why; of no token, no secret and no name.
-final class SecurityLog: Sendable {
+package final class SecurityLog: Sendable {
     private struct Kind {
         var second: ContinuousClock.Instant
         var said = 0
@@ -15,6 +15,8 @@ final class SecurityLog: Sendable {
 
     private let kinds = Mutex<[String: Kind]>([:])
 
+    package init() {}
+
     /// Notes that a request was refused because of who sent it.
     ///
     /// - Parameters:
@@ -24,7 +26,7 @@ final class SecurityLog: Sendable {
     func refused(_ door: String, _ reason: String, _ context: APIContext) { refused(door, reason, context.logger) }
 
     /// Notes likewise, where no request is known.
-    func refused(_ door: String, _ reason: String, _ logger: Logger) {
+    package func refused(_ door: String, _ reason: String, _ logger: Logger) {
         APIMetrics.refuse(door, reason)
         guard let unsaid = leave(for: door + reason) else { return }
         logger.warning(

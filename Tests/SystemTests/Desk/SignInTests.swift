@@ -527,6 +527,72 @@ import Testing
         }
     }
 
+    @Test func `An operator sees where they are signed in, and ends the others`() async throws {
+        try await World.with { world in
+            let desk = DeskPeople(world: world)
+            let root = try await desk.enter("root", .admin)
+            let other = try await desk.enter("toor", .admin)
+            guard case .signedIn(let stolen) = try await desk.signIn(root) else {
+                Issue.record("root could not sign in again")
+                return
+            }
+            let seen = try await desk.operators.sessions(of: root.token.digest)
+            #expect(seen.count == 2 && seen.filter(\.isThis).count == 1)
+            #expect(try await desk.operators.endOthers(than: root.token.digest) == 1)
+            await expectRefusal { _ = try await desk.operators.acting(stolen.digest, as: "view") }
+            #expect(try await desk.acting(root, "view") == "root" && desk.acting(other, "view") == "toor")
+            await expectRefusal { _ = try await desk.operators.sessions(of: stolen.digest) }
+        }
+    }
+
+    // MARK: Guessing the second factor
+
+    @Test func `Wrong codes after the right password lock the operator wherever they come from, and alarm`()
+        async throws
+    {
+        try await World.with { world in
+            let desk = DeskPeople(world: world)
+            let root = try await desk.enter("root", .admin)
+            try await desk.forgetCode(of: "root")
+            func attempt(_ code: String, password: String = DeskPeople.password, from address: Int) async throws
+                -> String
+            {
+                let typed = SignIn.Credentials(name: "root", password: password, code: code)
+                let signIn = SignIn(operators: desk.operators, kind: .console, cost: .least)
+                // What slows a name down is not looked at here.
+                try await world.pool.query("DELETE FROM entitlement_sync.sign_in_try")
+                return switch try await signIn.attempt(typed, from: "192.0.2.\(address)") {
+                case .signedIn: "signed in"
+                case .not(let outcome): "\(outcome)"
+                }
+            }
+            // Whoever does not know the password locks nobody out.
+            for number in 1...12 {
+                #expect(try await attempt("000000", password: "a guess at it", from: number) == "refused")
+            }
+            let good = try await desk.code(root.device)
+            let wrong = good == "000001" ? "000002" : "000001"
+            for number in 1...10 { #expect(try await attempt(wrong, from: 20 + number) == "refused", "\(number)") }
+            #expect(try await world.alarms() == ["operator_guessed"])
+            #expect(try await attempt(try await desk.code(root.device), from: 99) == "locked")
+            try await world.pool.query("UPDATE entitlement_sync.operator_secret SET codes_locked_until = now()")
+            #expect(try await attempt(wrong, from: 40) == "refused")
+            let longer = try await world.number(
+                """
+                SELECT count(*) FROM entitlement_sync.operator_secret AS s
+                 WHERE s.codes_locked_until > now() + interval '100 seconds'
+                """
+            )
+            #expect(longer == 1)
+            try await world.pool.query("UPDATE entitlement_sync.operator_secret SET codes_locked_until = now()")
+            #expect(try await attempt(try await desk.code(root.device), from: 41) == "signed in")
+            let left = try await world.number(
+                "SELECT count(*) FROM entitlement_sync.operator_secret AS s WHERE s.wrong_codes > 0"
+            )
+            #expect(left == 0)
+        }
+    }
+
     // MARK: Making oneself a second pair of eyes
 
     @Test func `A new account that approves or manages decides nothing before a second admin has confirmed it`()
