@@ -3,7 +3,7 @@ import Foundation
 
 /// Where the migrations and the host adapter are, which run as the schema's owner.
 enum SQLFolder {
-    /// Finds the folder: where it is set, else beside the binary, else in the working directory, if nobody else may write there.
+    /// Finds the folder: where it is set, else beside the binary or in the working directory, if nobody else may write there.
     ///
     /// - Parameter configured: what `ENTITLEMENT_SYNC_SQL_DIR` names.
     /// - Returns: its path.
@@ -15,18 +15,17 @@ enum SQLFolder {
         }
         let binary = URL(fileURLWithPath: "/proc/self/exe").resolvingSymlinksInPath().deletingLastPathComponent()
         let beside = binary.appendingPathComponent("sql").path
-        if holdsMigrations(beside) { return beside }
         let here = FileManager.default.currentDirectoryPath + "/sql"
-        guard holdsMigrations(here) else { throw missing }
-        if let open = firstOpen(here) {
+        guard let found = [beside, here].first(where: holdsMigrations) else { throw missing }
+        if let open = firstOpen(found) {
             throw CommandFailure(
                 .configuration,
                 "\(open) belongs to another user, or others may write it: what they wrote would run as the schema's owner. Set"
                     + " ENTITLEMENT_SYNC_SQL_DIR to the folder that you trust, or take their rights away (chmod go-w)"
             )
         }
-        Output.write("entitlement-sync: the SQL is taken from \(here)\n", to: .standardError)
-        return here
+        if found == here { Output.write("entitlement-sync: the SQL is taken from \(here)\n", to: .standardError) }
+        return found
     }
 
     private static let missing = CommandFailure(

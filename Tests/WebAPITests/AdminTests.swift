@@ -14,7 +14,11 @@ import Testing
 
     private func probe(isReady: Bool = true) -> RouterProbe<AdminContext> {
         RouterProbe(
-            router: content(isReady: isReady).router(AdminHosts(names: ["console.example.com", "admin.internal"]))
+            router: content(isReady: isReady).router(
+                AdminHosts(names: ["console.example.com", "admin.internal"]),
+                SecurityLog(),
+                Logger(label: "admin")
+            )
         )
     }
 

@@ -8,14 +8,16 @@ CREATE TABLE grant_approval (
     ticket_id   bigint      NOT NULL REFERENCES ticket,
     operator_id bigint      NOT NULL REFERENCES operator,
     hash        bytea       NOT NULL,
+    purchase_id bigint      NOT NULL,
+    until       timestamptz NOT NULL,
     at          timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (ticket_id, operator_id)
 );
-COMMENT ON TABLE grant_approval IS 'who agreed to access until the paid period ends, on which evidence';
+COMMENT ON TABLE grant_approval IS 'who agrees to access until a paid period ends: on which evidence, for which purchase, until when';
 
--- Whether enough people agree to give the claimant access: as many as to a transfer, two at least, and one of them neither
--- opened the ticket nor was the first to take it. Whoever asks holds the ticket's row.
-CREATE FUNCTION grant_is_agreed(t ticket, e ticket_evidence) RETURNS boolean
+-- Until when people agree to give the claimant access, and who: as many as to a transfer, two at least, and one of them neither
+-- opened the ticket nor was the first to take it; null: not enough. Whoever asks holds the ticket's row.
+CREATE FUNCTION agreed_grant(t ticket, e ticket_evidence, item bigint, OUT until timestamptz, OUT people text)
 LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
     first_hands bigint[] := ARRAY(
@@ -26,15 +28,16 @@ BEGIN
     -- Locked, so that no role is lost between the question and the commit.
     PERFORM FROM operator AS o WHERE o.id IN (SELECT a.operator_id FROM grant_approval AS a WHERE a.ticket_id = t.id)
       ORDER BY o.id FOR SHARE;
-    RETURN (SELECT count(*) >= greatest(e.approvals, 2) AND bool_or(a.operator_id = ANY (first_hands) IS NOT TRUE)
-              FROM grant_approval AS a JOIN operator AS o ON o.id = a.operator_id
-             WHERE a.ticket_id = t.id AND a.hash = e.hash AND a.at > clock_timestamp() - e.holds
-               AND a.at > coalesce(o.lost_at, '-infinity') AND o.disabled_at IS NULL
-               AND coalesce(o.held_until <= clock_timestamp(), true) AND NOT is_own_case(o.id, t)
-               AND EXISTS (SELECT 1 FROM desk_duty AS d WHERE d.duty = 'approve' AND d.role = o.role));
+    SELECT min(a.until), 'operators ' || string_agg(o.name, ', ' ORDER BY o.name) INTO agreed_grant.until, people
+      FROM grant_approval AS a JOIN operator AS o ON o.id = a.operator_id
+     WHERE a.ticket_id = t.id AND a.hash = e.hash AND living(a.purchase_id) = item AND a.at > clock_timestamp() - e.holds
+       AND a.at > coalesce(o.lost_at, '-infinity') AND o.disabled_at IS NULL
+       AND coalesce(o.held_until <= clock_timestamp(), true) AND NOT is_own_case(o.id, t)
+       AND EXISTS (SELECT 1 FROM desk_duty AS d WHERE d.duty = 'approve' AND d.role = o.role)
+    HAVING count(*) >= greatest(e.approvals, 2) AND bool_or(a.operator_id = ANY (first_hands) IS NOT TRUE);
 END
 $$;
-REVOKE ALL ON FUNCTION grant_is_agreed FROM PUBLIC;
+REVOKE ALL ON FUNCTION agreed_grant FROM PUBLIC;
 
 -- Ends a case without a transfer.
 --
@@ -48,7 +51,9 @@ DECLARE
     t       ticket;
     e       ticket_evidence;
     got     record;
+    item    bigint;
     ends    timestamptz;
+    agreed  record;
 BEGIN
     IF how IS NULL OR how NOT IN ('refuse', 'guide_to_login', 'store_refund', 'grant_until_end') THEN
         RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'how: refuse, guide_to_login, store_refund or grant_until_end',
@@ -76,9 +81,11 @@ BEGIN
             RETURN refuse_act(who, which, 'refuse', 'state');
         END IF;
         SELECT x.* INTO e FROM ticket_evidence AS x WHERE x.id = t.evidence_id;
+        item := living(coalesce(t.purchase_id, t.subject_id));
         SELECT least(p.period_ends_at, clock_timestamp() + interval '400 days') INTO ends
           FROM purchase AS p
-         WHERE p.id = living(coalesce(t.purchase_id, t.subject_id)) AND p.gives_access AND p.period_ends_at > clock_timestamp()
+         -- The one that the evidence is about: another may have been named since.
+         WHERE p.id = item AND living((e.document ->> 'purchase')::bigint) = item AND p.gives_access AND p.period_ends_at > clock_timestamp()
            AND e.collected_at > clock_timestamp() - e.holds AND NOT e.facts && '{claimant_ineligible,sandbox,lapsed,refunded,unseen}';
         IF ends IS NULL THEN
             RETURN refuse_act(who, which, 'refuse', 'no_period');
@@ -86,10 +93,12 @@ BEGIN
         IF e.hash IS DISTINCT FROM shown THEN
             RETURN refuse_act(who, which, 'refuse', 'evidence_changed');
         END IF;
-        INSERT INTO grant_approval AS a (ticket_id, operator_id, hash) VALUES (which, who.id, e.hash)
-        ON CONFLICT (ticket_id, operator_id) DO UPDATE SET hash = EXCLUDED.hash, at = EXCLUDED.at;
+        INSERT INTO grant_approval AS a (ticket_id, operator_id, hash, purchase_id, until) VALUES (which, who.id, e.hash, item, ends)
+        ON CONFLICT (ticket_id, operator_id) DO UPDATE
+           SET hash = EXCLUDED.hash, purchase_id = EXCLUDED.purchase_id, until = EXCLUDED.until, at = EXCLUDED.at;
         PERFORM note_event(who, which, 'grant_agreed', jsonb_build_object('evidence', e.id));
-        IF NOT grant_is_agreed(t, e) THEN
+        SELECT g.* INTO agreed FROM agreed_grant(t, e, item) AS g;
+        IF agreed.until IS NULL THEN
             RETURN 'second_needed';
         END IF;
     END IF;
@@ -100,13 +109,12 @@ BEGIN
        SET verdict = how, decided_at = clock_timestamp(), owner_asked_at = NULL, owner_until = NULL
      WHERE x.id = which;
     PERFORM end_approvals(which, 'decided');
+    -- A case that opens again begins without them.
+    DELETE FROM grant_approval AS a WHERE a.ticket_id = which;
     PERFORM note_event(who, which, 'refused', jsonb_build_object('verdict', how));
-    IF ends IS NOT NULL THEN
+    IF how = 'grant_until_end' THEN
         INSERT INTO "grant" (user_key, until, reason, granted_by)
-        VALUES (t.claimant_key, ends, format('decided in ticket %s', reference_of('T', t.uid)),
-                (SELECT 'operators ' || string_agg(o.name, ', ' ORDER BY o.name)
-                   FROM grant_approval AS a JOIN operator AS o ON o.id = a.operator_id
-                  WHERE a.ticket_id = which AND a.hash = e.hash));
+        VALUES (t.claimant_key, agreed.until, format('decided in ticket %s', reference_of('T', t.uid)), agreed.people);
         PERFORM reread(ARRAY[t.claimant_key]);
     END IF;
     IF words <> '' THEN
@@ -117,6 +125,36 @@ END
 $$;
 REVOKE ALL ON FUNCTION refuse_ticket FROM PUBLIC;
 SELECT grant_to('entitlement_sync_support', ARRAY['GRANT EXECUTE ON FUNCTION refuse_ticket TO %I']);
+
+-- Takes back what an operator has agreed to: a transfer, or access until the paid period ends.
+CREATE OR REPLACE FUNCTION withdraw_approval(session bytea, which bigint) RETURNS text
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    who operator := acting(session, 'approve');
+    got record;
+BEGIN
+    SELECT f.* INTO got FROM ticket_for(who, which, 'withdraw', false) AS f;
+    IF got.refusal IS NOT NULL THEN
+        RETURN got.refusal;
+    END IF;
+    DELETE FROM grant_approval AS a WHERE a.ticket_id = which AND a.operator_id = who.id;
+    IF FOUND THEN
+        PERFORM note_event(who, which, 'approval_withdrawn');
+        RETURN NULL;
+    END IF;
+    IF (got.t).state NOT IN ('needs_second', 'waiting_owner', 'approved') THEN
+        RETURN refuse_act(who, which, 'withdraw', 'state');
+    END IF;
+    UPDATE ticket_approval AS a SET ended_at = clock_timestamp(), ended_by = 'withdrawn'
+     WHERE a.ticket_id = which AND a.operator_id = who.id AND a.ended_at IS NULL;
+    IF NOT FOUND THEN
+        RETURN refuse_act(who, which, 'withdraw', 'not_approved');
+    END IF;
+    PERFORM note_event(who, which, 'approval_withdrawn');
+    PERFORM void_approvals(which, 'withdrawn');
+    RETURN NULL;
+END
+$$;
 
 -- ---- Accounts that approve, and those that manage them --------------------------------------------------------------
 
@@ -155,8 +193,18 @@ CREATE TRIGGER hold_new_operator BEFORE INSERT ON operator FOR EACH ROW EXECUTE 
 CREATE TRIGGER hold_reset_operator BEFORE UPDATE OF held_by ON operator FOR EACH ROW EXECUTE FUNCTION hold_operator();
 CREATE TRIGGER tell_held_operator AFTER INSERT OR UPDATE OF held_until, disabled_at ON operator
     FOR EACH ROW EXECUTE FUNCTION hold_operator();
--- Those that wait at the moment wait for that word as well.
-UPDATE operator AS o SET held_until = hold_of(o.role) WHERE o.held_until > clock_timestamp();
+-- Those whom nobody has confirmed wait for that word as well, however long ago they were added: a confirmation leaves no hold.
+UPDATE operator AS o SET held_until = hold_of(o.role)
+ WHERE o.held_until > clock_timestamp() OR o.held_by IS NOT NULL AND o.held_until IS NOT NULL AND hold_of(o.role) = 'infinity';
+
+-- Whether an administrator is left who can sign in and decide, beside one.
+CREATE OR REPLACE FUNCTION has_other_admin(who bigint) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
+    SELECT EXISTS (SELECT 1 FROM operator AS o JOIN operator_secret AS s ON s.operator_id = o.id
+                    WHERE o.role = 'admin' AND o.disabled_at IS NULL AND o.id <> who
+                      AND coalesce(o.held_until <= clock_timestamp(), true)
+                      AND s.expires_at IS NULL AND s.device IS NOT NULL)
+$$;
 
 -- A second admin stands in for an account that another one made or reset. Without a session the schema's owner does, who can
 -- write the tables anyway: where there is one admin alone, nobody else could.
@@ -252,6 +300,8 @@ SELECT grant_to('entitlement_sync_worker', ARRAY[
 -- Whether a role signs in with a second factor: all do, for all see what is not theirs.
 CREATE OR REPLACE FUNCTION needs_device(role text) RETURNS boolean
 LANGUAGE sql IMMUTABLE STRICT RETURN role IS NOT NULL;
+-- Whoever has signed in without one signs in anew.
+DELETE FROM operator_session AS s USING operator_secret AS k WHERE k.operator_id = s.operator_id AND k.device IS NULL;
 
 -- Whether an operator reads what claimants, owners and colleagues wrote: those who work on cases or audit them.
 CREATE FUNCTION may_read_words(who operator) RETURNS boolean

@@ -1,4 +1,5 @@
 package import Hummingbird
+import Logging
 
 /// What the admin address serves.
 package struct AdminContent: Sendable {
@@ -28,9 +29,9 @@ package struct AdminContent: Sendable {
         self.more = more
     }
 
-    func router(_ hosts: AdminHosts) -> Router<AdminContext> {
+    func router(_ hosts: AdminHosts, _ security: SecurityLog, _ logger: Logger) -> Router<AdminContext> {
         let router = Router(context: AdminContext.self)
-        router.add(middleware: AdminHostCheck(hosts: hosts))
+        router.add(middleware: AdminHostCheck(hosts: hosts, security: security, logger: logger))
         router.get("/metrics") { _, _ in
             Response(
                 status: .ok,

@@ -1,5 +1,6 @@
 import HTTPTypes
 import Hummingbird
+import Logging
 
 /// Under which names the admin address is reached.
 ///
@@ -41,6 +42,8 @@ struct AdminHosts: Sendable {
 /// Refuses requests to other hosts.
 struct AdminHostCheck: RouterMiddleware {
     let hosts: AdminHosts
+    let security: SecurityLog
+    let logger: Logger
 
     @concurrent func handle(
         _ request: Request,
@@ -48,6 +51,7 @@ struct AdminHostCheck: RouterMiddleware {
         next: @concurrent (Request, AdminContext) async throws -> Response
     ) async throws -> Response {
         guard let authority = request.head.authority, hosts.contains(authority) else {
+            security.refused("admin", "unknown_host", logger)
             return Response(
                 status: .misdirectedRequest,
                 headers: [.contentType: "text/plain; charset=utf-8", .cacheControl: "no-store"],

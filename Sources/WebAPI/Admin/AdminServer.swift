@@ -26,6 +26,7 @@ package struct AdminServer: Service {
 
     private let address: Address
     private let hosts: AdminHosts
+    private let security = SecurityLog()
     private let proxies: TrustedProxies
     private let isVital: Bool
     private let content: AdminContent
@@ -88,7 +89,7 @@ package struct AdminServer: Service {
         var quiet = logger
         quiet.logLevel = .critical
         return Application(
-            router: content.router(hosts),
+            router: content.router(hosts, security, logger),
             server: HTTPServerBuilder { [bounds] in bounds.channel($0) },
             configuration: .init(
                 address: .hostname(address.host, port: address.port),
@@ -109,7 +110,7 @@ package struct AdminServer: Service {
         ConnectionBounds(
             time: .seconds(30),
             peers: PeerConnections(most: Self.mostPerAddress, proxies: proxies),
-            security: SecurityLog(),
+            security: security,
             logger: logger,
             door: "admin"
         )

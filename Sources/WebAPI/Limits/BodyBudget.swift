@@ -3,10 +3,10 @@ import Hummingbird
 import NIOCore
 import Synchronization
 
-/// The memory that bodies may take while they arrive and are read.
+/// The memory that bodies may take, from their first byte until they are dealt with.
 ///
-/// All bodies together, those of strangers, and those of one sender each have a share, which is taken before the first byte: by
-/// the announced length, or by the most that is taken. So whoever sends much without end is refused, and nobody else.
+/// Users, strangers and stores have a part each, so that none of them takes the others', and so has each sender. Where a part is
+/// used up, those bodies give way that have been arriving for longest: genuine ones arrive within moments.
 final class BodyBudget: Sendable {
     /// Whose body it is.
     enum Sender: Hashable, Sendable {
@@ -15,91 +15,173 @@ final class BodyBudget: Sendable {
         case user(String)
         /// Whoever calls from an address.
         case stranger(String)
+
+        fileprivate enum Part: Hashable { case stores, users, strangers }
+
+        fileprivate var part: Part {
+            switch self {
+            case .store: .stores
+            case .user: .users
+            case .stranger: .strangers
+            }
+        }
     }
 
-    /// Bytes of all, of strangers together, of one user, of one stranger.
+    /// In bytes.
     struct Shares: Sendable {
-        var all = 64 << 20
+        var stores = 8 << 20
+        var users = 40 << 20
         var strangers = 16 << 20
         var user = 8 << 20
         var stranger = 2 << 20
 
-        func share(of sender: Sender) -> Int {
+        fileprivate func all(of part: Sender.Part) -> Int {
+            switch part {
+            case .stores: stores
+            case .users: users
+            case .strangers: strangers
+            }
+        }
+
+        fileprivate func own(of sender: Sender) -> Int {
             switch sender {
-            case .store: all
+            case .store: stores
             case .user: user
             case .stranger: stranger
             }
         }
     }
 
+    /// A body in memory.
+    final class Body: Sendable {
+        let bytes: ByteBuffer
+        private let budget: BodyBudget
+        private let number: Int
+
+        fileprivate init(_ bytes: ByteBuffer, _ budget: BodyBudget, _ number: Int) {
+            self.bytes = bytes
+            self.budget = budget
+            self.number = number
+        }
+
+        /// Says that nothing is left of it in memory.
+        func giveBack() { budget.forget(number) }
+
+        deinit { budget.forget(number) }
+    }
+
+    private struct Entry {
+        var sender: Sender
+        var bytes = 0
+        var began: ContinuousClock.Instant
+        var isArriving = true
+        var channel: any Channel
+    }
+
     private struct State {
-        var all = 0
-        var strangers = 0
+        var entries: [Int: Entry] = [:]
+        var byPart: [Sender.Part: Int] = [:]
         var bySender: [Sender: Int] = [:]
+        var nextNumber = 0
+
+        mutating func add(_ bytes: Int, to number: Int) {
+            guard let sender = entries[number]?.sender else { return }
+            entries[number]?.bytes += bytes
+            byPart[sender.part, default: 0] += bytes
+            bySender[sender, default: 0] += bytes
+        }
+
+        mutating func remove(_ number: Int) -> Entry? {
+            guard let entry = entries.removeValue(forKey: number) else { return nil }
+            byPart[entry.sender.part, default: 0] -= entry.bytes
+            let left = (bySender[entry.sender] ?? 0) - entry.bytes
+            bySender[entry.sender] = left > 0 ? left : nil
+            return entry
+        }
+    }
+
+    private enum Taken {
+        case yes
+        /// The share of the sender, or of all like it, is used up; or the body has given way.
+        case no(String)
     }
 
     private let shares: Shares
+    /// How long a body may have been arriving before it gives way.
+    private let grace: Duration
     private let security: SecurityLog
     private let state = Mutex(State())
 
-    init(shares: Shares = .init(), security: SecurityLog) {
+    init(shares: Shares = .init(), grace: Duration = .seconds(2), security: SecurityLog) {
         self.shares = shares
+        self.grace = grace
         self.security = security
     }
 
-    /// Reads a body into memory and works on it.
+    /// Reads a body into memory.
     ///
     /// - Parameters:
     ///   - request: of which.
     ///   - limit: the longest body that is taken, in bytes.
     ///   - sender: whose share it is.
-    ///   - context: names the request.
-    ///   - work: reads the body; its memory is not given back before this ends.
-    /// - Returns: what `work` returns.
+    ///   - context: names the request, and has its connection.
+    /// - Returns: the body, to be given back once it was dealt with.
     /// - Throws: `Problem` where the body is too long, or its share is used up; whatever keeps it from being read.
-    func withBody<Value>(
-        of request: Request,
-        upTo limit: Int,
-        from sender: Sender,
-        _ context: APIContext,
-        _ work: (ByteBuffer) async throws -> Value
-    ) async throws -> Value {
-        let announced = request.headers[.contentLength].flatMap { Int($0) }
-        if let announced, announced > limit { throw Problem(.bodyTooLarge, "at most \(limit) bytes are taken") }
-        let bytes = announced ?? limit
-        guard take(bytes, for: sender) else {
-            security.refused("bodies", sender.isStranger ? "strangers_share_used_up" : "share_used_up", context)
-            throw Problem(.unavailable, "too many bodies are under way", retryAfterSeconds: 1)
+    func read(_ request: Request, upTo limit: Int, from sender: Sender, _ context: APIContext) async throws -> Body {
+        let tooLong = Problem(.bodyTooLarge, "at most \(limit) bytes are taken")
+        if let length = request.headers[.contentLength].flatMap({ Int($0) }), length > limit { throw tooLong }
+        let number = begin(sender, context)
+        do {
+            var bytes = ByteBuffer()
+            for try await part in request.body {
+                guard bytes.readableBytes + part.readableBytes <= limit else { throw tooLong }
+                if case .no(let reason) = take(part.readableBytes, for: number, context) {
+                    security.refused("bodies", reason, context)
+                    throw Problem(.unavailable, "too many bodies are under way", retryAfterSeconds: 1)
+                }
+                bytes.writeImmutableBuffer(part)
+            }
+            state.withLock { $0.entries[number]?.isArriving = false }
+            return Body(bytes, self, number)
+        } catch {
+            forget(number)
+            throw error
         }
-        defer { giveBack(bytes, for: sender) }
-        return try await work(try await request.body.collect(upTo: limit))
     }
 
-    private func take(_ bytes: Int, for sender: Sender) -> Bool {
+    private func begin(_ sender: Sender, _ context: APIContext) -> Int {
         state.withLock { state in
-            let own = (state.bySender[sender] ?? 0) + bytes
-            let strangers = state.strangers + (sender.isStranger ? bytes : 0)
-            guard state.all + bytes <= shares.all, strangers <= shares.strangers,
-                own <= shares.share(of: sender)
-            else { return false }
-            state.all += bytes
-            state.strangers = strangers
-            state.bySender[sender] = own
-            return true
+            state.nextNumber += 1
+            state.entries[state.nextNumber] = Entry(sender: sender, began: .now, channel: context.channel)
+            return state.nextNumber
         }
     }
 
-    private func giveBack(_ bytes: Int, for sender: Sender) {
-        state.withLock { state in
-            state.all -= bytes
-            if sender.isStranger { state.strangers -= bytes }
-            let own = (state.bySender[sender] ?? bytes) - bytes
-            state.bySender[sender] = own > 0 ? own : nil
+    private func take(_ bytes: Int, for number: Int, _ context: APIContext) -> Taken {
+        let (taken, gone) = state.withLock { state -> (Taken, [Entry]) in
+            guard let entry = state.entries[number] else { return (.no("gave_way"), []) }
+            let (sender, part) = (entry.sender, entry.sender.part)
+            guard (state.bySender[sender] ?? 0) + bytes <= shares.own(of: sender) else {
+                return (.no("share_used_up"), [])
+            }
+            var gone: [Entry] = []
+            while (state.byPart[part] ?? 0) + bytes > shares.all(of: part) {
+                let oldest = state.entries.filter { other, entry in
+                    other != number && entry.isArriving && entry.bytes > 0 && entry.sender.part == part
+                        && .now - entry.began > grace
+                }.map(\.key).min()
+                guard let oldest, let entry = state.remove(oldest) else { return (.no("part_used_up"), gone) }
+                gone.append(entry)
+            }
+            state.add(bytes, to: number)
+            return (.yes, gone)
         }
+        for entry in gone {
+            security.refused("bodies", "gave_way", context)
+            entry.channel.close(promise: nil)
+        }
+        return taken
     }
-}
 
-extension BodyBudget.Sender {
-    fileprivate var isStranger: Bool { if case .stranger = self { true } else { false } }
+    private func forget(_ number: Int) { state.withLock { _ = $0.remove(number) } }
 }

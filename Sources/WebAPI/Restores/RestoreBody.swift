@@ -33,26 +33,15 @@ struct RestoreBody: Decodable, Sendable {
     ///
     /// - Parameters:
     ///   - request: its body may be empty, as an app that has nothing to show sends it.
+    ///   - body: the body, as it came.
     ///   - userID: whose the request is, by the token and nothing else.
-    ///   - bodies: whose memory it takes.
-    ///   - context: names the request.
     /// - Returns: what is asked for.
-    /// - Throws: `Problem` that names the field; whatever keeps the body from being read.
-    static func wish(
-        in request: Request,
-        of userID: String,
-        within bodies: BodyBudget,
-        _ context: APIContext
-    ) async throws -> RestoreWish {
-        try AppHeaders.checkType(request)
+    /// - Throws: `Problem` that names the field.
+    static func wish(in request: Request, _ body: ByteBuffer, of userID: String) async throws -> RestoreWish {
         let key = try AppHeaders.idempotencyKey(request)
-        return try await bodies.withBody(of: request, upTo: maximumBytes, from: .user(userID), context) { buffer in
-            guard buffer.readableBytes > momentBytes else { return try wish(in: buffer, of: userID, key) }
-            // Meanwhile the event loop is for others.
-            return try await withTaskExecutorPreference(globalConcurrentExecutor) {
-                try wish(in: buffer, of: userID, key)
-            }
-        }
+        guard body.readableBytes > momentBytes else { return try wish(in: body, of: userID, key) }
+        // Meanwhile the event loop is for others.
+        return try await withTaskExecutorPreference(globalConcurrentExecutor) { try wish(in: body, of: userID, key) }
     }
 
     private static func wish(in buffer: ByteBuffer, of userID: String, _ key: String?) throws -> RestoreWish {

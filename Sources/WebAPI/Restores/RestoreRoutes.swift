@@ -22,8 +22,11 @@ struct RestoreRoutes: Sendable {
     /// `POST /v1/restores`: 202 says that it is accepted, never how it ends.
     func accept(_ request: Request, _ context: APIContext) async throws -> Response {
         let userID = try await callers.user(of: request, context)
-        let wish = try await RestoreBody.wish(in: request, of: userID, within: bodies, context)
-        let accepted = try await intake.accept(wish)
+        try AppHeaders.checkType(request)
+        let body = try await bodies.read(request, upTo: RestoreBody.maximumBytes, from: .user(userID), context)
+        // What was shown is in memory until it is kept.
+        defer { body.giveBack() }
+        let accepted = try await intake.accept(try await RestoreBody.wish(in: request, body.bytes, of: userID))
         let answer: RestoreAnswer
         if accepted.isNew {
             answer = RestoreAnswer(queued: accepted.id, userID: userID)

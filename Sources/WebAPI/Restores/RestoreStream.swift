@@ -15,6 +15,8 @@ struct RestoreStream: Sendable {
     private static let longest = Duration.seconds(900)
     /// What the client waits before it comes again, in milliseconds.
     private static let retryMs = 2_000
+    /// The same where another of the user's streams has taken the place: at once they would take it from each other for ever.
+    private static let displacedRetryMs = 60_000
 
     let first: RestoreAnswer
     let userID: String
@@ -50,6 +52,9 @@ struct RestoreStream: Sendable {
                         let place = watch.takePlace(.stream, of: userID)
                         defer { watch.giveUp(place) }
                         try await write(to: &writer, from: place)
+                        if !watch.holds(place) {
+                            try await writer.write(ByteBuffer(string: "retry: \(Self.displacedRetryMs)\n\n"))
+                        }
                     } catch is CancellationError {
                         // The client went away.
                     }

@@ -9,10 +9,12 @@ struct APIContext: RequestContext {
     var requestID: String
     /// The address at the other end of the connection.
     let peer: SocketAddress?
+    let channel: any Channel
 
     init(source: ApplicationRequestContextSource) {
         coreContext = .init(source: source)
         requestID = ""
         peer = source.channel.remoteAddress
+        channel = source.channel
     }
 }

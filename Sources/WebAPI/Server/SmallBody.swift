@@ -26,12 +26,12 @@ enum SmallBody {
         fix: String
     ) async throws -> Body {
         try AppHeaders.checkType(request)
-        return try await bodies.withBody(of: request, upTo: maximumBytes, from: .user(userID), context) { buffer in
-            do { return try JSONDecoder().decode(Body.self, from: Data(buffer.readableBytesView)) } catch {
-                var problem = BodyFault.problem(error)
-                if problem.kind == .malformedBody { problem.fix = fix }
-                throw problem
-            }
+        let body = try await bodies.read(request, upTo: maximumBytes, from: .user(userID), context)
+        defer { body.giveBack() }
+        do { return try JSONDecoder().decode(Body.self, from: Data(body.bytes.readableBytesView)) } catch {
+            var problem = BodyFault.problem(error)
+            if problem.kind == .malformedBody { problem.fix = fix }
+            throw problem
         }
     }
 

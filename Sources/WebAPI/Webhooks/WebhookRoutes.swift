@@ -51,21 +51,24 @@ struct WebhookRoutes: Sendable {
     /// Takes what comes to `POST /v1/webhooks/revenuecat`.
     func revenueCat(_ request: Request, _ context: APIContext) async throws -> Response {
         guard let sender = senders.revenueCat else { throw Problem(.notFound) }
-        let body: [UInt8]
         do {
             let signature = try sender.check(request.headers)
-            body = try await self.body(of: request, isStrangers: !sender.isShownByHeaders, context)
+            let taken = try await body(of: request, isStrangers: !sender.isShownByHeaders, context)
+            defer { taken.giveBack() }
+            let body = Array(taken.bytes.readableBytesView)
             try sender.check(signature, body: body)
+            return try await keep(body, context) { () throws(MalformedEvent) in try RevenueCatEvent.read(body) }
         } catch let refusal as WebhookRefusal {
             throw await refuse("revenuecat", refusal.rawValue, request, context)
         }
-        return try await keep(body, context) { () throws(MalformedEvent) in try RevenueCatEvent.read(body) }
     }
 
     /// Takes what comes to `POST /v1/webhooks/app-store`.
     func appStore(_ request: Request, _ context: APIContext) async throws -> Response {
         guard let sender = senders.appStore else { throw Problem(.notFound) }
-        let body = try await body(of: request, upTo: Self.maximumUnknownBytes, isStrangers: true, context)
+        let taken = try await body(of: request, upTo: Self.maximumUnknownBytes, isStrangers: true, context)
+        defer { taken.giveBack() }
+        let body = Array(taken.bytes.readableBytesView)
         let event: StoreEvent
         do throws(AppStoreNotifications.Refusal) { event = try await sender.event(body) } catch {
             switch error {
@@ -89,7 +92,9 @@ struct WebhookRoutes: Sendable {
             case .unread: throw Problem(.unavailable, retryAfterSeconds: 10)
             }
         }
-        let body = try await body(of: request, isStrangers: false, context)
+        let taken = try await body(of: request, isStrangers: false, context)
+        defer { taken.giveBack() }
+        let body = Array(taken.bytes.readableBytesView)
         return try await keep(body, context) { () throws(MalformedEvent) in
             try PlayNotification.read(body, package: sender.packageName)
         }
@@ -133,10 +138,8 @@ struct WebhookRoutes: Sendable {
         upTo limit: Int = maximumBytes,
         isStrangers: Bool,
         _ context: APIContext
-    ) async throws -> [UInt8] {
+    ) async throws -> BodyBudget.Body {
         let sender: BodyBudget.Sender = isStrangers ? .stranger(addresses.client(of: request, context)) : .store
-        return try await bodies.withBody(of: request, upTo: limit, from: sender, context) {
-            Array($0.readableBytesView)
-        }
+        return try await bodies.read(request, upTo: limit, from: sender, context)
     }
 }

@@ -62,7 +62,7 @@ struct ConnectionTests {
     @Test(arguments: [
         Attack(kind: "silent", count: 64, reason: "too_many_connections"),
         Attack(kind: "unread", count: 30, reason: "answer_not_read"),
-        Attack(kind: "stranger", count: 2000, reason: "strangers_share_used_up"),
+        Attack(kind: "stranger", count: 2000, reason: "share_used_up"),
         Attack(kind: "crumbs", count: many, reason: "chunks_too_small"),
         Attack(kind: "headers", count: 2000, reason: "too_many_connections"),
         Attack(kind: "user", count: 58, reason: "share_used_up"),
