@@ -1,5 +1,6 @@
 import Configuring
 import Foundation
+import Glibc
 
 /// Where the migrations and the host adapter are, which run as the schema's owner.
 enum SQLFolder {

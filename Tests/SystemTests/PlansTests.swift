@@ -100,7 +100,7 @@ import Testing
             open = try await app.answers(open).filter { !$0.hasEnded }.map(\.id)
             if open.isEmpty { return }
             try #require(ContinuousClock.now < deadline, "restores do not end")
-            try await Task.sleep(for: .milliseconds(100))
+            try await Task.sleep(for: .milliseconds(300))
         }
     }
 

@@ -111,8 +111,12 @@ package final class ChromeDriver: Sendable {
             read -r _
             kill -KILL $!
             wait $!
+            # A browser that is about to die may write into it once more.
+            gone=0
             for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
-                rm -rf '\(folder)' && break
+                [ -e '\(folder)' ] && gone=0
+                [ $gone -ge 3 ] && break
+                rm -rf '\(folder)' && gone=$((gone + 1))
                 sleep 0.1
             done
             """

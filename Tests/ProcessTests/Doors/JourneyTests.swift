@@ -456,14 +456,21 @@ struct JourneyTests {
     }
 
     @Test func `A client that goes away leaves nothing behind`() async throws {
-        let scenario = "customers: [{id: ann, state: active}]\nfaults: [{endpoint: subscriptions, latency: 60s}]\n"
-        try await DoorSite.with(scenario: scenario, users: ["ann"]) { doors in
+        let users = ["ann", "bob", "cid", "dan"]
+        let scenario = """
+            customers: [\(users.map { "{id: \($0), state: active}" }.joined(separator: ", "))]
+            faults: [{endpoint: subscriptions, latency: 60s}]
+            """
+        try await DoorSite.with(scenario: scenario, users: users) { doors in
             let door = try await doors.open()
-            let ann = try await doors.caller("ann", at: door)
-            let asked = try await ann.restore()
+            var asked: [(caller: Caller, restore: SeenRestore)] = []
+            for user in users {
+                let caller = try await doors.caller(user, at: door)
+                asked.append((caller, try await caller.restore()))
+            }
             let before = try door.connections
-            var streams: [EventStream] = []
-            for _ in 0..<20 { streams.append(ann.events(of: asked)) }
+            // As many as each of them may have.
+            var streams = asked.flatMap { asked in (0..<5).map { _ in asked.caller.events(of: asked.restore) } }
             try await until("streams never began") { streams.allSatisfy { $0.names.contains("running") } }
             let open = try door.connections
             #expect(open >= 20)
