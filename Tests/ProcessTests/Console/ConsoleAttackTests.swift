@@ -57,7 +57,7 @@ struct ConsoleAttackTests {
                 try await console.site.number("SELECT count(*) FROM entitlement_sync.ticket AS t WHERE t.state = 'new'")
                     == 1
             )
-            #expect(console.program.err.contains("security: a form from elsewhere was refused"))
+            #expect(console.program.err.contains("security.reason=form_from_elsewhere"))
             #expect(try await bea.post(path, [("key", key)]).status == 303)
             // Nobody is led out of the console either.
             for next in [
@@ -214,7 +214,7 @@ struct ConsoleAttackTests {
             )
             #expect(known.status == unknown.status)
             #expect(known.text.replacing("root", with: "") == unknown.text.replacing("mary", with: ""))
-            #expect(console.program.err.contains("security: a sign-in was refused"))
+            #expect(console.program.err.contains("security.reason=sign_in"))
         }
     }
 

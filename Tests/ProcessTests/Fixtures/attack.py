@@ -31,7 +31,7 @@ KINDS = {
     "silent": b"",
     # Answers that nobody reads.
     "unread": b"GET /openapi.json HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 300,
-    "unread-metrics": b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 400,
+    "unread-metrics": b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 60,
     # Bodies that do not end.
     "stranger": post("/v1/webhooks/app-store", ["Content-Length: 130500"], b"x" * 130_000),
     "crumbs": post("/v1/webhooks/app-store", ["Transfer-Encoding: chunked"], b"1\r\nx\r\n" * 20_000),
