@@ -45,8 +45,9 @@ extension Doctor {
                     : "\(all) active purchases belong to nobody: \(day) seen within a day, \(week) within a week, \(older)"
                         + " before that; the oldest: \(oldest)",
                 fix:
-                    "Somebody pays and has no access: find the buyer by the order in the store's console, and let them restore"
-                    + " in the app while signed in."
+                    "Somebody pays and has no access. Who has shown such a purchase has a ticket, and people decide it"
+                    + " (entitlement-sync tickets); else find the buyer by the order in the store's console, and let them"
+                    + " restore in the app while signed in."
             )
         ]
     }

@@ -11,17 +11,20 @@ struct PageEscape: MustacheContentType {
     func escapeText(_ text: String) -> String {
         var escaped: [UInt8] = []
         escaped.reserveCapacity(text.utf8.count)
-        for byte in text.utf8 {
-            switch byte {
-            case UInt8(ascii: "&"): escaped += "&amp;".utf8
-            case UInt8(ascii: "<"): escaped += "&lt;".utf8
-            case UInt8(ascii: ">"): escaped += "&gt;".utf8
-            case UInt8(ascii: "\""): escaped += "&quot;".utf8
-            case UInt8(ascii: "'"): escaped += "&#39;".utf8
-            case UInt8(ascii: "`"): escaped += "&#96;".utf8
-            // Other signs of control have no place in a page.
-            case 0..<9, 11, 12, 14..<32: escaped += "\u{FFFD}".utf8
-            default: escaped.append(byte)
+        for scalar in text.unicodeScalars {
+            switch scalar {
+            case "&": escaped += "&amp;".utf8
+            case "<": escaped += "&lt;".utf8
+            case ">": escaped += "&gt;".utf8
+            case "\"": escaped += "&quot;".utf8
+            case "'": escaped += "&#39;".utf8
+            case "`": escaped += "&#96;".utf8
+            case "\t", "\n", "\r": escaped.append(UInt8(scalar.value))
+            // Other signs of control have no place in a page, nor have those that turn the direction of what others wrote.
+            case "\u{0}"..<" ", "\u{7F}"..."\u{9F}", "\u{61C}", "\u{200E}", "\u{200F}", "\u{2028}"..."\u{202E}",
+                "\u{2066}"..."\u{2069}":
+                escaped += "\u{FFFD}".utf8
+            default: escaped += UTF8.encode(scalar).map(Array.init) ?? []
             }
         }
         return String(decoding: escaped, as: UTF8.self)

@@ -27,6 +27,7 @@ struct RequestFrame: RouterMiddleware {
         let began = ContinuousClock.now
         var response: Response
         do {
+            try Self.checkHost(request)
             response = try await next(request, context)
         } catch {
             let problem = try Self.problem(error, context)
@@ -39,6 +40,13 @@ struct RequestFrame: RouterMiddleware {
         response.headers[.xContentTypeOptions] = "nosniff"
         APIMetrics.count(context, response, since: began)
         return response
+    }
+
+    /// Refuses what names no host, or several: whoever stands in front may have read another one (RFC 9112, section 3.2).
+    private static func checkHost(_ request: Request) throws(Problem) {
+        guard request.head.authority != nil, HTTPField.Name("Host").flatMap({ request.headers[$0] }) == nil else {
+            throw Problem(.invalidField, "Host: has to stand there once", field: "Host")
+        }
     }
 
     /// The client's own name of the request where it has a sound one, else a new one.

@@ -222,6 +222,7 @@ struct ConsoleAttackTests {
         let evil = [
             #""><script>alert(1)</script>"#, "\"\u{301} onfocus=alert(2) autofocus x=\"",
             "</textarea><img src=x onerror=alert(3)>", "{{me}}'`",
+            "not \u{202E}tpecca\u{202C} \u{2066}\u{85}it",
         ]
         try await Self.with { console, bea, _ in
             let key = try await bea.key()
@@ -258,6 +259,8 @@ struct ConsoleAttackTests {
                 #expect(!text.contains("<script>alert") && !text.contains("<img"), "\(path)")
                 // A quotation mark with an accent is one too.
                 #expect(!text.utf8.contains("\"\u{301}".utf8), "\(path)")
+                // Nor does what others wrote turn the direction of a page.
+                #expect(text.unicodeScalars.allSatisfy { !["\u{202E}", "\u{2066}", "\u{85}"].contains($0) }, "\(path)")
             }
             try await Browser.with { browser in
                 try await browser.open(console.url("/console/sign-in"))
