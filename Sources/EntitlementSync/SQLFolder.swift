@@ -1,4 +1,6 @@
 import Configuring
+import CDispatch
+import CoreFoundation
 import Foundation
 import Glibc
 
