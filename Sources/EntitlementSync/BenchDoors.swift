@@ -141,7 +141,8 @@ struct BenchDoors {
             "FIREBASE_PROJECT_ID": "demo-project",
             "FIREBASE_KEYS_URL": "http://127.0.0.1:\(keysPort)/google-keys/firebase", "HTTP_PORT": "0",
             "ADMIN_PORT": "0",
-            "HTTP_REQUESTS_PER_MINUTE_PER_ADDRESS": "0", "REVENUECAT_WEBHOOK_SECRET": Self.secret, "LOG_LEVEL": "info",
+            "HTTP_REQUESTS_PER_MINUTE_PER_ADDRESS": "0", "HTTP_MAX_CONNECTIONS_PER_ADDRESS": "10000",
+            "REVENUECAT_WEBHOOK_SECRET": Self.secret, "LOG_LEVEL": "info",
         ]
     }
 
