@@ -252,14 +252,12 @@ extension Config {
         let isSet = reader.text(.adminHost) != nil || reader.text(.adminPort) != nil
         let address = listenAddress(&reader, host: .adminHost, port: .adminPort, defaultPort: 9090)
         let names = reader.parsed(.adminNames, fix: "Set host names without ports, separated by commas") { text in
-            let names = text.split(separator: ",", omittingEmptySubsequences: false).map { name in
-                String(name.drop { $0 == " " }.reversed().drop { $0 == " " }.reversed())
+            let entries = text.split(separator: ",", omittingEmptySubsequences: false).map { $0.split(separator: " ") }
+            let names = entries.filter { $0.count == 1 }.joined().map(String.init).filter { name in
+                name.utf8.count <= 253 && name.utf8.allSatisfy { isIdentifierByte($0) || $0 == UInt8(ascii: ".") }
             }
-            let areNames = names.allSatisfy { name in
-                (1...253).contains(name.utf8.count)
-                    && name.utf8.allSatisfy { isIdentifierByte($0) || $0 == UInt8(ascii: ".") }
-            }
-            return areNames && names.count <= 100 ? .success(names) : .failure(.init("holds what is no host name"))
+            return names.count == entries.count && names.count <= 100
+                ? .success(names) : .failure(.init("holds an entry that is no host name"))
         }
         return Admin(address: address, names: names ?? [], isSet: isSet)
     }

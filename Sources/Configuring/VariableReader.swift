@@ -46,20 +46,14 @@ struct VariableReader {
             )
         )
         recorded = found
-        gone = values.keys.filter { $0.hasPrefix("HTTP_TLS_") && $0.utf8.allSatisfy(Self.isNameByte) }.sorted().map {
-            ConfigurationFault(
-                variable: $0,
-                problem: "is set, but the API speaks no TLS",
-                fix: "Unset it, and let a proxy in front of the API end TLS, as README has it"
-            )
-        }
-    }
-
-    private static func isNameByte(_ byte: UInt8) -> Bool {
-        switch byte {
-        case 0x30...0x39, 0x41...0x5A, 0x5F: true
-        default: false
-        }
+        gone = values.keys.filter { $0.hasPrefix("HTTP_TLS_") && $0.utf8.allSatisfy(Config.isIdentifierByte) }.sorted()
+            .map {
+                ConfigurationFault(
+                    variable: $0,
+                    problem: "is set, but the API speaks no TLS",
+                    fix: "Unset it, and let a proxy in front of the API end TLS, as README has it"
+                )
+            }
     }
 
     /// Everything recorded so far, in the order of ``Variable``; first what is set and has no meaning any more.

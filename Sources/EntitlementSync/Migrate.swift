@@ -72,7 +72,7 @@ struct Migrate: AsyncParsableCommand {
     /// Says what works for the schema's owner alone until a user with more rights has acted.
     private static func warn(of report: Migrator.Report) {
         if !report.missingRoles.isEmpty {
-            // Who may not make a role may not give it to others either, unless told so.
+            // A user without CREATEROLE grants a role to others only with the role's admin option.
             let lines = report.missingRoles.map {
                 "  CREATE ROLE \($0) NOLOGIN; GRANT \($0) TO \(report.user) WITH ADMIN OPTION;\n"
             }.joined()

@@ -6,7 +6,8 @@ import Glibc
 
 /// Where the migrations and the host adapter are, which run as the schema's owner.
 enum SQLFolder {
-    /// Finds the folder: where it is set, else beside the binary or in the working directory, if nobody else may write there.
+    /// Finds the folder: the one that is set, else the one beside the binary or in the working directory, if only this user and
+    /// root may write there.
     ///
     /// - Parameter configured: what `ENTITLEMENT_SYNC_SQL_DIR` names.
     /// - Returns: its path.

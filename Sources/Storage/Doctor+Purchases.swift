@@ -45,7 +45,7 @@ extension Doctor {
                     : "\(all) active purchases belong to nobody: \(day) seen within a day, \(week) within a week, \(older)"
                         + " before that; the oldest: \(oldest)",
                 fix:
-                    "Somebody pays and has no access. Who has shown such a purchase has a ticket, and people decide it"
+                    "A buyer pays and has no access. A claimant who has shown the purchase has a ticket, which operators decide"
                     + " (entitlement-sync tickets); else find the buyer by the order in the store's console, and let them"
                     + " restore in the app while signed in."
             )
@@ -70,7 +70,7 @@ extension Doctor {
                 name: "desk_grants",
                 ok: true,
                 detail: count == 0
-                    ? "support has given nobody access until a paid period ends"
+                    ? "no user has access by support's decision until a paid period ends"
                     : "\(count) users have access by support's decision until a paid period ends; the newest: \(newest)",
                 fix: "Revoke what should not be: entitlement-sync grant revoke ID (grant list)."
             )

@@ -97,8 +97,8 @@ enum LedgerWrites {
 
     /// Finds each row of `n` by its key, as `found.place`.
     ///
-    /// Only for rows that an earlier statement of this transaction has locked: a row that somebody else changes meanwhile has
-    /// another place then, and the change would be lost.
+    /// Only for rows that an earlier statement of this transaction has locked: a row that another transaction changed meanwhile
+    /// would have another place, and our change would be lost.
     ///
     /// Compared as a join, all of a batch would be compared with all that is found, or a whole index be read while the server
     /// takes the table for empty.

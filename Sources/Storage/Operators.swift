@@ -113,10 +113,10 @@ package struct Operators: Sendable {
         case locked
     }
 
-    /// What an operator is told whose codes are locked.
+    /// The message to an operator whose codes are locked.
     package static let lockedWords =
         "too many wrong codes were given with this password; wait up to a day, or have an admin reset the account. If they were"
-        + " not yours, somebody else knows the password"
+        + " not yours, another person knows the password"
 
     /// What signing in may ask for, after the right password.
     package enum Need: String, Sendable, CaseIterable {
@@ -188,7 +188,7 @@ package struct Operators: Sendable {
         }
     }
 
-    /// The sessions of whoever is signed in with one of them, the newest first.
+    /// The sessions of the operator who is signed in with one of them, the newest first.
     package func sessions(of session: [UInt8]) async throws -> [Session] {
         try await recorded(session, "view") {
             try await pool.query(
@@ -207,7 +207,7 @@ package struct Operators: Sendable {
     /// Ends all sessions but this one.
     ///
     /// - Returns: how many there were.
-    /// - Throws: `PostgresError` with SQLSTATE `ES006` where nobody is signed in.
+    /// - Throws: `PostgresError` with SQLSTATE `ES006` where the session has ended.
     package func endOthers(than session: [UInt8]) async throws -> Int {
         try await recorded(session, "view") {
             let rows = try await pool.query(

@@ -16,7 +16,7 @@ CREATE TABLE grant_approval (
 COMMENT ON TABLE grant_approval IS 'who agrees to access until a paid period ends: on which evidence, for which purchase, until when';
 
 -- Until when people agree to give the claimant access, and who: as many as to a transfer, two at least, and one of them neither
--- opened the ticket nor was the first to take it; null: not enough. Whoever asks holds the ticket's row.
+-- opened the ticket nor was the first to take it; null: not enough. The caller holds the ticket's row.
 CREATE FUNCTION agreed_grant(t ticket, e ticket_evidence, item bigint, OUT until timestamptz, OUT people text)
 LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -166,7 +166,7 @@ LANGUAGE sql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
                 THEN 'infinity' ELSE clock_timestamp() + interval '1 day' END
 $$;
 
--- Sets the hold, whoever adds or resets the account, and tells of accounts that wait for a confirmation.
+-- Sets the hold of an account that is added or reset, and raises the alarm while accounts wait for a confirmation.
 CREATE FUNCTION hold_operator() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 BEGIN
@@ -193,7 +193,7 @@ CREATE TRIGGER hold_new_operator BEFORE INSERT ON operator FOR EACH ROW EXECUTE 
 CREATE TRIGGER hold_reset_operator BEFORE UPDATE OF held_by ON operator FOR EACH ROW EXECUTE FUNCTION hold_operator();
 CREATE TRIGGER tell_held_operator AFTER INSERT OR UPDATE OF held_until, disabled_at ON operator
     FOR EACH ROW EXECUTE FUNCTION hold_operator();
--- Those whom nobody has confirmed wait for that word as well, however long ago they were added: a confirmation leaves no hold.
+-- Accounts without a confirmation wait for one as well, however long ago they were added: a confirmation sets held_until to null.
 UPDATE operator AS o SET held_until = hold_of(o.role)
  WHERE o.held_until > clock_timestamp() OR o.held_by IS NOT NULL AND o.held_until IS NOT NULL AND hold_of(o.role) = 'infinity';
 
@@ -207,7 +207,7 @@ LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
 $$;
 
 -- A second admin stands in for an account that another one made or reset. Without a session the schema's owner does, who can
--- write the tables anyway: where there is one admin alone, nobody else could.
+-- write the tables anyway: where there is only one admin, no other admin could confirm.
 CREATE OR REPLACE FUNCTION confirm_operator(session bytea, wanted text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -233,7 +233,7 @@ BEGIN
 END
 $$;
 
--- Whose session this is, as before; a held account is told what it waits for.
+-- Whose session this is, as before; the error for a held account says what it waits for.
 CREATE OR REPLACE FUNCTION acting(session bytea, wanted text, fresh interval DEFAULT NULL) RETURNS operator
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -276,8 +276,8 @@ $$;
 
 -- ---- Rights ---------------------------------------------------------------------------------------------------------
 
--- What faces the Internet reads nobody's jobs and cases and asks for nothing by itself; support names purchases in its functions,
--- with a trace; a worker changes no migration, and writes nothing in an operator's name.
+-- The API, which faces the Internet, reads no jobs and cases beside its functions; support reads purchases' names in its functions
+-- alone, with a trace; a worker changes no migration, and writes nothing in an operator's name.
 DELETE FROM role_privilege AS p
  WHERE p.role = 'entitlement_sync_api'
        AND (p.kind = 'table' AND p.object IN ('job_status', 'ticket_status')
@@ -295,12 +295,12 @@ SELECT grant_to('entitlement_sync_worker', ARRAY[
     'REVOKE INSERT, UPDATE, DELETE ON schema_migration FROM %I', 'REVOKE INSERT ON ticket_event FROM %I',
     'GRANT INSERT (ticket_id, kind, job_id) ON ticket_event TO %I']);
 
--- ---- Who looks ------------------------------------------------------------------------------------------------------
+-- ---- Viewers --------------------------------------------------------------------------------------------------------
 
 -- Whether a role signs in with a second factor: all do, for all see what is not theirs.
 CREATE OR REPLACE FUNCTION needs_device(role text) RETURNS boolean
 LANGUAGE sql IMMUTABLE STRICT RETURN role IS NOT NULL;
--- Whoever has signed in without one signs in anew.
+-- An operator who signed in without one has to sign in again.
 DELETE FROM operator_session AS s USING operator_secret AS k WHERE k.operator_id = s.operator_id AND k.device IS NULL;
 
 -- Whether an operator reads what claimants, owners and colleagues wrote: those who work on cases or audit them.
@@ -310,7 +310,7 @@ LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
 $$;
 REVOKE ALL ON FUNCTION may_read_words FROM PUBLIC;
 
--- What claimant and owner said to a ticket, for whoever works on cases or audits them.
+-- What claimant and owner said to a ticket, for operators who work on cases or audit them.
 CREATE OR REPLACE FUNCTION ticket_replies(session bytea, which bigint)
 RETURNS TABLE (at timestamptz, side text, decision text, words text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$

@@ -1,9 +1,9 @@
 -- compatible_from: 11
--- Wrong codes after a right password are counted by operator, wherever they come from: whoever knows the password could guess on.
+-- Wrong codes after a right password are counted by operator, from any address: a person who knows the password could guess on from others.
 
 ALTER TABLE operator_secret ADD COLUMN wrong_codes integer NOT NULL DEFAULT 0, ADD COLUMN codes_locked_until timestamptz;
 COMMENT ON COLUMN operator_secret.wrong_codes IS 'codes that were wrong after the right password, since the last sign-in';
-COMMENT ON COLUMN operator_secret.codes_locked_until IS 'no code is looked at before; an admin''s reset, which takes the device away, ends it';
+COMMENT ON COLUMN operator_secret.codes_locked_until IS 'no code is checked before; an admin''s reset, which takes the device away, ends it';
 
 -- Nine are free, for a clock that is off or the wrong device; then each locks twice as long, up to a day.
 CREATE FUNCTION count_wrong_code(who bigint) RETURNS void
@@ -20,7 +20,7 @@ BEGIN
     IF wrong >= 5 THEN
         INSERT INTO alarm (name, detail)
         VALUES ('operator_guessed',
-                'Somebody gives wrong codes with an operator''s right password: see sign_in_refusal, reason code, ask the operator, and'
+                'Wrong codes come with an operator''s right password: see sign_in_refusal, reason code, ask the operator, and'
                 ' reset the account if it was not them (operator reset NAME).')
         ON CONFLICT (name) DO UPDATE SET last_at = now(), count = alarm.count + 1;
     END IF;
@@ -67,7 +67,7 @@ BEGIN
        OR coalesce(known.expires_at <= clock_timestamp(), false) THEN
         RETURN refuse_sign_in(who.id, 'password', made.address);
     END IF;
-    -- Whoever does not know the password never comes here, so that nobody else can lock the account.
+    -- Only a person who knows the password comes here, so that no other can lock the account.
     IF known.device IS NOT NULL AND known.codes_locked_until > clock_timestamp() THEN
         PERFORM refuse_sign_in(who.id, 'locked', made.address);
         RETURN 'locked';

@@ -124,7 +124,7 @@ struct SignInPages: Sendable {
         )
         do {
             let signIn = SignIn(operators: desk.operators, kind: .console)
-            // Whoever has to wait in any case takes no place from others.
+            // An operator who has to wait in any case takes no place in the gate.
             let wait = try await signIn.wait(shown, from: address)
             let result =
                 wait > .zero

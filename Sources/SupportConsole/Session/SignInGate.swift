@@ -26,7 +26,7 @@ final class SignInGate: Sendable {
     /// Runs a body when it is its turn.
     ///
     /// - Parameters:
-    ///   - address: whence; whoever has a place there already is sent away, and takes none from others.
+    ///   - address: the client's; a second sign-in from it is refused while the first waits or runs.
     ///   - body: what to do.
     /// - Returns: what the body returns; `nil`: too many others are at it, or one from the same address.
     /// - Throws: what the body throws; `CancellationError`.

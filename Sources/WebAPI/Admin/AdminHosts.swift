@@ -4,8 +4,8 @@ import Logging
 
 /// Under which names the admin address is reached.
 ///
-/// A page of somebody else's can have its own name lead here, and would read what the browser shows it. What it can't do is
-/// send another name than its own, and no address is a name.
+/// A foreign page can make its own host name resolve to this address (DNS rebinding), and would then read the answers. The
+/// browser still sends that name as the host, so requests under unknown names are refused; an IP address is no such name.
 struct AdminHosts: Sendable {
     private let names: Set<String>
 

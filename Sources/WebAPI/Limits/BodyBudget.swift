@@ -13,7 +13,7 @@ final class BodyBudget: Sendable {
         /// A store that has shown who it is.
         case store
         case user(String)
-        /// Whoever calls from an address.
+        /// A caller who has shown nothing, by address.
         case stranger(String)
 
         fileprivate enum Part: Hashable { case stores, users, strangers }
@@ -158,7 +158,7 @@ final class BodyBudget: Sendable {
     }
 
     private func take(_ bytes: Int, for number: Int, _ context: APIContext) -> Taken {
-        let (taken, gone) = state.withLock { state -> (Taken, [Entry]) in
+        let (taken, gone) = state.withLock { [grace] state -> (Taken, [Entry]) in
             guard let entry = state.entries[number] else { return (.no("gave_way"), []) }
             let (sender, part) = (entry.sender, entry.sender.part)
             guard (state.bySender[sender] ?? 0) + bytes <= shares.own(of: sender) else {
@@ -166,7 +166,7 @@ final class BodyBudget: Sendable {
             }
             var gone: [Entry] = []
             while (state.byPart[part] ?? 0) + bytes > shares.all(of: part) {
-                let oldest = state.entries.filter { other, entry in
+                let oldest = state.entries.lazy.filter { other, entry in
                     other != number && entry.isArriving && entry.bytes > 0 && entry.sender.part == part
                         && .now - entry.began > grace
                 }.map(\.key).min()

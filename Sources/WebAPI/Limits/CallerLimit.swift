@@ -10,7 +10,7 @@ package struct ClientAddresses: Sendable {
 
     package init(proxies: TrustedProxies) { self.proxies = proxies }
 
-    /// Whom a request is counted for.
+    /// The client for which a request is counted.
     func client(of request: Request, _ context: APIContext) -> String {
         proxies.client(context.peer, forwarded: Self.forwardedFor.flatMap { request.headers[$0] })
     }

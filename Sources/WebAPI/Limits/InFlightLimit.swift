@@ -1,17 +1,15 @@
 import Hummingbird
-import Synchronization
 
 /// How many requests of one address may be under way at once, streams among them.
 ///
 /// A proxy's connections have no limit; what it forwards for one address has.
 struct InFlightLimit: RouterMiddleware {
-    let most: Int
     let addresses: ClientAddresses
     let security: SecurityLog
-    private let held = Held()
+    private let counts: ClientCounts
 
     init(most: Int, addresses: ClientAddresses, security: SecurityLog) {
-        self.most = most
+        counts = ClientCounts(most: most)
         self.addresses = addresses
         self.security = security
     }
@@ -21,7 +19,7 @@ struct InFlightLimit: RouterMiddleware {
         context: APIContext,
         next: @concurrent (Request, APIContext) async throws -> Response
     ) async throws -> Response {
-        guard let place = held.take(addresses.client(of: request, context), most) else {
+        guard let place = Place(in: counts, of: addresses.client(of: request, context)) else {
             security.refused("requests", "too_many_in_flight", context)
             throw Problem(.tooManyRequests, "too many requests of this address are under way", retryAfterSeconds: 1)
         }
@@ -37,37 +35,18 @@ struct InFlightLimit: RouterMiddleware {
         return response
     }
 
-    private final class Held: Sendable {
-        private let counts = Mutex<[String: Int]>([:])
-
-        func take(_ client: String, _ most: Int) -> Place? {
-            let isFree = counts.withLock { counts in
-                let count = counts[client] ?? 0
-                guard count < most else { return false }
-                counts[client] = count + 1
-                return true
-            }
-            return isFree ? Place(self, client) : nil
-        }
-
-        fileprivate func giveBack(_ client: String) {
-            counts.withLock { counts in
-                let left = (counts[client] ?? 1) - 1
-                counts[client] = left > 0 ? left : nil
-            }
-        }
-    }
-
     /// Given back with the last reference: a stream that never began to be written has none.
     private final class Place: Sendable {
-        private let held: Held
+        private let counts: ClientCounts
         private let client: String
 
-        init(_ held: Held, _ client: String) {
-            self.held = held
+        /// Takes a place; `nil` where the client has none left.
+        init?(in counts: ClientCounts, of client: String) {
+            guard counts.take(client) else { return nil }
+            self.counts = counts
             self.client = client
         }
 
-        deinit { held.giveBack(client) }
+        deinit { counts.giveBack(client) }
     }
 }

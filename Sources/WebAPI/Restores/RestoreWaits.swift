@@ -151,12 +151,12 @@ struct RestoreWaits {
         if held[place.user]?.isEmpty == true { held[place.user] = nil }
     }
 
-    /// Whether a place was not given to somebody else.
+    /// Whether a place is still its holder's.
     func holds(_ place: Place) -> Bool { held[place.user]?.contains { $0.place == place } ?? false }
 
     /// Lets somebody wait.
     ///
-    /// - Returns: `false`: nobody may any more, or not from there.
+    /// - Returns: `false`: waiting has ended for all, or for this place.
     mutating func add(_ waiter: Waiter, _ number: Int, to id: UUID) -> Bool {
         guard !isStopping || waiter.interest == .reading else { return false }
         if let place = waiter.place {

@@ -105,7 +105,7 @@ package final class RestoreWatch: Service, RestoreAudience {
 
     /// Takes one of the places from which a user may wait or follow a stream, until it is given up.
     ///
-    /// A user has few: whoever has waited longest from them is answered when another comes.
+    /// A user has few: when all are taken, the request that took its place first is answered and gives it up.
     func takePlace(_ kind: Place.Kind, of userID: String) -> Place {
         let (place, left) = waits.withLock { $0.takePlace(kind, of: userID) }
         left?.continuation.resume(returning: .success(nil))
@@ -114,7 +114,7 @@ package final class RestoreWatch: Service, RestoreAudience {
 
     func giveUp(_ place: Place) { waits.withLock { $0.giveUp(place) } }
 
-    /// Whether a place was not given to somebody else meanwhile.
+    /// Whether a place is still its holder's.
     func holds(_ place: Place) -> Bool { waits.withLock { $0.holds(place) } }
 
     /// Reads a restore now.

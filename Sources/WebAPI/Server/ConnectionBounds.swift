@@ -2,7 +2,7 @@ import HummingbirdCore
 import Logging
 import NIOCore
 
-/// What every connection is held to, whoever is at its other end.
+/// The limits of every connection of a server.
 struct ConnectionBounds: Sendable {
     /// How long a request may take to arrive and the next one to begin, and how long the other end may take nothing of an
     /// answer.

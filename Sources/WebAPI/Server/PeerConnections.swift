@@ -1,14 +1,14 @@
 import NIOCore
-import Synchronization
 
-/// How many connections one address may hold; those of a proxy whose word is trusted stand for many people and have no limit.
-final class PeerConnections: Sendable {
-    private let most: Int
+/// How many connections one address may hold.
+///
+/// A trusted proxy's connections stand for many users, and are not counted.
+struct PeerConnections: Sendable {
+    private let counts: ClientCounts
     private let proxies: TrustedProxies
-    private let held = Mutex<[String: Int]>([:])
 
     init(most: Int, proxies: TrustedProxies) {
-        self.most = most
+        counts = ClientCounts(most: most)
         self.proxies = proxies
     }
 
@@ -16,24 +16,12 @@ final class PeerConnections: Sendable {
     ///
     /// - Returns: whether it may stay.
     func enter(_ peer: SocketAddress?) -> Bool {
-        guard !proxies.contains(peer) else { return true }
-        let client = proxies.client(peer, forwarded: nil)
-        return held.withLock { held in
-            let count = held[client] ?? 0
-            guard count < most else { return false }
-            held[client] = count + 1
-            return true
-        }
+        proxies.contains(peer) || counts.take(proxies.client(peer, forwarded: nil))
     }
 
     /// Forgets a connection that was counted.
     func leave(_ peer: SocketAddress?) {
-        guard !proxies.contains(peer) else { return }
-        let client = proxies.client(peer, forwarded: nil)
-        held.withLock { held in
-            let left = (held[client] ?? 1) - 1
-            held[client] = left > 0 ? left : nil
-        }
+        if !proxies.contains(peer) { counts.giveBack(proxies.client(peer, forwarded: nil)) }
     }
 }
 

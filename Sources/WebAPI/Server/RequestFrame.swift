@@ -42,7 +42,7 @@ struct RequestFrame: RouterMiddleware {
         return response
     }
 
-    /// Refuses what names no host, or several: whoever stands in front may have read another one (RFC 9112, section 3.2).
+    /// Refuses a request with no host or several: a proxy in front may have read another one (RFC 9112, section 3.2).
     private static func checkHost(_ request: Request) throws(Problem) {
         guard request.head.authority != nil, HTTPField.Name("Host").flatMap({ request.headers[$0] }) == nil else {
             throw Problem(.invalidField, "Host: has to stand there once", field: "Host")
