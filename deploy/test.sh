@@ -83,7 +83,7 @@ step() {
     # shellcheck disable=SC2016 # It is the inner shell's to expand.
     local copied='set -o pipefail; log=$1; shift; setpriv --pdeathsig TERM -- "$@" 2>&1 | tee -i "$log"'
     run bash -c "$copied" step "$log" "$@" || status=$?
-    ((status == 0)) || failures+=("$name failed with status $status" "$(grep -E '^✘|error:' "$log" | head -n 30)")
+    ((status == 0)) || failures+=("$name failed with status $status" "$(grep -E -A 12 '^✘|error:' "$log" | head -n 60)")
     ((worst)) || worst=$status
     return "$status"
 }

@@ -67,7 +67,8 @@ struct ConsoleJourneyTests {
             )
             func signIn(_ person: Operator, _ browser: Browser) async throws {
                 try await browser.open(console.url("/console"))
-                // The name's field has the focus.
+                // The name's field gets the focus by itself, at a busy time a moment after the page is there.
+                try await browser.wait("no focus on the name", until: "document.activeElement.id === 'name'")
                 try await browser.keys(.init(stringLiteral: person.name), .tab)
                 try await browser.keys(.init(stringLiteral: Operator.password), .tab)
                 try await browser.leaving {
