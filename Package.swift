@@ -57,8 +57,8 @@ func tests(
 
 /// The console's pages.
 let templates = [
-    "causes", "confirm", "dead", "enrol", "figures", "help", "layout", "log", "message", "queue", "runs", "search",
-    "signin", "ticket", "user",
+    "arrive", "causes", "confirm", "dead", "enrol", "figures", "help", "layout", "log", "message", "queue", "runs",
+    "search", "signin", "terminal", "ticket", "user",
 ]
 
 let package = Package(
@@ -126,8 +126,8 @@ let package = Package(
         target(
             "SupportConsole",
             [
-                "Entitlements", "Postgres", "Storage", "SupportDesk", "WebAPI", hummingbird, httpTypes, lifecycle,
-                logging, mustache, nioCore, crypto,
+                "Entitlements", "Postgres", "Storage", "StoreClients", "SupportDesk", "WebAPI", hummingbird, httpTypes,
+                lifecycle, logging, mustache, nioCore, crypto,
             ],
             resources: [
                 .embedInCode("Assets/console.css"), .embedInCode("Assets/console.js"),

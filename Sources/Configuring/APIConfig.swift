@@ -10,8 +10,10 @@ package struct APIConfig: Sendable {
     package var maxConnections: Int
     /// Connections, and requests under way, of one address at once.
     package var maxConnectionsPerAddress: Int
-    /// `nil`: apps have no door here.
+    /// `nil`: no tokens of Firebase are taken.
     package var firebase: Firebase?
+    /// `nil`: no other issuer's tokens are taken.
+    package var issuer: Issuer?
     /// A team's own texts: JSON of languages, each with texts by message key.
     package var messages: String?
     package var webhooks: Webhooks
@@ -22,6 +24,18 @@ package struct APIConfig: Sendable {
         /// `nil`: Google's own.
         package var keysURL: String?
     }
+
+    /// Who else issues the tokens of the app's users.
+    package struct Issuer: Sendable {
+        package var issuer: String
+        package var audience: String
+        /// `nil`: as the issuer's discovery document has it.
+        package var keysURL: String?
+        package var userClaim: String
+    }
+
+    /// Whether users' apps are answered.
+    package var takesAppTokens: Bool { firebase != nil || issuer != nil }
 
     /// How stores show that they are who they say.
     package struct Webhooks: Sendable {

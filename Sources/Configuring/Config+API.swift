@@ -23,6 +23,7 @@ extension Config {
                 in: 1...1_000_000
             ),
             firebase: firebase(&reader),
+            issuer: appIssuer(&reader),
             messages: reader.text(.messages),
             webhooks: webhooks(&reader)
         )
@@ -35,6 +36,27 @@ extension Config {
                 ? .success(text) : .failure(.init("holds characters that no project's id has, or is too long"))
         }
         return projectID.map { APIConfig.Firebase(projectID: $0, keysURL: keysURL) }
+    }
+
+    private static func appIssuer(_ reader: inout VariableReader) -> APIConfig.Issuer? {
+        let issuer = issuer(.appTokenIssuer, &reader)
+        let audience = reader.text(.appTokenAudience)
+        let keysURL = keysURL(.appTokenKeysURL, &reader)
+        let claim = reader.text(.appTokenUserClaim)
+        if let issuer, let audience {
+            return APIConfig.Issuer(issuer: issuer, audience: audience, keysURL: keysURL, userClaim: claim ?? "sub")
+        }
+        let isMeant = issuer != nil || audience != nil || keysURL != nil || claim != nil
+        for (variable, isMissing) in [
+            (Variable.appTokenIssuer, issuer == nil), (.appTokenAudience, audience == nil),
+        ] where isMeant && isMissing && reader.isSound(variable) {
+            reader.fault(
+                variable,
+                "is not set, but others of APP_TOKEN_ are",
+                fix: "Set APP_TOKEN_ISSUER and APP_TOKEN_AUDIENCE, or none of APP_TOKEN_"
+            )
+        }
+        return nil
     }
 
     private static func webhooks(_ reader: inout VariableReader) -> APIConfig.Webhooks {

@@ -36,6 +36,7 @@ extension Config {
             http: listenAddress(&reader, host: .httpHost, port: .httpPort, defaultPort: 8080),
             api: api(&reader),
             admin: admin(&reader),
+            console: console(&reader),
             outbox: outbox(&reader),
             retention: Retention(
                 eventDays: reader.number(.eventRetentionDays, default: 30, in: 1...3650, unit: "days"),
@@ -55,6 +56,14 @@ extension Config {
                 .adminPort,
                 "metrics and the console would listen where the API listens",
                 fix: "Set another port than HTTP_PORT"
+            )
+        }
+        for (other, variable) in [(config.http, Variable.httpPort), (config.admin.address, .adminPort)]
+        where config.console.address == other && other.port != 0 && reader.isSound(.consolePort) {
+            reader.fault(
+                .consolePort,
+                "the console would listen where \(variable.rawValue) says",
+                fix: "Set another port, or unset CONSOLE_HOST and CONSOLE_PORT to have the console on the admin address"
             )
         }
         guard reader.faults.isEmpty else { throw ConfigurationFaults(faults: reader.faults) }
@@ -262,7 +271,7 @@ extension Config {
         return Admin(address: address, names: names ?? [], isSet: isSet)
     }
 
-    private static func listenAddress(
+    static func listenAddress(
         _ reader: inout VariableReader,
         host: Variable,
         port: Variable,

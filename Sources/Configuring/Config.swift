@@ -27,6 +27,7 @@ package struct Config: Sendable {
     package var http: ListenAddress
     package var api: APIConfig
     package var admin: Admin
+    package var console: ConsoleConfig
     /// Who is told of changes; `nil`: nobody.
     package var outbox: Outbox?
     package var retention: Retention

@@ -29,6 +29,16 @@ package enum Variable: String, CaseIterable, Sendable {
     case adminHost = "ADMIN_HOST"
     case adminPort = "ADMIN_PORT"
     case adminNames = "ADMIN_NAMES"
+    case consoleHost = "CONSOLE_HOST"
+    case consolePort = "CONSOLE_PORT"
+    case consoleURL = "CONSOLE_URL"
+    case oidcIssuer = "OIDC_ISSUER"
+    case oidcClientID = "OIDC_CLIENT_ID"
+    case oidcClientSecret = "OIDC_CLIENT_SECRET"
+    case oidcRoles = "OIDC_ROLES"
+    case oidcScopes = "OIDC_SCOPES"
+    case oidcGroupsClaim = "OIDC_GROUPS_CLAIM"
+    case oidcSessionMinutes = "OIDC_SESSION_MINUTES"
     case supportContactURL = "SUPPORT_CONTACT_URL"
     case logLevel = "LOG_LEVEL"
     case logFormat = "LOG_FORMAT"
@@ -61,6 +71,10 @@ package enum Variable: String, CaseIterable, Sendable {
     case onsideBaseURL = "ONSIDE_BASE_URL"
     case firebaseProjectID = "FIREBASE_PROJECT_ID"
     case firebaseKeysURL = "FIREBASE_KEYS_URL"
+    case appTokenIssuer = "APP_TOKEN_ISSUER"
+    case appTokenAudience = "APP_TOKEN_AUDIENCE"
+    case appTokenKeysURL = "APP_TOKEN_KEYS_URL"
+    case appTokenUserClaim = "APP_TOKEN_USER_CLAIM"
     case revenueCatWebhookAuthorization = "REVENUECAT_WEBHOOK_AUTHORIZATION"
     case revenueCatWebhookSecret = "REVENUECAT_WEBHOOK_SECRET"
     case pubSubAudience = "PUBSUB_AUDIENCE"
@@ -102,7 +116,7 @@ package enum Variable: String, CaseIterable, Sendable {
         case .databaseURL, .databaseDirectURL, .consoleDatabaseURL, .revenueCatAPIKey, .accountIDKeys,
             .appStorePrivateKey,
             .googlePlayServiceAccount, .onsideMerchantSecret, .revenueCatWebhookAuthorization,
-            .revenueCatWebhookSecret, .outboxSecret, .revenueCatTransferAPIKey:
+            .revenueCatWebhookSecret, .outboxSecret, .revenueCatTransferAPIKey, .oidcClientSecret:
             true
         default: false
         }

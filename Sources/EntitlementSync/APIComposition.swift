@@ -44,12 +44,12 @@ struct DoorSettings {
         }
         guard faults.isEmpty else { throw ConfigurationFaults(faults: faults) }
         guard
-            config.api.firebase != nil || config.api.webhooks.takesRevenueCat || config.api.webhooks.push != nil
+            config.api.takesAppTokens || config.api.webhooks.takesRevenueCat || config.api.webhooks.push != nil
                 || appStore != nil
         else {
             throw CommandFailure(
                 .configuration,
-                "the API has no door to open; set FIREBASE_PROJECT_ID for users' apps, or what stores' webhooks are checked"
+                "the API has no door to open; set FIREBASE_PROJECT_ID or APP_TOKEN_ISSUER for users' apps, or what stores' webhooks are checked"
                     + " with: REVENUECAT_WEBHOOK_SECRET, APP_STORE_BUNDLE_ID or PUBSUB_AUDIENCE"
             )
         }
@@ -107,7 +107,7 @@ struct APIComposition {
         let doors = APIDoors(
             requests: requests,
             watch: watch,
-            tokens: try config.api.firebase.map { try Self.tokens($0, runtime, transport) },
+            tokens: try AppTokens(config.api, runtime, transport),
             messages: settings.messages,
             senders: try Self.senders(runtime, settings, transport),
             restores: restores,
@@ -167,17 +167,42 @@ struct APIComposition {
         }
         return senders
     }
+}
 
-    private static func tokens(
-        _ firebase: APIConfig.Firebase,
-        _ runtime: Runtime,
-        _ transport: HTTPTransport
-    ) throws -> FirebaseTokens {
-        do throws(SettingFaults<FirebaseTokens.Fault>) {
-            return try FirebaseTokens(
+extension AppTokens {
+    /// - Throws: `ConfigurationFaults`.
+    fileprivate init?(_ config: APIConfig, _ runtime: Runtime, _ transport: HTTPTransport) throws {
+        self.init(
+            firebase: try config.firebase.map { try FirebaseTokens($0, runtime, transport) },
+            issuer: try config.issuer.map { try IssuerTokens($0, runtime, transport) }
+        )
+    }
+}
+
+extension FirebaseTokens {
+    /// - Throws: `ConfigurationFaults`.
+    init(_ firebase: APIConfig.Firebase, _ runtime: Runtime, _ transport: HTTPTransport) throws {
+        do throws(SettingFaults<Fault>) {
+            try self.init(
                 projectID: firebase.projectID,
-                keysURL: firebase.keysURL ?? FirebaseTokens.usualKeysURL,
+                keysURL: firebase.keysURL ?? Self.usualKeysURL,
                 http: StoreHTTP(transport: transport, target: "google_keys"),
+                logger: runtime.logger
+            )
+        } catch { throw ConfigurationFaults(faults: error.faults.map(\.configurationFault)) }
+    }
+}
+
+extension IssuerTokens {
+    /// - Throws: `ConfigurationFaults`.
+    init(_ issuer: APIConfig.Issuer, _ runtime: Runtime, _ transport: HTTPTransport) throws {
+        do throws(SettingFaults<Fault>) {
+            try self.init(
+                issuer: issuer.issuer,
+                audience: issuer.audience,
+                keysURL: issuer.keysURL,
+                claim: issuer.userClaim,
+                http: StoreHTTP(transport: transport, target: "issuer_keys"),
                 logger: runtime.logger
             )
         } catch { throw ConfigurationFaults(faults: error.faults.map(\.configurationFault)) }
@@ -199,6 +224,17 @@ extension FirebaseTokens.Fault: SettingFault {
         switch self {
         case .projectID: .firebaseProjectID
         case .keysURL, .insecureKeysURL: .firebaseKeysURL
+        }
+    }
+}
+
+extension IssuerTokens.Fault: SettingFault {
+    var variable: Variable {
+        switch self {
+        case .issuer, .insecureIssuer: .appTokenIssuer
+        case .audience: .appTokenAudience
+        case .claim: .appTokenUserClaim
+        case .keysURL, .insecureKeysURL: .appTokenKeysURL
         }
     }
 }

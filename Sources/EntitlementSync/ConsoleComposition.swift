@@ -1,6 +1,8 @@
 import Configuring
 import Postgres
+import StoreClients
 import SupportConsole
+import Transport
 import WebAPI
 
 /// Makes the support desk's pages of the configuration.
@@ -9,8 +11,8 @@ struct ConsoleComposition {
     /// Its own: what people look at takes no connection from those who restore.
     let pool: PostgresPool
 
-    /// - Throws: where a template does not read.
-    init(_ runtime: Runtime, proxies: TrustedProxies) throws {
+    /// - Throws: `ConfigurationFaults`; where a template does not read.
+    init(_ runtime: Runtime, proxies: TrustedProxies, transport: HTTPTransport) throws {
         var configuration = runtime.postgres(connections: 4, url: runtime.config.database.consoleURL)
         // Whoever looks at a page has gone by then.
         configuration.statementTimeout = .seconds(5)
@@ -22,7 +24,57 @@ struct ConsoleComposition {
                 logger: runtime.logger
             ),
             proxies: proxies,
+            provider: try ProviderSignIn(runtime, transport),
             logger: runtime.logger
         )
+    }
+}
+
+extension ProviderSignIn {
+    /// - Returns: `nil` where no provider is configured.
+    /// - Throws: `ConfigurationFaults`.
+    init?(_ runtime: Runtime, _ transport: HTTPTransport) throws {
+        let console = runtime.config.console
+        guard let settings = console.provider, let url = console.url else { return nil }
+        self.init(
+            provider: try SignInProvider(settings, at: url, runtime, transport),
+            roles: settings.roles,
+            lifetime: settings.session,
+            consoleURL: url,
+            secret: settings.clientSecret.reveal()
+        )
+    }
+}
+
+extension SignInProvider {
+    /// - Throws: `ConfigurationFaults`.
+    init(
+        _ settings: ConsoleConfig.Provider,
+        at url: String,
+        _ runtime: Runtime,
+        _ transport: HTTPTransport
+    ) throws {
+        do throws(SettingFaults<IssuerTokens.Fault>) {
+            try self.init(
+                issuer: settings.issuer,
+                clientID: settings.clientID,
+                clientSecret: settings.clientSecret.reveal(),
+                returnURL: url + ProviderSignIn.returnPath,
+                scopes: settings.scopes,
+                groupsClaim: settings.groupsClaim,
+                http: StoreHTTP(transport: transport, target: "identity_provider"),
+                logger: runtime.logger
+            )
+        } catch {
+            throw ConfigurationFaults(
+                faults: error.faults.map {
+                    ConfigurationFault(
+                        variable: Variable.oidcIssuer.rawValue,
+                        problem: $0.rawValue,
+                        fix: "Set the issuer as its tokens have it, an https:// address"
+                    )
+                }
+            )
+        }
     }
 }

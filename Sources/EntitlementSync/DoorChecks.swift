@@ -17,7 +17,7 @@ struct DoorChecks {
         let api = config.api
         var checks: [Check] = []
         var open: [String] = []
-        if api.firebase != nil { open.append("users' apps") }
+        if api.takesAppTokens { open.append("users' apps") }
         if api.webhooks.takesRevenueCat { open.append("RevenueCat's webhooks") }
         if config.appStore.bundleID != nil { open.append("the App Store's notifications") }
         if api.webhooks.push != nil { open.append("Google Play's notifications") }
@@ -29,20 +29,20 @@ struct DoorChecks {
                 fix: ""
             )
         )
-        guard api.firebase != nil || api.webhooks.push != nil else { return checks }
+        guard api.takesAppTokens || api.webhooks.push != nil else { return checks }
         let transport = HTTPTransport(configuration: HTTPTransportConfiguration(), logger: runtime.logger)
         let http = StoreHTTP(transport: transport, target: "google_keys")
         if let firebase = api.firebase {
-            let tokens = try? FirebaseTokens(
-                projectID: firebase.projectID,
-                keysURL: firebase.keysURL ?? FirebaseTokens.usualKeysURL,
-                http: http,
-                logger: runtime.logger
-            )
+            let tokens = try? FirebaseTokens(firebase, runtime, transport)
             if let tokens {
                 checks += await probe("firebase", .firebaseKeysURL) { () throws(ReadFailure) in
                     try await tokens.probeKeys()
                 }
+            }
+        }
+        if let issuer = api.issuer, let tokens = try? IssuerTokens(issuer, runtime, transport) {
+            checks += await probe("app_tokens", .appTokenKeysURL, of: "the issuer of APP_TOKEN_ISSUER") {
+                () throws(ReadFailure) in try await tokens.probeKeys()
             }
         }
         if let push = api.webhooks.push {
@@ -66,18 +66,19 @@ struct DoorChecks {
     private func probe(
         _ name: String,
         _ variable: Variable,
+        of signer: String = "Google",
         _ ask: () async throws(ReadFailure) -> Int64?
     ) async -> [Check] {
         do throws(ReadFailure) {
             let ahead = try await ask()
-            let keys = Check(name: "keys.\(name)", ok: true, detail: "Google's keys can be had", fix: "")
+            let keys = Check(name: "keys.\(name)", ok: true, detail: "the keys of \(signer) can be had", fix: "")
             guard let ahead else { return [keys] }
             return [
                 keys,
                 Check(
                     name: "clock.\(name)",
                     ok: abs(ahead) <= Self.tolerance,
-                    detail: "this machine's clock differs from Google's by \(-ahead) s",
+                    detail: "this machine's clock differs from that of \(signer) by \(-ahead) s",
                     fix:
                         "Let a time service (chrony, systemd-timesyncd) set this machine's clock: tokens are refused by it."
                 ),
@@ -87,9 +88,9 @@ struct DoorChecks {
                 Check(
                     name: "keys.\(name)",
                     ok: false,
-                    detail: "Google's keys can't be had: \(error.code.rawValue)",
+                    detail: "the keys of \(signer) can't be had: \(error.code.rawValue)",
                     fix:
-                        "Let this machine reach the address in \(variable.rawValue), or Google's own where it is not set."
+                        "Let this machine reach the address in \(variable.rawValue), or where it is not set the signer's own."
                 )
             ]
         }

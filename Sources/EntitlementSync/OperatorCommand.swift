@@ -11,7 +11,7 @@ struct OperatorCommand: AsyncParsableCommand {
         abstract: "Adds, lists, disables and resets those who work at the support desk, and signs them in here.",
         subcommands: [
             Add.self, List.self, Confirm.self, Link.self, Disable.self, Reset.self, Login.self, Logout.self,
-            Sessions.self,
+            Sessions.self, Identify.self, BreakGlass.self, Provider.self,
         ]
     )
 
@@ -57,11 +57,11 @@ struct OperatorCommand: AsyncParsableCommand {
                     case .json: try Output.json(rows)
                     case .text:
                         Output.table(
-                            ["name", "role", "second factor", "state", "held until", "seen"],
+                            ["name", "role", "second factor", "signs in", "state", "held until", "seen"],
                             rows.map {
                                 let state = $0.isDisabled ? "disabled" : $0.isEnrolled ? "active" : "invited"
                                 return [
-                                    $0.name, $0.role, $0.hasDevice ? "yes" : "no", state, $0.heldUntil ?? "-",
+                                    $0.name, $0.role, $0.hasDevice ? "yes" : "no", $0.signsIn, state, $0.heldUntil ?? "-",
                                     $0.seenAt ?? "-",
                                 ]
                             }

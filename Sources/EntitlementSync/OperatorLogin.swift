@@ -9,10 +9,11 @@ import SupportDesk
 extension OperatorCommand {
     struct Login: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Signs an operator in at this terminal; asks for what is needed."
+            abstract: "Signs an operator in at this terminal; asks for what is needed.",
+            discussion: "Without a name, the operator's browser signs the terminal in: it shows a code, which is typed at the console."
         )
 
-        @Argument(help: "The operator's name.") var name: String
+        @Argument(help: "The operator's name; left out, the console signs this terminal in.") var name: String?
         @Option(help: "A file with the password, where nobody can be asked.") var passwordFile: String?
         @Option(help: "A file with the password to have from now on.") var newPasswordFile: String?
         @Option(help: "A file with the base32 secret of the device to have from now on; --code has to be its code.")
@@ -24,6 +25,12 @@ extension OperatorCommand {
         func run() async throws {
             try await reporting {
                 let runtime = try Runtime(level: .warning)
+                let before = try? session.token()
+                guard let name else {
+                    return try await runtime.withPool { pool in
+                        try await throughConsole(Operators(pool: pool), runtime.config.console.url, before)
+                    }
+                }
                 var shown = SignIn.Credentials(
                     name: name,
                     password: try await password(passwordFile, "Password: ", option: "--password-file"),
@@ -41,12 +48,16 @@ extension OperatorCommand {
                     }
                 }
                 return try await runtime.withPool { pool in
-                    let signIn = SignIn(operators: Operators(pool: pool), kind: .terminal)
+                    let operators = Operators(pool: pool)
+                    let signIn = SignIn(operators: operators, kind: .terminal)
+                    let client = try session.client()
                     // Asked once for each thing that is missing.
                     for _ in 0..<3 {
-                        switch try await signIn.attempt(shown, from: nil) {
-                        case .signedIn(let token):
-                            try session.keep(token)
+                        switch try await signIn.attempt(shown, from: nil, client: client) {
+                        case .signedIn(let token, let client):
+                            // The session that was here is not kept beside the new one.
+                            if let before { try await operators.signOut(before.digest) }
+                            try session.keep(token, client)
                             try options.print("signed in as \(name)", json: ["name": name])
                             return .done
                         case .not(.needs(let needs)):
@@ -57,6 +68,7 @@ extension OperatorCommand {
                                 "too many sign-ins have failed; try again in \(wait.components.seconds + 1) s"
                             )
                         case .not(.locked): throw CommandFailure(.notAllowed, Operators.lockedWords)
+                        case .not(.provider): throw CommandFailure(.notAllowed, Operators.providerWords)
                         case .not(.samePassword):
                             throw CommandFailure(.data, "\(PasswordKey.Fault.same.rawValue); choose another one")
                         case .not(.refused), .not(.signedIn):
@@ -66,6 +78,31 @@ extension OperatorCommand {
                     throw CommandFailure(.notAllowed, "signing in did not come to an end; try again")
                 }
             }
+        }
+
+        /// Has the operator's browser sign this terminal in.
+        private func throughConsole(
+            _ operators: Operators,
+            _ url: String?,
+            _ before: SessionToken?
+        ) async throws -> ExitStatus {
+            let token = SessionToken()
+            let code = try await operators.askTerminal(token.digest)
+            let place = url.map { $0 + "/console/terminal" } ?? "/console/terminal at the console's address"
+            let spelled = String(code.prefix(4)) + "-" + String(code.dropFirst(4))
+            FileHandle.standardError.write(
+                Data("open \(place) in your browser, and type there: \(spelled)\n".utf8)
+            )
+            let deadline = ContinuousClock.now + .seconds(300)
+            while ContinuousClock.now < deadline {
+                try await Task.sleep(for: .seconds(1))
+                guard let name = try await operators.name(of: token.digest) else { continue }
+                if let before { try await operators.signOut(before.digest) }
+                try session.keep(token)
+                try options.print("signed in as \(name)", json: ["name": name])
+                return .done
+            }
+            throw CommandFailure(.notAllowed, "the code was not typed at the console within five minutes; try again")
         }
 
         private func fill(_ needs: Set<Operators.Need>, in shown: inout SignIn.Credentials) async throws {
@@ -109,7 +146,7 @@ extension OperatorCommand {
             guard
                 Terminal.say(
                     "This role needs a second factor. Enter this secret in an authenticator app:\n"
-                        + "  \(device.spelled)\n  \(device.address(account: name))\n"
+                        + "  \(device.spelled)\n  \(device.address(account: shown.name))\n"
                 )
             else {
                 throw CommandFailure(

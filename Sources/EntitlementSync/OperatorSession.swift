@@ -24,6 +24,17 @@ struct SessionOptions: ParsableArguments {
     ///
     /// - Throws: `CommandFailure` where others may read the file, or it holds something else.
     func token() throws -> SessionToken? {
+        guard let text = try text(path) else { return nil }
+        guard let token = SessionToken(text) else {
+            throw CommandFailure(.data, "--session: the file holds no session; sign in again")
+        }
+        return token
+    }
+
+    /// What shows that operators have signed in at this terminal before, if they have.
+    func client() throws -> ClientToken? { try text(path + ".client").flatMap { ClientToken($0) } }
+
+    private func text(_ path: String) throws -> String? {
         // What is checked is what is read: no link, and no other file in between.
         let descriptor = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)
         guard descriptor >= 0 else {
@@ -42,14 +53,8 @@ struct SessionOptions: ParsableArguments {
                 "--session: the file has to be yours, and nobody else may read it; delete it, and sign in again"
             )
         }
-        guard let data = try file.read(upToCount: 256),
-            let token = SessionToken(
-                String(decoding: data, as: UTF8.self).trimmingCharacters(in: .whitespacesAndNewlines)
-            )
-        else {
-            throw CommandFailure(.data, "--session: the file holds no session; sign in again")
-        }
-        return token
+        return String(decoding: try file.read(upToCount: 256) ?? Data(), as: UTF8.self)
+            .trimmingCharacters(in: .whitespacesAndNewlines)
     }
 
     /// The session of whoever has to be signed in.
@@ -60,8 +65,13 @@ struct SessionOptions: ParsableArguments {
         return token
     }
 
-    /// Keeps a session for the commands that follow; nobody else may read it.
-    func keep(_ token: SessionToken) throws {
+    /// Keeps a session for the commands that follow, and what shows later that it was here; no other user may read them.
+    func keep(_ token: SessionToken, _ client: ClientToken? = nil) throws {
+        if let client { try write(client.text, to: path + ".client") }
+        try write(token.text, to: path)
+    }
+
+    private func write(_ text: String, to path: String) throws {
         let folder = URL(fileURLWithPath: path).deletingLastPathComponent()
         do {
             try FileManager.default.createDirectory(
@@ -75,7 +85,7 @@ struct SessionOptions: ParsableArguments {
             guard descriptor >= 0 else { throw CocoaError(.fileWriteUnknown) }
             defer { unlink(temporary) }
             let file = FileHandle(fileDescriptor: descriptor, closeOnDealloc: true)
-            try file.write(contentsOf: Data((token.text + "\n").utf8))
+            try file.write(contentsOf: Data((text + "\n").utf8))
             try file.close()
             guard rename(temporary, path) == 0 else { throw CocoaError(.fileWriteUnknown) }
         } catch {

@@ -66,7 +66,7 @@ struct RoleProcess {
                     worker: work?.worker
                 )
             }
-            let desk = try doors.map { try ConsoleComposition(runtime, proxies: $0.proxies) }
+            let desk = try doors.map { try ConsoleComposition(runtime, proxies: $0.proxies, transport: transport) }
             if let desk { pools.append(desk.pool) }
             let schedule = roles.contains(.schedule) ? ScheduleComposition(runtime, pool: pool) : nil
             try await group(runtime, registry, work, api, desk?.console, schedule, doors?.proxies ?? .init(), pool)
@@ -102,6 +102,9 @@ struct RoleProcess {
         let admin = admin(runtime, registry, work, console, proxies, pool).map {
             Part(service: $0, successTerminationBehavior: .ignore)
         }
+        let desk = console.flatMap { consoleServer(runtime, $0, proxies) }.map {
+            Part(service: $0, failureTerminationBehavior: .gracefullyShutdownGroup)
+        }
         let pages = console.map { Part(service: $0, successTerminationBehavior: .ignore) }
         let watch = api.map {
             Part(service: $0.watch, successTerminationBehavior: .ignore)
@@ -127,7 +130,7 @@ struct RoleProcess {
             Part(service: schedule.service(plans: work == nil), failureTerminationBehavior: .gracefullyShutdownGroup)
         }
         var configuration = ServiceGroupConfiguration(
-            services: [admin, pages, watch, intake, restores, worker, schedules, server].compactMap(\.self),
+            services: [admin, desk, pages, watch, intake, restores, worker, schedules, server].compactMap(\.self),
             gracefulShutdownSignals: [.sigterm, .sigint],
             logger: runtime.logger
         )
@@ -160,17 +163,41 @@ struct RoleProcess {
                 guard work?.worker.isLeased != false else { return false }
                 return (try? await pool.query("SELECT 1")) != nil
             },
-            more: console?.routes
+            more: config.console.address == nil ? console?.routes : nil
         )
         return AdminServer(
             address: .init(host: config.admin.address.host, port: config.admin.address.port),
-            names: config.admin.names,
+            names: config.admin.names + consoleNames(config),
             proxies: proxies,
             // A usual port that is taken by another process of ours stops nobody.
             isVital: config.admin.isSet && roles.contains(.serve),
             content: content,
             logger: runtime.logger
         )
+    }
+
+    /// The console, where it has an address of its own.
+    private func consoleServer(
+        _ runtime: Runtime,
+        _ console: SupportConsole,
+        _ proxies: TrustedProxies
+    ) -> AdminServer? {
+        let config = runtime.config
+        guard let address = config.console.address else { return nil }
+        return AdminServer(
+            what: "the console",
+            address: .init(host: address.host, port: address.port),
+            names: config.admin.names + consoleNames(config),
+            proxies: proxies,
+            isVital: true,
+            content: AdminContent(routes: console.routes),
+            logger: runtime.logger
+        )
+    }
+
+    /// The name under which operators open the console.
+    private func consoleNames(_ config: Config) -> [String] {
+        (config.console.url?.split(separator: "/").last).map { [String($0.split(separator: ":")[0])] } ?? []
     }
 
     /// Who is told of changes.

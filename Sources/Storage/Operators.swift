@@ -5,7 +5,7 @@ package import Postgres
 ///
 /// What a role may is decided in the database.
 package struct Operators: Sendable {
-    private let pool: PostgresPool
+    let pool: PostgresPool
 
     package init(pool: PostgresPool) { self.pool = pool }
 
@@ -18,6 +18,8 @@ package struct Operators: Sendable {
         /// The stored form of what it costs.
         package var cost: String
         package var bytes: [UInt8]
+        /// The operator of the name has signed in with this browser or terminal of late.
+        package var isKnown: Bool
     }
 
     /// Asks what a name's password is hashed with.
@@ -26,20 +28,27 @@ package struct Operators: Sendable {
     ///
     /// - Parameters:
     ///   - name: as typed.
-    ///   - address: whence, as a hash; `nil` at a terminal.
+    ///   - address: where it comes from, as a hash; `nil` at a terminal.
+    ///   - client: the hash of what the browser or terminal shows of earlier sign-ins.
     ///   - cost: of passwords where there is no other.
     /// - Returns: the salt, and how long to wait.
     /// - Throws: `PostgresError`.
-    package func salt(of name: String, from address: [UInt8]?, usual cost: String) async throws -> Salt {
+    package func salt(
+        of name: String,
+        from address: [UInt8]?,
+        client: [UInt8]?,
+        usual cost: String
+    ) async throws -> Salt {
         let rows = try await pool.query(
             """
-            SELECT s.wait, s.cost, s.salt
-              FROM entitlement_sync.sign_in_salt(\(name), \(address.map(PostgresBytes.init)), \(cost)) AS s
+            SELECT s.wait, s.cost, s.salt, s.is_known
+              FROM entitlement_sync.sign_in_salt(\(name), \(address.map(PostgresBytes.init)),
+                                                 \(client.map(PostgresBytes.init)), \(cost)) AS s
             """
         )
         guard let row = rows.first else { throw PostgresError(.protocolViolation, message: "no row") }
-        let (wait, stored, salt) = try row.decode(Double.self, String.self, PostgresBytes.self)
-        return Salt(wait: .seconds(wait), cost: stored, bytes: salt.bytes)
+        let (wait, stored, salt, isKnown) = try row.decode(Double.self, String.self, PostgresBytes.self, Bool.self)
+        return Salt(wait: .seconds(wait), cost: stored, bytes: salt.bytes, isKnown: isKnown)
     }
 
     /// Where an operator sits.
@@ -69,6 +78,8 @@ package struct Operators: Sendable {
         package var code: String?
         /// Whence, as a hash; `nil` at a terminal.
         package var address: [UInt8]?
+        /// The hash of what this browser or terminal shows, now and from now on.
+        package var client: [UInt8]?
         package var kind: SessionKind
         /// The hash of what the operator will show.
         package var session: [UInt8]
@@ -82,6 +93,7 @@ package struct Operators: Sendable {
             key: [UInt8],
             code: String?,
             address: [UInt8]?,
+            client: [UInt8]?,
             kind: SessionKind,
             session: [UInt8],
             chosen: Shown?,
@@ -91,6 +103,7 @@ package struct Operators: Sendable {
             self.key = key
             self.code = code
             self.address = address
+            self.client = client
             self.kind = kind
             self.session = session
             self.chosen = chosen
@@ -111,7 +124,14 @@ package struct Operators: Sendable {
         case wait(Duration)
         /// The password is right, and too many codes were wrong after it.
         case locked
+        /// The password is right, and operators sign in through the identity provider.
+        case provider
     }
+
+    /// The message to an operator whose password is not taken while an identity provider is in use.
+    package static let providerWords =
+        "operators sign in through the identity provider: open the console, or run entitlement-sync operator login without a"
+        + " name"
 
     /// The message to an operator whose codes are locked.
     package static let lockedWords =
@@ -140,6 +160,7 @@ package struct Operators: Sendable {
             """
             SELECT a.announced::text, a.wait
               FROM entitlement_sync.announce_sign_in(\(shown.name), \(shown.address.map(PostgresBytes.init)),
+                                                     \(shown.client.map(PostgresBytes.init)),
                                                      \(PostgresBytes(digest))) AS a
             """
         )
@@ -150,7 +171,8 @@ package struct Operators: Sendable {
             """
             SELECT entitlement_sync.sign_in(
                        \(id)::text::uuid, \(shown.name), \(PostgresBytes(shown.key)), \(shown.code),
-                       \(PostgresBytes(shown.session)), \(shown.kind.rawValue), \(shown.chosen?.cost),
+                       \(PostgresBytes(shown.session)), \(shown.kind.rawValue), \(shown.client.map(PostgresBytes.init)),
+                       \(shown.chosen?.cost),
                        \(shown.chosen.map { PostgresBytes($0.salt) }), \(shown.chosen.map { PostgresBytes($0.key) }),
                        \(shown.device.map(PostgresBytes.init)))
             """
@@ -163,6 +185,8 @@ package struct Operators: Sendable {
         case "refused": return .refused
         case "same_password": return .samePassword
         case "locked": return .locked
+        case "provider": return .provider
+        case "put_off": return .wait(.seconds(1))
         default: return .needs(Set(result.split(separator: " ").compactMap { Need(rawValue: String($0)) }))
         }
     }
@@ -343,6 +367,8 @@ package struct Operators: Sendable {
         package var role: String
         package var userID: String?
         package var hasDevice: Bool
+        /// `password`, `provider`, or `break_glass`: with a password also while a provider is in use.
+        package var signsIn: String
         package var isEnrolled: Bool
         package var isDisabled: Bool
         /// Until when the account decides nothing, unless a second administrator confirms it before; `confirmed`: until one does.
@@ -353,6 +379,7 @@ package struct Operators: Sendable {
             case name, role
             case userID = "user_id"
             case hasDevice = "second_factor"
+            case signsIn = "signs_in"
             case isEnrolled = "enrolled"
             case isDisabled = "disabled"
             case heldUntil = "held_until"
@@ -368,7 +395,7 @@ package struct Operators: Sendable {
     private func list(_ session: [UInt8]) async throws -> [Row] {
         try await pool.query(
             """
-            SELECT o.name, o.role, o.user_id, o.has_device, o.is_enrolled, o.disabled_at IS NOT NULL,
+            SELECT o.name, o.role, o.user_id, o.has_device, o.signs_in, o.is_enrolled, o.disabled_at IS NOT NULL,
                    CASE WHEN isfinite(o.held_until)
                         THEN to_char(o.held_until AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
                         WHEN o.held_until IS NOT NULL THEN 'confirmed' END,
@@ -376,11 +403,12 @@ package struct Operators: Sendable {
               FROM entitlement_sync.operators(\(PostgresBytes(session))) AS o
             """
         ).map { row in
-            let (name, role, userID, hasDevice, isEnrolled, isDisabled, heldUntil, seenAt) = try row.decode(
+            let (name, role, userID, hasDevice, signsIn, isEnrolled, isDisabled, heldUntil, seenAt) = try row.decode(
                 String.self,
                 String.self,
                 String?.self,
                 Bool.self,
+                String.self,
                 Bool.self,
                 Bool.self,
                 String?.self,
@@ -391,6 +419,7 @@ package struct Operators: Sendable {
                 role: role,
                 userID: userID,
                 hasDevice: hasDevice,
+                signsIn: signsIn,
                 isEnrolled: isEnrolled,
                 isDisabled: isDisabled,
                 heldUntil: heldUntil,

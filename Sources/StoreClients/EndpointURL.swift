@@ -5,6 +5,9 @@ struct EndpointURL: Hashable, Sendable {
     var base: BaseURL
     var path: String
 
+    /// The URL as it is asked.
+    var text: String { base.text + path }
+
     /// Takes a URL apart.
     ///
     /// - Parameter text: `https://host[:port]/path`; plain http is taken for loopback hosts only.

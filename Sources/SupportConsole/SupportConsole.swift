@@ -4,6 +4,7 @@ import NIOCore
 package import Postgres
 import ServiceLifecycle
 import Storage
+import StoreClients
 import SupportDesk
 package import WebAPI
 
@@ -23,16 +24,25 @@ package struct SupportConsole: Sendable {
     ///   - pool: the database, as the role `entitlement_sync_support` or a stronger one.
     ///   - listener: hears of changes; without one, open pages are not told.
     ///   - proxies: whose word for a visitor's address is taken.
+    ///   - provider: the identity provider that operators sign in through; `nil`: they have passwords here.
     ///   - logger: hears of refusals and of failures; of no names and no secrets.
     /// - Throws: where a template does not read, which tests rule out.
     package init(
         pool: PostgresPool,
         listener: PostgresListener?,
         proxies: TrustedProxies = TrustedProxies(),
+        provider: ProviderSignIn? = nil,
         logger: Logger
     ) throws {
         hub = ChangeHub()
-        desk = Desk(pool: pool, pages: try Pages(), proxies: proxies, hub: hub, logger: logger)
+        desk = Desk(
+            pool: pool,
+            pages: try Pages(),
+            proxies: proxies,
+            provider: provider,
+            hub: hub,
+            logger: logger
+        )
         self.listener = listener
         self.logger = logger
     }
@@ -44,6 +54,8 @@ package struct SupportConsole: Sendable {
         let routes = router.group("/console").add(middleware: ConsoleFrame(desk: desk))
         AssetRoutes().add(to: routes)
         SignInPages(desk: desk).add(to: routes)
+        ProviderPages(desk: desk)?.add(to: routes)
+        TerminalPage(desk: desk).add(to: routes)
         QueuePage(desk: desk).add(to: routes)
         TicketPage(desk: desk).add(to: routes)
         TicketActs(desk: desk).add(to: routes)
@@ -64,10 +76,29 @@ extension SupportConsole: Service {
         await withTaskGroup(of: Void.self) { group in
             group.addTask { await listen() }
             group.addTask { await hub.tick() }
+            group.addTask { await useProvider() }
             try? await gracefulShutdown()
             group.cancelAll()
         }
         hub.close()
+    }
+
+    /// Has the database take the provider for the one in use, however long it takes.
+    private func useProvider() async {
+        guard let provider = desk.provider else { return }
+        while !Task.isCancelled {
+            do {
+                try await desk.operators.use(provider: provider.provider.issuer)
+                return
+            } catch let error as PostgresError where error.sqlState == "42501" {
+                logger.error(
+                    "no sign-in through the identity provider: the console's database user lacks entitlement_sync_console"
+                )
+            } catch {
+                logger.warning("the identity provider can't be put in use yet", metadata: ["error.code": "\(error)"])
+            }
+            try? await Task.sleep(for: .seconds(10))
+        }
     }
 
     private func listen() async {
@@ -91,6 +122,7 @@ struct Desk: Sendable {
     let pool: PostgresPool
     let pages: Pages
     let proxies: TrustedProxies
+    let provider: ProviderSignIn?
     let hub: ChangeHub
     let security = SecurityLog()
     let logger: Logger

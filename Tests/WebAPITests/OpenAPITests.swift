@@ -27,10 +27,13 @@ import Testing
         let doors = APIDoors(
             requests: requests,
             watch: RestoreWatch(requests: requests, listener: nil, logger: logger),
-            tokens: try FirebaseTokens(
-                projectID: "demo",
-                http: StoreHTTP { _, _ throws(StoreHTTPFailure) in throw StoreHTTPFailure(.unavailable) },
-                logger: logger
+            tokens: AppTokens(
+                firebase: try FirebaseTokens(
+                    projectID: "demo",
+                    http: StoreHTTP { _, _ throws(StoreHTTPFailure) in throw StoreHTTPFailure(.unavailable) },
+                    logger: logger
+                ),
+                issuer: nil
             ),
             messages: try Messages(),
             senders: WebhookSenders(),

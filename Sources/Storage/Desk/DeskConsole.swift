@@ -32,25 +32,28 @@ package struct DeskConsole: Sendable {
         package var endsAt: Date
         /// Until when nothing asks for the password again.
         package var freshUntil: Date
+        /// The identity provider has named them.
+        package var byProvider: Bool
     }
 
     /// - Throws: `PostgresError`, SQLSTATE `ES006` where nobody is signed in.
     package func me() async throws -> Me {
         let rows = try await pool.query(
             """
-            SELECT m.id, m.name, m.role, m.duties, m.is_held, m.ends_at, m.fresh_until
+            SELECT m.id, m.name, m.role, m.duties, m.is_held, m.ends_at, m.fresh_until, m.by_provider
               FROM entitlement_sync.desk_me(\(shown)) AS m
             """
         )
         guard let row = rows.first else { throw PostgresError(.protocolViolation, message: "no row") }
-        let (id, name, role, duties, isHeld, endsAt, freshUntil) = try row.decode(
+        let (id, name, role, duties, isHeld, endsAt, freshUntil, byProvider) = try row.decode(
             Int64.self,
             String.self,
             String.self,
             [String].self,
             Bool.self,
             PostgresTimestamp.self,
-            PostgresTimestamp.self
+            PostgresTimestamp.self,
+            Bool.self
         )
         return Me(
             id: id,
@@ -59,7 +62,8 @@ package struct DeskConsole: Sendable {
             duties: Set(duties),
             isHeld: isHeld,
             endsAt: endsAt.date,
-            freshUntil: freshUntil.date
+            freshUntil: freshUntil.date,
+            byProvider: byProvider
         )
     }
 

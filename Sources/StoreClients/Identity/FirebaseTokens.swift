@@ -36,7 +36,7 @@ package struct FirebaseTokens: Sendable {
 
     private let issuer: String
     private let audience: String
-    private let keys: GoogleKeys
+    private let keys: SignerKeys
     private let systemSeconds: @Sendable () -> Int64
 
     /// Makes a verifier.
@@ -61,7 +61,7 @@ package struct FirebaseTokens: Sendable {
             http: http,
             logger: logger,
             systemSeconds: systemSeconds,
-            keys: KeySet(of: nil, pause: GoogleKeys.pause)
+            keys: KeySet(of: nil, pause: SignerKeys.pause)
         )
     }
 
@@ -81,7 +81,7 @@ package struct FirebaseTokens: Sendable {
         guard let address, faults.isEmpty else { throw SettingFaults(faults: faults) }
         issuer = "https://securetoken.google.com/" + projectID
         audience = projectID
-        self.keys = GoogleKeys(address: address, http: http, logger: logger, keys: keys)
+        self.keys = .google(address, http: http, logger: logger, keys: keys)
         self.systemSeconds = systemSeconds
     }
 

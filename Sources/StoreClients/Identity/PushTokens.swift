@@ -19,7 +19,7 @@ package struct PushTokens: Sendable {
 
     private let audience: String
     private let serviceAccount: String
-    private let keys: GoogleKeys
+    private let keys: SignerKeys
     private let systemSeconds: @Sendable () -> Int64
 
     /// Makes a verifier.
@@ -50,12 +50,7 @@ package struct PushTokens: Sendable {
         guard let address, faults.isEmpty else { throw SettingFaults(faults: faults) }
         self.audience = audience
         self.serviceAccount = serviceAccount
-        keys = GoogleKeys(
-            address: address,
-            http: http,
-            logger: logger,
-            keys: KeySet(of: nil, pause: GoogleKeys.pause)
-        )
+        keys = .google(address, http: http, logger: logger)
         self.systemSeconds = systemSeconds
     }
 

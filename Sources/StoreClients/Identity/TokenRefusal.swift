@@ -9,6 +9,8 @@ package enum TokenRefusal: String, Error, Sendable, CaseIterable {
     case wrongAudience = "wrong_audience"
     case wrongIssuer = "wrong_issuer"
     case wrongSubject = "wrong_subject"
+    /// It answers another request than ours.
+    case wrongNonce = "wrong_nonce"
     case expired
     /// Issued, or signed in, after now.
     case fromTheFuture = "from_the_future"

@@ -13,10 +13,14 @@ struct JSONFields<Field: Sendable>: Sendable {
     private var names: [UInt8] = []
 
     init() where Field: CaseIterable & RawRepresentable, Field.RawValue == String {
-        for field in Field.allCases {
-            let name = Array(field.rawValue.utf8)
-            entries.append(Entry(start: names.count, count: name.count, field: field))
-            names += name
+        self.init(Field.allCases.map { ($0.rawValue, $0) })
+    }
+
+    /// Members whose names are settings; of two with one name the first is read.
+    init(_ named: [(name: String, field: Field)]) {
+        for (name, field) in named {
+            entries.append(Entry(start: names.count, count: name.utf8.count, field: field))
+            names += Array(name.utf8)
         }
         precondition(entries.count <= 64, "JSONReader keeps the fields it has seen in 64 bits")
     }

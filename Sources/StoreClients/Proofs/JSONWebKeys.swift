@@ -13,6 +13,9 @@ enum JSONWebKeys {
     /// A modulus of 8192 bits, in base64url; verifying with a longer one costs too much.
     private static let maximumNumberBytes = 1_366
 
+    /// The name under which the only key of a set is found, whatever its own.
+    static let onlyKey = ""
+
     /// Reads a set.
     ///
     /// Keys that are of no use here are left out: other kinds, keys for encryption, RSA keys of less than 2048 bits, keys
@@ -25,6 +28,7 @@ enum JSONWebKeys {
         guard body.count <= maximumBytes else { throw .tooLarge }
         var reader = try JSONReader(body)
         var keys: [String: VerificationKey] = [:]
+        var all: [VerificationKey] = []
         var seen: Set<String> = []
         var count = 0
         var hasList = false
@@ -40,11 +44,15 @@ enum JSONWebKeys {
                     reader = start
                     try reader.skipValue()
                 }
-                guard let draft, let name = draft.name else { return }
+                guard let draft else { return }
+                if let key = draft.key { all.append(key) }
+                guard let name = draft.name else { return }
                 keys[name] = seen.insert(name).inserted ? draft.key : nil
             }
         }
         try reader.finish()
+        // Where there is one key alone, a signer need not name it (OpenID Connect Core 1.0, section 10.1).
+        if all.count == 1 { keys[Self.onlyKey] = all[0] }
         guard hasList, !keys.isEmpty else { throw .missing }
         return keys
     }
@@ -86,6 +94,9 @@ enum JSONWebKeys {
             case ("EC", "P-256"):
                 guard let x = number(.x), let y = number(.y), x.count == 32, y.count == 32 else { return nil }
                 return (try? P256.Signing.PublicKey(x963Representation: [4] + x + y)).map { .p256($0) }
+            case ("OKP", "Ed25519"):
+                guard let x = number(.x), x.count == 32 else { return nil }
+                return (try? Curve25519.Signing.PublicKey(rawRepresentation: x)).map { .ed25519($0) }
             default: return nil
             }
         }

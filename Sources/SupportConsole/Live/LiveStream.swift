@@ -15,7 +15,7 @@ struct LiveStream: Sendable {
     func add(to routes: RouterGroup<AdminContext>) {
         routes.get("live") { request, _ -> Response in
             // Not as other pages do: following does not make a session last longer.
-            guard let token = SessionCookie.token(in: request) else { throw ConsoleFault.signedOut }
+            guard let token = Cookie.session(in: request) else { throw ConsoleFault.signedOut }
             let console = DeskConsole(pool: desk.pool, session: token.digest)
             guard try await console.isAlive() else { throw ConsoleFault.signedOut }
             return Response(

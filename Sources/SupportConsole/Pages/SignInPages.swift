@@ -2,6 +2,7 @@ import HTTPTypes
 import Hummingbird
 import Logging
 import Storage
+import StoreClients
 import SupportDesk
 import WebAPI
 
@@ -34,7 +35,20 @@ struct SignInPages: Sendable {
         desk.post("confirm", on: routes) { visit, form, context in try await confirm(visit, form, context) }
         desk.post("sign-out", on: routes) { visit, _, _ in
             try await desk.operators.signOut(visit.digest)
-            var response = Self.leaving(to: "/console/sign-in", SessionCookie.ending)
+            var response: Response
+            if visit.me.byProvider, let provider = desk.provider,
+                let address = await provider.provider.signOutAddress(
+                    Cookie.hint.text(in: visit.request).flatMap { provider.idToken($0) },
+                    returningTo: provider.home
+                )
+            {
+                // Not by a redirect: the console's forms lead nowhere else.
+                response = desk.pages.page("arrive", "You are signed out", ["refresh": address], nil)
+                response.set(Cookie.session.ending)
+                response.set(Cookie.hint.ending)
+            } else {
+                response = Self.leaving(to: "/console/sign-in", Cookie.session.ending)
+            }
             // Pages are never stored; those that the browser keeps in memory for its back button are given up with this.
             if let name = HTTPField.Name("Clear-Site-Data") { response.headers[name] = "\"cache\"" }
             return response
@@ -49,6 +63,7 @@ struct SignInPages: Sendable {
     ) -> Response {
         var values: [String: Any] = ["next": LocalPath(next).text, "name": name]
         if let words { values["words"] = words }
+        if let provider = desk.provider { values["provider"] = Self.link(provider, to: next) }
         return desk.pages.page("signin", "Sign in", values, nil, status: status)
     }
 
@@ -60,7 +75,13 @@ struct SignInPages: Sendable {
     ) -> Response {
         var values: [String: Any] = ["next": LocalPath(next).text]
         if let words { values["words"] = words }
+        if visit.me.byProvider, let provider = desk.provider { values["provider"] = Self.link(provider, to: next) }
         return desk.pages.page("confirm", "Is it still you?", values, visit, status: status)
+    }
+
+    private static func link(_ provider: ProviderSignIn, to next: String?) -> [String: Any] {
+        let parts = provider.provider.issuer.split(separator: "/")
+        return ["escaped": LocalPath(next).escaped, "host": parts.count > 1 ? String(parts[1]) : "the provider"]
     }
 
     // MARK: Signing in
@@ -80,14 +101,16 @@ struct SignInPages: Sendable {
             return enrolment(form, needs: [.password], "The two new passwords are not the same.")
         }
         switch try await attempt(shown, request, context) {
-        case .way(.in(let token)):
+        case .way(.in(let token, let client)):
             // Whatever session the browser had is not kept beside the new one.
-            if let old = SessionCookie.token(in: request) { try await desk.operators.signOut(old.digest) }
+            if let old = Cookie.session(in: request) { try await desk.operators.signOut(old.digest) }
             let next = LocalPath(form["next"]).text
-            return Self.leaving(
+            var response = Self.leaving(
                 to: next + (next.contains("?") ? "&" : "?") + "signed-in=1",
-                SessionCookie.setting(token)
+                Cookie.session.setting(token.text)
             )
+            response.set(Cookie.client.setting(client.text))
+            return response
         case .way(.needs(let needs)) where needs == [.code]:
             return self.form(
                 next: form["next"],
@@ -105,7 +128,7 @@ struct SignInPages: Sendable {
 
     private enum Attempt {
         enum Way {
-            case `in`(SessionToken)
+            case `in`(SessionToken, ClientToken)
             case needs(Set<Operators.Need>)
         }
         case way(Way)
@@ -124,12 +147,15 @@ struct SignInPages: Sendable {
         )
         do {
             let signIn = SignIn(operators: desk.operators, kind: .console)
+            let client = Cookie.client(in: request)
             // An operator who has to wait in any case takes no place in the gate.
-            let wait = try await signIn.wait(shown, from: address)
+            let (wait, isKnown) = try await signIn.wait(shown, from: address, client: client)
             let result =
                 wait > .zero
                 ? .not(.wait(wait))
-                : try await gate.pass(from: address) { try await signIn.attempt(shown, from: address) }
+                : try await gate.pass(from: isKnown ? "known " + shown.name : address, isKnown: isKnown) {
+                    try await signIn.attempt(shown, from: address, client: client)
+                }
             guard let result else {
                 throw ConsoleFault.refused(
                     .serviceUnavailable,
@@ -137,11 +163,12 @@ struct SignInPages: Sendable {
                 )
             }
             switch result {
-            case .signedIn(let token): return .way(.in(token))
+            case .signedIn(let token, let client): return .way(.in(token, client))
             case .not(.needs(let needs)): return .way(.needs(needs))
             case .not(.wait(let wait)):
                 desk.security.refused("console", "sign_in_put_off", desk.logger)
                 return .words("Too many sign-ins have failed; try again in \(wait.components.seconds + 1) s.")
+            case .not(.provider): return .words("Operators sign in through the identity provider.")
             case .not(.samePassword): return .words(Self.sentence(.same))
             case .not(.locked):
                 desk.security.refused("console", "codes_locked", desk.logger)
@@ -177,12 +204,14 @@ struct SignInPages: Sendable {
         let shown = SignIn.Credentials(name: visit.me.name, password: form["password"] ?? "", code: form["code"])
         let next = LocalPath(form["next"])
         switch try await attempt(shown, visit.request, context) {
-        case .way(.in(let token)):
+        case .way(.in(let token, let client)):
             try await desk.operators.signOut(visit.digest)
-            return Self.leaving(
+            var response = Self.leaving(
                 to: next.text + (next.text.contains("?") ? "&" : "?") + "done=confirm",
-                SessionCookie.setting(token)
+                Cookie.session.setting(token.text)
             )
+            response.set(Cookie.client.setting(client.text))
+            return response
         case .way(.needs):
             return confirmation(visit, next: next.text, words: "Give the code as well.", status: .unauthorized)
         case .words(let words): return confirmation(visit, next: next.text, words: words, status: .unauthorized)

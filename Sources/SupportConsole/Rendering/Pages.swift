@@ -29,6 +29,7 @@ struct Pages: Sendable {
     }
 
     static let sources: [String: [UInt8]] = [
+        "arrive": PackageResources.arrive_mustache, "terminal": PackageResources.terminal_mustache,
         "causes": PackageResources.causes_mustache, "confirm": PackageResources.confirm_mustache,
         "dead": PackageResources.dead_mustache, "enrol": PackageResources.enrol_mustache,
         "figures": PackageResources.figures_mustache, "help": PackageResources.help_mustache,
@@ -109,6 +110,6 @@ struct Said {
         "refuse": "The case is decided.", "ask": "The claimant has been asked.", "open": "The ticket is open.",
         "restore": "A worker reads the stores for this user now.", "retry": "The job is queued again.",
         "dry-run": "A worker reads the stores and says what a reconcile would do; nothing is changed by it.",
-        "confirm": "It is you. You can decide now.",
+        "confirm": "It is you. You can decide now.", "terminal": "The terminal is signed in.",
     ]
 }

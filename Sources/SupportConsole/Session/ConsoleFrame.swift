@@ -49,7 +49,7 @@ struct ConsoleFrame: RouterMiddleware {
         ("Referrer-Policy", "same-origin"), ("Cross-Origin-Opener-Policy", "same-origin"),
         ("Cross-Origin-Resource-Policy", "same-origin"),
         ("Permissions-Policy", "camera=(), geolocation=(), microphone=(), payment=()"),
-        ("Strict-Transport-Security", "max-age=63072000"),
+        ("Strict-Transport-Security", "max-age=63072000; includeSubDomains"),
     ].compactMap { name, value in HTTPField.Name(name).map { ($0, value) } }
 
     /// Browsers say where a form was sent from, and pages of others can't change that.
@@ -81,7 +81,7 @@ struct ConsoleFrame: RouterMiddleware {
             return await message(
                 .notFound,
                 "There is nothing here",
-                "It may be somebody's own case, or mistyped.",
+                "It may be a case of an operator's own, or mistyped.",
                 request
             )
         case let error as PostgresError: return await page(for: error, request)

@@ -1,15 +1,17 @@
 import Synchronization
 
-/// Lets one sign-in at a time derive what a password shows, in the order in which they came, and one of each address.
+/// Lets one sign-in at a time derive what a password shows, and one of each address: from known browsers first, and each kind in the
+/// order in which they came.
 ///
 /// Each takes a core for a third of a second, and anybody can ask.
 final class SignInGate: Sendable {
-    /// Those who wait; more are sent away.
+    /// Those who wait, of each kind; more are sent away.
     private static let mostWaiting = 16
     private static let patience = Duration.seconds(10)
 
     private struct Waiter {
         var number: Int
+        var isKnown: Bool
         var continuation: CheckedContinuation<Bool, Never>
     }
 
@@ -27,13 +29,18 @@ final class SignInGate: Sendable {
     ///
     /// - Parameters:
     ///   - address: the client's; a second sign-in from it is refused while the first waits or runs.
+    ///   - isKnown: whether the name's operator has signed in with this browser of late.
     ///   - body: what to do.
     /// - Returns: what the body returns; `nil`: too many others are at it, or one from the same address.
     /// - Throws: what the body throws; `CancellationError`.
-    func pass<Result>(from address: String, _ body: () async throws -> Result) async throws -> Result? {
+    func pass<Result>(
+        from address: String,
+        isKnown: Bool,
+        _ body: () async throws -> Result
+    ) async throws -> Result? {
         guard state.withLock({ $0.addresses.insert(address).inserted }) else { return nil }
         defer { state.withLock { _ = $0.addresses.remove(address) } }
-        guard await enter() else {
+        guard await enter(isKnown: isKnown) else {
             try Task.checkCancellation()
             return nil
         }
@@ -41,7 +48,7 @@ final class SignInGate: Sendable {
         return try await body()
     }
 
-    private func enter() async -> Bool {
+    private func enter(isKnown: Bool) async -> Bool {
         let number = state.withLock { state in
             state.nextNumber += 1
             return state.nextNumber
@@ -59,8 +66,13 @@ final class SignInGate: Sendable {
                             state.isTaken = true
                             return true
                         }
-                        guard state.waiting.count < Self.mostWaiting, !Task.isCancelled else { return false }
-                        state.waiting.append(Waiter(number: number, continuation: continuation))
+                        let alike = state.waiting.count { $0.isKnown == isKnown }
+                        guard alike < Self.mostWaiting, !Task.isCancelled else { return false }
+                        let place = isKnown ? state.waiting.firstIndex { !$0.isKnown } : nil
+                        state.waiting.insert(
+                            Waiter(number: number, isKnown: isKnown, continuation: continuation),
+                            at: place ?? state.waiting.endIndex
+                        )
                         return nil
                     }
                     if let answer { continuation.resume(returning: answer) }

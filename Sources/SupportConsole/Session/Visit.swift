@@ -33,7 +33,7 @@ struct Visit: Sendable {
         self.desk = desk
         self.request = request
         path = request.uri.path + (request.uri.query.map { "?\($0)" } ?? "")
-        guard let token = SessionCookie.token(in: request) else { throw ConsoleFault.signedOut }
+        guard let token = Cookie.session(in: request) else { throw ConsoleFault.signedOut }
         self.token = token
         do { me = try await DeskConsole(pool: desk.pool, session: token.digest).me() } catch let error as PostgresError
             where error.sqlState == "ES006"
@@ -65,27 +65,4 @@ struct FormKey {
         guard left.count == right.count else { return false }
         return zip(left, right).reduce(UInt8(0)) { $0 | ($1.0 ^ $1.1) } == 0
     }
-}
-
-/// Where a browser keeps the session.
-///
-/// `__Host-` has browsers take it only over TLS (or from this machine), for this host alone.
-enum SessionCookie {
-    private static let name = "__Host-desk"
-
-    static func token(in request: Request) -> SessionToken? {
-        for header in request.headers[values: .cookie] {
-            for pair in header.split(separator: ";") {
-                let sides = pair.split(separator: "=", maxSplits: 1)
-                if sides.count == 2, sides[0].filter({ $0 != " " }) == name { return SessionToken(String(sides[1])) }
-            }
-        }
-        return nil
-    }
-
-    static func setting(_ token: SessionToken) -> String {
-        "\(name)=\(token.text); Path=/; Secure; HttpOnly; SameSite=Strict"
-    }
-
-    static var ending: String { "\(name)=; Path=/; Secure; HttpOnly; SameSite=Strict; Max-Age=0" }
 }

@@ -2,10 +2,18 @@ import Crypto
 import Foundation
 
 /// What an operator shows after signing in; the database holds its hash alone.
-package struct SessionToken: Hashable, Sendable {
-    /// Tells the kind of secret to people and to scanners of leaked ones.
-    private static let prefix = "esop_"
-    private static let byteCount = 32
+package typealias SessionToken = ShownToken<SessionMark>
+/// What a browser or a terminal shows of earlier sign-ins, so that others who fail in its operator's name do not keep it out.
+package typealias ClientToken = ShownToken<ClientMark>
+
+/// Tells the kind of secret to people and to scanners of leaked ones.
+package protocol TokenMark: Sendable { static var prefix: String { get } }
+package enum SessionMark: TokenMark { package static let prefix = "esop_" }
+package enum ClientMark: TokenMark { package static let prefix = "escl_" }
+
+/// A random secret that is shown, and found by its hash.
+package struct ShownToken<Mark: TokenMark>: Hashable, Sendable {
+    private static var byteCount: Int { 32 }
 
     private let bytes: [UInt8]
 
@@ -16,11 +24,11 @@ package struct SessionToken: Hashable, Sendable {
 
     /// Reads one that was shown; `nil`: it has another form.
     package init?(_ text: String) {
-        guard text.utf8.count == Self.prefix.utf8.count + Self.byteCount * 2, text.hasPrefix(Self.prefix) else {
+        guard text.utf8.count == Mark.prefix.utf8.count + Self.byteCount * 2, text.hasPrefix(Mark.prefix) else {
             return nil
         }
         var bytes: [UInt8] = []
-        var digits = text.utf8.dropFirst(Self.prefix.utf8.count).makeIterator()
+        var digits = text.utf8.dropFirst(Mark.prefix.utf8.count).makeIterator()
         while let high = digits.next(), let low = digits.next() {
             guard let high = Self.value(high), let low = Self.value(low) else { return nil }
             bytes.append(high << 4 | low)
@@ -29,7 +37,7 @@ package struct SessionToken: Hashable, Sendable {
     }
 
     /// The form that the operator's browser or terminal keeps.
-    package var text: String { Self.prefix + Self.hexadecimal(bytes) }
+    package var text: String { Mark.prefix + Self.hexadecimal(bytes) }
 
     /// By what the database finds the session: of no use to whoever reads it there.
     package var digest: [UInt8] { Array(SHA256.hash(data: bytes)) }
@@ -50,8 +58,8 @@ package struct SessionToken: Hashable, Sendable {
     }
 }
 
-extension SessionToken: CustomStringConvertible, CustomReflectable {
+extension ShownToken: CustomStringConvertible, CustomReflectable {
     /// Nothing of the token.
-    package var description: String { "SessionToken(redacted)" }
+    package var description: String { "\(Self.self)(redacted)" }
     package var customMirror: Mirror { Mirror(self, children: ["description": description]) }
 }

@@ -51,14 +51,25 @@ package struct SignIn: Sendable {
 
     /// What comes of it.
     package enum Result: Sendable {
-        case signedIn(SessionToken)
+        /// The browser or terminal keeps both.
+        case signedIn(SessionToken, ClientToken)
         case not(Operators.Outcome)
     }
 
-    /// How long a name has to wait from an address before anything is tried; costs no hash.
-    package func wait(_ typed: Credentials, from address: String) async throws -> Duration {
-        guard (1...63).contains(typed.name.utf8.count) else { return .zero }
-        return try await operators.salt(of: typed.name, from: Self.digest(of: address), usual: cost.text).wait
+    /// How long a name has to wait before anything is tried, and whether it comes from a known client; costs no hash.
+    package func wait(
+        _ typed: Credentials,
+        from address: String,
+        client: ClientToken?
+    ) async throws -> (wait: Duration, isKnown: Bool) {
+        guard (1...63).contains(typed.name.utf8.count) else { return (.zero, false) }
+        let salt = try await operators.salt(
+            of: typed.name,
+            from: Self.digest(of: address),
+            client: client?.digest,
+            usual: cost.text
+        )
+        return (salt.wait, salt.isKnown)
     }
 
     private static func digest(of address: String) -> [UInt8] { Array(SHA256.hash(data: Data(address.utf8))) }
@@ -69,14 +80,19 @@ package struct SignIn: Sendable {
     ///
     /// - Parameters:
     ///   - typed: what the operator typed.
-    ///   - address: whence, kept as a hash; `nil` at a terminal.
+    ///   - address: where it comes from, kept as a hash; `nil` at a terminal.
+    ///   - client: what the browser or terminal shows of earlier sign-ins.
     /// - Returns: what came of it.
     /// - Throws: `PostgresError`; `PasswordKey.Fault` for a new password that is not taken.
-    package func attempt(_ typed: Credentials, from address: String?) async throws -> Result {
+    package func attempt(
+        _ typed: Credentials,
+        from address: String?,
+        client: ClientToken?
+    ) async throws -> Result {
         // Beyond what a name can be: nobody has to be asked.
         guard (1...63).contains(typed.name.utf8.count) else { return .not(.refused) }
         let whence = address.map(Self.digest)
-        let salt = try await operators.salt(of: typed.name, from: whence, usual: cost.text)
+        let salt = try await operators.salt(of: typed.name, from: whence, client: client?.digest, usual: cost.text)
         guard salt.wait == .zero else { return .not(.wait(salt.wait)) }
         guard let storedCost = PasswordKey.Cost(salt.cost) else { return .not(.refused) }
         let key: PasswordKey
@@ -87,12 +103,14 @@ package struct SignIn: Sendable {
         if typed.newPassword != nil { chosen = try await Self.chosen(typed, cost) }
         let code = typed.code?.filter { !$0.isWhitespace }
         let token = SessionToken()
+        let client = client ?? ClientToken()
         let outcome = try await operators.signIn(
             Operators.Try(
                 name: typed.name,
                 key: key.bytes,
                 code: code,
                 address: whence,
+                client: client.digest,
                 kind: kind,
                 session: token.digest,
                 chosen: chosen?.shown,
@@ -102,7 +120,7 @@ package struct SignIn: Sendable {
                 SHA256.hash(data: Data(typed.name.utf8) + [0] + key.bytes + Data((code ?? "").utf8))
             )
         )
-        return outcome == .signedIn ? .signedIn(token) : .not(outcome)
+        return outcome == .signedIn ? .signedIn(token, client) : .not(outcome)
     }
 
     /// A thread of its own for what takes a third of a second: no thread of the pool waits for it, and whoever guesses passwords

@@ -3,11 +3,16 @@ import Logging
 
 /// What the admin address serves.
 package struct AdminContent: Sendable {
-    /// The metrics as text, and its media type.
-    private let metrics: @Sendable () async -> String
-    private let metricsType: String
-    /// Whether the process can do its work now.
-    private let isReady: @Sendable () async -> Bool
+    /// What machines ask; `nil`: nothing.
+    private struct Figures: Sendable {
+        /// The metrics as text, and its media type.
+        var metrics: @Sendable () async -> String
+        var metricsType: String
+        /// Whether the process can do its work now.
+        var isReady: @Sendable () async -> Bool
+    }
+
+    private let figures: Figures?
     private let more: (@Sendable (Router<AdminContext>) -> Void)?
 
     /// Describes the content.
@@ -23,24 +28,32 @@ package struct AdminContent: Sendable {
         isReady: @escaping @Sendable () async -> Bool,
         more: (@Sendable (Router<AdminContext>) -> Void)? = nil
     ) {
-        self.metrics = metrics
-        self.metricsType = metricsType
-        self.isReady = isReady
+        figures = Figures(metrics: metrics, metricsType: metricsType, isReady: isReady)
         self.more = more
+    }
+
+    /// An address that serves routes of others, and no metrics.
+    package init(routes: @escaping @Sendable (Router<AdminContext>) -> Void) {
+        figures = nil
+        more = routes
     }
 
     func router(_ hosts: AdminHosts, _ security: SecurityLog, _ logger: Logger) -> Router<AdminContext> {
         let router = Router(context: AdminContext.self)
         router.add(middleware: AdminHostCheck(hosts: hosts, security: security, logger: logger))
-        router.get("/metrics") { _, _ in
-            Response(
-                status: .ok,
-                headers: [.contentType: metricsType, .cacheControl: "no-store"],
-                body: .init(byteBuffer: .init(string: await metrics()))
-            )
+        if let figures {
+            router.get("/metrics") { _, _ in
+                Response(
+                    status: .ok,
+                    headers: [.contentType: figures.metricsType, .cacheControl: "no-store"],
+                    body: .init(byteBuffer: .init(string: await figures.metrics()))
+                )
+            }
+            router.get("/health/ready") { _, _ in
+                await figures.isReady() ? HealthAnswer.ready : HealthAnswer.notReady
+            }
         }
         router.get("/health/live") { _, _ in HealthAnswer.live }
-        router.get("/health/ready") { _, _ in await isReady() ? HealthAnswer.ready : HealthAnswer.notReady }
         more?(router)
         return router
     }

@@ -24,6 +24,7 @@ package struct AdminServer: Service {
     /// Of one address at once: its console pages follow changes by a connection each.
     private static let mostPerAddress = 64
 
+    private let what: String
     private let address: Address
     private let hosts: AdminHosts
     private let security = SecurityLog()
@@ -36,6 +37,7 @@ package struct AdminServer: Service {
     /// Creates a server that is not listening yet.
     ///
     /// - Parameters:
+    ///   - what: is served, for log and errors.
     ///   - address: where to listen.
     ///   - names: hosts beside the address's own under which it is reached, as a proxy passes them on.
     ///   - proxies: their connections have no limit by address.
@@ -44,6 +46,7 @@ package struct AdminServer: Service {
     ///   - onListening: called once, with the port, when connections are accepted.
     ///   - logger: hears when it listens, and why it could not.
     package init(
+        what: String = "metrics",
         address: Address,
         names: [String] = [],
         proxies: TrustedProxies = .init(),
@@ -52,6 +55,7 @@ package struct AdminServer: Service {
         onListening: @escaping @Sendable (Int) async -> Void = { _ in },
         logger: Logger
     ) {
+        self.what = what
         self.address = address
         hosts = AdminHosts(names: names + [address.host])
         self.proxies = proxies
@@ -70,9 +74,9 @@ package struct AdminServer: Service {
         } catch is CancellationError {
             return
         } catch let error where !isVital {
-            let failure = ListenFailure(error, "metrics", host: address.host, port: address.port)
+            let failure = ListenFailure(error, what, host: address.host, port: address.port)
             logger.warning(
-                "metrics are not served: the address can't be listened on",
+                "\(what) can't be served: the address can't be listened on",
                 metadata: [
                     "listen.host": "\(address.host)", "listen.port": "\(address.port)",
                     "error.code": "\(failure?.code ?? "\(type(of: error))")",
@@ -80,7 +84,7 @@ package struct AdminServer: Service {
             )
             try? await gracefulShutdown()
         } catch {
-            throw ListenFailure(error, "metrics", host: address.host, port: address.port) ?? error
+            throw ListenFailure(error, what, host: address.host, port: address.port) ?? error
         }
     }
 
@@ -99,7 +103,7 @@ package struct AdminServer: Service {
             ),
             onServerRunning: { channel in
                 let port = channel.localAddress?.port ?? address.port
-                logger.info("serving metrics", metadata: ["listen.port": "\(port)"])
+                logger.info("serving \(what)", metadata: ["listen.port": "\(port)"])
                 await onListening(port)
             },
             logger: quiet

@@ -7,14 +7,14 @@ import StoreClients
 struct Callers: Sendable {
     private static let keysWaitSeconds = 10
 
-    let tokens: FirebaseTokens
+    let tokens: AppTokens
     let perUser: RequestLimit?
     let security: SecurityLog
     let known = KnownTokens()
 
     /// The user whom the request's token names.
     ///
-    /// - Throws: `Problem`: 401 for whatever is no valid token of this project, whatever the reason; 429 beyond the
+    /// - Throws: `Problem`: 401 for whatever is no valid token, whatever the reason; 429 beyond the
     ///   user's limit; 503 while the keys to verify with can't be had.
     func user(of request: Request, _ context: APIContext) async throws(Problem) -> String {
         guard let header = request.headers[.authorization] else {
@@ -22,14 +22,14 @@ struct Callers: Sendable {
             throw Problem(
                 .unauthenticated,
                 "the Authorization header is missing",
-                fix: "Send Bearer and a Firebase ID token."
+                fix: "Send Bearer and the token of the signed-in user."
             )
         }
         guard let token = Self.bearer(header) else {
             security.refused("app", "malformed", context)
             throw Self.invalid
         }
-        let user: FirebaseUser
+        let user: TokenUser
         do throws(TokenFailure) {
             user = try await known.user(of: token) { token throws(TokenFailure) in try await tokens.user(of: token) }
         } catch {
@@ -49,7 +49,7 @@ struct Callers: Sendable {
         var problem = Problem(
             .unauthenticated,
             "the token is not valid",
-            fix: "Get a fresh ID token from Firebase and send the request again."
+            fix: "Get a fresh token from where the user signs in, and send the request again."
         )
         problem.headers[.wwwAuthenticate] = "Bearer error=\"invalid_token\""
         return problem

@@ -11,7 +11,7 @@ final class KnownTokens: Sendable {
     private static let most = 20_000
 
     private struct Known {
-        var user: FirebaseUser
+        var user: TokenUser
         var until: ContinuousClock.Instant
     }
 
@@ -27,12 +27,12 @@ final class KnownTokens: Sendable {
     /// - Throws: what the verification throws; a token that was refused is verified again.
     func user(
         of token: String,
-        _ verify: (String) async throws(TokenFailure) -> FirebaseUser
-    ) async throws(TokenFailure) -> FirebaseUser {
+        _ verify: (String) async throws(TokenFailure) -> TokenUser
+    ) async throws(TokenFailure) -> TokenUser {
         let digest = SHA256.hash(data: Data(token.utf8))
         let now = ContinuousClock.now
         let seconds = systemSeconds()
-        let found = known.withLock { known -> FirebaseUser? in
+        let found = known.withLock { known -> TokenUser? in
             guard let entry = known[digest], entry.until > now, entry.user.expiresAt.microseconds / 1_000_000 > seconds
             else { return nil }
             return entry.user

@@ -1,17 +1,17 @@
 import Synchronization
 
 /// How many of something each client holds at once, by address.
-final class ClientCounts: Sendable {
+package final class ClientCounts: Sendable {
     private let most: Int
     private let counts = Mutex<[String: Int]>([:])
 
-    init(most: Int) { self.most = most }
+    package init(most: Int) { self.most = most }
 
     /// Counts one more.
     ///
     /// - Parameter client: as ``TrustedProxies`` names it.
     /// - Returns: `false`: the client holds as many as it may, and nothing was counted.
-    func take(_ client: String) -> Bool {
+    package func take(_ client: String) -> Bool {
         counts.withLock { counts in
             let count = counts[client] ?? 0
             guard count < most else { return false }
@@ -21,7 +21,7 @@ final class ClientCounts: Sendable {
     }
 
     /// Counts one less.
-    func giveBack(_ client: String) {
+    package func giveBack(_ client: String) {
         counts.withLock { counts in
             let left = (counts[client] ?? 1) - 1
             counts[client] = left > 0 ? left : nil

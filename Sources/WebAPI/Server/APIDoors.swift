@@ -8,7 +8,7 @@ package import StoreClients
 package struct APIDoors: Sendable {
     let watch: RestoreWatch
     private let requests: AppRequests
-    private let tokens: FirebaseTokens?
+    private let tokens: AppTokens?
     private let messages: Messages
     private let senders: WebhookSenders
     private let restores: RestoreIntake
@@ -38,7 +38,7 @@ package struct APIDoors: Sendable {
     package init(
         requests: AppRequests,
         watch: RestoreWatch,
-        tokens: FirebaseTokens?,
+        tokens: AppTokens?,
         messages: Messages,
         senders: WebhookSenders,
         restores: RestoreIntake,

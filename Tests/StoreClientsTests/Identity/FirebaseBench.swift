@@ -83,7 +83,7 @@ final class FirebaseBench: Sendable {
             http: http,
             logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
             systemSeconds: { self.state.withLock { $0.seconds } },
-            keys: KeySet(of: nil, pause: GoogleKeys.pause) { self.state.withLock { $0.monotonic } }
+            keys: KeySet(of: nil, pause: SignerKeys.pause) { self.state.withLock { $0.monotonic } }
         )
     }
 

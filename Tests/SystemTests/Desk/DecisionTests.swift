@@ -98,11 +98,16 @@ import Testing
             try await scene.world.working(scene.setup) { try await scene.collect(ticket) }
             #expect(try await scene.act(scene.bea, .claim, on: ticket) == nil)
             #expect(try await scene.approve(scene.bea, ticket) == nil)
-            guard case .signedIn(let token) = try await scene.desk.signIn(scene.bea) else {
+            guard case .signedIn(let token, _) = try await scene.desk.signIn(scene.bea) else {
                 Issue.record("bea can't sign in again")
                 return
             }
-            let elsewhere = DeskPeople.Person(name: "bea", token: token, device: scene.bea.device)
+            let elsewhere = DeskPeople.Person(
+                name: "bea",
+                token: token,
+                device: scene.bea.device,
+                client: scene.bea.client
+            )
             #expect(try await scene.approve(elsewhere, ticket) == "approved_already")
             async let one = scene.approve(scene.cid, ticket)
             async let two = scene.approve(scene.cid, ticket)

@@ -18,6 +18,8 @@ struct DeskPeople: Sendable {
         var name: String
         var token: SessionToken
         var device: SecondFactor
+        /// What their terminal shows of earlier sign-ins.
+        var client = ClientToken()
     }
 
     /// Adds an operator, who signs in for the first time; without a session an admin.
@@ -51,22 +53,28 @@ struct DeskPeople: Sendable {
             newPassword: Self.password,
             newDevice: device
         )
-        guard case .signedIn(let token) = try await signIn(typed) else {
+        guard case .signedIn(let token, let client) = try await signIn(typed) else {
             Issue.record("\(name) could not sign in")
             throw CancellationError()
         }
-        return Person(name: name, token: token, device: device)
+        return Person(name: name, token: token, device: device, client: client)
     }
 
-    func signIn(_ typed: SignIn.Credentials, from address: String? = "192.0.2.1") async throws -> SignIn.Result {
-        try await SignIn(operators: operators, kind: .terminal, cost: .least).attempt(typed, from: address)
+    func signIn(
+        _ typed: SignIn.Credentials,
+        from address: String? = "192.0.2.1",
+        client: ClientToken? = nil
+    ) async throws -> SignIn.Result {
+        try await SignIn(operators: operators, kind: .terminal, cost: .least)
+            .attempt(typed, from: address, client: client)
     }
 
     /// Signs in with password and code, as if the last code had been long ago.
     func signIn(_ person: Person) async throws -> SignIn.Result {
         try await forgetCode(of: person.name)
         return try await signIn(
-            .init(name: person.name, password: Self.password, code: try await code(person.device))
+            .init(name: person.name, password: Self.password, code: try await code(person.device)),
+            client: person.client
         )
     }
 

@@ -2,28 +2,49 @@ import Entitlements
 import HTTPTypes
 import Logging
 
-/// The public keys that Google signs a kind of token with, and how such a token is taken apart and verified.
-struct GoogleKeys: Sendable {
+/// The public keys that an issuer signs a kind of token with, and how such a token is taken apart and verified.
+struct SignerKeys: Sendable {
     /// The longest token that is looked at, in bytes; real ones have 1,000.
     static let maximumBytes = 8 << 10
-    /// Whoever sends names that nobody knows makes us ask Google once a minute at most.
+    /// Names of keys that do not exist make us ask the issuer once a minute at most.
     static let pause = Duration.seconds(60)
-    private static let algorithm = "RS256"
 
-    private let address: EndpointURL
+    private let address: @Sendable () async throws(ReadFailure) -> EndpointURL
+    private let algorithms: Set<String>
+    private let limit: Int
+    private let takesUnnamed: Bool
     private let http: StoreHTTP
     private let logger: Logger
     private let keys: KeySet
     private let throttle = LogThrottle()
 
-    init(address: EndpointURL, http: StoreHTTP, logger: Logger, keys: KeySet) {
+    /// - Parameters:
+    ///   - address: of the JWK set, found out where it is not known.
+    ///   - algorithms: that tokens may be signed with.
+    ///   - maximumBytes: the longest token that is looked at.
+    ///   - takesUnnamed: whether a token need not name the key where the set has one alone.
+    ///   - http: carries the requests for keys.
+    ///   - logger: hears that keys can't be had.
+    ///   - keys: the set, empty at first.
+    init(
+        address: @escaping @Sendable () async throws(ReadFailure) -> EndpointURL,
+        algorithms: Set<String>,
+        maximumBytes: Int = maximumBytes,
+        takesUnnamed: Bool = true,
+        http: StoreHTTP,
+        logger: Logger,
+        keys: KeySet = KeySet(of: nil, pause: pause)
+    ) {
         self.address = address
+        self.algorithms = algorithms
+        limit = maximumBytes
+        self.takesUnnamed = takesUnnamed
         self.http = http
         self.logger = logger
         self.keys = keys
     }
 
-    /// Reads what a token says, and verifies that Google signed it.
+    /// Reads what a token says, and verifies that the issuer signed it.
     ///
     /// - Parameters:
     ///   - token: a compact JWS.
@@ -36,10 +57,11 @@ struct GoogleKeys: Sendable {
     ) async throws(TokenFailure) -> Claims {
         let signed: CompactJWS
         let name: String
+        let algorithm: String
         let said: Claims
         do throws(TokenRefusal) {
-            signed = try Self.parts(token)
-            name = try Self.keyName(signed)
+            signed = try parts(token)
+            (name, algorithm) = try header(of: signed)
             said = try claims(signed.payload)
         } catch { throw .refused(error) }
         let key: VerificationKey
@@ -52,14 +74,14 @@ struct GoogleKeys: Sendable {
             }
         }
         // The header had no choice: a key of another kind verifies nothing.
-        guard key.algorithm == Self.algorithm else { throw .refused(.wrongAlgorithm) }
+        guard key.algorithm == algorithm else { throw .refused(.wrongAlgorithm) }
         guard key.isValid(signed.signature, for: signed.signed) else { throw .refused(.badSignature) }
         return said
     }
 
-    private static func parts(_ token: String) throws(TokenRefusal) -> CompactJWS {
+    private func parts(_ token: String) throws(TokenRefusal) -> CompactJWS {
         do throws(ProofRefusal) {
-            let signed = try CompactJWS(token, upTo: maximumBytes)
+            let signed = try CompactJWS(token, upTo: limit)
             guard !signed.signature.isEmpty else { throw ProofRefusal(.malformed, "") }
             return signed
         } catch {
@@ -67,18 +89,20 @@ struct GoogleKeys: Sendable {
         }
     }
 
-    private static func keyName(_ signed: CompactJWS) throws(TokenRefusal) -> String {
+    private func header(of signed: CompactJWS) throws(TokenRefusal) -> (key: String, algorithm: String) {
         guard let header = try? signed.header() else { throw .malformed }
-        guard header.algorithm == algorithm else { throw .wrongAlgorithm }
-        guard let name = header.keyID, (1...JSONWebKeys.maximumNameBytes).contains(name.utf8.count) else {
-            throw .malformed
+        guard algorithms.contains(header.algorithm) else { throw .wrongAlgorithm }
+        guard let name = header.keyID else {
+            guard takesUnnamed else { throw .malformed }
+            return (JSONWebKeys.onlyKey, header.algorithm)
         }
-        return name
+        guard (1...JSONWebKeys.maximumNameBytes).contains(name.utf8.count) else { throw .malformed }
+        return (name, header.algorithm)
     }
 
-    /// Asks for the keys, for somebody who wants to know whether they can be had.
+    /// Asks for the keys, to find out whether they can be had.
     ///
-    /// - Returns: how far Google's clock is ahead of ours, in seconds; `nil` where it does not say.
+    /// - Returns: how far the issuer's clock is ahead of ours, in seconds; `nil` where it does not say.
     /// - Throws: `ReadFailure`.
     func probe(systemSeconds: Int64) async throws(ReadFailure) -> Int64? {
         let response = try await answer()
@@ -98,7 +122,7 @@ struct GoogleKeys: Sendable {
         } catch {
             if let unsaid = throttle.leave(for: error.code) {
                 logger.warning(
-                    "Google's keys for tokens can't be had; those that are known serve on",
+                    "an issuer's keys for tokens can't be had; those that are known serve on",
                     metadata: ["error.code": "\(error.code.rawValue)", "log.left_out": "\(unsaid)"]
                 )
             }
@@ -107,15 +131,39 @@ struct GoogleKeys: Sendable {
     }
 
     private func answer() async throws(ReadFailure) -> StoreHTTPResponse {
-        let request = HTTPRequest(
+        try await http.get(try await address())
+    }
+}
+
+extension SignerKeys {
+    /// Google's: at one address, RS256 alone.
+    static func google(_ address: EndpointURL, http: StoreHTTP, logger: Logger, keys: KeySet? = nil) -> SignerKeys {
+        SignerKeys(
+            address: { () throws(ReadFailure) in address },
+            algorithms: ["RS256"],
+            takesUnnamed: false,
+            http: http,
+            logger: logger,
+            keys: keys ?? KeySet(of: nil, pause: pause)
+        )
+    }
+}
+
+extension StoreHTTP {
+    /// Asks for a document of JSON.
+    ///
+    /// - Throws: `ReadFailure`, also for every answer but 200.
+    func get(_ address: EndpointURL, bearer: String? = nil) async throws(ReadFailure) -> StoreHTTPResponse {
+        var request = HTTPRequest(
             method: .get,
             scheme: address.base.scheme,
             authority: address.base.authority,
             path: address.path,
             headerFields: [.accept: "application/json"]
         )
+        if let bearer { request.headerFields[.authorization] = "Bearer " + bearer }
         let response: StoreHTTPResponse
-        do throws(StoreHTTPFailure) { response = try await http.send(request, nil) } catch {
+        do throws(StoreHTTPFailure) { response = try await send(request, nil) } catch {
             throw ReadFailure(error.code == .cancelled ? .interrupted : .unavailable)
         }
         guard response.status == 200 else { throw ReadFailure(.unavailable) }

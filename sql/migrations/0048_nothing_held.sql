@@ -1,0 +1,418 @@
+-- compatible_from: 11
+-- Nothing that a database user can hold open keeps an operator from signing in, or from being disabled; and one-time codes are
+-- PostgreSQL's own pgcrypto's.
+
+-- ---- One-time codes -------------------------------------------------------------------------------------------------
+
+-- The application may have the extension already, in a schema of its choice; where it has not, the schema `public` is where it would
+-- look for it later.
+DO $$
+DECLARE
+    home text := 'public';
+BEGIN
+    IF NOT EXISTS (SELECT 1 FROM pg_extension WHERE extname = 'pgcrypto') THEN
+        IF NOT coalesce(has_schema_privilege('public', 'CREATE'), false) THEN
+            home := 'entitlement_sync';
+        END IF;
+        EXECUTE format('CREATE EXTENSION pgcrypto SCHEMA %I', home);
+    END IF;
+    SELECT n.nspname INTO STRICT home FROM pg_extension AS e JOIN pg_namespace AS n ON n.oid = e.extnamespace
+     WHERE e.extname = 'pgcrypto';
+    EXECUTE format($body$
+        CREATE OR REPLACE FUNCTION hmac_sha1(data bytea, key bytea) RETURNS bytea
+        LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE RETURN %I.hmac(data, key, 'sha1')
+        $body$, home);
+END
+$$;
+DROP FUNCTION sha1(bytea);
+
+-- ---- Disabling waits for nothing ------------------------------------------------------------------------------------
+
+CREATE TABLE operator_ban (
+    id          bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    operator_id bigint      NOT NULL REFERENCES operator,
+    at          timestamptz NOT NULL DEFAULT clock_timestamp(),
+    by_id       bigint
+);
+CREATE INDEX operator_ban_operator ON operator_ban (operator_id);
+COMMENT ON TABLE operator_ban IS 'operators who are disabled: only ever inserted into, so that no open transaction is waited for;'
+    ' operator.disabled_at follows as soon as the row is free';
+REVOKE ALL ON operator_ban FROM PUBLIC;
+
+CREATE FUNCTION is_banned(who bigint) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
+    SELECT EXISTS (SELECT 1 FROM operator_ban AS b WHERE b.operator_id = who)
+$$;
+REVOKE ALL ON FUNCTION is_banned FROM PUBLIC;
+
+-- Changes the text of functions; an error where one does not have it.
+CREATE FUNCTION pg_temp.change(names text[], was text, becomes text) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    f record;
+BEGIN
+    FOR f IN SELECT n.name, (SELECT pg_get_functiondef(p.oid) FROM pg_proc AS p
+                              WHERE p.pronamespace = 'entitlement_sync'::regnamespace AND p.proname = n.name) AS source
+               FROM unnest(names) AS n(name) LOOP
+        IF position(was IN f.source) = 0 THEN
+            RAISE EXCEPTION 'function % does not have: %', f.name, was;
+        END IF;
+        EXECUTE replace(f.source, was, becomes);
+    END LOOP;
+END
+$$;
+SELECT pg_temp.change('{approval_counts,waiver_counts,agreed_grant,desk_alive,has_other_admin,hold_operator}'::text[],
+                      'o.disabled_at IS NULL', 'o.disabled_at IS NULL AND NOT is_banned(o.id)');
+-- Management is done by one admin at a time, by a row that only these functions reach: an advisory lock is any database user's.
+SELECT pg_temp.change('{add_operator,reset_operator,confirm_operator,link_operator}'::text[],
+                      'PERFORM pg_advisory_xact_lock(7309940714432067)', 'PERFORM FROM desk_secret FOR UPDATE');
+SELECT pg_temp.change('{reset_operator}'::text[], 'DELETE FROM operator_session AS s WHERE s.operator_id = who.id;',
+                      'DELETE FROM operator_session AS s WHERE s.operator_id = who.id;
+    DELETE FROM operator_ban AS b WHERE b.operator_id = who.id;
+    DELETE FROM known_client AS c WHERE c.operator_id = who.id;');
+SELECT pg_temp.change('{acting}'::text[],
+$was$    SELECT o.* INTO who FROM operator AS o
+     WHERE o.id = (SELECT s.operator_id FROM operator_session AS s WHERE s.digest = sha256(session)) AND o.disabled_at IS NULL
+       FOR SHARE;$was$,
+$new$    -- Who manages waits for nothing: another admin could hold the row, to keep themselves from being disabled.
+    IF wanted = 'manage' THEN
+        SELECT o.* INTO who FROM operator AS o
+         WHERE o.id = (SELECT s.operator_id FROM operator_session AS s WHERE s.digest = sha256(session)) AND o.disabled_at IS NULL;
+    ELSE
+        SELECT o.* INTO who FROM operator AS o
+         WHERE o.id = (SELECT s.operator_id FROM operator_session AS s WHERE s.digest = sha256(session)) AND o.disabled_at IS NULL
+           FOR SHARE;
+    END IF;
+    IF is_banned(who.id) THEN
+        who := NULL;
+    END IF;$new$);
+
+-- Ends what an operator may do, at once: from the commit on, whatever transaction is open elsewhere. What the operator began before
+-- is judged again where it is carried out.
+CREATE OR REPLACE FUNCTION disable_operator(session bytea, wanted text) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET lock_timeout = '200ms' AS $$
+DECLARE
+    actor operator := acting(session, 'manage', interval '5 minutes');
+    who   operator;
+BEGIN
+    SELECT o.* INTO who FROM operator AS o WHERE o.name = wanted;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'name: no such operator',
+            HINT = 'See entitlement-sync operator list.';
+    END IF;
+    -- One at a time, so that two admins do not disable each other; but another admin's open transaction is not waited for.
+    BEGIN
+        PERFORM FROM desk_secret FOR UPDATE;
+    EXCEPTION WHEN lock_not_available THEN NULL;
+    END;
+    IF who.role = 'admin' AND NOT has_other_admin(who.id) THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'name: the last administrator stays',
+            HINT = 'Add another admin first, who has to have signed in.';
+    END IF;
+    INSERT INTO operator_ban (operator_id, by_id) VALUES (who.id, actor.id);
+    INSERT INTO operator_event (operator_id, kind, about_id) VALUES (actor.id, 'disabled', who.id);
+    BEGIN
+        DELETE FROM operator_session AS s WHERE s.operator_id = who.id;
+        UPDATE operator AS o SET disabled_at = coalesce(o.disabled_at, clock_timestamp()) WHERE o.id = who.id;
+    EXCEPTION WHEN lock_not_available THEN NULL;
+    END;
+END
+$$;
+
+-- ---- Tries to sign in -----------------------------------------------------------------------------------------------
+
+-- What an operator has signed in with before: a browser by its cookie, a terminal by a file beside its session.
+CREATE TABLE known_client (
+    digest      bytea       NOT NULL CHECK (octet_length(digest) = 32),
+    operator_id bigint      NOT NULL REFERENCES operator,
+    used_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (digest, operator_id)
+);
+CREATE INDEX known_client_operator ON known_client (operator_id, used_at);
+COMMENT ON COLUMN known_client.digest IS 'SHA-256 of what the browser or the terminal shows: who reads it can show nothing';
+
+-- One row a try, only ever inserted by an announcement: tries wait for no other's. A try that has ended well counts no more.
+CREATE TABLE sign_in_attempt (
+    id      uuid        PRIMARY KEY DEFAULT gen_random_uuid(),
+    at      timestamptz NOT NULL DEFAULT clock_timestamp(),
+    xact    xid8        NOT NULL DEFAULT pg_current_xact_id(),
+    digest  bytea       NOT NULL,
+    name    bytea       NOT NULL,
+    address bytea       NOT NULL,
+    client  bytea,
+    result  text        CHECK (result IN ('tried', 'incomplete', 'good'))
+);
+CREATE INDEX sign_in_attempt_name ON sign_in_attempt (name, at);
+CREATE INDEX sign_in_attempt_address ON sign_in_attempt (address, at);
+CREATE INDEX sign_in_attempt_at ON sign_in_attempt (at);
+COMMENT ON COLUMN sign_in_attempt.name IS 'SHA-256 of the name, whether an operator has it or not';
+COMMENT ON COLUMN sign_in_attempt.address IS 'SHA-256 of where it came from; a terminal''s is that of its connection to the database';
+COMMENT ON COLUMN sign_in_attempt.client IS 'the known client that it came from, if any';
+COMMENT ON COLUMN sign_in_attempt.result IS 'null: announced; tried: refused; incomplete: the right password, and something missing';
+REVOKE ALL ON known_client, sign_in_attempt FROM PUBLIC;
+DROP FUNCTION sign_in_salt, announce_sign_in, forgive_try, try_wait, try_keys, refuse_sign_in,
+              sign_in(uuid, text, bytea, text, bytea, text, text, bytea, bytea, bytea);
+DROP TABLE sign_in_try, sign_in_announced;
+
+CREATE FUNCTION address_of_try(shown bytea) RETURNS bytea
+LANGUAGE sql STABLE
+RETURN coalesce(shown, sha256(convert_to('terminal ' || session_user || ' ' || coalesce(host(inet_client_addr()), 'local'), 'UTF8')));
+
+-- The client that a name has signed in with in the last 30 days; null: it is not known.
+CREATE FUNCTION known_client_of(wanted text, shown bytea) RETURNS bytea
+LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
+    SELECT c.digest FROM known_client AS c JOIN operator AS o ON o.id = c.operator_id
+     WHERE c.digest = sha256(shown) AND o.name = wanted AND c.used_at > clock_timestamp() - interval '30 days'
+$$;
+
+-- How long a try has to wait. From a known client its own failures count alone, so that no other can keep an operator out. From
+-- elsewhere those of the name and the address together, of the address, and of the name count: a name is slowed wherever it is tried
+-- from, and shut out nowhere.
+CREATE FUNCTION try_wait(wanted text, shown_address bytea, known bytea, but uuid) RETURNS interval
+LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
+    WITH k AS (
+        SELECT sha256(convert_to(wanted, 'UTF8')) AS name, address_of_try(shown_address) AS address,
+               clock_timestamp() - interval '1 hour' AS since
+    ), counted AS (
+        SELECT x.free, x.longest, f.failures, f.last_at
+          FROM k
+         CROSS JOIN LATERAL (VALUES ('client', 5, interval '15 minutes'), ('both', 5, interval '15 minutes'),
+                                    ('address', 50, interval '15 minutes'), ('name', 5, interval '2 seconds')
+                            ) AS x(kind, free, longest)
+         CROSS JOIN LATERAL (
+                SELECT count(*) AS failures, max(a.at) AS last_at
+                  FROM sign_in_attempt AS a
+                 WHERE a.at > k.since AND a.result IS DISTINCT FROM 'good' AND a.id IS DISTINCT FROM but
+                   AND CASE x.kind
+                       WHEN 'client' THEN a.name = k.name AND a.client = known
+                       WHEN 'address' THEN a.address = k.address AND a.client IS NULL AND a.result IS DISTINCT FROM 'incomplete'
+                       ELSE a.name = k.name AND a.client IS NULL AND (x.kind = 'name' OR a.address = k.address) END
+                   -- A sign-in that ended well begins the count again, but for whole offices, which share an address.
+                   AND (x.kind = 'address'
+                        OR NOT EXISTS (SELECT 1 FROM sign_in_attempt AS g
+                                        WHERE g.name = k.name AND g.at > a.at AND g.at > k.since AND g.result = 'good'
+                                          AND CASE x.kind WHEN 'client' THEN g.client = known
+                                                          ELSE x.kind = 'name' OR g.address = k.address END))) AS f
+         WHERE (x.kind = 'client') = (known IS NOT NULL)
+    )
+    SELECT coalesce(greatest(max(c.last_at + least(interval '1 second' * 2 ^ least(c.failures - c.free, 12), c.longest))
+                             - clock_timestamp(), interval '0'), interval '0')
+      FROM counted AS c WHERE c.failures > c.free
+$$;
+
+-- What a name's password has to be hashed with, how long to wait before it is, and whether it comes from a known client. A name that
+-- no operator has is answered like any other.
+CREATE FUNCTION sign_in_salt(wanted text, address bytea, client bytea, usual_cost text)
+RETURNS TABLE (wait double precision, cost text, salt bytea, is_known boolean)
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+    SELECT extract(epoch FROM try_wait(wanted, address, k.client, NULL))::double precision,
+           coalesce(s.cost, (SELECT mode() WITHIN GROUP (ORDER BY x.cost) FROM operator_secret AS x), usual_cost),
+           coalesce(s.salt, substring(sha256(d.bytes || convert_to(wanted, 'UTF8')) FROM 1 FOR 16)), k.client IS NOT NULL
+      FROM desk_secret AS d
+     CROSS JOIN LATERAL (SELECT known_client_of(wanted, sign_in_salt.client) AS client) AS k
+      LEFT JOIN (operator AS o JOIN operator_secret AS s ON s.operator_id = o.id)
+        ON o.name = wanted AND o.disabled_at IS NULL
+$$;
+
+-- Puts a try that is about to be made on record, with what it will show. `wait`: so many seconds, and nothing was written.
+--
+--   digest   SHA-256 of the name, a zero byte, what the password shows, and the code
+--   client   what the browser or the terminal shows of earlier sign-ins; null: nothing
+CREATE FUNCTION announce_sign_in(wanted text, address bytea, client bytea, digest bytea)
+RETURNS TABLE (announced uuid, wait double precision)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    pause interval;
+    known bytea;
+BEGIN
+    PERFORM check_isolation();
+    IF wanted IS NULL OR octet_length(wanted) > 63 OR octet_length(digest) IS DISTINCT FROM 32 OR octet_length(address) <> 32
+       OR octet_length(client) <> 32 THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'announce_sign_in: a name of at most 63 bytes, and hashes of 32',
+            HINT = 'See the function''s comment.';
+    END IF;
+    known := known_client_of(wanted, client);
+    pause := try_wait(wanted, address, known, NULL);
+    IF pause > interval '0' THEN
+        RETURN QUERY SELECT NULL::uuid, extract(epoch FROM pause)::double precision;
+        RETURN;
+    END IF;
+    RETURN QUERY
+    INSERT INTO sign_in_attempt (digest, name, address, client)
+    VALUES (digest, sha256(convert_to(wanted, 'UTF8')), address_of_try(address), known)
+    RETURNING id, 0::double precision;
+END
+$$;
+
+-- Notes a try that failed, and says the one word that all such tries hear. Of one operator and reason twenty are kept an hour: more
+-- would bury what happened before.
+CREATE FUNCTION refuse_sign_in(who bigint, wanted_reason text, whence bytea) RETURNS text
+LANGUAGE sql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
+    INSERT INTO sign_in_refusal (operator_id, reason, address)
+    SELECT who, wanted_reason, whence
+     WHERE (SELECT count(*) FROM (SELECT 1 FROM sign_in_refusal AS r
+                                   WHERE r.operator_id IS NOT DISTINCT FROM who AND r.reason = wanted_reason
+                                     AND r.at > clock_timestamp() - interval '1 hour' LIMIT 20) AS n) < 20;
+    SELECT 'refused'
+$$;
+CREATE INDEX sign_in_refusal_reason ON sign_in_refusal (reason, at);
+
+-- The same for what is refused to an operator who is signed in: ten a minute.
+CREATE OR REPLACE FUNCTION note_refusal(session bytea, wanted text) RETURNS void
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+    INSERT INTO operator_event (operator_id, kind, detail)
+    SELECT s.operator_id, 'refused', jsonb_build_object('duty', left(wanted, 40))
+      FROM operator_session AS s
+     WHERE s.digest = sha256(session)
+       AND (SELECT count(*) FROM (SELECT 1 FROM operator_event AS e
+                                   WHERE e.operator_id = s.operator_id AND e.kind = 'refused'
+                                     AND e.at > clock_timestamp() - interval '1 minute' ORDER BY e.id DESC LIMIT 10) AS n) < 10
+$$;
+
+-- Signs an operator in, and takes what is chosen on the way: a password where the old one was another person's choice, a device where
+-- there has to be one. All of it or nothing.
+--
+--   announced  the try, as `announce_sign_in` gave it in an earlier transaction
+--   shown      what scrypt makes of the password with the name's salt
+--   code       of the device, or of the one that is chosen; absent: empty in the digest
+--   session    the hash of what the operator will show
+--   client     the hash of what this browser or terminal will show from now on; null: it is not remembered
+--   chosen_cost, chosen_salt, chosen_shown, chosen_device   absent: nothing is chosen
+--
+-- Returns `signed_in`; `refused`, whatever was wrong; `put_off`, where others have failed at the same time; and after the right
+-- password `locked`, `needs_password`, `needs_device` (both where both), `needs_code`, or `same_password`.
+CREATE FUNCTION sign_in(announced uuid, wanted text, shown bytea, code text, session bytea, session_kind text, client bytea,
+                        chosen_cost text, chosen_salt bytea, chosen_shown bytea, chosen_device bytea)
+RETURNS text
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET lock_timeout = '2s' AS $$
+DECLARE
+    made    sign_in_attempt;
+    who     operator;
+    known   operator_secret;
+    key     bytea;
+    taken   bigint;
+    missing text := '';
+BEGIN
+    PERFORM check_isolation();
+    -- Before anything is read: an error must not tell of what is stored.
+    IF wanted IS NULL OR shown IS NULL OR octet_length(session) IS DISTINCT FROM 32 OR octet_length(client) <> 32
+       OR session_kind IS NULL OR session_kind NOT IN ('console', 'terminal')
+       OR num_nulls(chosen_cost, chosen_salt, chosen_shown) NOT IN (0, 3) OR NOT is_key(chosen_cost, chosen_salt, chosen_shown)
+       OR octet_length(chosen_device) <> 20 THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'sign_in: an argument is missing or has the wrong size',
+            HINT = 'See the function''s comment.';
+    END IF;
+    UPDATE sign_in_attempt AS a SET result = 'tried'
+     WHERE a.id = announced AND a.result IS NULL RETURNING a.* INTO made;
+    IF made.id IS NULL OR made.xact = pg_current_xact_id() OR made.at < clock_timestamp() - interval '1 minute'
+       OR made.digest <> sha256(convert_to(wanted, 'UTF8') || '\x00'::bytea || shown || convert_to(coalesce(code, ''), 'UTF8'))
+    THEN
+        RETURN refuse_sign_in(NULL, 'not_announced', made.address);
+    END IF;
+    -- Tries that were announced at the same time did not see each other; each is counted by now.
+    IF try_wait(wanted, made.address, made.client, made.id) > interval '0' THEN
+        RETURN 'put_off';
+    END IF;
+    -- A person who does not know the password locks no operator's row.
+    IF NOT EXISTS (SELECT 1 FROM operator AS o JOIN operator_secret AS s ON s.operator_id = o.id
+                    WHERE o.name = wanted AND o.disabled_at IS NULL AND NOT is_banned(o.id) AND s.verifier = sha256(shown)) THEN
+        RETURN refuse_sign_in((SELECT o.id FROM operator AS o WHERE o.name = wanted), 'password', made.address);
+    END IF;
+    SELECT o.* INTO who FROM operator AS o WHERE o.name = wanted AND o.disabled_at IS NULL FOR NO KEY UPDATE;
+    SELECT s.* INTO known FROM operator_secret AS s WHERE s.operator_id = who.id FOR UPDATE;
+    IF who.id IS NULL OR is_banned(who.id) OR known.verifier IS NULL OR known.verifier <> sha256(shown)
+       OR coalesce(known.expires_at <= clock_timestamp(), false) THEN
+        RETURN refuse_sign_in(who.id, 'password', made.address);
+    END IF;
+    -- Only a person who knows the password comes here, so that no other can lock the account.
+    IF known.device IS NOT NULL AND known.codes_locked_until > clock_timestamp() THEN
+        PERFORM refuse_sign_in(who.id, 'locked', made.address);
+        RETURN 'locked';
+    END IF;
+    IF known.expires_at IS NOT NULL AND chosen_shown IS NULL THEN
+        missing := 'needs_password';
+    END IF;
+    IF needs_device(who.role) AND known.device IS NULL AND chosen_device IS NULL THEN
+        missing := concat_ws(' ', nullif(missing, ''), 'needs_device');
+    END IF;
+    -- A device that there is stays: only an administrator takes it away.
+    key := coalesce(known.device, chosen_device);
+    IF missing = '' AND key IS NOT NULL AND code IS NULL THEN
+        missing := 'needs_code';
+    END IF;
+    IF missing = '' AND (chosen_shown = shown OR chosen_salt = known.salt) THEN
+        missing := 'same_password';
+    END IF;
+    IF missing <> '' THEN
+        UPDATE sign_in_attempt AS a SET result = 'incomplete' WHERE a.id = made.id;
+        INSERT INTO operator_event (about_id, kind, detail)
+        VALUES (who.id, 'sign_in_incomplete', jsonb_build_object('result', missing));
+        RETURN missing;
+    END IF;
+    IF key IS NOT NULL THEN
+        taken := period_of_code(key, code, CASE WHEN known.device IS NOT NULL THEN known.last_period END);
+        IF taken IS NULL THEN
+            IF known.device IS NOT NULL THEN
+                PERFORM count_wrong_code(who.id);
+            END IF;
+            RETURN refuse_sign_in(who.id, 'code', made.address);
+        END IF;
+    END IF;
+    UPDATE operator_secret AS s
+       SET cost = coalesce(chosen_cost, s.cost), salt = coalesce(chosen_salt, s.salt),
+           verifier = coalesce(sha256(chosen_shown), s.verifier),
+           expires_at = CASE WHEN chosen_shown IS NULL THEN s.expires_at END,
+           device = key, last_period = taken, wrong_codes = 0, codes_locked_until = NULL
+     WHERE s.operator_id = who.id;
+    IF chosen_shown IS NOT NULL OR known.device IS NULL AND key IS NOT NULL THEN
+        DELETE FROM operator_session AS s WHERE s.operator_id = who.id;
+        INSERT INTO operator_event (operator_id, kind, detail)
+        VALUES (who.id, 'enrolled', jsonb_build_object('password', chosen_shown IS NOT NULL,
+                                                       'device', known.device IS NULL AND key IS NOT NULL));
+    END IF;
+    UPDATE sign_in_attempt AS a SET result = 'good' WHERE a.id = made.id;
+    PERFORM remember_client(who.id, client);
+    INSERT INTO operator_session (digest, operator_id, kind) VALUES (sha256(session), who.id, session_kind);
+    INSERT INTO operator_event (operator_id, kind, detail) VALUES (who.id, 'signed_in', jsonb_build_object('by', session_kind));
+    RETURN 'signed_in';
+END
+$$;
+
+-- Remembers what an operator has signed in with; the twenty last of each.
+CREATE FUNCTION remember_client(who bigint, shown bytea) RETURNS void
+LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
+BEGIN
+    IF shown IS NULL THEN
+        RETURN;
+    END IF;
+    INSERT INTO known_client AS c (digest, operator_id) VALUES (sha256(shown), who)
+    ON CONFLICT (digest, operator_id) DO UPDATE SET used_at = clock_timestamp();
+    DELETE FROM known_client AS c
+     WHERE c.operator_id = who
+       AND c.digest NOT IN (SELECT k.digest FROM known_client AS k WHERE k.operator_id = who ORDER BY k.used_at DESC LIMIT 20);
+END
+$$;
+
+-- Forgets what was only needed for a while, and settles what could not be when an operator was disabled.
+CREATE OR REPLACE FUNCTION forget_sign_ins() RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+BEGIN
+    DELETE FROM sign_in_attempt AS a
+     WHERE a.id = ANY (ARRAY(SELECT x.id FROM sign_in_attempt AS x WHERE x.at < clock_timestamp() - interval '1 day'
+                               ORDER BY x.at LIMIT 10000 FOR UPDATE SKIP LOCKED));
+    DELETE FROM sign_in_refusal AS r WHERE r.at < clock_timestamp() - interval '90 days';
+    DELETE FROM known_client AS c
+     WHERE c.ctid = ANY (ARRAY(SELECT x.ctid FROM known_client AS x WHERE x.used_at < clock_timestamp() - interval '30 days'
+                                 FOR UPDATE SKIP LOCKED));
+    DELETE FROM operator_session AS s
+     WHERE s.digest = ANY (ARRAY(SELECT x.digest FROM operator_session AS x
+                                  WHERE session_ends(x) <= clock_timestamp() OR is_banned(x.operator_id) FOR UPDATE SKIP LOCKED));
+    UPDATE operator AS o SET disabled_at = clock_timestamp()
+     WHERE o.id = ANY (ARRAY(SELECT x.id FROM operator AS x WHERE x.disabled_at IS NULL AND is_banned(x.id) FOR UPDATE SKIP LOCKED));
+END
+$$;
+
+REVOKE ALL ON FUNCTION address_of_try, known_client_of, try_wait, sign_in_salt, announce_sign_in, refuse_sign_in, sign_in,
+                       remember_client FROM PUBLIC;
+SELECT grant_to('entitlement_sync_support', ARRAY['GRANT EXECUTE ON FUNCTION sign_in_salt, announce_sign_in, sign_in TO %I']);
