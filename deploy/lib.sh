@@ -168,6 +168,7 @@ declare -A package_of=(
     [pgbouncer]=pgbouncer
     [promtool]=prometheus
     [nginx]=nginx-light
+    [glewlwyd]=glewlwyd
     [caddy]=caddy
     [chromium]='chromium chromium-driver'
 )
@@ -221,7 +222,7 @@ install_missing() {
     # These packages would start a service; only a program of theirs is wanted.
     local policy=/usr/sbin/policy-rc.d service
     local -a quiet=() services=()
-    for service in pgbouncer prometheus nginx-light caddy; do
+    for service in pgbouncer prometheus nginx-light caddy glewlwyd; do
         [[ " ${packages[*]} " != *" $service "* ]] || services+=("$service")
     done
     if ((${#services[@]})) && [[ ! -e $policy ]]; then

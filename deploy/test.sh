@@ -62,7 +62,7 @@ if [[ -n $scratch ]]; then
 fi
 
 require_swift
-install_missing pkg-config libpq libcurl postgres openssl python3 venv pgbouncer chromium promtool nginx caddy curl
+install_missing pkg-config libpq libcurl postgres openssl python3 venv pgbouncer chromium promtool nginx caddy glewlwyd curl
 # What is written where TMPDIR points is gone with this run; the tests' servers have folders of their own, which go with
 # them. Others may pass through, as those servers are not root's.
 TMPDIR=$(mktemp --directory --tmpdir test.XXXXXX)

@@ -32,7 +32,8 @@ extension Config {
         let address = listenAddress(&reader, host: .consoleHost, port: .consolePort, defaultPort: 9091)
         let url = reader.parsed(
             .consoleURL,
-            fix: "Set the address that operators open, such as https://desk.example.com; http:// only for a loopback host"
+            fix:
+                "Set the address that operators open, such as https://desk.example.com; http:// only for a loopback host"
         ) { text -> Result<String, VariableReader.Problem> in
             switch Config.address(WebAddress.base)(text) {
             case .success(let base) where base.split(separator: "/").count == 2: return .success(base)
@@ -49,7 +50,8 @@ extension Config {
         let secret = reader.text(.oidcClientSecret).map(Secret.init)
         let roles = reader.parsed(
             .oidcRoles,
-            fix: "Set role=group pairs separated by commas, such as approver=support-approvers,admin=support-admins, with the"
+            fix:
+                "Set role=group pairs separated by commas, such as approver=support-approvers,admin=support-admins, with the"
                 + " roles viewer, agent, approver, senior, auditor and admin",
             roles
         )
@@ -78,7 +80,8 @@ extension Config {
             reader.fault(
                 variable,
                 "is not set, but others of sign-in through an identity provider are",
-                fix: "Set OIDC_ISSUER, OIDC_CLIENT_ID, OIDC_CLIENT_SECRET, OIDC_ROLES and CONSOLE_URL, or none of the first"
+                fix:
+                    "Set OIDC_ISSUER, OIDC_CLIENT_ID, OIDC_CLIENT_SECRET, OIDC_ROLES and CONSOLE_URL, or none of the first"
                     + " four to have operators sign in here"
             )
         }

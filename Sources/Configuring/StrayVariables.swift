@@ -10,7 +10,8 @@ package enum StrayVariables {
     /// Beginnings that are ours alone; `HTTP_` and `LOG_` are others' as well.
     private static let families = [
         "REVENUECAT_", "APP_STORE_", "GOOGLE_PLAY_", "ONSIDE_", "JOB_", "DEMOTION_", "ABSENCE_", "RESTORE_", "SUPPORT_",
-        "WORKER_", "OUTBOX_", "PUBSUB_", "TRANSFER_", "ACCOUNT_ID_", "RECEIPT_", "ENTITLEMENT_SYNC_", "OIDC_", "APP_TOKEN_",
+        "WORKER_", "OUTBOX_", "PUBSUB_", "TRANSFER_", "ACCOUNT_ID_", "RECEIPT_", "ENTITLEMENT_SYNC_", "OIDC_",
+        "APP_TOKEN_",
     ]
     /// Others' variables within them: of our own scripts, of schedulers and of Jenkins.
     private static let others: Set<String> = [

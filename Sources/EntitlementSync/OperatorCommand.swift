@@ -61,7 +61,8 @@ struct OperatorCommand: AsyncParsableCommand {
                             rows.map {
                                 let state = $0.isDisabled ? "disabled" : $0.isEnrolled ? "active" : "invited"
                                 return [
-                                    $0.name, $0.role, $0.hasDevice ? "yes" : "no", $0.signsIn, state, $0.heldUntil ?? "-",
+                                    $0.name, $0.role, $0.hasDevice ? "yes" : "no", $0.signsIn, state,
+                                    $0.heldUntil ?? "-",
                                     $0.seenAt ?? "-",
                                 ]
                             }

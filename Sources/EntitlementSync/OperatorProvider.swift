@@ -59,7 +59,8 @@ extension OperatorCommand {
     struct Provider: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Shows the identity provider that operators sign in through, or ends its use.",
-            discussion: "OIDC_ISSUER at the console puts one in use. The schema's owner ends it, after OIDC_ISSUER is unset."
+            discussion:
+                "OIDC_ISSUER at the console puts one in use. The schema's owner ends it, after OIDC_ISSUER is unset."
         )
 
         @Flag(help: "Take passwords of all operators again.") var leave = false

@@ -106,7 +106,9 @@ struct SignerKeys: Sendable {
     /// - Throws: `ReadFailure`.
     func probe(systemSeconds: Int64) async throws(ReadFailure) -> Int64? {
         let response = try await answer()
-        do throws(JSONFault) { _ = try JSONWebKeys.read(response.body) } catch { throw ReadFailure(.malformed) }
+        do throws(JSONFault) { _ = try JSONWebKeys.read(response.body, takesUnnamed: takesUnnamed) } catch {
+            throw ReadFailure(.malformed)
+        }
         return response.headers[.date].flatMap(HTTPDate.seconds).map { $0 - systemSeconds }
     }
 
@@ -115,7 +117,7 @@ struct SignerKeys: Sendable {
             let response = try await answer()
             do throws(JSONFault) {
                 return KeySet.Fetched(
-                    keys: try JSONWebKeys.read(response.body),
+                    keys: try JSONWebKeys.read(response.body, takesUnnamed: takesUnnamed),
                     freshFor: CacheLifetime.lifetime(response.headers)
                 )
             } catch { throw ReadFailure(.malformed) }

@@ -21,10 +21,12 @@ enum JSONWebKeys {
     /// Keys that are of no use here are left out: other kinds, keys for encryption, RSA keys of less than 2048 bits, keys
     /// without a name. A name that stands twice names nothing.
     ///
-    /// - Parameter body: `{"keys":[…]}`.
+    /// - Parameters:
+    ///   - body: `{"keys":[…]}`.
+    ///   - takesUnnamed: whether the only key of a set is found as ``onlyKey`` as well, with or without a name.
     /// - Returns: the keys by their names; at least one.
     /// - Throws: `JSONFault` where it is no such set, has too many keys, or none of use.
-    static func read(_ body: [UInt8]) throws(JSONFault) -> [String: VerificationKey] {
+    static func read(_ body: [UInt8], takesUnnamed: Bool = false) throws(JSONFault) -> [String: VerificationKey] {
         guard body.count <= maximumBytes else { throw .tooLarge }
         var reader = try JSONReader(body)
         var keys: [String: VerificationKey] = [:]
@@ -52,7 +54,7 @@ enum JSONWebKeys {
         }
         try reader.finish()
         // Where there is one key alone, a signer need not name it (OpenID Connect Core 1.0, section 10.1).
-        if all.count == 1 { keys[Self.onlyKey] = all[0] }
+        if takesUnnamed, all.count == 1 { keys[Self.onlyKey] = all[0] }
         guard hasList, !keys.isEmpty else { throw .missing }
         return keys
     }

@@ -31,7 +31,10 @@ struct ProviderPages: Sendable {
                 forwarded: Self.forwardedFor.flatMap { request.headers[$0] }
             )
             guard returns.take(address) else {
-                throw ConsoleFault.refused(.serviceUnavailable, "Many sign in from your address; try again in a moment.")
+                throw ConsoleFault.refused(
+                    .serviceUnavailable,
+                    "Many sign in from your address; try again in a moment."
+                )
             }
             defer { returns.giveBack(address) }
             return try await finish(request)
@@ -109,7 +112,8 @@ struct ProviderPages: Sendable {
     private static func words(_ arrival: Operators.Arrival) -> String? {
         switch arrival {
         case .signedIn: nil
-        case .noRole: "None of your groups at the identity provider has a role at this desk. Ask whoever manages the groups."
+        case .noRole:
+            "None of your groups at the identity provider has a role at this desk. Ask whoever manages the groups."
         case .nameTaken:
             "Another account has your name. An admin says whose it is: entitlement-sync operator identify NAME --subject SUBJECT."
         case .disabled: "Your account is disabled. An admin may let you in again."

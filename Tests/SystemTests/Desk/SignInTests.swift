@@ -311,7 +311,7 @@ import Testing
                 "INSERT INTO entitlement_sync.operator (name, role) VALUES ('eve', 'admin')",
                 "UPDATE entitlement_sync.operator SET role = 'admin'",
                 "INSERT INTO entitlement_sync.desk_duty VALUES ('approve', 'agent')",
-                "SELECT entitlement_sync.one_time_code('x', 1)", 
+                "SELECT entitlement_sync.one_time_code('x', 1)",
                 "SELECT entitlement_sync.try_wait('root', NULL, NULL, NULL)",
                 "SELECT entitlement_sync.remember_client(1, sha256('x'))",
                 "INSERT INTO entitlement_sync.sign_in_attempt (digest, xact, name, address) VALUES ('x', '1', 'x', 'x')",
