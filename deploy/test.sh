@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds everything, runs every test, checks the format, the alerts and the manifests. The tests start a PostgreSQL of
-# their own.
+# Builds everything, runs every test, checks the format, the alerts, the manifests and the software bill of materials.
+# The tests start a PostgreSQL of their own.
 #
 #   deploy/test.sh [--full] [swift test arguments]
 #
@@ -106,7 +106,9 @@ case $sanitizer in
         ;;
 esac
 
+built=
 if step build swift build --build-tests --explicit-target-dependency-import-check error "${build_arguments[@]}"; then
+    built=1
     if ((${#test_arguments[@]} > ${#build_arguments[@]})); then
         step test swift test --skip-build --disable-xctest "${test_arguments[@]}" || true
     else
@@ -120,6 +122,12 @@ fi
 step alerts bash -c 'promtool check rules deploy/alerts.yml && promtool test rules deploy/alerts_test.yml' || true
 step metrics python3 deploy/check_metrics.py || true
 step kubernetes python3 deploy/check_kubernetes.py || true
+if [[ -n $built ]]; then
+    binary=$(swift build --show-bin-path "${build_arguments[@]}")/entitlement-sync
+    # shellcheck disable=SC2016 # It is the inner shell's to expand.
+    make_and_check='deploy/sbom.py --binary "$1" --scratch-path "$2" >"$3" && deploy/sbom.py --check "$3"'
+    step sbom bash -c "$make_and_check" sbom "$binary" "${scratch:-.build}" "$TMPDIR/sbom.cdx.json" || true
+fi
 step format swift format lint --strict --recursive Sources Tests Package.swift || true
 ((worst == 0)) || printf '%s\n' '== failures' "${failures[@]}"
 exit "$worst"
