@@ -62,6 +62,8 @@ extension Operators {
     ///   - identity: who.
     ///   - session: the hash of what the browser will show.
     ///   - lifetime: how long the provider's word is good for.
+    /// - Returns: what came of it.
+    /// - Throws: `PostgresError`.
     package func signIn(_ identity: Identity, session: [UInt8], for lifetime: Duration) async throws -> Arrival {
         let rows = try await pool.query(
             """
@@ -92,6 +94,7 @@ extension Operators {
     ///   - name: the admin's.
     ///   - marked: whether to mark.
     ///   - session: another admin's, or the own; `nil`: the schema's owner does it.
+    /// - Throws: `PostgresError`.
     package func markBreakGlass(_ name: String, _ marked: Bool, by session: [UInt8]?) async throws {
         let query: PostgresQuery = """
             SELECT entitlement_sync.mark_break_glass(\(session.map(PostgresBytes.init)), \(name), \(marked))
@@ -116,6 +119,7 @@ extension Operators {
     ///
     /// - Parameter session: the hash of what the terminal will show.
     /// - Returns: eight letters that the operator types at the console within five minutes.
+    /// - Throws: `PostgresError`.
     package func askTerminal(_ session: [UInt8]) async throws -> String {
         let rows = try await pool.query("SELECT entitlement_sync.ask_terminal(\(PostgresBytes(session)))")
         guard let code = try rows.first?.decode(String.self, at: 0) else {

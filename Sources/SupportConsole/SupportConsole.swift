@@ -1,3 +1,4 @@
+import HTTPTypes
 package import Hummingbird
 package import Logging
 import NIOCore
@@ -128,4 +129,12 @@ struct Desk: Sendable {
     let logger: Logger
 
     var operators: Operators { Operators(pool: pool) }
+
+    /// Where a request comes from.
+    func address(of request: Request, _ context: AdminContext) -> String {
+        proxies.client(
+            context.peer,
+            forwarded: HTTPField.Name("X-Forwarded-For").flatMap { request.headers[$0] }
+        )
+    }
 }

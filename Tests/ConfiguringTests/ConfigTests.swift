@@ -127,6 +127,47 @@ import Testing
         #expect(bundleAlone.appStore.bundleID == "com.example.app" && bundleAlone.appStore.access == nil)
     }
 
+    private static let provider = [
+        "CONSOLE_URL": "https://desk.example.com", "OIDC_ISSUER": "https://id.example.com/", "OIDC_CLIENT_ID": "desk",
+        "OIDC_CLIENT_SECRET": "hush", "OIDC_ROLES": "admin=Support Admins, approver=a=b",
+    ]
+
+    @Test func `Sign-in through a provider has all of its settings, and each that is missing is a fault`() throws {
+        #expect(try Config.load(environment: [:]).console.provider == nil)
+        let console = try Config.load(environment: Self.provider).console
+        let provider = try #require(console.provider)
+        #expect(provider.issuer == "https://id.example.com/", "byte for byte")
+        #expect(provider.roles.map(\.role) == ["admin", "approver"])
+        #expect(provider.roles.map(\.group) == ["Support Admins", "a=b"])
+        #expect(provider.session == .seconds(1_800) && provider.groupsClaim == "groups" && console.address == nil)
+        for name in Self.provider.keys {
+            #expect(try faults(of: Self.provider.filter { $0.key != name }).map(\.variable) == [name])
+        }
+        for roles in ["boss=x", "admin", "admin=", "admin=x,,agent=y"] {
+            #expect(
+                try faults(of: Self.provider.merging(["OIDC_ROLES": roles]) { $1 }).map(\.variable) == ["OIDC_ROLES"]
+            )
+        }
+    }
+
+    @Test func `Tokens of another issuer need issuer and audience`() throws {
+        let issuer = try Config.load(environment: [
+            "APP_TOKEN_ISSUER": "https://id.example.com/", "APP_TOKEN_AUDIENCE": "app",
+        ]).api.issuer
+        #expect(issuer?.issuer == "https://id.example.com/" && issuer?.userClaim == "sub" && issuer?.keysURL == nil)
+        #expect(
+            try faults(of: ["APP_TOKEN_ISSUER": "https://id.example.com"]).map(\.variable) == ["APP_TOKEN_AUDIENCE"]
+        )
+        #expect(try faults(of: ["APP_TOKEN_AUDIENCE": "app"]).map(\.variable) == ["APP_TOKEN_ISSUER"])
+    }
+
+    @Test func `The console's own port is no other's`() throws {
+        #expect(try Config.load(environment: ["CONSOLE_HOST": "0.0.0.0"]).console.address?.port == 9091)
+        for port in ["8080", "9090"] {
+            #expect(try faults(of: ["CONSOLE_PORT": port]).map(\.variable) == ["CONSOLE_PORT"])
+        }
+    }
+
     @Test func `Ids of accounts have keys and a namespace`() throws {
         let config = try Config.load(environment: [
             "ACCOUNT_ID_KEYS": "now,before", "ACCOUNT_ID_NAMESPACE": "6ba7b810-9dad-11d1-80b4-00c04fd430c8",
@@ -154,7 +195,9 @@ import Testing
         ("WORKER_CONCURRENCY", "4097"), ("WORKER_BATCH", "0"), ("WORKER_BATCH", "2001"), ("HTTP_PORT", "65536"),
         ("ADMIN_PORT", "http"), ("HTTP_HOST", "localhost:80"), ("ADMIN_HOST", "a b"), ("ADMIN_HOST", "[]"),
         ("ADMIN_NAMES", "https://console.example.com"), ("ADMIN_NAMES", "a,,b c"),
-        ("HTTP_MAX_CONNECTIONS_PER_ADDRESS", "0"),
+        ("HTTP_MAX_CONNECTIONS_PER_ADDRESS", "0"), ("CONSOLE_PORT", "http"), ("CONSOLE_URL", "http://desk.example.com"),
+        ("CONSOLE_URL", "https://desk.example.com/console"), ("OIDC_SESSION_MINUTES", "4"),
+        ("OIDC_SCOPES", "profile email"),
         ("HTTP_TLS_CERTIFICATE", "x"), ("HTTP_TLS_PRIVATE_KEY_FILE", "/key.pem"),
         ("HTTP_HOST", "http://localhost"), ("DATABASE_URL", "mysql://host/db"), ("DATABASE_DIRECT_URL", "app"),
         ("DATABASE_URL", "host=db\ndbname=app"), ("SUPPORT_CONTACT_URL", "javascript:alert(1)"),

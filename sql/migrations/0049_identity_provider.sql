@@ -364,7 +364,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp
     SELECT p.issuer FROM sign_in_provider AS p
 $$;
 
-REVOKE ALL ON FUNCTION session_ends, use_provider, leave_provider, name_for, provider_sign_in, identify_operator, mark_break_glass, operators, desk_me,
+REVOKE ALL ON FUNCTION walked_since, session_ends, use_provider, leave_provider, name_for, provider_sign_in, identify_operator, mark_break_glass, operators, desk_me,
                        ask_terminal, terminal_asking, allow_terminal, session_name, provider_in_use FROM PUBLIC;
 INSERT INTO role_privilege (role, kind, object, privilege)
 SELECT 'entitlement_sync_' || p.role, 'function', f.name, 'EXECUTE'

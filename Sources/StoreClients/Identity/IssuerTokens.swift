@@ -68,6 +68,7 @@ package struct IssuerTokens: Sendable {
     /// Finds out whom a token names.
     ///
     /// - Parameter token: a compact JWS of at most 8 KiB.
+    /// - Returns: the user.
     /// - Throws: `TokenFailure`: `refused` for whatever is no valid token of this issuer for this audience, `unread` where
     ///   keys are missing that may be had later.
     package func user(of token: String) async throws(TokenFailure) -> TokenUser {

@@ -120,6 +120,7 @@ package struct SignInProvider: Sendable {
     /// - Parameters:
     ///   - request: what will be compared.
     ///   - again: whether the person has to show anew who they are, also where the provider still knows them.
+    /// - Returns: an address with its query.
     /// - Throws: `Failure.unavailable`.
     package func address(for request: Request, again: Bool) async throws(Failure) -> String {
         guard let endpoint = try await metadata().authorization else { throw .unavailable(.malformed) }
@@ -140,6 +141,7 @@ package struct SignInProvider: Sendable {
     /// - Parameters:
     ///   - idToken: of the sign-in, without which some providers do not come back.
     ///   - url: where the browser comes back to.
+    /// - Returns: an address with its query.
     package func signOutAddress(_ idToken: String?, returningTo url: String) async -> String? {
         guard let endpoint = try? await discovery.metadata().endSession else { return nil }
         var fields = [("client_id", clientID), ("post_logout_redirect_uri", url)]

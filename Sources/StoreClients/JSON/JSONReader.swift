@@ -144,7 +144,7 @@ struct JSONReader {
         guard position == bytes.count else { throw .syntax }
     }
 
-    private mutating func descend() throws(JSONFault) {
+    mutating func descend() throws(JSONFault) {
         guard depth < Self.maximumDepth else { throw .tooDeep }
         depth += 1
         position += 1
@@ -153,7 +153,7 @@ struct JSONReader {
     /// Steps to the next member or element.
     ///
     /// - Returns: `false` once `end` is consumed.
-    private mutating func hasNext(before end: UInt8, isFirst: Bool) throws(JSONFault) -> Bool {
+    mutating func hasNext(before end: UInt8, isFirst: Bool) throws(JSONFault) -> Bool {
         let byte = try token()
         if byte == end {
             position += 1

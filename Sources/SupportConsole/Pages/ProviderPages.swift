@@ -10,8 +10,6 @@ import WebAPI
 
 /// Signing in through the team's identity provider: there, and back again.
 struct ProviderPages: Sendable {
-    private static let forwardedFor = HTTPField.Name("X-Forwarded-For")
-
     let desk: Desk
     private let provider: ProviderSignIn
     /// Each return costs requests to the provider.
@@ -26,10 +24,7 @@ struct ProviderPages: Sendable {
     func add(to routes: RouterGroup<AdminContext>) {
         routes.get("sign-in/provider") { request, _ in try await begin(request) }
         routes.get("sign-in/return") { request, context in
-            let address = desk.proxies.client(
-                context.peer,
-                forwarded: Self.forwardedFor.flatMap { request.headers[$0] }
-            )
+            let address = desk.address(of: request, context)
             guard returns.take(address) else {
                 throw ConsoleFault.refused(
                     .serviceUnavailable,

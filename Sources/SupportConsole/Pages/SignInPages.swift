@@ -8,8 +8,6 @@ import WebAPI
 
 /// Signing in and out, and showing again that it is still the same person.
 struct SignInPages: Sendable {
-    private static let forwardedFor = HTTPField.Name("X-Forwarded-For")
-
     let desk: Desk
     private let gate = SignInGate()
 
@@ -141,10 +139,7 @@ struct SignInPages: Sendable {
         _ request: Request,
         _ context: AdminContext
     ) async throws -> Attempt {
-        let address = desk.proxies.client(
-            context.peer,
-            forwarded: Self.forwardedFor.flatMap { request.headers[$0] }
-        )
+        let address = desk.address(of: request, context)
         do {
             let signIn = SignIn(operators: desk.operators, kind: .console)
             let client = Cookie.client(in: request)

@@ -20,6 +20,9 @@ enum ConsoleFault: Error {
 /// Around every page: says what browsers may do with it, refuses forms from elsewhere, and turns errors into pages.
 struct ConsoleFrame: RouterMiddleware {
     let desk: Desk
+    private let pace = RequestPace()
+
+    init(desk: Desk) { self.desk = desk }
 
     private static let policy =
         "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self';"
@@ -32,6 +35,9 @@ struct ConsoleFrame: RouterMiddleware {
     ) async throws -> Response {
         var response: Response
         do {
+            guard pace.takes(desk.address(of: request, context)) else {
+                throw ConsoleFault.refused(.tooManyRequests, "Too many requests come from your address; wait a minute.")
+            }
             if request.method == .post, !Self.isOurs(request) { throw ConsoleFault.crossSite }
             response = try await next(request, context)
         } catch {

@@ -52,14 +52,19 @@ struct AdminHostCheck: RouterMiddleware {
     ) async throws -> Response {
         guard let authority = request.head.authority, hosts.contains(authority) else {
             security.refused("admin", "unknown_host", logger)
-            return Response(
+            var response = Response(
                 status: .misdirectedRequest,
                 headers: [.contentType: "text/plain; charset=utf-8", .cacheControl: "no-store"],
                 body: .init(
                     byteBuffer: .init(string: "This host is not known here. A proxy's name belongs into ADMIN_NAMES.\n")
                 )
             )
+            response.headers.refuseRendering()
+            return response
         }
-        return try await next(request, context)
+        var response = try await next(request, context)
+        // Pages of the console have a policy of their own.
+        if response.headers[.xContentTypeOptions] == nil { response.headers.refuseRendering() }
+        return response
     }
 }

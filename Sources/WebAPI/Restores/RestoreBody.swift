@@ -3,6 +3,7 @@ import HTTPTypes
 import Hummingbird
 import NIOCore
 import Storage
+import StoreClients
 
 /// What an app sends with a tap on Restore Purchases.
 struct RestoreBody: Decodable, Sendable {
@@ -60,9 +61,7 @@ struct RestoreBody: Decodable, Sendable {
 
     private static func read(_ data: Data) throws(Problem) -> RestoreBody {
         let body: RestoreBody
-        do { body = try JSONDecoder().decode(RestoreBody.self, from: data) } catch {
-            throw BodyFault.problem(error)
-        }
+        do { body = try BodyFault.decode(data) } catch { throw BodyFault.problem(error) }
         // PostgreSQL holds no such character; JSON does.
         let texts: [(String, String?)] =
             [("client_error", body.clientError), ("origin", body.origin)]
@@ -86,9 +85,19 @@ struct RestoreBody: Decodable, Sendable {
     }
 }
 
-/// Says which field of a JSON body is wrong.
+/// Reads JSON bodies, and says which field of one is wrong.
 enum BodyFault {
+    /// Reads a body that every reader takes for the same thing: what stands in front of the API may have read it already.
+    static func decode<Body: Decodable>(_ data: Data) throws -> Body {
+        try StrictJSON.check(Array(data))
+        return try JSONDecoder().decode(Body.self, from: data)
+    }
+
     static func problem(_ error: any Error) -> Problem {
+        if error as? StrictJSON.Fault == .duplicate {
+            return Problem(.malformedBody, "the body has a member twice", fix: "Send each member once.")
+        }
+        if error is StrictJSON.Fault { return notJSON }
         guard let error = error as? DecodingError else { return Problem(.malformedBody) }
         switch error {
         case .typeMismatch(let type, let context):
@@ -100,8 +109,12 @@ enum BodyFault {
         case .dataCorrupted(let context) where !context.codingPath.isEmpty:
             return invalid(context.codingPath, "can't be read")
         default:
-            return Problem(.malformedBody, "the body is not JSON", fix: "Send a JSON object, or no body at all.")
+            return notJSON
         }
+    }
+
+    private static var notJSON: Problem {
+        Problem(.malformedBody, "the body is not JSON", fix: "Send a JSON object, or no body at all.")
     }
 
     private static func invalid(_ path: [any CodingKey], _ problem: String) -> Problem {

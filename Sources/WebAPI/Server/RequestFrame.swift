@@ -27,7 +27,7 @@ struct RequestFrame: RouterMiddleware {
         let began = ContinuousClock.now
         var response: Response
         do {
-            try Self.checkHost(request)
+            try Self.checkFraming(request)
             response = try await next(request, context)
         } catch {
             let problem = try Self.problem(error, context)
@@ -37,15 +37,20 @@ struct RequestFrame: RouterMiddleware {
         if request.method == .head { response = response.createHeadResponse() }
         if let name = Self.name { response.headers[name] = context.requestID }
         response.headers[.cacheControl] = response.headers[.cacheControl] ?? "no-store"
-        response.headers[.xContentTypeOptions] = "nosniff"
+        response.headers.refuseRendering()
         APIMetrics.count(context, response, since: began)
         return response
     }
 
-    /// Refuses a request with no host or several: a proxy in front may have read another one (RFC 9112, section 3.2).
-    private static func checkHost(_ request: Request) throws(Problem) {
+    /// Refuses what a proxy in front may have read otherwise: no host or several, and a body in another coding than chunks alone (RFC
+    /// 9112, sections 3.2 and 6.1).
+    private static func checkFraming(_ request: Request) throws(Problem) {
         guard request.head.authority != nil, HTTPField.Name("Host").flatMap({ request.headers[$0] }) == nil else {
             throw Problem(.invalidField, "Host: has to stand there once", field: "Host")
+        }
+        let codings = request.headers[values: .transferEncoding]
+        guard codings.isEmpty || codings.count == 1 && codings[0].lowercased() == "chunked" else {
+            throw Problem(.invalidField, "Transfer-Encoding: may be chunked alone", field: "Transfer-Encoding")
         }
     }
 
@@ -94,6 +99,16 @@ struct RequestFrame: RouterMiddleware {
         default:
             context.logger.error("a request failed", metadata: ["error.code": "\(type(of: error))"])
             return Problem(.failed)
+        }
+    }
+}
+
+extension HTTPFields {
+    /// Has browsers show an answer neither as anything but what it says it is, nor within a page.
+    mutating func refuseRendering() {
+        self[.xContentTypeOptions] = "nosniff"
+        if let policy = HTTPField.Name("Content-Security-Policy") {
+            self[policy] = "default-src 'none'; frame-ancestors 'none'"
         }
     }
 }

@@ -28,7 +28,7 @@ enum SmallBody {
         try AppHeaders.checkType(request)
         let body = try await bodies.read(request, upTo: maximumBytes, from: .user(userID), context)
         defer { body.giveBack() }
-        do { return try JSONDecoder().decode(Body.self, from: Data(body.bytes.readableBytesView)) } catch {
+        do { return try BodyFault.decode(Data(body.bytes.readableBytesView)) } catch {
             var problem = BodyFault.problem(error)
             if problem.kind == .malformedBody { problem.fix = fix }
             throw problem

@@ -1,4 +1,5 @@
 import Foundation
+import HTTPTypes
 import Postgres
 import TestSupport
 import Testing
@@ -9,9 +10,10 @@ import Transport
 struct ConsoleAttackTests {
     /// A console with a case, somebody to attack it, and `bea`, who has signed in.
     private static func with(
+        settings: [String: String] = [:],
         _ body: @Sendable (ConsoleSite, _ bea: ConsoleVisitor, _ nobody: ConsoleVisitor) async throws -> Void
     ) async throws {
-        try await ConsoleSite.with { console in
+        try await ConsoleSite.with(settings: settings) { console in
             try await console.makeCase()
             let transport = HTTPTransport(configuration: HTTPTransportConfiguration(), logger: .silent)
             do {
@@ -215,6 +217,50 @@ struct ConsoleAttackTests {
             #expect(known.status == unknown.status)
             #expect(known.text.replacing("root", with: "") == unknown.text.replacing("mary", with: ""))
             #expect(console.program.err.contains("security.reason=sign_in"))
+        }
+    }
+
+    @Test func `A browser that has been signed in with is kept out by no one who guesses from the same address`()
+        async throws
+    {
+        try await Self.with { console, _, nobody in
+            let entered = try await nobody.post(
+                "/console/sign-in",
+                [("name", "cid"), ("password", Operator.password), ("code", console.cid.code(later: 1))]
+            )
+            #expect(entered.status == 303, "\(entered)")
+            let known = try #require(entered["Set-Cookie"]?.firstMatch(of: /__Host-known=escl_[0-9a-f]{64}/)).output
+            for guess in 0..<12 {
+                _ = try await nobody.post(
+                    "/console/sign-in",
+                    [("name", "cid"), ("password", "a wrong guess \(guess)"), ("code", "000000")]
+                )
+            }
+            let right = [("name", "cid"), ("password", Operator.password), ("code", "000000")]
+            let kept = try await nobody.post("/console/sign-in", right)
+            #expect(kept.text.contains("Too many sign-ins have failed"), "\(kept)")
+            var browser = nobody
+            browser.cookie = String(known)
+            let answer = try await browser.post("/console/sign-in", right)
+            #expect(answer.text.contains("The name, the password or the code is wrong"), "it was tried: \(answer)")
+            // Another operator's name has nothing of it.
+            let other = try await browser.post(
+                "/console/sign-in",
+                [("name", "bea"), ("password", "x"), ("code", "000000")]
+            )
+            #expect(other.status == 401)
+        }
+    }
+
+    @Test func `On an address of its own the console has no metrics, and the admin address no console`() async throws {
+        let port = Int(freeLoopbackPort())
+        try await Self.with(settings: ["CONSOLE_PORT": "\(port)"]) { console, _, nobody in
+            let transport = nobody.transport
+            #expect(try await transport.ask(.get, "/console/sign-in", at: port).status == 200)
+            #expect(try await transport.ask(.get, "/metrics", at: port).status == 404)
+            #expect(try await transport.ask(.get, "/health/live", at: port).status == 200)
+            #expect(try await transport.ask(.get, "/metrics", at: console.port).status == 200)
+            #expect(try await transport.ask(.get, "/console/sign-in", at: console.port).status == 404)
         }
     }
 

@@ -259,9 +259,12 @@ struct LimitTests {
         }
     }
 
-    @Test func `A request names one host`() async throws {
+    @Test func `A request names one host, and no coding but chunks`() async throws {
         try await Self.with { _, door, _ in
-            for (hosts, status) in [("Host: a\r\n", 200), ("", 400), ("Host: a\r\nHost: b\r\n", 400)] {
+            for (hosts, status) in [
+                ("Host: a\r\n", 200), ("", 400), ("Host: a\r\nHost: b\r\n", 400),
+                ("Host: a\r\nTransfer-Encoding: gzip, chunked\r\n", 400),
+            ] {
                 let text = "GET /health/live HTTP/1.1\r\n\(hosts)Connection: close\r\n\r\n"
                 let outcome = try await RawConnection.exchange(Array(text.utf8), with: door.port)
                 #expect(outcome.text.hasPrefix("HTTP/1.1 \(status) "), "\(hosts): \(outcome)")
