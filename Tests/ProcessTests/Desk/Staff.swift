@@ -12,8 +12,8 @@ struct Staff: Sendable {
     let root: Operator
     let bea: Operator
     let cid: Operator
-    /// Holds what they have.
-    private let folder: String
+    /// Holds what they have, each in a folder of their name.
+    let folder: String
 
     /// What everybody has since they enrolled, by name.
     private static let enrolled = Slot<[String: Operator.Belongings]>()

@@ -13,18 +13,22 @@ struct DoorSite: Sendable {
     let site: Site
     let simulator: Simulator
     let transport: HTTPTransport
+    /// The folder with what operators and devices would have.
+    let files: String
     /// Proofs as devices would have them, by kind and by what they are about.
     private let proofs: [String: String]
 
     /// Makes one, lets the test act on it, and takes it down.
     ///
     /// - Parameters:
+    ///   - template: what the database begins with.
     ///   - scenario: what the stores hold.
     ///   - users: the host's users, all free.
     ///   - settings: further settings.
     ///   - body: the test.
     /// - Throws: what the test threw, or why there is no such site.
     static func with(
+        _ template: DatabaseTemplate = .migrated,
         scenario: String,
         users: [String] = [],
         settings: [String: String] = [:],
@@ -46,10 +50,12 @@ struct DoorSite: Sendable {
             ]
             all.merge(try variables(in: folder)) { $1 }
             all.merge(settings) { $1 }
-            try await Site.with(store: simulator.url, settings: all) { site in
+            try await Site.with(template, store: simulator.url, settings: all) { site in
                 try await site.execute(products)
                 try await site.pool.query("INSERT INTO users (id) SELECT unnest(\(users)::text[])")
-                try await body(DoorSite(site: site, simulator: simulator, transport: transport, proofs: proofs))
+                try await body(
+                    DoorSite(site: site, simulator: simulator, transport: transport, files: folder, proofs: proofs)
+                )
             }
             result = .success(())
         } catch {
