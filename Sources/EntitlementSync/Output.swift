@@ -38,7 +38,7 @@ enum Output {
     static func json(_ value: some Encodable) throws {
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
-        line(String(decoding: try encoder.encode(value), as: UTF8.self))
+        line(PlainText.escaped(String(decoding: try encoder.encode(value), as: UTF8.self)))
     }
 
     /// A table with aligned columns; the head is bold on a terminal.

@@ -3,6 +3,7 @@ import Entitlements
 import Foundation
 import Logging
 import Postgres
+import Reports
 import Storage
 import SupportDesk
 
@@ -174,7 +175,7 @@ struct TicketCommand: AsyncParsableCommand {
                         throw CommandFailure(.data, "there is no ticket \(ticket); see entitlement-sync tickets")
                     }
                     switch options.output {
-                    case .json: Output.line(shown)
+                    case .json: Output.line(PlainText.escaped(shown))
                     case .text: Output.line(try TicketText(shown).text)
                     }
                     return .done

@@ -11,4 +11,21 @@ package enum PlainText {
         }
         return String(scalars)
     }
+
+    /// Escapes the same signs in a text of JSON, where they stand within strings alone: programs read them, terminals do not.
+    package static func escaped(_ json: String) -> String {
+        guard json.unicodeScalars.contains(where: { !$0.isASCII || $0.value == 0x7F }) else { return json }
+        var text = ""
+        for scalar in json.unicodeScalars {
+            switch scalar.properties.generalCategory {
+            case .control, .format, .lineSeparator, .paragraphSeparator:
+                for unit in String(scalar).utf16 {
+                    let digits = String(unit, radix: 16)
+                    text += "\\u" + String(repeating: "0", count: 4 - digits.count) + digits
+                }
+            default: text.unicodeScalars.append(scalar)
+            }
+        }
+        return text
+    }
 }

@@ -25,7 +25,9 @@ struct ConnectionBounds: Sendable {
                 maxHeaderFieldCount: 100
             )
         )
-        return LoopChannel(base: HTTP1Channel(responder: responder, configuration: configuration))
+        return LoopChannel(base: HTTP1Channel(responder: responder, configuration: configuration)) {
+            UnparsedLimit { tell("nothing_but_framing") }
+        }
     }
 
     private var handlers: [any RemovableChannelHandler] {

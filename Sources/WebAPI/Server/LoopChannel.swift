@@ -8,9 +8,12 @@ import NIOCore
 /// then than it takes. Work that takes long does not belong into an answer anyway.
 struct LoopChannel<Base: ServerChildChannel>: ServerChildChannel {
     let base: Base
+    /// Stands before everything else of a connection.
+    let first: @Sendable () -> any ChannelHandler
 
     func setup(channel: any Channel, logger: Logger) -> EventLoopFuture<Base.Value> {
-        base.setup(channel: channel, logger: logger)
+        channel.eventLoop.makeCompletedFuture { try channel.pipeline.syncOperations.addHandler(first()) }
+            .flatMap { base.setup(channel: channel, logger: logger) }
     }
 
     func handle(value: Base.Value, logger: Logger) async {

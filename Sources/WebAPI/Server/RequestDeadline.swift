@@ -31,6 +31,7 @@ final class RequestDeadline: ChannelDuplexHandler, RemovableChannelHandler {
     /// The answer under way says that the connection ends with it.
     private var isLast = false
     private var timer: Scheduled<Void>?
+    private var unparsed: UnparsedLimit?
     /// Of a body whose length was not announced.
     private var chunks: (count: Int, bytes: Int)?
 
@@ -39,7 +40,10 @@ final class RequestDeadline: ChannelDuplexHandler, RemovableChannelHandler {
         self.onClose = onClose
     }
 
-    func handlerAdded(context: ChannelHandlerContext) { begin(context) }
+    func handlerAdded(context: ChannelHandlerContext) {
+        unparsed = try? context.pipeline.syncOperations.handler(type: UnparsedLimit.self)
+        begin(context)
+    }
 
     func handlerRemoved(context: ChannelHandlerContext) { timer?.cancel() }
 
@@ -49,6 +53,7 @@ final class RequestDeadline: ChannelDuplexHandler, RemovableChannelHandler {
     }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        unparsed?.advance()
         switch unwrapInboundIn(data) {
         case .head(let head):
             isArriving = true

@@ -46,12 +46,19 @@ struct RequestFrame: RouterMiddleware {
     /// 9112, sections 3.2 and 6.1).
     private static func checkFraming(_ request: Request) throws(Problem) {
         guard request.head.authority != nil, HTTPField.Name("Host").flatMap({ request.headers[$0] }) == nil else {
-            throw Problem(.invalidField, "Host: has to stand there once", field: "Host")
+            throw Self.broken("Host: has to stand there once", field: "Host")
         }
         let codings = request.headers[values: .transferEncoding]
         guard codings.isEmpty || codings.count == 1 && codings[0].lowercased() == "chunked" else {
-            throw Problem(.invalidField, "Transfer-Encoding: may be chunked alone", field: "Transfer-Encoding")
+            throw Self.broken("Transfer-Encoding: may be chunked alone", field: "Transfer-Encoding")
         }
+    }
+
+    /// Where such a request ends is not known: nothing behind it is read.
+    private static func broken(_ detail: String, field: String) -> Problem {
+        var problem = Problem(.invalidField, detail, field: field)
+        problem.headers[.connection] = "close"
+        return problem
     }
 
     /// The client's own name of the request where it has a sound one, else a new one.

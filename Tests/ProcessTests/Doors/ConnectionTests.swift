@@ -87,9 +87,7 @@ struct ConnectionTests {
     @Test func `The admin address has the same limits, and the API goes on beside it`() async throws {
         try await DoorSite.with(scenario: "customers: []\n") { doors in
             let door = try await doors.open("serve")
-            let admin = try #require(
-                try door.log.first { $0["message"] == "serving metrics" }?["listen.port"].flatMap { Int($0) }
-            )
+            let admin = try await door.adminPort
             let attack = Attack(kind: "unread-metrics", count: 80, reason: "too_many_connections")
             try Self.expect(try await Self.run(attack, at: admin, of: door, for: 36), of: attack, at: door)
             #expect(try await door.ask(.get, "/health/ready").status == 200)

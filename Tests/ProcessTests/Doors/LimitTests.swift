@@ -272,6 +272,17 @@ struct LimitTests {
         }
     }
 
+    @Test func `A chunk's extension without end ends the connection`() async throws {
+        try await Self.with { _, door, _ in
+            let head = "POST /v1/webhooks/revenuecat HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2;"
+            let text = head + String(repeating: "a", count: 1 << 20) + "\r\n{}\r\n0\r\n\r\n"
+            let outcome = try await RawConnection.exchange(Array(text.utf8), with: door.port)
+            #expect(outcome.hasEnded, "\(outcome)")
+            let reasons = try door.log.compactMap { $0["security.reason"] }
+            #expect(reasons.contains("nothing_but_framing"), "\(reasons)")
+        }
+    }
+
     @Test func `An answer to HEAD has no body, and the next answer follows it`() async throws {
         try await Self.with { _, door, ann in
             let token = ("Authorization", "Bearer \(ann.token)")

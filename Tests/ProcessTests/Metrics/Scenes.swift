@@ -297,9 +297,7 @@ enum Scenes {
             let event = #"{"event": {"type": "RENEWAL", "app_user_id": "ann"}}"#
             let kept = try await door.post(try await doors.webhook("revenuecat", event), to: "revenuecat")
             #expect(kept.status == 200)
-            let port = try #require(
-                try door.log.first { $0["message"] == "serving metrics" }?["listen.port"].flatMap { Int($0) }
-            )
+            let port = try await door.adminPort
             try await until("nothing was looked into or told") {
                 let scrape = try Exposition(
                     String(decoding: try await fetch("GET", "/metrics", from: port), as: UTF8.self)

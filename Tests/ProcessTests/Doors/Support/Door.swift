@@ -22,16 +22,19 @@ struct Door: Sendable {
         self.transport = transport
     }
 
-    private static func port(of program: Program) async throws -> Int {
+    private static func port(of program: Program, of what: String = "the API") async throws -> Int {
         let deadline = ContinuousClock.now + .seconds(60)
         while true {
             let isRunning = program.isRunning
-            let line = try lines(of: program).first { $0["message"] == "serving the API" }
+            let line = try lines(of: program).first { $0["message"] == "serving \(what)" }
             if let text = line?["listen.port"], let port = Int(text) { return port }
             try #require(isRunning && ContinuousClock.now < deadline, "it never served: \(program.err.suffix(3000))")
             try await Task.sleep(for: .milliseconds(10))
         }
     }
+
+    /// Where its metrics are served; it listens there at about the same time.
+    var adminPort: Int { get async throws { try await Self.port(of: program, of: "metrics") } }
 
     /// The lines of the log so far.
     var log: [[String: String]] { get throws { try Self.lines(of: program) } }

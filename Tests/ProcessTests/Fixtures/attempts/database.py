@@ -19,7 +19,7 @@ DUTIES = {
 # The duty that each function of the desk asks for.
 FUNCTIONS = {
     "view": "desk_causes desk_counts desk_dead desk_figures desk_me desk_queue desk_search desk_timeline desk_user"
-    " end_other_sessions linked_tickets list_tickets"
+    " allow_terminal end_other_sessions linked_tickets list_tickets terminal_asking"
     " own_sessions show_ticket ticket_named ticket_replies ticket_tokens ticket_waiver ticket_window",
     "reveal": "reveal_list reveal_ticket reveal_user", "audit": "desk_log operators", "open": "note_order open_ticket",
     "work": "ask_claimant claim_ticket note_ticket refresh_evidence release_ticket", "refuse": "refuse_ticket",
@@ -27,10 +27,10 @@ FUNCTIONS = {
     "restore": "desk_dry_run desk_restore", "approve": "approve_ticket withdraw_approval",
     "transfer": "begin_transfer resolve_transfer retry_tokens",
     "override": "waive_owner_window", "retry": "desk_retry",
-    "manage": "add_operator confirm_operator disable_operator link_operator reset_operator",
+    "manage": "add_operator confirm_operator disable_operator identify_operator link_operator mark_break_glass reset_operator",
 }
 # What asks for no duty: who a session is, that it has ended, that one was refused, and signing in.
-DUTYLESS = {"acting", "desk_alive", "note_refusal", "sign_in", "sign_out"}
+DUTYLESS = {"acting", "ask_terminal", "desk_alive", "note_refusal", "session_name", "sign_in", "sign_out"}
 WEIGHTY = ("refuse", "lend", "approve", "transfer", "override", "manage")
 
 
@@ -159,11 +159,14 @@ FORBIDDEN = [
     "CREATE RULE x AS ON UPDATE TO public.users DO INSTEAD NOTHING", "ALTER TABLE public.users OWNER TO CURRENT_USER",
     "GRANT ALL ON public.users TO CURRENT_USER",
     # Signing in.
-    f"SELECT * FROM {S}.operator_secret", f"SELECT * FROM {S}.operator_session", f"SELECT * FROM {S}.sign_in_try",
-    f"SELECT * FROM {S}.sign_in_announced",
+    f"SELECT * FROM {S}.operator_secret", f"SELECT * FROM {S}.operator_session", f"SELECT * FROM {S}.sign_in_attempt",
+    f"SELECT * FROM {S}.known_client", f"SELECT * FROM {S}.terminal_request", f"SELECT * FROM {S}.operator_identity",
+    f"INSERT INTO {S}.operator_identity SELECT id, 'x', 'x' FROM {S}.operator LIMIT 1", f"DELETE FROM {S}.operator_ban",
+    f"DELETE FROM {S}.sign_in_provider", f"SELECT {S}.use_provider('x')", f"SELECT {S}.leave_provider()",
+    f"SELECT {S}.provider_sign_in('x', 'x', '{{x}}', 'admin', '0', sha256('x'), '1 hour')",
     f"SELECT * FROM {S}.desk_secret", f"UPDATE {S}.operator_secret SET verifier = '\\x00'",
     f"UPDATE {S}.operator_secret SET codes_locked_until = NULL",
-    f"DELETE FROM {S}.sign_in_try", f"DELETE FROM {S}.sign_in_refusal",
+    f"DELETE FROM {S}.sign_in_attempt", f"DELETE FROM {S}.sign_in_refusal",
     f"UPDATE {S}.operator_session SET proved_at = now()",
     f"INSERT INTO {S}.operator_session (digest, operator_id, kind) SELECT sha256('x'), 1, 'console'",
     f"UPDATE {S}.operator SET role = 'admin'",
@@ -266,8 +269,8 @@ ONLY = {
     f"SELECT * FROM {S}_host.read_users(ARRAY['ann'])": "worker",
     f"SELECT {S}.take_requests('x', 1, 1)": "worker api", f"SELECT {S}.ticket_answers('claimant')": "worker api",
     f"SELECT {S}.release_purchase('ann', 'R-0000-00')": "worker api",
-    f"SELECT {S}.entitlement_answer('ann')": "worker api", f"SELECT {S}.announce_sign_in('x', NULL, NULL)": "support",
-    f"SELECT {S}.sign_in_salt('root', NULL, NULL)": "support",
+    f"SELECT {S}.entitlement_answer('ann')": "worker api", f"SELECT {S}.announce_sign_in('x', NULL, NULL, NULL)": "support",
+    f"SELECT {S}.sign_in_salt('root', NULL, NULL, NULL)": "support",
     "SET ROLE entitlement_sync_worker": "worker", "SET ROLE entitlement_sync_support": "support",
 }
 # A statement that is broken is refused for that: these say so, to the owner as well.

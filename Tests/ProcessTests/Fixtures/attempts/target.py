@@ -285,7 +285,7 @@ def forget_tries():
     """Lets an operator sign in again within the half minute, and makes wrong tries undone."""
     rows(
         "UPDATE entitlement_sync.operator_secret SET last_period = NULL, wrong_codes = 0, codes_locked_until = NULL;"
-        " DELETE FROM entitlement_sync.sign_in_try"
+        " DELETE FROM entitlement_sync.sign_in_attempt"
     )
 
 

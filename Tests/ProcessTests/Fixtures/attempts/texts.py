@@ -117,13 +117,9 @@ def run():
         text = (done.stdout + done.stderr).decode("utf-8", "replace").replace("\r\n", "\n")
         shown += MARK in text
         odd = [f"U+{ord(sign):04X}" for sign in SIGNS if sign in text]
-        # Programs read JSON, which escapes what every terminal obeys.
-        is_for_programs = "json" in words and all(sign not in text for sign in "\x1b\x07\x08\r")
         seen = f"{done.returncode} {' '.join(odd) or repr(text[:200])}"
         name = " ".join(word for word in words if "/" not in word)
-        category.note(
-            f"the command {name}", bool(odd) or done.returncode < 0, seen, is_for_programs and "JSON is for programs"
-        )
+        category.note(f"the command {name}", bool(odd) or done.returncode < 0, seen)
     category.control("commands show what was written", shown >= 5, shown)
     answer = ask("GET", "/v1/tickets", [bearer(token("claimant"))])
     category.note("what the app shows", answer.status != 200 or evil(answer.text), answer)
