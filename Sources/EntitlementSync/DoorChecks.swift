@@ -2,6 +2,7 @@ import Configuring
 import Entitlements
 import Storage
 import StoreClients
+import SupportConsole
 import Transport
 
 /// What `doctor` finds of the doors: how senders are told, and whether the keys to tell them by can be had.
@@ -29,7 +30,7 @@ struct DoorChecks {
                 fix: ""
             )
         )
-        guard api.takesAppTokens || api.webhooks.push != nil else { return checks }
+        guard api.takesAppTokens || api.webhooks.push != nil || config.console.provider != nil else { return checks }
         let transport = HTTPTransport(configuration: HTTPTransportConfiguration(), logger: runtime.logger)
         let http = StoreHTTP(transport: transport, target: "google_keys")
         if let firebase = api.firebase {
@@ -57,6 +58,11 @@ struct DoorChecks {
                 checks += await probe("pubsub", .googleKeysURL) { () throws(ReadFailure) in
                     try await tokens.probeKeys()
                 }
+            }
+        }
+        if let provider = try? ProviderSignIn(runtime, transport)?.provider {
+            checks += await probe("identity_provider", .oidcIssuer, of: "the identity provider") {
+                () throws(ReadFailure) in try await provider.probe()
             }
         }
         await transport.shutdown()

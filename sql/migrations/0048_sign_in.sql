@@ -478,6 +478,15 @@ BEGIN
 END
 $$;
 
+-- The provider in use, and how many admins can sign in without it; for doctor.
+CREATE FUNCTION ways_in(OUT issuer text, OUT marked bigint)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+    SELECT (SELECT p.issuer FROM sign_in_provider AS p),
+           count(*) FILTER (WHERE o.break_glass AND o.disabled_at IS NULL AND NOT is_banned(o.id)
+                              AND s.expires_at IS NULL AND s.device IS NOT NULL)
+      FROM operator AS o LEFT JOIN operator_secret AS s ON s.operator_id = o.id
+$$;
+
 -- Takes passwords of all operators again; for the schema's owner, who can write the tables anyway.
 CREATE FUNCTION leave_provider() RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
@@ -784,16 +793,17 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp
     SELECT p.issuer FROM sign_in_provider AS p
 $$;
 
-REVOKE ALL ON FUNCTION walked_since, session_ends, use_provider, leave_provider, name_for, provider_sign_in, identify_operator, mark_break_glass, operators, desk_me,
+REVOKE ALL ON FUNCTION walked_since, ways_in, session_ends, use_provider, leave_provider, name_for, provider_sign_in, identify_operator, mark_break_glass, operators, desk_me,
                        ask_terminal, terminal_asking, allow_terminal, session_name, provider_in_use FROM PUBLIC;
 INSERT INTO role_privilege (role, kind, object, privilege)
 SELECT 'entitlement_sync_' || p.role, 'function', f.name, 'EXECUTE'
   FROM (VALUES ('support', '{identify_operator,mark_break_glass,ask_terminal,terminal_asking,allow_terminal,session_name,provider_in_use}'::text[]),
-               ('console', '{use_provider,provider_sign_in,provider_in_use}')) AS p(role, names), unnest(p.names) AS f(name);
+               ('console', '{use_provider,provider_sign_in,provider_in_use}'), ('worker', '{ways_in}')) AS p(role, names), unnest(p.names) AS f(name);
 INSERT INTO role_privilege (role, kind, object, privilege) VALUES ('entitlement_sync_console', 'schema', 'entitlement_sync', 'USAGE');
 SELECT grant_to('entitlement_sync_support', ARRAY[
     'GRANT EXECUTE ON FUNCTION operators, desk_me, identify_operator, mark_break_glass, ask_terminal, terminal_asking, allow_terminal,
                                session_name, provider_in_use TO %I']);
+SELECT grant_to('entitlement_sync_worker', ARRAY['GRANT EXECUTE ON FUNCTION ways_in TO %I']);
 SELECT grant_to('entitlement_sync_console', ARRAY[
     'GRANT USAGE ON SCHEMA entitlement_sync TO %I',
     'GRANT EXECUTE ON FUNCTION use_provider, provider_sign_in, provider_in_use TO %I']);

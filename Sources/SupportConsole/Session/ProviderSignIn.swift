@@ -4,7 +4,7 @@ package import StoreClients
 
 /// How operators sign in through the team's identity provider.
 package struct ProviderSignIn: Sendable {
-    let provider: SignInProvider
+    package let provider: SignInProvider
     /// The first whose group a person is in is theirs.
     private let roles: [(role: String, group: String)]
     /// How long the provider's word is good for.

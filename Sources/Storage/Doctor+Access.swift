@@ -1,0 +1,42 @@
+import Postgres
+
+extension Doctor {
+    /// How operators sign in, and whether an admin is left for the case that the identity provider fails.
+    func signIn() async throws -> [Check] {
+        let rows = try await pool.query("SELECT w.issuer, w.marked FROM entitlement_sync.ways_in() AS w")
+        guard let (issuer, marked) = try rows.first?.decode(String?.self, Int64.self) else { return [] }
+        guard let issuer else {
+            return [Check(name: "sign_in", ok: true, detail: "operators sign in with passwords", fix: "")]
+        }
+        return [
+            Check(
+                name: "sign_in",
+                ok: marked > 0,
+                detail: "operators sign in through \(issuer); \(marked) admins may sign in with a password should it fail",
+                fix: "Mark an admin who has signed in here: entitlement-sync operator break-glass NAME."
+            )
+        ]
+    }
+
+    /// Whether what is asked of the database can be read on the way.
+    func databaseTLS() async throws -> [Check] {
+        let rows = try await pool.query(
+            """
+            SELECT s.ssl, coalesce(inet_server_addr() <<= '127.0.0.0/8' OR inet_server_addr() = '::1', true)
+              FROM pg_stat_ssl AS s WHERE s.pid = pg_backend_pid()
+            """
+        )
+        guard let (isEncrypted, isLocal) = try rows.first?.decode(Bool.self, Bool.self) else { return [] }
+        return [
+            Check(
+                name: "database_tls",
+                ok: isEncrypted || isLocal,
+                detail: isEncrypted
+                    ? "the connection to the database is encrypted"
+                    : isLocal
+                        ? "the database is on this machine" : "the connection to the database is not encrypted",
+                fix: "Add sslmode=verify-full, and sslrootcert where the database has a root of its own, to DATABASE_URL."
+            )
+        ]
+    }
+}
