@@ -470,10 +470,14 @@ BEGIN
     END IF;
     INSERT INTO sign_in_provider (issuer) VALUES (wanted)
     ON CONFLICT (one) DO UPDATE SET issuer = wanted, since = clock_timestamp();
-    DELETE FROM operator_session AS s
-     USING operator AS o
-     WHERE o.id = s.operator_id AND NOT o.break_glass
-       AND NOT EXISTS (SELECT 1 FROM operator_identity AS i WHERE i.operator_id = o.id AND i.issuer = wanted);
+    -- What those agreed to counts no more: the same person may come back under another account.
+    WITH out_now AS (
+        UPDATE operator AS o SET lost_at = clock_timestamp()
+         WHERE NOT o.break_glass
+           AND NOT EXISTS (SELECT 1 FROM operator_identity AS i WHERE i.operator_id = o.id AND i.issuer = wanted)
+        RETURNING o.id
+    )
+    DELETE FROM operator_session AS s USING out_now AS o WHERE o.id = s.operator_id;
     INSERT INTO operator_event (kind, detail) VALUES ('provider_used', jsonb_build_object('issuer', wanted));
 END
 $$;
@@ -500,6 +504,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN false;
     END IF;
+    UPDATE operator AS o SET lost_at = clock_timestamp() FROM operator_identity AS i WHERE i.operator_id = o.id;
     DELETE FROM operator_session AS s USING operator_identity AS i WHERE i.operator_id = s.operator_id;
     INSERT INTO operator_event (kind) VALUES ('provider_left');
     RETURN true;
