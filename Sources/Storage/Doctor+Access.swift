@@ -12,7 +12,7 @@ extension Doctor {
             Check(
                 name: "sign_in",
                 ok: marked > 0,
-                detail: "operators sign in through \(issuer); \(marked) admins may sign in with a password should it fail",
+                detail: "operators sign in through \(issuer); \(marked) admins may use a password should it fail",
                 fix: "Mark an admin who has signed in here: entitlement-sync operator break-glass NAME."
             )
         ]
@@ -35,7 +35,7 @@ extension Doctor {
                     ? "the connection to the database is encrypted"
                     : isLocal
                         ? "the database is on this machine" : "the connection to the database is not encrypted",
-                fix: "Add sslmode=verify-full, and sslrootcert where the database has a root of its own, to DATABASE_URL."
+                fix: "Add sslmode=verify-full to DATABASE_URL, and sslrootcert for a root of its own."
             )
         ]
     }
