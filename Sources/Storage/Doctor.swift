@@ -245,10 +245,10 @@ package struct Doctor: Sendable {
         Count(
             name: "roles",
             query: """
-                SELECT count(*) FROM unnest('{worker,api,support,auditor,client}'::text[]) AS r(name)
+                SELECT count(*) FROM unnest('{worker,api,support,auditor,client,console}'::text[]) AS r(name)
                  WHERE NOT EXISTS (SELECT 1 FROM pg_roles AS p WHERE p.rolname = 'entitlement_sync_' || r.name)
                 """,
-            fine: "all five roles exist",
+            fine: "all six roles exist",
             wrong: "roles are missing",
             fix:
                 "Run entitlement-sync migrate as a user with CREATEROLE, or have a superuser run what it prints and run it again."

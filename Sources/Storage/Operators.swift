@@ -161,7 +161,7 @@ package struct Operators: Sendable {
             SELECT a.announced::text, a.wait
               FROM entitlement_sync.announce_sign_in(\(shown.name), \(shown.address.map(PostgresBytes.init)),
                                                      \(shown.client.map(PostgresBytes.init)),
-                                                     \(PostgresBytes(digest))) AS a
+                                                     \(PostgresBytes(digest)), \(PostgresBytes(shown.key))) AS a
             """
         )
         guard let row = announced.first else { throw PostgresError(.protocolViolation, message: "no row") }

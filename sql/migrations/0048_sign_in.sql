@@ -18,6 +18,9 @@ BEGIN
     END IF;
     SELECT n.nspname INTO STRICT home FROM pg_extension AS e JOIN pg_namespace AS n ON n.oid = e.extnamespace
      WHERE e.extname = 'pgcrypto';
+    IF home = 'entitlement_sync' THEN
+        REVOKE ALL ON ALL FUNCTIONS IN SCHEMA entitlement_sync FROM PUBLIC;
+    END IF;
     EXECUTE format($body$
         CREATE OR REPLACE FUNCTION hmac_sha1(data bytea, key bytea) RETURNS bytea
         LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE RETURN %I.hmac(data, key, 'sha1')
@@ -26,11 +29,29 @@ END
 $$;
 DROP FUNCTION sha1(bytea);
 
+-- ---- Alarms wait for nothing ----------------------------------------------------------------------------------------
+
+-- Raises an alarm, or ends it where there is no detail; one whose row another transaction holds is left as it is.
+CREATE FUNCTION set_alarm(wanted text, said text) RETURNS void
+LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp SET lock_timeout = '200ms' AS $$
+BEGIN
+    IF said IS NULL THEN
+        DELETE FROM alarm AS a WHERE a.name = wanted;
+    ELSE
+        INSERT INTO alarm (name, detail) VALUES (wanted, said)
+        ON CONFLICT (name) DO UPDATE SET last_at = now(), count = alarm.count + 1;
+    END IF;
+EXCEPTION WHEN lock_not_available THEN NULL;
+END
+$$;
+REVOKE ALL ON FUNCTION set_alarm FROM PUBLIC;
+
 -- ---- Disabling waits for nothing ------------------------------------------------------------------------------------
 
 CREATE TABLE operator_ban (
     id          bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    operator_id bigint      NOT NULL REFERENCES operator,
+    -- No foreign key: its check would wait for the transaction that has the operator's row locked.
+    operator_id bigint      NOT NULL,
     at          timestamptz NOT NULL DEFAULT clock_timestamp(),
     by_id       bigint
 );
@@ -74,8 +95,9 @@ SELECT pg_temp.change('{acting}'::text[],
 $was$    SELECT o.* INTO who FROM operator AS o
      WHERE o.id = (SELECT s.operator_id FROM operator_session AS s WHERE s.digest = sha256(session)) AND o.disabled_at IS NULL
        FOR SHARE;$was$,
-$new$    -- Who manages waits for nothing: another admin could hold the row, to keep themselves from being disabled.
-    IF wanted = 'manage' THEN
+$new$    -- Locked where the act is one that the role has to stand behind until it is committed. What manages or looks waits for nothing: a
+    -- row that is held open would keep an admin from disabling its holder, or an operator from their work.
+    IF wanted = 'manage' OR NOT is_weighty(wanted) THEN
         SELECT o.* INTO who FROM operator AS o
          WHERE o.id = (SELECT s.operator_id FROM operator_session AS s WHERE s.digest = sha256(session)) AND o.disabled_at IS NULL;
     ELSE
@@ -83,12 +105,14 @@ $new$    -- Who manages waits for nothing: another admin could hold the row, to 
          WHERE o.id = (SELECT s.operator_id FROM operator_session AS s WHERE s.digest = sha256(session)) AND o.disabled_at IS NULL
            FOR SHARE;
     END IF;
-    IF is_banned(who.id) THEN
+    -- An account that an admin added who is disabled now waits for another admin's word, however long: it may have been committed after
+    -- that.
+    IF is_banned(who.id) OR who.held_until IS NOT NULL AND is_banned(who.held_by) THEN
         who := NULL;
     END IF;$new$);
 
--- Ends what an operator may do, at once: from the commit on, whatever transaction is open elsewhere. What the operator began before
--- is judged again where it is carried out.
+-- Ends what an operator may do, at once: from the commit on, whatever transaction is open elsewhere. Approvals are judged again where
+-- they are counted; what else the operator had begun in an open transaction came before.
 CREATE OR REPLACE FUNCTION disable_operator(session bytea, wanted text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET lock_timeout = '200ms' AS $$
 DECLARE
@@ -140,19 +164,24 @@ CREATE TABLE sign_in_attempt (
     name    bytea       NOT NULL,
     address bytea       NOT NULL,
     client  bytea,
+    knows   boolean     NOT NULL DEFAULT false,
     result  text        CHECK (result IN ('tried', 'incomplete', 'good'))
 );
 CREATE INDEX sign_in_attempt_name ON sign_in_attempt (name, at);
 CREATE INDEX sign_in_attempt_address ON sign_in_attempt (address, at);
+CREATE INDEX sign_in_attempt_client ON sign_in_attempt (client, name, at) WHERE client IS NOT NULL;
 CREATE INDEX sign_in_attempt_at ON sign_in_attempt (at);
 COMMENT ON COLUMN sign_in_attempt.name IS 'SHA-256 of the name, whether an operator has it or not';
 COMMENT ON COLUMN sign_in_attempt.address IS 'SHA-256 of where it came from; a terminal''s is that of its connection to the database';
 COMMENT ON COLUMN sign_in_attempt.client IS 'the known client that it came from, if any';
+COMMENT ON COLUMN sign_in_attempt.knows IS 'it was announced with the right password: to undo the try undoes no count of wrong codes';
 COMMENT ON COLUMN sign_in_attempt.result IS 'null: announced; tried: refused; incomplete: the right password, and something missing';
 REVOKE ALL ON known_client, sign_in_attempt FROM PUBLIC;
 DROP FUNCTION sign_in_salt, announce_sign_in, forgive_try, try_wait, try_keys, refuse_sign_in,
               sign_in(uuid, text, bytea, text, bytea, text, text, bytea, bytea, bytea);
 DROP TABLE sign_in_try, sign_in_announced;
+DROP FUNCTION count_wrong_code;
+ALTER TABLE operator_secret DROP COLUMN wrong_codes, DROP COLUMN codes_locked_until;
 
 CREATE FUNCTION address_of_try(shown bytea) RETURNS bytea
 LANGUAGE sql STABLE
@@ -165,39 +194,70 @@ LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
      WHERE c.digest = sha256(shown) AND o.name = wanted AND c.used_at > clock_timestamp() - interval '30 days'
 $$;
 
--- How long a try has to wait. From a known client its own failures count alone, so that no other can keep an operator out. From
+-- How long tries have to wait after so many failures, the last of them at a time: nothing up to the free ones, then twice as long each.
+CREATE FUNCTION wait_after(failures bigint, last_at timestamptz, free integer, longest interval) RETURNS timestamptz
+LANGUAGE sql IMMUTABLE
+RETURN CASE WHEN failures > free THEN last_at + least(interval '1 second' * 2 ^ least(failures - free, 12), longest) ELSE '-infinity' END;
+
+-- Until when a try has to wait. From a known client its own failures count alone, so that no other can keep an operator out. From
 -- elsewhere those of the name and the address together, of the address, and of the name count: a name is slowed wherever it is tried
--- from, and shut out nowhere.
-CREATE FUNCTION try_wait(wanted text, shown_address bytea, known bytea, but uuid) RETURNS interval
-LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
-    WITH k AS (
-        SELECT sha256(convert_to(wanted, 'UTF8')) AS name, address_of_try(shown_address) AS address,
-               clock_timestamp() - interval '1 hour' AS since
-    ), counted AS (
-        SELECT x.free, x.longest, f.failures, f.last_at
-          FROM k
-         CROSS JOIN LATERAL (VALUES ('client', 5, interval '15 minutes'), ('both', 5, interval '15 minutes'),
-                                    ('address', 50, interval '15 minutes'), ('name', 5, interval '2 seconds')
-                            ) AS x(kind, free, longest)
-         CROSS JOIN LATERAL (
-                SELECT count(*) AS failures, max(a.at) AS last_at
-                  FROM sign_in_attempt AS a
-                 WHERE a.at > k.since AND a.result IS DISTINCT FROM 'good' AND a.id IS DISTINCT FROM but
-                   AND CASE x.kind
-                       WHEN 'client' THEN a.name = k.name AND a.client = known
-                       WHEN 'address' THEN a.address = k.address AND a.client IS NULL AND a.result IS DISTINCT FROM 'incomplete'
-                       ELSE a.name = k.name AND a.client IS NULL AND (x.kind = 'name' OR a.address = k.address) END
-                   -- A sign-in that ended well begins the count again, but for whole offices, which share an address.
-                   AND (x.kind = 'address'
-                        OR NOT EXISTS (SELECT 1 FROM sign_in_attempt AS g
-                                        WHERE g.name = k.name AND g.at > a.at AND g.at > k.since AND g.result = 'good'
-                                          AND CASE x.kind WHEN 'client' THEN g.client = known
-                                                          ELSE x.kind = 'name' OR g.address = k.address END))) AS f
-         WHERE (x.kind = 'client') = (known IS NOT NULL)
-    )
-    SELECT coalesce(greatest(max(c.last_at + least(interval '1 second' * 2 ^ least(c.failures - c.free, 12), c.longest))
-                             - clock_timestamp(), interval '0'), interval '0')
-      FROM counted AS c WHERE c.failures > c.free
+-- from, and shut out nowhere. Of more than 64 failures the waits are the longest in any case.
+--
+--   own   a try that is announced: those before it are counted, whenever they were committed; null: all
+CREATE FUNCTION wait_until(wanted text, shown_address bytea, known bytea, own sign_in_attempt) RETURNS timestamptz
+LANGUAGE plpgsql STABLE SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    called bytea := sha256(convert_to(wanted, 'UTF8'));
+    place  bytea := address_of_try(shown_address);
+    since  timestamptz := clock_timestamp() - interval '1 hour';
+    before timestamptz := coalesce(own.at, 'infinity');
+    until  timestamptz := '-infinity';
+    good   timestamptz;
+BEGIN
+    IF known IS NOT NULL THEN
+        SELECT max(a.at) INTO good FROM sign_in_attempt AS a
+         WHERE a.client = known AND a.name = called AND a.at > since AND a.result = 'good';
+        SELECT wait_after(count(*), max(f.at), 5, interval '15 minutes') INTO until
+          FROM (SELECT a.at FROM sign_in_attempt AS a
+                 WHERE a.client = known AND a.name = called AND a.at > greatest(since, good) AND a.at <= before
+                   AND a.id IS DISTINCT FROM own.id AND a.result IS DISTINCT FROM 'good' ORDER BY a.at DESC LIMIT 64) AS f;
+        RETURN until;
+    END IF;
+    -- A sign-in that ended well begins the counts of the name again, but not the address's, which whole offices share.
+    SELECT max(a.at) INTO good FROM sign_in_attempt AS a
+     WHERE a.name = called AND a.at > since AND a.client IS NULL AND a.result = 'good';
+    SELECT greatest(wait_after(count(*), max(f.at), 5, interval '2 seconds'),
+                    wait_after(count(*) FILTER (WHERE f.address = place), max(f.at) FILTER (WHERE f.address = place), 5, interval '1 minute'))
+      INTO until
+      FROM (SELECT a.at, a.address FROM sign_in_attempt AS a
+             WHERE a.name = called AND a.at > greatest(since, good) AND a.at <= before AND a.id IS DISTINCT FROM own.id
+               AND a.client IS NULL AND a.result IS DISTINCT FROM 'good' ORDER BY a.at DESC LIMIT 64) AS f;
+    RETURN greatest(until, (
+        SELECT wait_after(count(*), max(f.at), 50, interval '15 minutes')
+          FROM (SELECT a.at FROM sign_in_attempt AS a
+                 WHERE a.address = place AND a.at > since AND a.at <= before AND a.id IS DISTINCT FROM own.id AND a.client IS NULL
+                   AND coalesce(a.result, 'tried') = 'tried' ORDER BY a.at DESC LIMIT 64) AS f));
+END
+$$;
+
+-- How long a try that is not announced yet has to wait.
+CREATE FUNCTION try_wait(wanted text, shown_address bytea, known bytea) RETURNS interval
+LANGUAGE sql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
+    SELECT CASE WHEN isfinite(w.until) THEN greatest(w.until - clock_timestamp(), interval '0') ELSE interval '0' END
+      FROM wait_until(wanted, shown_address, known, NULL) AS w(until)
+$$;
+
+-- Until when no code of an operator is taken: of tries with the right password that did not end well nine are free, for a clock that
+-- is off or the wrong device; then each locks twice as long, up to a day. `but`: the try that asks.
+CREATE FUNCTION codes_locked_until(who operator, but uuid, OUT wrong bigint, OUT until timestamptz)
+LANGUAGE sql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
+    WITH n AS (SELECT sha256(convert_to(who.name, 'UTF8')) AS name, clock_timestamp() - interval '1 day' AS since),
+         g AS (SELECT max(a.at) AS at FROM n JOIN sign_in_attempt AS a ON a.name = n.name AND a.at > n.since AND a.result = 'good')
+    SELECT count(*), CASE WHEN count(*) > 9
+                          THEN max(f.at) + least(interval '1 minute' * power(2, least(count(*) - 10, 11)), interval '1 day') END
+      FROM (SELECT a.at FROM n, g, sign_in_attempt AS a
+             WHERE a.name = n.name AND a.at > greatest(n.since, g.at, who.lost_at) AND a.knows AND a.id IS DISTINCT FROM but
+               AND coalesce(a.result, 'tried') = 'tried' ORDER BY a.at DESC LIMIT 64) AS f
 $$;
 
 -- What a name's password has to be hashed with, how long to wait before it is, and whether it comes from a known client. A name that
@@ -205,7 +265,7 @@ $$;
 CREATE FUNCTION sign_in_salt(wanted text, address bytea, client bytea, usual_cost text)
 RETURNS TABLE (wait double precision, cost text, salt bytea, is_known boolean)
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
-    SELECT extract(epoch FROM try_wait(wanted, address, k.client, NULL))::double precision,
+    SELECT extract(epoch FROM try_wait(wanted, address, k.client))::double precision,
            coalesce(s.cost, (SELECT mode() WITHIN GROUP (ORDER BY x.cost) FROM operator_secret AS x), usual_cost),
            coalesce(s.salt, substring(sha256(d.bytes || convert_to(wanted, 'UTF8')) FROM 1 FOR 16)), k.client IS NOT NULL
       FROM desk_secret AS d
@@ -218,29 +278,41 @@ $$;
 --
 --   digest   SHA-256 of the name, a zero byte, what the password shows, and the code
 --   client   what the browser or the terminal shows of earlier sign-ins; null: nothing
-CREATE FUNCTION announce_sign_in(wanted text, address bytea, client bytea, digest bytea)
+--   shown    what the password shows: whether it is right stands in the row before the code is looked at, and is not said
+CREATE FUNCTION announce_sign_in(wanted text, address bytea, client bytea, digest bytea, shown bytea)
 RETURNS TABLE (announced uuid, wait double precision)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     pause interval;
     known bytea;
+    who   operator;
+    knows boolean;
 BEGIN
     PERFORM check_isolation();
-    IF wanted IS NULL OR octet_length(wanted) > 63 OR octet_length(digest) IS DISTINCT FROM 32 OR octet_length(address) <> 32
+    IF wanted IS NULL OR octet_length(wanted) > 63 OR octet_length(digest) IS DISTINCT FROM 32
+       OR octet_length(shown) IS DISTINCT FROM 32 OR octet_length(address) <> 32
        OR octet_length(client) <> 32 THEN
         RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'announce_sign_in: a name of at most 63 bytes, and hashes of 32',
             HINT = 'See the function''s comment.';
     END IF;
     known := known_client_of(wanted, client);
-    pause := try_wait(wanted, address, known, NULL);
+    pause := try_wait(wanted, address, known);
     IF pause > interval '0' THEN
         RETURN QUERY SELECT NULL::uuid, extract(epoch FROM pause)::double precision;
         RETURN;
     END IF;
+    SELECT o.* INTO who FROM operator AS o JOIN operator_secret AS s ON s.operator_id = o.id
+     WHERE o.name = wanted AND o.disabled_at IS NULL AND s.verifier = sha256(announce_sign_in.shown);
+    knows := who.id IS NOT NULL;
+    IF knows AND (codes_locked_until(who, NULL)).wrong >= 4 THEN
+        PERFORM set_alarm('operator_guessed',
+            'Wrong codes come with an operator''s right password: see sign_in_refusal, reason code, ask the operator, and'
+            ' reset the account if it was not them (operator reset NAME).');
+    END IF;
     RETURN QUERY
-    INSERT INTO sign_in_attempt (digest, name, address, client)
-    VALUES (digest, sha256(convert_to(wanted, 'UTF8')), address_of_try(address), known)
+    INSERT INTO sign_in_attempt (digest, name, address, client, knows)
+    VALUES (digest, sha256(convert_to(wanted, 'UTF8')), address_of_try(address), known, knows)
     RETURNING id, 0::double precision;
 END
 $$;
@@ -310,8 +382,8 @@ BEGIN
     THEN
         RETURN refuse_sign_in(NULL, 'not_announced', made.address);
     END IF;
-    -- Tries that were announced at the same time did not see each other; each is counted by now.
-    IF try_wait(wanted, made.address, made.client, made.id) > interval '0' THEN
+    -- Tries that were announced at the same time did not see each other; those before this one are counted by now.
+    IF made.at < wait_until(wanted, made.address, made.client, made) THEN
         RETURN 'put_off';
     END IF;
     -- A person who does not know the password locks no operator's row.
@@ -319,14 +391,16 @@ BEGIN
                     WHERE o.name = wanted AND o.disabled_at IS NULL AND NOT is_banned(o.id) AND s.verifier = sha256(shown)) THEN
         RETURN refuse_sign_in((SELECT o.id FROM operator AS o WHERE o.name = wanted), 'password', made.address);
     END IF;
-    SELECT o.* INTO who FROM operator AS o WHERE o.name = wanted AND o.disabled_at IS NULL FOR NO KEY UPDATE;
+    -- The operator's row is not locked: a session of theirs, or an admin, could hold it open. What is taken from them meanwhile is asked for
+    -- wherever the session acts.
+    SELECT o.* INTO who FROM operator AS o WHERE o.name = wanted AND o.disabled_at IS NULL;
     SELECT s.* INTO known FROM operator_secret AS s WHERE s.operator_id = who.id FOR UPDATE;
     IF who.id IS NULL OR is_banned(who.id) OR known.verifier IS NULL OR known.verifier <> sha256(shown)
        OR coalesce(known.expires_at <= clock_timestamp(), false) THEN
         RETURN refuse_sign_in(who.id, 'password', made.address);
     END IF;
     -- Only a person who knows the password comes here, so that no other can lock the account.
-    IF known.device IS NOT NULL AND known.codes_locked_until > clock_timestamp() THEN
+    IF known.device IS NOT NULL AND (codes_locked_until(who, made.id)).until > clock_timestamp() THEN
         PERFORM refuse_sign_in(who.id, 'locked', made.address);
         RETURN 'locked';
     END IF;
@@ -353,9 +427,6 @@ BEGIN
     IF key IS NOT NULL THEN
         taken := period_of_code(key, code, CASE WHEN known.device IS NOT NULL THEN known.last_period END);
         IF taken IS NULL THEN
-            IF known.device IS NOT NULL THEN
-                PERFORM count_wrong_code(who.id);
-            END IF;
             RETURN refuse_sign_in(who.id, 'code', made.address);
         END IF;
     END IF;
@@ -363,7 +434,7 @@ BEGIN
        SET cost = coalesce(chosen_cost, s.cost), salt = coalesce(chosen_salt, s.salt),
            verifier = coalesce(sha256(chosen_shown), s.verifier),
            expires_at = CASE WHEN chosen_shown IS NULL THEN s.expires_at END,
-           device = key, last_period = taken, wrong_codes = 0, codes_locked_until = NULL
+           device = key, last_period = taken
      WHERE s.operator_id = who.id;
     IF chosen_shown IS NOT NULL OR known.device IS NULL AND key IS NOT NULL THEN
         DELETE FROM operator_session AS s WHERE s.operator_id = who.id;
@@ -396,7 +467,7 @@ $$;
 
 -- Forgets what was only needed for a while, and settles what could not be when an operator was disabled.
 CREATE OR REPLACE FUNCTION forget_sign_ins() RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET lock_timeout = '1s' AS $$
 BEGIN
     DELETE FROM sign_in_attempt AS a
      WHERE a.id = ANY (ARRAY(SELECT x.id FROM sign_in_attempt AS x WHERE x.at < clock_timestamp() - interval '1 day'
@@ -408,12 +479,17 @@ BEGIN
     DELETE FROM operator_session AS s
      WHERE s.digest = ANY (ARRAY(SELECT x.digest FROM operator_session AS x
                                   WHERE session_ends(x) <= clock_timestamp() OR is_banned(x.operator_id) FOR UPDATE SKIP LOCKED));
-    UPDATE operator AS o SET disabled_at = clock_timestamp()
-     WHERE o.id = ANY (ARRAY(SELECT x.id FROM operator AS x WHERE x.disabled_at IS NULL AND is_banned(x.id) FOR UPDATE SKIP LOCKED));
+    -- Other transactions may hold what this leads to; it is tried again.
+    BEGIN
+        UPDATE operator AS o SET disabled_at = clock_timestamp()
+         WHERE o.id = ANY (ARRAY(SELECT x.id FROM operator AS x WHERE x.disabled_at IS NULL AND is_banned(x.id)
+                                 FOR UPDATE SKIP LOCKED));
+    EXCEPTION WHEN lock_not_available THEN NULL;
+    END;
 END
 $$;
 
-REVOKE ALL ON FUNCTION address_of_try, known_client_of, try_wait, sign_in_salt, announce_sign_in, refuse_sign_in, sign_in,
+REVOKE ALL ON FUNCTION address_of_try, known_client_of, wait_after, wait_until, try_wait, codes_locked_until, sign_in_salt, announce_sign_in, refuse_sign_in, sign_in,
                        remember_client FROM PUBLIC;
 SELECT grant_to('entitlement_sync_support', ARRAY['GRANT EXECUTE ON FUNCTION sign_in_salt, announce_sign_in, sign_in TO %I']);
 
@@ -532,7 +608,7 @@ $$;
 CREATE FUNCTION provider_sign_in(wanted_issuer text, wanted_subject text, names text[], wanted_role text, proved_ago interval,
                                  session bytea, lifetime interval)
 RETURNS text
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET lock_timeout = '2s' AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET lock_timeout = '500ms' AS $$
 DECLARE
     who    operator;
     called text := name_for(names);
@@ -548,7 +624,7 @@ BEGIN
         RETURN 'other_provider';
     END IF;
     SELECT o.* INTO who FROM operator_identity AS i JOIN operator AS o ON o.id = i.operator_id
-     WHERE i.issuer = wanted_issuer AND i.subject = wanted_subject FOR NO KEY UPDATE OF o;
+     WHERE i.issuer = wanted_issuer AND i.subject = wanted_subject;
     IF wanted_role IS NULL THEN
         IF who.id IS NOT NULL THEN
             DELETE FROM operator_session AS s WHERE s.operator_id = who.id;
@@ -559,9 +635,12 @@ BEGIN
     END IF;
     IF who.id IS NULL THEN
         -- An account of the same name is another person's, as far as can be known here: an admin says if it is not.
-        INSERT INTO operator (name, role, held_until)
-        SELECT called, wanted_role, hold_of(wanted_role) WHERE called IS NOT NULL
-        ON CONFLICT DO NOTHING RETURNING * INTO who;
+        BEGIN
+            INSERT INTO operator (name, role, held_until)
+            SELECT called, wanted_role, hold_of(wanted_role) WHERE called IS NOT NULL
+            ON CONFLICT DO NOTHING RETURNING * INTO who;
+        EXCEPTION WHEN lock_not_available THEN NULL;
+        END;
         IF who.id IS NULL THEN
             RETURN 'name_taken';
         END IF;
@@ -571,10 +650,13 @@ BEGIN
     ELSIF who.disabled_at IS NOT NULL OR is_banned(who.id) THEN
         RETURN 'disabled';
     ELSIF who.role <> wanted_role THEN
-        -- A role that may make or be a second pair of eyes waits for an admin's word, as a new account's does.
+        -- A role that may more of what takes two pairs of eyes waits for an admin's word, as a new account does.
         UPDATE operator AS o
            SET role = wanted_role, break_glass = false,
-               held_until = CASE WHEN hold_of(wanted_role) = 'infinity' AND hold_of(o.role) <> 'infinity' THEN 'infinity' ELSE o.held_until END
+               held_until = CASE WHEN EXISTS (SELECT 1 FROM desk_duty AS d
+                                               WHERE d.role = wanted_role AND d.duty IN ('approve', 'override', 'manage')
+                                                 AND NOT EXISTS (SELECT 1 FROM desk_duty AS x WHERE x.role = o.role AND x.duty = d.duty))
+                                 THEN 'infinity' ELSE o.held_until END
          WHERE o.id = who.id;
         INSERT INTO operator_event (operator_id, kind, about_id, detail)
         VALUES (NULL, 'role_changed', who.id, jsonb_build_object('from', who.role, 'to', wanted_role, 'by', 'provider'));
@@ -655,13 +737,25 @@ SELECT pg_temp.change('{sign_in}'::text[],
     -- Only a person who knows the password comes here, so that no other can lock the account.');
 SELECT pg_temp.change('{sign_in}'::text[], '    RETURN ''signed_in'';',
 '    IF EXISTS (SELECT 1 FROM sign_in_provider) THEN
-        INSERT INTO alarm (name, detail)
-        VALUES (''break_glass_used'',
-                ''An admin signed in with a password though an identity provider is in use: see operator_event, ask them, and clear''
-                '' the alarm.'')
-        ON CONFLICT (name) DO UPDATE SET last_at = now(), count = alarm.count + 1;
+        PERFORM set_alarm(''break_glass_used'',
+            ''An admin signed in with a password though an identity provider is in use: see operator_event, ask them, and clear''
+            '' the alarm.'');
     END IF;
     RETURN ''signed_in'';');
+-- The alarm of held accounts waits for no other transaction.
+SELECT pg_temp.change('{hold_operator}'::text[],
+$was$        INSERT INTO alarm (name, detail)
+        VALUES ('operator_held',
+                'Accounts that may approve or manage wait for another admin''s word: see entitlement-sync operator list, then'
+                ' operator confirm NAME, or disable them. Who added them is in operator_event.')
+        ON CONFLICT (name) DO UPDATE SET last_at = now(), count = alarm.count + 1;
+    ELSE
+        DELETE FROM alarm AS a WHERE a.name = 'operator_held';$was$,
+$new$        PERFORM set_alarm('operator_held',
+            'Accounts that may approve or manage wait for another admin''s word: see entitlement-sync operator list, then'
+            ' operator confirm NAME, or disable them. Who added them is in operator_event.');
+    ELSE
+        PERFORM set_alarm('operator_held', NULL);$new$);
 -- Accounts of the provider have no secret here.
 SELECT pg_temp.change('{has_other_admin}'::text[],
                       'JOIN operator_secret AS s ON s.operator_id = o.id', 'LEFT JOIN operator_secret AS s ON s.operator_id = o.id');
@@ -745,9 +839,11 @@ BEGIN
     DELETE FROM terminal_request AS r
      WHERE r.code = ANY (ARRAY(SELECT x.code FROM terminal_request AS x WHERE x.at < clock_timestamp() - interval '5 minutes'
                                  FOR UPDATE SKIP LOCKED));
-    IF (SELECT count(*) FROM terminal_request) >= 100 THEN
-        RAISE EXCEPTION USING ERRCODE = '53400', MESSAGE = 'a hundred terminals wait to be signed in', HINT = 'Try again in five minutes.';
-    END IF;
+    -- Ten for each database user and address; the oldest gives way.
+    DELETE FROM terminal_request AS r
+     WHERE r.code IN (SELECT x.code FROM terminal_request AS x
+                       WHERE x.asked_by = session_user AND x.asked_from = coalesce(host(inet_client_addr()), 'this machine')
+                       ORDER BY x.at DESC OFFSET 9 FOR UPDATE SKIP LOCKED);
     SELECT string_agg(substr(letters, 1 + ('x' || substr(encode(sha256(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid())), 'hex'), 1, 6))::bit(24)::integer % 20, 1), '')
       INTO made FROM generate_series(1, 8);
     INSERT INTO terminal_request (code, digest) VALUES (made, sha256(session));

@@ -45,9 +45,15 @@ struct IssuerMetadata: Sendable {
             methods = names
         }
         try reader.finish()
+        // Plain http on this machine is for an issuer on this machine, and no other leads there.
+        let isPlain = issuer.hasPrefix("http://")
         func address(_ field: Field) throws(JSONFault) -> EndpointURL? {
             guard let text = texts[field] else { return nil }
-            do throws(BaseURL.Fault) { return try EndpointURL(text) } catch { throw .outOfRange }
+            do throws(BaseURL.Fault) {
+                let address = try EndpointURL(text)
+                guard isPlain || address.base.scheme == "https" else { throw BaseURL.Fault.insecure }
+                return address
+            } catch { throw .outOfRange }
         }
         guard texts[.issuer] == issuer, let keys = try address(.keysURL) else { throw .missing }
         keysURL = keys
@@ -63,7 +69,8 @@ struct IssuerMetadata: Sendable {
 
 /// Asks an issuer for its metadata, and keeps them for an hour.
 ///
-/// Of several who ask while nothing is known each asks the issuer; where it does not answer, what was known serves on.
+/// Of several who ask at once one asks the issuer while what was known serves the others; where nothing is known each asks. Where the
+/// issuer does not answer, what was known serves on.
 final class IssuerDiscovery: Sendable {
     private static let lifetime = Duration.seconds(3_600)
     /// The pause after a request that failed.
@@ -73,6 +80,7 @@ final class IssuerDiscovery: Sendable {
         var known: IssuerMetadata?
         var freshUntil = ContinuousClock.now
         var failure: ReadFailure?
+        var isFetching = false
     }
 
     private let issuer: String
@@ -94,8 +102,10 @@ final class IssuerDiscovery: Sendable {
     /// - Throws: `ReadFailure`: `malformed` for a document of another issuer, or none at all.
     func metadata() async throws(ReadFailure) -> IssuerMetadata {
         let (known, failure) = state.withLock { state -> (IssuerMetadata?, ReadFailure?) in
-            guard ContinuousClock.now < state.freshUntil else { return (nil, nil) }
-            return (state.known, state.failure)
+            let isFresh = ContinuousClock.now < state.freshUntil
+            if isFresh || state.known != nil && state.isFetching { return (state.known, state.failure) }
+            state.isFetching = true
+            return (nil, nil)
         }
         if let known { return known }
         if let failure { throw failure }
@@ -111,6 +121,7 @@ final class IssuerDiscovery: Sendable {
             let stale = state.withLock { state in
                 state.freshUntil = .now + Self.pause
                 state.failure = error
+                state.isFetching = false
                 return state.known
             }
             guard let stale else { throw error }

@@ -12,8 +12,8 @@ import WebAPI
 struct ProviderPages: Sendable {
     let desk: Desk
     private let provider: ProviderSignIn
-    /// Each return costs requests to the provider.
-    private let returns = ClientCounts(most: 4)
+    /// Each may cost requests to the provider.
+    private let turns = ClientCounts(most: 8)
 
     init?(desk: Desk) {
         guard let provider = desk.provider else { return nil }
@@ -22,18 +22,31 @@ struct ProviderPages: Sendable {
     }
 
     func add(to routes: RouterGroup<AdminContext>) {
-        routes.get("sign-in/provider") { request, _ in try await begin(request) }
-        routes.get("sign-in/return") { request, context in
-            let address = desk.address(of: request, context)
-            guard returns.take(address) else {
-                throw ConsoleFault.refused(
-                    .serviceUnavailable,
-                    "Many sign in from your address; try again in a moment."
-                )
+        routes.get("sign-in/provider") { request, context in
+            // A page elsewhere could begin a sign-in that its visitor never asked for.
+            if let site = HTTPField.Name("Sec-Fetch-Site").flatMap({ request.headers[$0] }),
+                !["same-origin", "none"].contains(site)
+            {
+                throw ConsoleFault.crossSite
             }
-            defer { returns.giveBack(address) }
-            return try await finish(request)
+            return try await turn(request, context) { try await begin(request) }
         }
+        routes.get("sign-in/return") { request, context in
+            try await turn(request, context) { try await finish(request) }
+        }
+    }
+
+    private func turn(
+        _ request: Request,
+        _ context: AdminContext,
+        _ body: () async throws -> Response
+    ) async throws -> Response {
+        let address = desk.address(of: request, context)
+        guard turns.take(address) else {
+            throw ConsoleFault.refused(.serviceUnavailable, "Many sign in from your address; try again in a moment.")
+        }
+        defer { turns.giveBack(address) }
+        return try await body()
     }
 
     /// Sends the browser to the provider.

@@ -204,7 +204,7 @@ import Testing
             }
             // The one that is an operator's is slowed for two seconds at most, wherever others guess.
             let wait = try await world.number(
-                "SELECT ceil(extract(epoch FROM entitlement_sync.try_wait('root', sha256('x'), NULL, NULL)))::bigint"
+                "SELECT ceil(extract(epoch FROM entitlement_sync.try_wait('root', sha256('x'), NULL)))::bigint"
             )
             #expect(wait <= 2)
             var slowed = 0
@@ -312,7 +312,7 @@ import Testing
                 "UPDATE entitlement_sync.operator SET role = 'admin'",
                 "INSERT INTO entitlement_sync.desk_duty VALUES ('approve', 'agent')",
                 "SELECT entitlement_sync.one_time_code('x', 1)",
-                "SELECT entitlement_sync.try_wait('root', NULL, NULL, NULL)",
+                "SELECT entitlement_sync.try_wait('root', NULL, NULL)",
                 "SELECT entitlement_sync.remember_client(1, sha256('x'))",
                 "INSERT INTO entitlement_sync.sign_in_attempt (digest, xact, name, address) VALUES ('x', '1', 'x', 'x')",
                 "SELECT entitlement_sync.hmac_sha1('x', 'x')", "SELECT entitlement_sync.operator_named('root')",
@@ -358,7 +358,7 @@ import Testing
                     "SELECT * FROM entitlement_sync.sign_in_salt('root', NULL, NULL, 'scrypt$1$1$1')"
                 )
                 try await connection.query(
-                    "SELECT * FROM entitlement_sync.announce_sign_in('root', NULL, NULL, sha256('x'))"
+                    "SELECT * FROM entitlement_sync.announce_sign_in('root', NULL, NULL, sha256('x'), sha256('k'))"
                 )
                 try await connection.query(
                     """
@@ -415,7 +415,10 @@ import Testing
 
     private func announce(_ digest: [UInt8], on connection: PostgresConnection) async throws -> String {
         let rows = try await connection.query(
-            "SELECT a.announced::text FROM entitlement_sync.announce_sign_in('root', NULL, NULL, \(PostgresBytes(digest))) AS a"
+            """
+            SELECT a.announced::text
+              FROM entitlement_sync.announce_sign_in('root', NULL, NULL, \(PostgresBytes(digest)), sha256('k')) AS a
+            """
         )
         return try #require(try rows.first?.decode(String?.self, at: 0))
     }
@@ -575,7 +578,8 @@ import Testing
                 let typed = SignIn.Credentials(name: "root", password: password, code: code)
                 let signIn = SignIn(operators: desk.operators, kind: .console, cost: .least)
                 // What slows a name down is not looked at here.
-                try await world.pool.query("DELETE FROM entitlement_sync.sign_in_attempt")
+                try await world.pool.query("DELETE FROM entitlement_sync.sign_in_attempt WHERE NOT knows")
+                try await world.pool.query("UPDATE entitlement_sync.sign_in_attempt SET client = sha256('another')")
                 return switch try await signIn.attempt(typed, from: "192.0.2.\(address)", client: nil) {
                 case .signedIn: "signed in"
                 case .not(let outcome): "\(outcome)"
@@ -590,19 +594,26 @@ import Testing
             for number in 1...10 { #expect(try await attempt(wrong, from: 20 + number) == "refused", "\(number)") }
             #expect(try await world.alarms() == ["operator_guessed"])
             #expect(try await attempt(try await desk.code(root.device), from: 99) == "locked")
-            try await world.pool.query("UPDATE entitlement_sync.operator_secret SET codes_locked_until = now()")
+            // Time passes, until the lock is over; then each wrong code locks for twice as long.
+            func pass(minutes: Int) async throws {
+                try await world.pool.query(
+                    "UPDATE entitlement_sync.sign_in_attempt SET at = at - \(Double(minutes)) * interval '1 minute'"
+                )
+            }
+            let longer: PostgresQuery = """
+                SELECT count(*) FROM entitlement_sync.operator AS o, entitlement_sync.codes_locked_until(o, NULL) AS l
+                 WHERE l.until > clock_timestamp() + interval '100 seconds'
+                """
+            try await pass(minutes: 3)
+            #expect(try await world.number(longer) == 0)
             #expect(try await attempt(wrong, from: 40) == "refused")
-            let longer = try await world.number(
-                """
-                SELECT count(*) FROM entitlement_sync.operator_secret AS s
-                 WHERE s.codes_locked_until > now() + interval '100 seconds'
-                """
-            )
-            #expect(longer == 1)
-            try await world.pool.query("UPDATE entitlement_sync.operator_secret SET codes_locked_until = now()")
+            #expect(try await world.number(longer) == 1)
+            try await pass(minutes: 10)
             #expect(try await attempt(try await desk.code(root.device), from: 41) == "signed in")
             let left = try await world.number(
-                "SELECT count(*) FROM entitlement_sync.operator_secret AS s WHERE s.wrong_codes > 0"
+                """
+                SELECT max(l.wrong) FROM entitlement_sync.operator AS o, entitlement_sync.codes_locked_until(o, NULL) AS l
+                """
             )
             #expect(left == 0)
         }
@@ -669,7 +680,7 @@ import Testing
         }
     }
 
-    @Test func `A session that ended while somebody waited for the operator's row is over`() async throws {
+    @Test func `A session that ended while a decision waited for the operator's row is over`() async throws {
         try await World.with { world in
             let desk = DeskPeople(world: world)
             let root = try await desk.enter("root", .admin)
@@ -697,7 +708,8 @@ import Testing
                 )
             }
             _ = await locked.first { _ in true }
-            await expectRefusal { _ = try await desk.acting(ann, "view") }
+            // What is only looked at waits for no row.
+            await expectRefusal { _ = try await desk.acting(ann, "refuse") }
             try await reset
         }
     }

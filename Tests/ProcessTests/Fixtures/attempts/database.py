@@ -165,7 +165,6 @@ FORBIDDEN = [
     f"DELETE FROM {S}.sign_in_provider", f"SELECT {S}.use_provider('x')", f"SELECT {S}.leave_provider()",
     f"SELECT {S}.provider_sign_in('x', 'x', '{{x}}', 'admin', '0', sha256('x'), '1 hour')",
     f"SELECT * FROM {S}.desk_secret", f"UPDATE {S}.operator_secret SET verifier = '\\x00'",
-    f"UPDATE {S}.operator_secret SET codes_locked_until = NULL",
     f"DELETE FROM {S}.sign_in_attempt", f"DELETE FROM {S}.sign_in_refusal",
     f"UPDATE {S}.operator_session SET proved_at = now()",
     f"INSERT INTO {S}.operator_session (digest, operator_id, kind) SELECT sha256('x'), 1, 'console'",
@@ -269,7 +268,7 @@ ONLY = {
     f"SELECT * FROM {S}_host.read_users(ARRAY['ann'])": "worker",
     f"SELECT {S}.take_requests('x', 1, 1)": "worker api", f"SELECT {S}.ticket_answers('claimant')": "worker api",
     f"SELECT {S}.release_purchase('ann', 'R-0000-00')": "worker api",
-    f"SELECT {S}.entitlement_answer('ann')": "worker api", f"SELECT {S}.announce_sign_in('x', NULL, NULL, NULL)": "support",
+    f"SELECT {S}.entitlement_answer('ann')": "worker api", f"SELECT {S}.announce_sign_in('x', NULL, NULL, NULL, NULL)": "support",
     f"SELECT {S}.sign_in_salt('root', NULL, NULL, NULL)": "support",
     "SET ROLE entitlement_sync_worker": "worker", "SET ROLE entitlement_sync_support": "support",
 }

@@ -284,7 +284,7 @@ def code(name, later=0):
 def forget_tries():
     """Lets an operator sign in again within the half minute, and makes wrong tries undone."""
     rows(
-        "UPDATE entitlement_sync.operator_secret SET last_period = NULL, wrong_codes = 0, codes_locked_until = NULL;"
+        "UPDATE entitlement_sync.operator_secret SET last_period = NULL;"
         " DELETE FROM entitlement_sync.sign_in_attempt"
     )
 
