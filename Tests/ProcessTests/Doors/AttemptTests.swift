@@ -38,7 +38,7 @@ struct AttemptTests {
     private static let counts = [
         "ID tokens": 212, "another user's restores, cases and purchases": 112, "idempotency keys": 78,
         "HTTP/1.1 framing": 156, "JSON": 152, "webhooks": 205, "console": 180, "what each role may at the desk": 458,
-        "SQL by each database role": 897, "limits": 186, "stored text": 63,
+        "SQL by each database role": 892, "limits": 186, "stored text": 63,
     ]
 
     @Test(.enabled(if: FaultRuns.isFull, "it takes minutes"))

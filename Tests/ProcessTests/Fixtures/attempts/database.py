@@ -145,7 +145,7 @@ def operators():
 # ---- SQL ------------------------------------------------------------------------------------------------------------
 
 S = "entitlement_sync"
-# What none of the five roles may.
+# What none of these roles may.
 FORBIDDEN = [
     # The host's tables are reached by the adapter alone.
     "SELECT * FROM public.users", "SELECT count(*) FROM public.assets", "UPDATE public.users SET type = 'subscriber'",
