@@ -1,8 +1,8 @@
 import Postgres
 
-/// Operators whom the team's identity provider names, and terminals that their browsers sign in.
+/// Operators as the team's identity provider names them, and terminals that their browsers sign in.
 extension Operators {
-    /// A person whom the provider has named; the console has verified its token.
+    /// A person that the provider has named; the console has verified its token.
     package struct Identity: Sendable {
         package var issuer: String
         package var subject: String

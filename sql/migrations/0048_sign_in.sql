@@ -5,7 +5,7 @@
 -- ---- One-time codes -------------------------------------------------------------------------------------------------
 
 -- The application may have the extension already, in a schema of its choice; where it has not, the schema `public` is where it would
--- look for it later.
+-- search for it later.
 DO $$
 DECLARE
     home text := 'public';
@@ -95,7 +95,7 @@ SELECT pg_temp.change('{acting}'::text[],
 $was$    SELECT o.* INTO who FROM operator AS o
      WHERE o.id = (SELECT s.operator_id FROM operator_session AS s WHERE s.digest = sha256(session)) AND o.disabled_at IS NULL
        FOR SHARE;$was$,
-$new$    -- Locked where the act is one that the role has to stand behind until it is committed. What manages or looks waits for nothing: a
+$new$    -- Locked where the act is one that the role has to stand behind until it is committed. What manages or reads waits for nothing: a
     -- row that is held open would keep an admin from disabling its holder, or an operator from their work.
     IF wanted = 'manage' OR NOT is_weighty(wanted) THEN
         SELECT o.* INTO who FROM operator AS o
@@ -587,7 +587,7 @@ BEGIN
 END
 $$;
 
--- The name of an account for a person whom the provider calls so: the first that has the form of one.
+-- The name of an account for a person that the provider calls so: the first that has the form of one.
 CREATE FUNCTION name_for(names text[]) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = entitlement_sync, pg_temp AS $$
     SELECT f.name
@@ -597,7 +597,7 @@ LANGUAGE sql IMMUTABLE SET search_path = entitlement_sync, pg_temp AS $$
      WHERE f.name ~ '^[a-z0-9][a-z0-9._-]{0,62}$' ORDER BY n.place LIMIT 1
 $$;
 
--- Signs a person in whom the provider has named, and whose token the console has verified.
+-- Signs in a person that the provider has named, and whose token the console has verified.
 --
 --   wanted_role   by the person's groups; null: they are in none that has one
 --   proved_ago    how long ago they showed the provider who they are; null: it does not say, so that nothing which asks for it is done
@@ -711,7 +711,7 @@ BEGIN
         actor := (acting(session, 'manage', interval '5 minutes')).id;
     ELSIF NOT coalesce(pg_has_role(session_user, (SELECT n.nspowner FROM pg_namespace AS n
                                                    WHERE n.nspname = 'entitlement_sync'), 'MEMBER'), false) THEN
-        RAISE EXCEPTION USING ERRCODE = 'ES006', MESSAGE = 'nobody is signed in',
+        RAISE EXCEPTION USING ERRCODE = 'ES006', MESSAGE = 'no operator is signed in',
             HINT = 'An admin who is signed in marks another, or the schema''s owner does.';
     END IF;
     PERFORM FROM desk_secret FOR UPDATE;

@@ -1,6 +1,6 @@
 package import Entitlements
 
-/// Whom an app's token names.
+/// The user that an app's token names.
 package struct TokenUser: Hashable, Sendable {
     /// The user's id, 1 to 128 characters.
     package var id: String
@@ -13,7 +13,7 @@ package struct TokenUser: Hashable, Sendable {
     }
 }
 
-/// Verifies the tokens of the app's users, whoever of those that are configured has issued them.
+/// Verifies the tokens of the app's users, by the configured issuer that they name.
 package struct AppTokens: Sendable {
     private let firebase: FirebaseTokens?
     private let issuer: IssuerTokens?
@@ -25,7 +25,7 @@ package struct AppTokens: Sendable {
         self.issuer = issuer
     }
 
-    /// Finds out whom a token names.
+    /// Finds the user that a token names.
     ///
     /// - Throws: `TokenFailure`; the claim `iss` chooses who verifies it, and is verified with the rest.
     package func user(of token: String) async throws(TokenFailure) -> TokenUser {

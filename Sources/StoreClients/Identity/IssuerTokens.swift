@@ -65,7 +65,7 @@ package struct IssuerTokens: Sendable {
         self.systemSeconds = systemSeconds
     }
 
-    /// Finds out whom a token names.
+    /// Finds the user that a token names.
     ///
     /// - Parameter token: a compact JWS of at most 8 KiB.
     /// - Returns: the user.

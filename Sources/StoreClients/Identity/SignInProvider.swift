@@ -21,7 +21,7 @@ package struct SignInProvider: Sendable {
         package var idToken: String
     }
 
-    /// Why nobody is signed in.
+    /// Why a person is not signed in.
     package enum Failure: Error, Hashable, Sendable {
         /// The provider does not answer, or not as it should; with what the log may say.
         case unavailable(ReadFailure.Code)
@@ -43,7 +43,7 @@ package struct SignInProvider: Sendable {
             self.verifier = verifier
         }
 
-        /// One that nobody can guess.
+        /// A random one.
         package init() {
             func random() -> String {
                 SymmetricKey(size: .bits256).withUnsafeBytes { Base64.encode($0, .url) }
@@ -119,7 +119,7 @@ package struct SignInProvider: Sendable {
     ///
     /// - Parameters:
     ///   - request: what will be compared.
-    ///   - again: whether the person has to show anew who they are, also where the provider still knows them.
+    ///   - again: whether the person has to show again who they are, also where the provider still knows them.
     /// - Returns: an address with its query.
     /// - Throws: `Failure.unavailable`.
     package func address(for request: Request, again: Bool) async throws(Failure) -> String {

@@ -121,7 +121,7 @@ struct ProviderPages: Sendable {
         switch arrival {
         case .signedIn: nil
         case .noRole:
-            "None of your groups at the identity provider has a role at this desk. Ask whoever manages the groups."
+            "None of your groups at the identity provider has a role at this desk. Ask an administrator of the provider."
         case .nameTaken:
             "Another account has your name. An admin says whose it is: entitlement-sync operator identify NAME --subject SUBJECT."
         case .disabled: "Your account is disabled. An admin may let you in again."

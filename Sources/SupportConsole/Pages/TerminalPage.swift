@@ -2,7 +2,7 @@ import Hummingbird
 import Storage
 import WebAPI
 
-/// Signs a terminal in as the operator who looks at the page.
+/// Signs a terminal in as the operator who has opened the page.
 struct TerminalPage: Sendable {
     let desk: Desk
 

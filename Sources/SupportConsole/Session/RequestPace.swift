@@ -3,7 +3,7 @@ import Synchronization
 /// How many requests a minute each address may make of the console; enough for a team behind one address.
 final class RequestPace: Sendable {
     private static let most = 600
-    /// Addresses that are counted at once; beyond it all begin anew.
+    /// Addresses that are counted at once; beyond it all begin at zero.
     private static let mostAddresses = 10_000
 
     private struct State {
