@@ -168,7 +168,7 @@ declare -A package_of=(
     [pgbouncer]=pgbouncer
     [promtool]=prometheus
     [nginx]=nginx-light
-    [glewlwyd]=glewlwyd
+    [glewlwyd]='glewlwyd dbconfig-sqlite3'
     [caddy]=caddy
     [chromium]='chromium chromium-driver'
 )
