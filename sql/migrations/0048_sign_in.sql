@@ -553,7 +553,8 @@ BEGIN
            AND NOT EXISTS (SELECT 1 FROM operator_identity AS i WHERE i.operator_id = o.id AND i.issuer = wanted)
         RETURNING o.id
     )
-    DELETE FROM operator_session AS s USING out_now AS o WHERE o.id = s.operator_id;
+    DELETE FROM operator_session AS s USING operator AS o
+     WHERE o.id = s.operator_id AND NOT o.break_glass AND (s.ends_at IS NULL OR o.id IN (SELECT n.id FROM out_now AS n));
     INSERT INTO operator_event (kind, detail) VALUES ('provider_used', jsonb_build_object('issuer', wanted));
 END
 $$;
@@ -782,7 +783,7 @@ BEGIN
     RETURN QUERY
     SELECT o.name, o.role, u.user_id,
            s.device IS NOT NULL,
-           CASE WHEN i.operator_id IS NOT NULL THEN 'provider' WHEN o.break_glass THEN 'break_glass' ELSE 'password' END,
+           CASE WHEN o.break_glass THEN 'break_glass' WHEN i.operator_id IS NOT NULL THEN 'provider' ELSE 'password' END,
            i.operator_id IS NOT NULL OR s.expires_at IS NULL, o.created_at,
            coalesce(o.disabled_at, (SELECT min(b.at) FROM operator_ban AS b WHERE b.operator_id = o.id)),
            CASE WHEN o.held_until > clock_timestamp() THEN o.held_until END,
