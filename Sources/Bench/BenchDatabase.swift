@@ -30,8 +30,8 @@ package struct BenchDatabase: Sendable {
         do {
             let schema = try String(contentsOfFile: sqlDirectory + "/host/schema.sql", encoding: .utf8)
             try await pool.withConnection { connection in try await connection.execute(script: schema) }
-            let files = try MigrationFile.load(directory: sqlDirectory + "/migrations")
-            _ = try await Migrator(pool: pool, files: files)
+            let source = try SchemaSource.load(directory: sqlDirectory)
+            _ = try await Migrator(pool: pool, source: source)
                 .run(adapterPath: sqlDirectory + "/host/adapter.sql", dryRun: false)
             try await pool.query(
                 """

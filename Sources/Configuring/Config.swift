@@ -34,7 +34,7 @@ package struct Config: Sendable {
     /// Where people find support: an https or `mailto:` address.
     package var supportContactURL: String?
     package var log: Log
-    /// The directory that holds `migrations/` and the host adapter; `nil`: beside the executable.
+    /// The directory that holds the schema's SQL and the host adapter; `nil`: beside the executable.
     package var sqlDirectory: String?
 
     /// How PostgreSQL is reached.

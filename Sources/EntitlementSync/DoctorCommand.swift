@@ -25,8 +25,8 @@ struct DoctorCommand: AsyncParsableCommand {
             var checks: [Check] = []
             do {
                 checks += try await runtime.withPool(checkingSchema: false) { pool in
-                    let version = try await SchemaCheck(pool: pool).verify()
-                    let schema = Check(name: "schema", ok: true, detail: "at version \(version)", fix: "")
+                    let release = try await SchemaCheck(pool: pool).verify()
+                    let schema = Check(name: "schema", ok: true, detail: "at release \(release)", fix: "")
                     var found = [schema] + (await Doctor(pool: pool).checks())
                     found += await SetupChecks(runtime: runtime).checks(pool: pool)
                     do { found.append(try await BudgetCheck(runtime, pool: pool).check()) } catch {

@@ -16,13 +16,20 @@ struct Migrate: AsyncParsableCommand {
     @OptionGroup var options: OutputOptions
 
     private struct Migrated: Encodable {
-        var version: Int
+        struct Object: Encodable {
+            var kind: String
+            var name: String
+            var reason: String
+        }
+
+        var release: Int
         var applied: [String]
+        var objects: [Object]
         var dryRun: Bool
         var missingRoles: [String]
 
         enum CodingKeys: String, CodingKey {
-            case version, applied
+            case release, applied, objects
             case dryRun = "dry_run"
             case missingRoles = "missing_roles"
         }
@@ -32,13 +39,13 @@ struct Migrate: AsyncParsableCommand {
         try await reporting {
             let runtime = try Runtime(level: .warning)
             let directory = try runtime.sqlDirectory()
-            let files = try MigrationFile.load(directory: directory + "/migrations")
+            let source = try SchemaSource.load(directory: directory)
             var configuration = runtime.postgres(connections: 1, direct: true)
             configuration.statementTimeout = nil
             configuration.sessionSettings = [:]
             let pool = PostgresPool(configuration: configuration, logger: runtime.logger)
             do {
-                let report = try await Migrator(pool: pool, files: files)
+                let report = try await Migrator(pool: pool, source: source)
                     .run(
                         adapterPath: adapter ?? directory + "/host/adapter.sql",
                         isOwn: adapter != nil,
@@ -46,17 +53,20 @@ struct Migrate: AsyncParsableCommand {
                     )
                 await pool.close()
                 Self.warn(of: report)
-                let names = report.applied.map { "\(dryRun ? "would apply" : "applied") \($0)" }
+                let lines = Self.lines(report.changes, verb: dryRun ? "would apply" : "applied")
                 let isKept = report.adapter == nil
                 let end =
                     dryRun
                     ? "would \(isKept ? "keep your" : "install the") host adapter"
-                    : "schema at version \(report.version), host adapter \(isKept ? "kept: it is yours" : "installed")"
+                    : "schema at release \(report.release), host adapter \(isKept ? "kept: it is yours" : "installed")"
                 try options.print(
-                    (names + [end]).joined(separator: "\n"),
+                    (lines + [end]).joined(separator: "\n"),
                     json: Migrated(
-                        version: Int(report.version),
-                        applied: report.applied,
+                        release: Int(report.release),
+                        applied: report.changes.filter { $0.kind == "migration" }.map(\.name),
+                        objects: report.changes.filter { $0.kind != "migration" }.map {
+                            Migrated.Object(kind: $0.kind, name: $0.name, reason: $0.reason.rawValue)
+                        },
                         dryRun: dryRun,
                         missingRoles: report.missingRoles
                     )
@@ -67,6 +77,26 @@ struct Migrate: AsyncParsableCommand {
             }
             return .done
         }
+    }
+
+    /// A line for each change with its reason; what comes in numbers, as with an empty database, is counted.
+    private static func lines(_ changes: [SchemaPlan.Change], verb: String) -> [String] {
+        var lines: [String] = []
+        var rest = changes[...]
+        while let first = rest.first {
+            let run = rest.prefix { $0.kind == first.kind && $0.reason == first.reason }
+            rest = rest.dropFirst(run.count)
+            if first.kind == "migration" {
+                lines += run.map { "\(verb) \($0.name)" }
+            } else if first.kind == "privileges" {
+                lines.append("\(verb) privileges (\(first.reason.rawValue))")
+            } else if run.count > 4 {
+                lines.append("\(verb) \(run.count) \(first.kind)s (\(first.reason.rawValue))")
+            } else {
+                lines += run.map { "\(verb) \($0.kind) \($0.name) (\($0.reason.rawValue))" }
+            }
+        }
+        return lines
     }
 
     /// Says what works for the schema's owner alone until a user with more rights has acted.

@@ -73,6 +73,9 @@ struct PostgresCluster: Sendable {
         try startWatchdog()
     }
 
+    /// The path of a program that came with the server.
+    func program(_ name: String) -> String { "\(binaries)/\(name)" }
+
     /// Makes a standby the primary.
     func promote() throws { try pgctl(["promote", "--timeout=60"]) }
 

@@ -72,6 +72,28 @@ package final class PrivatePostgres: Sendable {
     /// The directory with the Unix socket.
     package var socketDirectory: String { cluster.directory }
 
+    /// Dumps a schema by `pg_dump`, without data, owners and privileges.
+    ///
+    /// - Parameters:
+    ///   - database: a database of this server.
+    ///   - schema: the schema's name.
+    ///   - tables: patterns of tables to leave out.
+    /// - Returns: the text.
+    /// - Throws: `ChildProcess.Failure`.
+    package func dump(_ database: TestDatabase, schema: String, without tables: [String]) async throws -> String {
+        let program = cluster.program("pg_dump")
+        let file = try Files.makeTemporaryDirectory() + "/dump.sql"
+        let arguments =
+            [
+                program, "--schema-only", "--no-owner", "--no-privileges", "--schema=\(schema)", "--file=\(file)",
+                "--dbname=\(url(database: database.name))",
+            ] + tables.map { "--exclude-table=\($0)" }
+        return try await Self.blocking {
+            try ChildProcess.run(arguments, log: file + ".log")
+            return try Files.read(file)
+        }
+    }
+
     /// How to reach a database of this server.
     ///
     /// - Parameters:

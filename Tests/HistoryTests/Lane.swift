@@ -86,8 +86,8 @@ extension Lane {
         do {
             let host = try String(contentsOfFile: sql + "/host/schema.sql", encoding: .utf8)
             try await pool.withConnection { try await $0.execute(script: host) }
-            let files = try MigrationFile.load(directory: sql + "/migrations")
-            _ = try await Migrator(pool: pool, files: files).run(
+            let source = try SchemaSource.load(directory: sql)
+            _ = try await Migrator(pool: pool, source: source).run(
                 adapterPath: sql + "/host/adapter.sql",
                 dryRun: false
             )

@@ -28,15 +28,15 @@ struct DatabaseFaultTests {
         ),
         Condition(
             testDescription: "is behind this build",
-            script: "DELETE FROM entitlement_sync.schema_migration WHERE version > 4",
+            script: "UPDATE entitlement_sync.schema_release SET release = 0",
             code: 78,
-            texts: ["at version 4", "run entitlement-sync migrate"]
+            texts: ["at release 0", "run entitlement-sync migrate"]
         ),
         Condition(
             testDescription: "is ahead of this build and no longer fits it",
-            script: "INSERT INTO entitlement_sync.schema_migration VALUES (99, '0099_later', '', 99)",
+            script: "INSERT INTO entitlement_sync.schema_release VALUES (99, '', 99)",
             code: 78,
-            texts: ["at version 99", "use the newer build"],
+            texts: ["at release 99", "use the newer build"],
             concerns: { $0.need == .schema || $0.name == "migrate" }
         ),
         Condition(
@@ -105,7 +105,7 @@ struct DatabaseFaultTests {
                 """
                 INSERT INTO users (id) VALUES ('user-1');
                 SELECT entitlement_sync.user_key_of('user-1');
-                INSERT INTO entitlement_sync.schema_migration VALUES (99, '0099_later', '', 1);
+                INSERT INTO entitlement_sync.schema_release VALUES (99, '', 1);
                 """
             )
             let right = Command.all.filter {
@@ -139,7 +139,7 @@ struct DatabaseFaultTests {
         try FileManager.default.copyItem(at: URL(fileURLWithPath: Paths.sql), to: copy)
         defer { try? FileManager.default.removeItem(at: copy) }
         let name = try #require(
-            FileManager.default.contentsOfDirectory(atPath: copy.path + "/migrations").sorted().dropFirst().first
+            FileManager.default.contentsOfDirectory(atPath: copy.path + "/migrations").sorted().first
         )
         let file = copy.appendingPathComponent("migrations/\(name)")
         try Data((Paths.text(file.path) + "-- one more line\n").utf8).write(to: file)

@@ -9,7 +9,7 @@ struct SQLFolderTests {
     /// What is wrong with the working directory, as a shell does it.
     static let openings = [
         "chmod 777 .", "chmod 775 .", "chmod 777 sql", "chmod 777 sql/host", "chmod 666 sql/host/adapter.sql",
-        "chmod 664 sql/migrations/0001_schema.sql", "mv sql other && ln -s other sql",
+        "chmod 664 sql/migrations/0001_baseline.sql", "mv sql other && ln -s other sql",
         "mv sql/host/adapter.sql . && ln -s ../../adapter.sql sql/host/adapter.sql",
     ]
 

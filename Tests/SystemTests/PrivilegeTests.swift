@@ -75,7 +75,7 @@ import Testing
             try await world.add("tester")
             try await world.pool.withTransaction { connection in
                 try await connection.query("SET LOCAL ROLE entitlement_sync_client")
-                try await connection.query("SELECT max(m.version) FROM entitlement_sync.schema_migration AS m")
+                try await connection.query("SELECT max(r.release) FROM entitlement_sync.schema_release AS r")
                 let job = try await connection.query(
                     "SELECT entitlement_sync.request_reconcile('tester', 'sandbox allowed')::text"
                 ).first?.decode(String.self)

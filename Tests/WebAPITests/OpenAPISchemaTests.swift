@@ -18,11 +18,11 @@ import Testing
         document = try OpenAPIDocument()
         let package = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
             .deletingLastPathComponent()
-        func migration(_ name: String) throws -> String {
-            try String(contentsOf: package.appendingPathComponent("sql/migrations/\(name).sql"), encoding: .utf8)
+        func functions(_ name: String) throws -> String {
+            try String(contentsOf: package.appendingPathComponent("sql/functions/\(name).sql"), encoding: .utf8)
         }
-        contract = try migration("0002_contract") + migration("0006_api")
-        answers = try migration("0016_answers")
+        contract = try functions("requests") + functions("restores")
+        answers = try functions("desk/questions")
     }
 
     /// What follows a text in the contract, up to an end.

@@ -86,7 +86,7 @@ import Testing
     }
 
     @Test(arguments: [
-        "reread(bigint[])", "enqueue_reconciles(bigint[], smallint, uuid[], boolean)",
+        "reread(bigint[], smallint)", "enqueue_reconciles(bigint[], smallint, uuid[], boolean)",
         "restored_products_of(bigint[], text[])",
     ])
     func `What events set in motion and restores find is nobody's to call but the workers'`(_ function: String)

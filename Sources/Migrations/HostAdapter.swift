@@ -1,0 +1,137 @@
+import Foundation
+import Postgres
+
+/// The functions in schema `entitlement_sync_host`, through which the worker reaches the host's tables.
+struct HostAdapter {
+    private let sql: String
+    /// Whether the team named it; the sample never takes the place of a team's own.
+    private let isOwn: Bool
+
+    /// - Throws: `MigrationError` `.adapter` where the file is missing or no text.
+    init(path: String, isOwn: Bool) throws {
+        sql = try Self.text(of: path)
+        self.isOwn = isOwn
+    }
+
+    private static func text(of path: String) throws -> String {
+        guard FileManager.default.fileExists(atPath: path) else {
+            throw MigrationError(.adapter, "there is no adapter file \(path)")
+        }
+        do { return try String(contentsOfFile: path, encoding: .utf8) } catch {
+            throw MigrationError(.adapter, "the adapter file \(path) can't be read as UTF-8 text")
+        }
+    }
+
+    /// What the schema of an adapter says that a team named.
+    private static let ownMark = "installed with --adapter"
+
+    /// Whether the database has an adapter that its team named, which the sample does not take the place of.
+    static func isOwnInstalled(on connection: PostgresConnection) async throws -> Bool {
+        let rows = try await connection.query(
+            """
+            SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_namespace AS n
+                            WHERE n.nspname = 'entitlement_sync_host'
+                              AND obj_description(n.oid, 'pg_namespace') = \(Self.ownMark))
+            """
+        )
+        return try rows.first?.decode(Bool.self, at: 0) ?? false
+    }
+
+    /// Looks for an id that the host's tables may not be able to hold: anybody can sign in with one.
+    private static let oddID = "SELECT * FROM entitlement_sync_host.read_users(ARRAY['no id of anybody'])"
+    /// Calls every function on nobody: what does not fit the host's tables shows now and not at the first job.
+    private static let probe = """
+        DO $$
+        BEGIN
+            PERFORM u.id, u.type, u.status, u.created_at FROM entitlement_sync_host.read_users('{}') AS u;
+            PERFORM * FROM entitlement_sync_host.lock_users('{}');
+            PERFORM * FROM entitlement_sync_host.set_type('{}', 'free');
+            PERFORM * FROM entitlement_sync_host.freeze_assets('{}', '{}', 1);
+            PERFORM * FROM entitlement_sync_host.unfreeze_assets('{}', '{}', 1);
+            PERFORM * FROM entitlement_sync_host.next_asset('', NULL, true);
+            PERFORM * FROM entitlement_sync_host.count_assets('{}');
+            PERFORM * FROM entitlement_sync_host.page_users(NULL, 0);
+            PERFORM * FROM entitlement_sync_host.count_subscribers();
+            IF to_regprocedure('entitlement_sync_host.unexplained_assets(integer)') IS NOT NULL THEN
+                PERFORM a.user_id || a.asset_id FROM entitlement_sync_host.unexplained_assets(0) AS a(user_id, asset_id);
+            END IF;
+        END
+        $$
+        """
+
+    /// Ends a transaction in which an adapter was only tried.
+    private struct Tried: Error {}
+
+    /// Installs the adapter in one transaction, or tries it in one that is undone.
+    ///
+    /// Throws `MigrationError` `.adapter` for functions that do not fit the host's tables or return what the worker can't read.
+    func install(isTried: Bool, on connection: PostgresConnection) async throws {
+        do {
+            try await connection.withTransaction { connection in
+                try await connection.execute(
+                    script: "SET LOCAL lock_timeout = '10s'; SET LOCAL client_min_messages = warning;"
+                )
+                // An adapter may leave this one out, and is not to be given another's.
+                try await connection.execute(
+                    script: "DROP FUNCTION IF EXISTS entitlement_sync_host.unexplained_assets(integer)"
+                )
+                try await connection.execute(script: sql)
+                // What one adapter has stepped over another might not come back to; whoever is at a batch is waited for.
+                if !isTried {
+                    try await connection.execute(
+                        script: "UPDATE entitlement_sync.asset_run SET cursor = NULL WHERE cursor IS NOT NULL"
+                    )
+                }
+                try await connection.execute(script: Self.probe)
+                do {
+                    try await connection.execute(script: Self.oddID)
+                } catch let error as PostgresError where error.sqlState?.hasPrefix("22") == true {
+                    throw MigrationError(
+                        .adapter,
+                        "the host adapter fails at an id that no user has (\(error.message)); let read_users leave out ids"
+                            + " that your tables cannot hold"
+                    )
+                }
+                let faults = try await AdapterCheck.faults(on: connection)
+                guard faults.isEmpty else {
+                    throw MigrationError(
+                        .adapter,
+                        "the host adapter returns unreadable values: \(faults.joined(separator: "; ")); correct its functions"
+                    )
+                }
+                guard !isTried else { throw Tried() }
+                let mark = isOwn ? Self.ownMark : "the sample adapter"
+                try await connection.execute(script: "COMMENT ON SCHEMA entitlement_sync_host IS '\(mark)'")
+                try await connection.execute(
+                    script: """
+                        REVOKE ALL ON SCHEMA entitlement_sync_host FROM PUBLIC;
+                        REVOKE ALL ON ALL FUNCTIONS IN SCHEMA entitlement_sync_host FROM PUBLIC;
+                        """
+                )
+            }
+        } catch is Tried {
+            return
+        } catch let error as PostgresError where error.code == .serverError {
+            if ["42P01", "42703", "42883", "42804"].contains(error.sqlState) {
+                throw MigrationError(
+                    .adapter,
+                    "the host adapter does not fit the host's tables (\(error.message)); load the host's schema first, or"
+                        + " pass --adapter FILE with functions for your tables"
+                )
+            }
+            if error.sqlState == "42501" || error.sqlState == "55P03" {
+                throw MigrationError(error, doing: "the host adapter")
+            }
+            throw MigrationError(.adapter, "the host adapter's SQL fails: \(error.message); mend the file")
+        }
+    }
+
+    /// What the installed adapter gives that the worker can't read.
+    static func faultsOfInstalled(on connection: PostgresConnection) async throws -> [String] {
+        do {
+            return try await connection.withTransaction { try await AdapterCheck.faults(on: $0) }
+        } catch let error as PostgresError where error.code == .serverError {
+            return ["its SQL fails: \(error.message)"]
+        }
+    }
+}

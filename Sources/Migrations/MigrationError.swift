@@ -1,0 +1,34 @@
+import Postgres
+
+/// Why the schema can't be brought up to date, or can't be worked with.
+package struct MigrationError: Error, Sendable, CustomStringConvertible {
+    package enum Code: String, Sendable, CaseIterable {
+        case missing, edited, unmigrated, incompatible, locked, adapter, refused
+    }
+
+    package var code: Code
+    package var description: String
+
+    package init(_ code: Code, _ description: String) {
+        self.code = code
+        self.description = description
+    }
+
+    /// What a server's error means for who migrates.
+    ///
+    /// `what` was being done.
+    init(_ error: PostgresError, doing what: String) {
+        switch error.sqlState {
+        case "55P03":
+            self.init(
+                .locked,
+                "\(what): a table has been locked by another session for 10 s (pg_locks shows which, pg_stat_activity by"
+                    + " whom); end that session or wait for it, then run entitlement-sync migrate again"
+            )
+        case "42501":
+            self.init(.refused, "\(what): \(error.message); \(error.hint ?? "migrate as the database's owner")")
+        default:
+            self.init(.refused, "\(what): \(error.message)" + (error.hint.map { "; \($0)" } ?? ""))
+        }
+    }
+}

@@ -1,0 +1,274 @@
+-- Scheduled checks, and what is on record of a user: events and standing.
+
+-- Goes a stretch of at most `batch` users on. Whoever was shut out and is found let in is looked at within minutes; whoever never had
+-- a look gets one within `background` seconds (null: none). Returns how many looks were planned; 0 as well where somebody
+-- else is at it, and where the last round began less than ten minutes ago.
+CREATE OR REPLACE FUNCTION plan_looks(batch integer, background bigint) RETURNS bigint
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp
+SET enable_seqscan = off SET lock_timeout = '1s' AS $$
+DECLARE
+    r       look_round;
+    last    bigint;
+    looked  bigint;
+    ids     text[];
+    planned bigint;
+BEGIN
+    PERFORM check_isolation();
+    SELECT x.* INTO r FROM look_round AS x FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND OR r.after_key = 0 AND r.began_at > clock_timestamp() - interval '10 minutes' THEN
+        RETURN 0;
+    END IF;
+    SELECT max(w.user_key), count(*),
+           array_agg(w.user_id ORDER BY w.user_id) FILTER (WHERE w.user_id IS NOT NULL AND w.next_look IS NULL
+               AND (w.shut_out OR background IS NOT NULL)
+               AND (NOT w.met_dry OR w.read_at IS NOT NULL
+                    OR EXISTS (SELECT 1 FROM job_history AS h WHERE h.user_key = w.user_key)))
+      INTO last, looked, ids
+      FROM (SELECT u.user_key, u.user_id, u.next_look, u.shut_out, u.met_dry, u.read_at FROM user_sync AS u
+             WHERE u.user_key > r.after_key ORDER BY u.user_key LIMIT batch) AS w;
+    UPDATE look_round AS x
+       SET after_key = CASE WHEN looked < batch THEN 0 ELSE last END,
+           began_at = CASE WHEN r.after_key = 0 THEN clock_timestamp() ELSE x.began_at END;
+    IF ids IS NULL THEN
+        RETURN 0;
+    END IF;
+    WITH able AS MATERIALIZED (
+        SELECT h.id FROM entitlement_sync_host.read_users(ids) AS h WHERE h.status IN ('active', 'onboarding')
+    ), wanted AS MATERIALIZED (
+        -- Whoever is shut out still is not touched.
+        SELECT u.user_key, u.shut_out, a.id IS NOT NULL AS is_able
+          FROM unnest(ids) AS i(id) LEFT JOIN able AS a ON a.id = i.id
+         CROSS JOIN LATERAL (SELECT x.user_key, x.shut_out FROM user_sync AS x
+                              WHERE x.user_id = i.id AND x.next_look IS NULL AND (NOT x.shut_out OR a.id IS NOT NULL)
+                                FOR NO KEY UPDATE SKIP LOCKED) AS u
+    ), written AS (
+        UPDATE user_sync AS u
+           SET shut_out = NOT n.is_able,
+               next_look = CASE WHEN NOT n.is_able THEN NULL
+                                WHEN n.shut_out THEN clock_timestamp() + random() * interval '5 minutes'
+                                ELSE clock_timestamp() + random() * background * interval '1 second' END
+          FROM wanted AS n WHERE u.user_key = n.user_key
+        RETURNING n.is_able
+    )
+    SELECT count(*) FILTER (WHERE w.is_able) INTO planned FROM written AS w;
+    RETURN planned;
+END
+$$;
+
+-- Whether what a purchase carries means access by the products as they are mapped now: RevenueCat's lookup keys, or a store's
+-- products, whose row without a plan stands for all plans that have none of their own.
+CREATE OR REPLACE FUNCTION means_access(entitlements text[]) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
+    WITH mapped AS (
+        SELECT CASE WHEN p.store = 'revenuecat' THEN p.product_id
+                    ELSE concat_ws(':', CASE p.store WHEN 'play_store' THEN 'google_play' ELSE p.store END,
+                                   p.product_id, p.base_plan_id) END AS key,
+               bool_or(p.grants_access) AS grants
+          FROM product AS p GROUP BY 1
+    )
+    SELECT EXISTS (SELECT 1 FROM unnest(entitlements) AS e(key)
+                    WHERE coalesce((SELECT m.grants FROM mapped AS m WHERE m.key = e.key),
+                                   (SELECT m.grants FROM mapped AS m
+                                     WHERE e.key ~ '^[^:]*:[^:]*:[^:]*$' AND m.key = regexp_replace(e.key, ':[^:]*$', ''))))
+$$;
+
+-- Where non-renewing purchases of one kind end: each begins where the last one ends, or where it was bought if that is
+-- later. `kinds`: what adds up with each other; `lengths`: the products' durations.
+CREATE OR REPLACE FUNCTION stacked_ends(kinds text[], bought timestamptz[], lengths interval[]) RETURNS SETOF timestamptz
+LANGUAGE plpgsql STABLE SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    ends jsonb := '{}';
+    item record;
+    last timestamptz;
+    made timestamptz[] := array_fill(NULL::timestamptz, ARRAY[cardinality(kinds)]);
+BEGIN
+    FOR item IN
+        SELECT n.kind, n.at, n.length, n.place
+          FROM unnest(kinds, bought, lengths) WITH ORDINALITY AS n(kind, at, length, place)
+         ORDER BY n.at, n.place
+    LOOP
+        last := (ends ->> item.kind)::timestamptz;
+        -- Days and months are counted in UTC, whatever the session's zone.
+        last := (greatest(last, item.at) AT TIME ZONE 'UTC' + item.length) AT TIME ZONE 'UTC';
+        ends := jsonb_set(ends, ARRAY[item.kind], to_jsonb(last));
+        made[item.place] := last;
+    END LOOP;
+    RETURN QUERY SELECT m.at FROM unnest(made) WITH ORDINALITY AS m(at, place) ORDER BY m.place;
+END
+$$;
+
+-- What happened to a user, in plain sentences, the latest last; in the words of `explain`. Names no other user.
+CREATE OR REPLACE FUNCTION user_events(which bigint) RETURNS TABLE (at timestamptz, place bigint, kind text, words text)
+LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp SET timezone = 'UTC' AS $$
+    WITH me AS MATERIALIZED (
+        SELECT which AS user_key
+    ), events AS (
+        SELECT o.asked_at AS at, o.id AS place, 'observation' AS kind,
+               CASE WHEN o.store IS NULL THEN
+                        CASE o.coverage WHEN 'full' THEN 'Every store was read to the end and holds no purchase.'
+                                        ELSE 'The stores could not be read to the end.' END
+                    ELSE format('%s shows a %s of the store %s (%s%s): status %s%s%s%s.',
+                                CASE o.source WHEN 'revenuecat' THEN 'RevenueCat' WHEN 'app_store' THEN 'The App Store'
+                                              WHEN 'google_play' THEN 'Google Play' WHEN 'onside' THEN 'Onside'
+                                              ELSE o.source END,
+                                CASE o.kind WHEN 'subscription' THEN 'subscription' ELSE 'one-time purchase' END,
+                                o.store, o.environment,
+                                CASE o.ownership WHEN 'family_shared' THEN ', family shared' ELSE '' END, o.status,
+                                CASE o.gives_access WHEN true THEN ', gives access' WHEN false THEN ', gives no access'
+                                                    ELSE '' END,
+                                coalesce(', period ends ' || to_char(o.period_ends_at AT TIME ZONE 'UTC',
+                                                                     'YYYY-MM-DD HH24:MI') || ' UTC', ''),
+                                CASE WHEN o.attribution IN ('new', 'own') THEN ''
+                                     ELSE ', attribution ' || o.attribution END) END AS words
+          FROM observation AS o JOIN me USING (user_key)
+        UNION ALL
+        SELECT d.at, d.id, 'decision',
+               format('Rule %s, outcome %s: %s%s%s%s', d.rule, d.outcome,
+                      CASE WHEN d.observed THEN replace(d.explanation, 'the user became a subscriber', 'the user would become a subscriber')
+                           ELSE d.explanation END,
+                      CASE WHEN d.type_before IS DISTINCT FROM d.type_after
+                           THEN format(CASE WHEN d.observed THEN ' Type %s would become %s.' ELSE ' Type %s became %s.' END,
+                                       d.type_before, d.type_after) ELSE '' END,
+                      CASE WHEN d.assets_changed > 0
+                           THEN format(' %s %s %s.', d.assets_changed, CASE d.assets_changed WHEN 1 THEN 'asset' ELSE 'assets' END,
+                                       CASE WHEN d.observed THEN 'would change' ELSE 'changed' END) ELSE '' END,
+                      CASE WHEN d.observed THEN ' Observed only: nothing was written.' ELSE '' END)
+          FROM decision AS d JOIN me USING (user_key)
+        UNION ALL
+        SELECT b.at, b.id, 'assets',
+               CASE WHEN b.failed IS NULL
+                   THEN format('%s more %s changed.', b.changed, CASE b.changed WHEN 1 THEN 'asset' ELSE 'assets' END)
+                    ELSE format('An asset was refused by the host''s database (%s).', b.failed) END
+          FROM asset_batch AS b
+          JOIN decision AS d ON d.id = b.decision_id JOIN me USING (user_key)
+        UNION ALL
+        SELECT g.created_at, g.id, 'grant',
+               format('Access was granted until %s UTC: %s',
+                      to_char(g.until AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI'), g.reason)
+          FROM "grant" AS g JOIN me USING (user_key)
+        UNION ALL
+        SELECT g.revoked_at, g.id, 'grant', format('Grant %s was revoked.', g.id)
+          FROM "grant" AS g JOIN me USING (user_key) WHERE g.revoked_at IS NOT NULL
+        UNION ALL
+        SELECT e.at, e.id, 'ticket',
+               format('Ticket %s (%s) %s.', reference_of('T', t.uid), t.kind,
+                      CASE e.kind
+                          WHEN 'approved' THEN 'was approved by somebody'
+                          WHEN 'access_lent' THEN 'gives access while it is open'
+                          WHEN 'approval_withdrawn' THEN 'lost an approval'
+                          WHEN 'approvals_voided' THEN 'lost its approvals'
+                          WHEN 'claimant_asked' THEN 'has a question for the claimant'
+                          WHEN 'claimant_replied' THEN 'was answered by the claimant'
+                          WHEN 'expired' THEN 'was closed: no answer came in time'
+                          WHEN 'lease_ended' THEN 'is nobody''s any more'
+                          WHEN 'note' THEN 'was remarked on'
+                          WHEN 'owner_agreed' THEN 'has the owner''s consent'
+                          WHEN 'owner_asked' THEN 'leaves the owner time to object'
+                          WHEN 'owner_objected' THEN 'was objected to by the owner'
+                          WHEN 'owner_released' THEN 'is about a purchase that its owner releases'
+                          WHEN 'owner_replied' THEN 'was answered by the owner'
+                          WHEN 'owner_read' THEN 'had its owner read again'
+                          WHEN 'owner_window_waived' THEN 'waits for the owner no longer'
+                          WHEN 'revealed' THEN 'was shown with the users'' ids'
+                          WHEN 'token_asked' THEN 'has the App Store told of the new owner again'
+                          WHEN 'transfer_begun' THEN 'is being carried out'
+                          WHEN 'transfer_resolved' THEN 'had its transfer ended by hand'
+                          WHEN 'transfer_stopped' THEN 'was not carried out'
+                          WHEN 'transferred' THEN 'is done: the purchase is this user''s'
+                          WHEN 'window_ended' THEN 'may be carried out: the owner''s time is over'
+                          ELSE 'was ' || e.kind END)
+          FROM ticket AS t JOIN me ON me.user_key = t.claimant_key
+          JOIN ticket_event AS e ON e.ticket_id = t.id
+        UNION ALL
+        -- Whose ticket it is stays with that ticket.
+        SELECT e.at, e.id, 'ticket',
+               format('Ticket %s: this user %s.', reference_of('T', t.uid),
+                      CASE e.kind WHEN 'owner_asked' THEN 'has time to object to a transfer of a purchase'
+                                  WHEN 'owner_agreed' THEN 'agreed to the transfer'
+                                  WHEN 'owner_objected' THEN 'objected to the transfer'
+                                  WHEN 'owner_released' THEN 'released the purchase'
+                                  ELSE 'is waited for no longer' END)
+          FROM ticket AS t JOIN me ON me.user_key = t.owner_key
+          JOIN ticket_event AS e ON e.ticket_id = t.id
+         WHERE e.kind IN ('owner_asked', 'owner_agreed', 'owner_objected', 'owner_released', 'owner_window_waived')
+        UNION ALL
+        SELECT i.received_at, i.id, 'event',
+               format('%s said %s%s; that is a reason to look, and no more.',
+                      CASE i.source WHEN 'revenuecat' THEN 'RevenueCat' WHEN 'app_store' THEN 'The App Store'
+                                    WHEN 'google_play' THEN 'Google Play' ELSE i.source END, i.kind,
+                      coalesce(', of ' || to_char(i.occurred_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI') || ' UTC', ''))
+          FROM inbox AS i JOIN me ON i.user_keys @> ARRAY[me.user_key]
+        UNION ALL
+        SELECT x.ended_at, x.id, 'transfer',
+               CASE WHEN x.to_key = me.user_key
+                    THEN format('A purchase was moved to this user by support (ticket %s).', reference_of('T', t.uid))
+                    ELSE format('A purchase of this user was moved to another account by support (ticket %s).',
+                                reference_of('T', t.uid)) END
+          FROM me JOIN transfer AS x ON me.user_key IN (x.from_key, x.to_key) AND x.step = 'done'
+          JOIN ticket AS t ON t.id = x.ticket_id
+        UNION ALL
+        SELECT h.finished_at, 0, 'job',
+               format('Job %s ended %s%s%s.', reference_of('R', h.id), h.state,
+                      coalesce(' with ' || h.outcome, ''), coalesce(' (' || h.last_error || ')', ''))
+          FROM job_history AS h JOIN me USING (user_key)
+    )
+    SELECT e.at, e.place, e.kind, e.words FROM events AS e
+$$;
+
+-- How a user stands, as far as they may know it themselves, as one JSON object; null: there is none. Of others it holds nothing: a
+-- case that its claimant does not know of is not in it, and neither is one that somebody else has about a purchase of theirs.
+CREATE OR REPLACE FUNCTION user_standing(known text) RETURNS jsonb
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET timezone = 'UTC' AS $$
+DECLARE
+    me   user_sync;
+    host record;
+BEGIN
+    SELECT u.* INTO me FROM user_sync AS u WHERE u.user_id = known;
+    SELECT h.* INTO host FROM entitlement_sync_host.read_users(ARRAY[known]) AS h WHERE known IS NOT NULL;
+    IF me.user_key IS NULL AND host.id IS NULL THEN
+        RETURN NULL;
+    END IF;
+    RETURN jsonb_build_object(
+        'account', CASE WHEN host.id IS NULL THEN 'gone' WHEN host.status IN ('active', 'onboarding') THEN 'eligible'
+                        ELSE 'barred' END,
+        'subscriber', coalesce(host.type = 'subscriber', false),
+        -- The day; null: there is none, or it is over and nobody has looked since.
+        'until', (SELECT CASE WHEN NOT bool_or(a.until IS NULL) THEN to_char(max(a.until), 'YYYY-MM-DD') END
+                    FROM (SELECT p.period_ends_at AS until FROM purchase AS p
+                           WHERE p.owner_key = me.user_key AND p.merged_into IS NULL
+                             AND coalesce(p.gives_access, p.status = 'owned')
+                             AND (p.environment = 'production'
+                                  OR EXISTS (SELECT 1 FROM sandbox_user AS s WHERE s.user_id = known AND s.until > now()))
+                           UNION ALL
+                          SELECT g.until FROM "grant" AS g WHERE g.user_key = me.user_key AND g.revoked_at IS NULL) AS a
+                   WHERE a.until IS NULL OR a.until > now()),
+        'ended', (SELECT to_char(max(p.period_ends_at), 'YYYY-MM-DD') FROM purchase AS p
+                   WHERE p.owner_key = me.user_key AND p.merged_into IS NULL AND p.kind = 'subscription'
+                     AND p.environment = 'production' AND p.period_ends_at <= now()
+                     AND p.gives_access IS NOT TRUE AND p.status <> 'refunded'),
+        -- By the reference that its claimant knows, as in `ticket_answers`.
+        'case', (SELECT jsonb_build_object('state', t.state, 'verdict', t.verdict,
+                                           'reference', coalesce((SELECT c.reference FROM case_of(me.user_key) AS c),
+                                                                 reference_of('T', t.uid)))
+                   FROM ticket AS t
+                  WHERE t.claimant_key = me.user_key AND t.visible
+                    -- Who has asked for a restore since writes about that.
+                    AND (is_open(t.state)
+                         OR t.closed_at > clock_timestamp() - interval '90 days'
+                            AND NOT EXISTS (SELECT 1 FROM job_history AS j
+                                             WHERE j.user_key = me.user_key AND j.kind = 0 AND j.finished_at > t.closed_at))
+                  ORDER BY is_open(t.state) DESC, t.id DESC LIMIT 1),
+        'moved', EXISTS (SELECT 1 FROM owner_cases(me.user_key) AS o WHERE o.state = 'decided'),
+        'waiting', EXISTS (SELECT 1 FROM queue AS q WHERE q.user_key = me.user_key),
+        'failed', coalesce((SELECT j.state = 'dead' OR j.outcome = 'store_unavailable' FROM job_history AS j
+                             WHERE j.user_key = me.user_key ORDER BY j.finished_at DESC, j.id DESC LIMIT 1), false),
+        -- Restores before reconciles: support finds those by what is read out to it.
+        'reference', coalesce(
+            (SELECT reference_of('R', coalesce(q.restore_id, q.restore_next)) FROM queue AS q WHERE q.user_key = me.user_key),
+            (SELECT reference_of('R', j.id) FROM job_history AS j WHERE j.user_key = me.user_key AND j.kind = 0
+              ORDER BY j.finished_at DESC, j.id DESC LIMIT 1),
+            (SELECT reference_of('R', coalesce(q.reconcile_id, q.reconcile_next)) FROM queue AS q WHERE q.user_key = me.user_key),
+            (SELECT reference_of('R', j.id) FROM job_history AS j WHERE j.user_key = me.user_key
+              ORDER BY j.finished_at DESC, j.id DESC LIMIT 1)));
+END
+$$;

@@ -1,0 +1,174 @@
+-- What claimants and owners see of a ticket, and what they are notified of.
+
+-- The cases of a user of the app, as a JSON array; null for whoever is no user.
+CREATE OR REPLACE FUNCTION ticket_answers(wanted text) RETURNS jsonb
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off AS $$
+DECLARE
+    known bigint;
+    mine  record;
+    asked ticket;
+    cases jsonb := '[]';
+BEGIN
+    IF NOT EXISTS (SELECT 1 FROM entitlement_sync_host.read_users(ARRAY[wanted])) THEN
+        RETURN NULL;
+    END IF;
+    SELECT u.user_key INTO known FROM user_sync AS u WHERE u.user_id = wanted;
+    SELECT c.* INTO mine FROM case_of(known) AS c;
+    IF mine.id IS NOT NULL THEN
+        SELECT t.* INTO asked FROM ticket AS t
+         WHERE t.claimant_key = known AND t.visible AND t.state = 'waiting_claimant' ORDER BY t.question_at, t.id LIMIT 1;
+        cases := jsonb_build_array(jsonb_build_object(
+            'id', mine.id, 'role', 'claimant', 'reference', mine.reference, 'created_at', moment(mine.since),
+            'state', CASE WHEN asked.id IS NOT NULL THEN 'question'
+                          WHEN EXISTS (SELECT 1 FROM ticket AS t
+                                        WHERE t.claimant_key = known AND t.visible AND is_open(t.state)) THEN 'open'
+                          ELSE 'decided' END,
+            'question', asked.question, 'question_id', NULL, 'asked_at', moment(asked.question_at),
+            'answer_by', moment(asked.answer_until), 'store', NULL, 'product_id', NULL));
+    END IF;
+    RETURN cases || coalesce((
+        SELECT jsonb_agg(jsonb_build_object(
+                   'id', o.id, 'role', 'owner', 'reference', NULL, 'created_at', moment(o.since), 'state', o.state,
+                   'question', CASE o.state WHEN 'question' THEN 'transfer' END, 'question_id', o.question_id,
+                   'asked_at', CASE o.state WHEN 'question' THEN moment(o.since) END,
+                   'answer_by', CASE o.state WHEN 'question' THEN moment(o.until) END,
+                   'store', o.store, 'product_id', o.product_id) ORDER BY o.since, o.id)
+          FROM owner_cases(known) AS o), '[]');
+END
+$$;
+
+-- A claimant's case as the claimant knows it: by the restore that first told of it, as in `entitlement_answer`. A case that an
+-- agent opened for somebody who wrote is told of once they are asked something.
+CREATE OR REPLACE FUNCTION case_of(known bigint, OUT id uuid, OUT reference text, OUT since timestamptz)
+LANGUAGE plpgsql STABLE SET search_path = entitlement_sync, pg_temp
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off AS $$
+BEGIN
+    SELECT j.id, reference_of('R', j.id), j.finished_at INTO id, reference, since FROM job_history AS j
+     WHERE j.user_key = known AND j.outcome = 'store_account_mismatch' ORDER BY j.id LIMIT 1;
+    IF id IS NULL THEN
+        SELECT opaque_id('case ' || t.uid), reference_of('T', t.uid), t.question_at INTO id, reference, since FROM ticket AS t
+         WHERE t.claimant_key = known AND t.visible AND t.question_at IS NOT NULL ORDER BY t.id LIMIT 1;
+    END IF;
+END
+$$;
+
+-- Whether an id was ever given to a claimant for their case: a restore that comes later tells of it by an id of its own.
+CREATE OR REPLACE FUNCTION is_case_of(known bigint, which uuid) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
+    SELECT EXISTS (SELECT 1 FROM job_history AS j
+                    WHERE j.id = which AND j.user_key = known AND j.outcome = 'store_account_mismatch')
+        OR EXISTS (SELECT 1 FROM ticket AS t
+                    WHERE t.claimant_key = known AND t.visible AND t.question_at IS NOT NULL
+                      AND opaque_id('case ' || t.uid) = which)
+$$;
+
+-- Whether an app ever showed a reference to the claimant.
+CREATE OR REPLACE FUNCTION has_reference(known bigint, spoken text) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
+    SELECT EXISTS (SELECT 1 FROM job_history AS j
+                    WHERE j.user_key = known AND j.outcome = 'store_account_mismatch' AND reference_of('R', j.id) = spoken)
+        OR EXISTS (SELECT 1 FROM ticket AS t
+                    WHERE t.claimant_key = known AND t.visible AND t.question_at IS NOT NULL
+                      AND reference_of('T', t.uid) = spoken)
+$$;
+
+-- An id that leads nobody to what it was made of.
+CREATE OR REPLACE FUNCTION opaque_id(what text) RETURNS uuid
+LANGUAGE sql STABLE STRICT SET search_path = entitlement_sync, pg_temp AS $$
+    SELECT encode(substring(sha256(d.bytes || convert_to(what, 'UTF8')) FROM 1 FOR 16), 'hex')::uuid FROM desk_secret AS d
+$$;
+
+-- The case that an owner sees of a purchase, however many ask for it: a reference would tell of one of them.
+CREATE OR REPLACE FUNCTION owner_case_id(owner bigint, item bigint) RETURNS uuid
+LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp
+RETURN opaque_id(format('owner %s %s', owner, item));
+
+-- The transfers that an owner knows of, one for each purchase: how many asked for it, and who, is not theirs to know. What they
+-- have agreed to is no question any more, whether it shortens a time or not. `question_id`: what is asked now; `open`: the
+-- tickets in which the owner's word counts.
+CREATE OR REPLACE FUNCTION owner_cases(known bigint)
+RETURNS TABLE (id uuid, state text, since timestamptz, until timestamptz, question_id uuid, store text, product_id text,
+               open bigint[])
+LANGUAGE plpgsql STABLE SET search_path = entitlement_sync, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT owner_case_id(known, p.id),
+           CASE WHEN bool_or(g.awaits) THEN 'question' WHEN bool_or(is_open(g.state)) THEN 'open' ELSE 'decided' END,
+           coalesce(min(g.owner_asked_at) FILTER (WHERE g.awaits), min(g.owner_heard_at) FILTER (WHERE is_open(g.state)),
+                    min(g.owner_heard_at)),
+           min(g.owner_until) FILTER (WHERE g.awaits),
+           (array_agg(opaque_id(format('question %s %s', g.id, extract(epoch FROM g.owner_asked_at)))
+                      ORDER BY g.owner_asked_at, g.id) FILTER (WHERE g.awaits))[1],
+           p.store, p.product_id,
+           coalesce(array_agg(g.id ORDER BY g.id) FILTER (WHERE is_open(g.state)), '{}')
+      FROM (SELECT t.*, t.owner_no_at IS NULL AND t.owner_until > clock_timestamp() AND is_open(t.state)
+                        AND t.state <> 'executing'
+                        AND NOT EXISTS (SELECT 1 FROM ticket_reply AS r
+                                         WHERE r.ticket_id = t.id AND r.user_key = known AND r.side = 'owner'
+                                           AND r.decision = 'agree' AND r.at >= t.owner_asked_at) AS awaits
+              FROM ticket AS t
+             WHERE t.owner_key = known AND t.owner_heard_at IS NOT NULL
+               AND (is_open(t.state) OR t.state = 'transferred' AND t.closed_at > clock_timestamp() - interval '30 days')) AS g
+      JOIN purchase AS p ON p.id = living(coalesce(g.purchase_id, g.subject_id))
+     WHERE p.owner_key = known OR g.state IN ('executing', 'transferred')
+     GROUP BY p.id;
+END
+$$;
+
+-- Claimants hear as well how their case was decided: what they are to do about it depends on that.
+CREATE OR REPLACE FUNCTION tell_verdict() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+BEGIN
+    -- The news is this transaction's own: nobody has passed it on yet.
+    UPDATE ticket_news AS n SET data = n.data || jsonb_build_object('verdict', NEW.verdict)
+     WHERE n.user_key = NEW.claimant_key AND n.topic = 'ticket.decided' AND n.data ->> 'reference' = reference_of('T', NEW.uid)
+       AND n.at >= now();
+    RETURN NULL;
+END
+$$;
+
+-- Owners who knew of a case hear what came of it, once nobody is left who asks for the purchase; of how many there were they hear
+-- nothing. `closed`: nothing was moved, and nobody said no.
+CREATE OR REPLACE FUNCTION tell_owner() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    item purchase;
+BEGIN
+    IF is_open(NEW.state) OR NEW.state = 'duplicate' OR NEW.owner_key IS NULL OR OLD.owner_heard_at IS NULL THEN
+        RETURN NULL;
+    END IF;
+    -- One after the other: of two that end at once, each would leave it to the other.
+    PERFORM pg_advisory_xact_lock(7309941, hashint8(NEW.owner_key));
+    SELECT p.* INTO item FROM purchase AS p WHERE p.id = living(coalesce(NEW.purchase_id, NEW.subject_id));
+    IF NEW.state <> 'transferred'
+       -- Of a purchase that has gone they hear with the transfer.
+       AND (item.owner_key IS DISTINCT FROM NEW.owner_key
+            OR EXISTS (SELECT 1 FROM ticket AS t
+                        WHERE t.owner_key = NEW.owner_key AND t.id <> NEW.id AND is_open(t.state) AND t.owner_heard_at IS NOT NULL
+                          AND living(coalesce(t.purchase_id, t.subject_id)) = item.id)) THEN
+        RETURN NULL;
+    END IF;
+    INSERT INTO ticket_news (user_key, topic, data)
+    VALUES (NEW.owner_key, 'ticket.decided',
+            jsonb_build_object('id', owner_case_id(NEW.owner_key, item.id), 'role', 'owner',
+                               'state', CASE WHEN NEW.state IN ('transferred', 'refused') THEN NEW.state ELSE 'closed' END));
+    RETURN NULL;
+END
+$$;
+
+-- Passes on what people are to hear of their tickets, to be delivered to them. Returns how many messages.
+CREATE OR REPLACE FUNCTION tell_tickets(most integer) RETURNS integer
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+    WITH news AS (
+        DELETE FROM ticket_news AS n
+         WHERE n.id = ANY (ARRAY(SELECT x.id FROM ticket_news AS x ORDER BY x.id LIMIT most FOR UPDATE SKIP LOCKED))
+        RETURNING n.*
+    ), told AS (
+        -- Nobody is told of what is long over.
+        INSERT INTO outbox (user_key, topic, data)
+        SELECT n.user_key, n.topic, n.data FROM news AS n WHERE n.at > clock_timestamp() - interval '3 days' ORDER BY n.id
+    )
+    SELECT count(*)::integer FROM news
+$$;

@@ -1,0 +1,259 @@
+-- How a transfer is approved: who may, how many it takes, on which evidence, and when an approval ends.
+
+-- Agrees to a transfer on what the operator has seen.
+--
+--   shown      the hash of the evidence that was looked at
+--   confirmed  what else the transfer moves, as it was confirmed
+CREATE OR REPLACE FUNCTION approve_ticket(session bytea, which bigint, shown bytea, confirmed text[]) RETURNS text
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    who     operator := acting(session, 'approve', interval '10 minutes');
+    t       ticket;
+    e       ticket_evidence;
+    got     record;
+    made    bigint;
+    lack    text;
+    since   timestamptz;
+BEGIN
+    SELECT f.* INTO got FROM ticket_for(who, which, 'approve', true) AS f;
+    IF got.refusal IS NOT NULL THEN
+        RETURN got.refusal;
+    END IF;
+    t := got.t;
+    IF t.state NOT IN ('claimed', 'needs_second') THEN
+        RETURN refuse_act(who, which, 'approve', 'state');
+    END IF;
+    SELECT x.* INTO e FROM ticket_evidence AS x WHERE x.id = t.evidence_id;
+    IF e.id IS NULL THEN
+        RETURN refuse_act(who, which, 'approve', 'no_evidence');
+    END IF;
+    IF e.hash IS DISTINCT FROM shown THEN
+        RETURN refuse_act(who, which, 'approve', 'evidence_changed');
+    END IF;
+    IF e.collected_at < clock_timestamp() - e.holds THEN
+        RETURN refuse_act(who, which, 'approve', 'evidence_old');
+    END IF;
+    IF e.hindrance IN ('forbids', 'closes') THEN
+        RETURN refuse_act(who, which, 'approve', 'hindrance');
+    END IF;
+    -- The evidence may have been collected before a list told of it: it is collected anew, and nobody is asked meanwhile.
+    IF charged_back(ARRAY[coalesce(t.purchase_id, t.subject_id)]) IS NOT NULL THEN
+        UPDATE ticket AS x SET evidence_due = clock_timestamp() WHERE x.id = which;
+        RETURN refuse_act(who, which, 'approve', 'hindrance');
+    END IF;
+    IF e.hindrance = 'needs_senior'
+       AND NOT EXISTS (SELECT 1 FROM desk_duty AS d WHERE d.duty = 'override' AND d.role = who.role) THEN
+        RETURN refuse_act(who, which, 'approve', 'needs_senior');
+    END IF;
+    IF ARRAY(SELECT c FROM unnest(coalesce(confirmed, '{}')) AS c ORDER BY c)
+       IS DISTINCT FROM ARRAY(SELECT m FROM unnest(e.also_moves) AS m ORDER BY m) THEN
+        RETURN refuse_act(who, which, 'approve', 'not_confirmed');
+    END IF;
+    -- Those that do not count any more make room for others.
+    UPDATE ticket_approval AS a
+       SET ended_at = clock_timestamp(),
+           ended_by = CASE WHEN a.hash <> e.hash THEN 'evidence_changed' WHEN a.expires_at <= clock_timestamp() THEN 'expired'
+                           ELSE 'role_lost' END
+     WHERE a.ticket_id = which AND a.ended_at IS NULL AND NOT approval_counts(a, t, e, 'approve');
+    -- Nobody is waited for whose account is gone.
+    IF t.owner_key IS NOT NULL AND NOT 'owner_erased' = ANY (e.facts) THEN
+        since := coalesce(t.owner_asked_at, clock_timestamp());
+        UPDATE ticket AS x
+           -- One moment: an owner who has no time at all was asked nothing.
+           SET owner_asked_at = since, owner_until = since + e.owner_window
+         WHERE x.id = which RETURNING x.owner_until INTO t.owner_until;
+        IF t.owner_asked_at IS NULL THEN
+            INSERT INTO ticket_event (ticket_id, kind, detail)
+            VALUES (which, 'owner_asked', jsonb_build_object('until', t.owner_until));
+            -- Nothing that a claimant has typed is the owner's to know, nor how many they are: but whoever has answered, or heard a
+            -- while ago until when, hears of the new time.
+            IF t.owner_until > clock_timestamp()
+               AND NOT EXISTS (SELECT 1 FROM ticket AS x
+                                WHERE x.owner_key = t.owner_key AND x.id <> which AND is_open(x.state)
+                                  AND x.owner_until > clock_timestamp() AND x.owner_no_at IS NULL
+                                  AND x.owner_asked_at > clock_timestamp() - interval '1 hour'
+                                  AND NOT EXISTS (SELECT 1 FROM ticket_reply AS r
+                                                   WHERE r.ticket_id = x.id AND r.side = 'owner' AND r.decision = 'agree'
+                                                     AND r.at >= x.owner_asked_at)
+                                  AND living(coalesce(x.purchase_id, x.subject_id)) = living(coalesce(t.purchase_id, t.subject_id))) THEN
+                INSERT INTO ticket_news (user_key, topic, data)
+                SELECT t.owner_key, 'ticket.owner_asked',
+                       jsonb_build_object('id', owner_case_id(t.owner_key, p.id), 'role', 'owner', 'store', p.store,
+                                          'product_id', p.product_id, 'until', moment(t.owner_until),
+                                          'original_id', (SELECT i.value FROM purchase_identifier AS i
+                                                           WHERE i.value = t.original_id AND living(i.purchase_id) = p.id LIMIT 1))
+                  FROM purchase AS p WHERE p.id = living(coalesce(t.purchase_id, t.subject_id));
+            END IF;
+        END IF;
+    END IF;
+    INSERT INTO ticket_approval (ticket_id, operator_id, evidence_id, hash, expires_at)
+    VALUES (which, who.id, e.id, e.hash, greatest(clock_timestamp(), t.owner_until) + e.holds)
+    ON CONFLICT DO NOTHING RETURNING id INTO made;
+    IF made IS NOT NULL THEN
+        PERFORM note_event(who, which, 'approved', jsonb_build_object('evidence', e.id, 'confirmed', coalesce(confirmed, '{}')));
+    END IF;
+    lack := approvals_lack(which);
+    PERFORM move_ticket(which, CASE WHEN lack IS NOT NULL THEN 'approve_part'
+                                    WHEN t.owner_until > clock_timestamp() THEN 'approve_early'
+                                    ELSE 'approve_all' END);
+    UPDATE ticket AS x
+       SET verdict = CASE WHEN lack IS NULL THEN 'transfer' END, decided_at = CASE WHEN lack IS NULL THEN clock_timestamp() END,
+           -- A cause that goes away while it waits is noticed.
+           evidence_due = least(x.evidence_due, clock_timestamp() + interval '6 hours')
+     WHERE x.id = which;
+    IF made IS NULL THEN
+        RETURN refuse_act(who, which, 'approve', 'approved_already');
+    END IF;
+    RETURN NULL;
+END
+$$;
+
+-- What speaks against a transfer at this moment; null: nothing. Whoever asks holds the ticket's row.
+CREATE OR REPLACE FUNCTION approvals_lack(which bigint) RETURNS text
+LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    t ticket;
+    e ticket_evidence;
+    n record;
+BEGIN
+    SELECT x.* INTO STRICT t FROM ticket AS x WHERE x.id = which;
+    SELECT x.* INTO e FROM ticket_evidence AS x WHERE x.id = t.evidence_id;
+    IF e.id IS NULL THEN
+        RETURN 'no_evidence';
+    END IF;
+    -- The evidence may have been collected before a list told of it, or by an earlier version.
+    IF e.hindrance IN ('forbids', 'closes') OR charged_back(ARRAY[coalesce(t.purchase_id, t.subject_id)]) IS NOT NULL THEN
+        RETURN 'hindrance';
+    END IF;
+    -- Locked, so that no role is lost between the question and the commit.
+    PERFORM FROM operator AS o
+      WHERE o.id = t.owner_waived_by
+         OR o.id IN (SELECT a.operator_id FROM ticket_approval AS a WHERE a.ticket_id = which AND a.ended_at IS NULL)
+      ORDER BY o.id FOR SHARE;
+    SELECT count(*) AS agreed, bool_or(a.hash <> e.hash) AS changed, bool_or(a.expires_at <= clock_timestamp()) AS expired,
+           count(*) FILTER (WHERE approval_counts(a, t, e, 'approve')) AS good,
+           count(*) FILTER (WHERE approval_counts(a, t, e, 'approve') AND approval_counts(a, t, e, 'override')) AS seniors
+      INTO n
+      FROM ticket_approval AS a WHERE a.ticket_id = which AND a.ended_at IS NULL;
+    IF n.changed THEN
+        RETURN 'evidence_changed';
+    END IF;
+    -- A word that was said after the evidence was read counts as one that it leaves out.
+    IF t.owner_no_at IS NOT NULL AND (NOT 'owner_objected' = ANY (e.facts) OR t.owner_no_at > e.asked_at) THEN
+        RETURN 'owner_objected';
+    END IF;
+    IF 'owner_released' = ANY (e.facts) AND NOT is_released(which) THEN
+        RETURN 'evidence_changed';
+    END IF;
+    IF n.good < e.approvals THEN
+        RETURN CASE WHEN n.expired THEN 'expired' WHEN n.agreed > n.good THEN 'role_lost' ELSE 'approvals' END;
+    END IF;
+    IF e.hindrance = 'needs_senior' AND n.seniors = 0 THEN
+        RETURN 'needs_senior';
+    END IF;
+    -- A time that would still run is over by a waiver that counts, and by nobody's alone.
+    IF t.owner_waived_at IS NOT NULL AND t.owner_yes_at IS NULL AND t.owner_asked_at + e.owner_window > clock_timestamp() THEN
+        IF waiver_counts(t, e) IS NOT TRUE THEN
+            RETURN 'role_lost';
+        END IF;
+        IF NOT others_agree(t, e, t.owner_waived_by) THEN
+            RETURN 'approvals';
+        END IF;
+    END IF;
+    RETURN NULL;
+END
+$$;
+
+-- Whether an approval counts, and whether it is a senior's.
+CREATE OR REPLACE FUNCTION approval_counts(a ticket_approval, t ticket, e ticket_evidence, duty text) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
+    SELECT a.hash = e.hash AND a.expires_at > clock_timestamp() AND a.at > coalesce(o.lost_at, '-infinity') AND o.disabled_at IS NULL
+        AND NOT is_banned(o.id)
+           AND coalesce(o.held_until <= clock_timestamp(), true) AND NOT is_own_case(o.id, t)
+           AND EXISTS (SELECT 1 FROM desk_duty AS d WHERE d.duty = approval_counts.duty AND d.role = o.role)
+      FROM operator AS o WHERE o.id = a.operator_id
+$$;
+
+-- The word under which approvals end for what they lack.
+CREATE OR REPLACE FUNCTION ending_for(lack text) RETURNS text
+LANGUAGE sql IMMUTABLE
+RETURN CASE WHEN lack IN ('evidence_changed', 'expired', 'role_lost', 'owner_objected') THEN lack ELSE 'stopped' END;
+
+-- Ends what people agreed to, and says why.
+CREATE OR REPLACE FUNCTION end_approvals(which bigint, why text) RETURNS integer
+LANGUAGE sql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
+    WITH ended AS (
+        UPDATE ticket_approval AS a SET ended_at = clock_timestamp(), ended_by = why
+         WHERE a.ticket_id = which AND a.ended_at IS NULL
+        RETURNING 1
+    )
+    SELECT count(*)::integer FROM ended
+$$;
+
+-- Whoever loses the role, or whose account was reset, has agreed to nothing.
+CREATE OR REPLACE FUNCTION end_lost_approvals() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+BEGIN
+    -- In one order with those who end a ticket's.
+    PERFORM FROM ticket_approval AS a WHERE a.operator_id = NEW.id AND a.ended_at IS NULL ORDER BY a.ticket_id, a.id FOR UPDATE;
+    UPDATE ticket_approval AS a SET ended_at = clock_timestamp(), ended_by = 'role_lost'
+     WHERE a.operator_id = NEW.id AND a.ended_at IS NULL;
+    RETURN NULL;
+END
+$$;
+
+-- Puts a ticket back whose approvals no longer hold. Whoever asks holds the ticket's row.
+CREATE OR REPLACE FUNCTION void_approvals(which bigint, why text) RETURNS void
+LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    ended integer;
+BEGIN
+    ended := end_approvals(which, why);
+    IF move_ticket(which, 'approvals_voided') IS NOT NULL OR ended > 0 THEN
+        -- Who is asked again is given the whole time again.
+        UPDATE ticket AS x
+           SET verdict = NULL, decided_at = NULL, owner_asked_at = CASE WHEN why = 'expired' THEN x.owner_asked_at END,
+               owner_until = CASE WHEN why = 'expired' THEN x.owner_until END
+         WHERE x.id = which;
+        INSERT INTO ticket_event (ticket_id, kind, detail)
+        VALUES (which, 'approvals_voided', jsonb_build_object('reason', why, 'approvals', ended));
+    END IF;
+END
+$$;
+
+-- Takes back what an operator has agreed to: a transfer, or access until the paid period ends.
+CREATE OR REPLACE FUNCTION withdraw_approval(session bytea, which bigint) RETURNS text
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    who operator := acting(session, 'approve');
+    got record;
+BEGIN
+    SELECT f.* INTO got FROM ticket_for(who, which, 'withdraw', false) AS f;
+    IF got.refusal IS NOT NULL THEN
+        RETURN got.refusal;
+    END IF;
+    DELETE FROM grant_approval AS a WHERE a.ticket_id = which AND a.operator_id = who.id;
+    IF FOUND THEN
+        PERFORM note_event(who, which, 'approval_withdrawn');
+        RETURN NULL;
+    END IF;
+    IF (got.t).state NOT IN ('needs_second', 'waiting_owner', 'approved') THEN
+        RETURN refuse_act(who, which, 'withdraw', 'state');
+    END IF;
+    UPDATE ticket_approval AS a SET ended_at = clock_timestamp(), ended_by = 'withdrawn'
+     WHERE a.ticket_id = which AND a.operator_id = who.id AND a.ended_at IS NULL;
+    IF NOT FOUND THEN
+        RETURN refuse_act(who, which, 'withdraw', 'not_approved');
+    END IF;
+    PERFORM note_event(who, which, 'approval_withdrawn');
+    PERFORM void_approvals(which, 'withdrawn');
+    RETURN NULL;
+END
+$$;
+
+-- Whether somebody other than an operator has agreed who counts.
+CREATE OR REPLACE FUNCTION others_agree(t ticket, e ticket_evidence, who bigint) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
+    SELECT EXISTS (SELECT 1 FROM ticket_approval AS a
+                    WHERE a.ticket_id = t.id AND a.ended_at IS NULL AND a.operator_id <> who AND approval_counts(a, t, e, 'approve'))
+$$;

@@ -1,0 +1,102 @@
+-- By when somebody has to act on a ticket, and what happens when a time is over.
+
+-- Money was taken without access, or a store takes the sale back at a known time. Its body is text: one that is kept parsed would
+-- forbid new columns of the table.
+CREATE OR REPLACE FUNCTION is_urgent(t ticket) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT t.kind = 'paid_no_access' OR t.priority < 1 OR t.deadline IS NOT NULL
+$$;
+
+CREATE OR REPLACE FUNCTION due_of(t ticket) RETURNS timestamptz
+LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
+    SELECT least(t.deadline,
+                 CASE c.stage WHEN 'execution' THEN t.state_since WHEN 'decision' THEN greatest(t.looked_at, t.clock_from) + t.waited
+                              ELSE t.clock_from + t.waited END + c.within)
+      FROM (VALUES (CASE WHEN t.state IN ('approved', 'executing') THEN 'execution'
+                          WHEN t.state NOT IN ('new', 'claimed', 'needs_second') THEN NULL
+                          WHEN t.looked_at >= t.clock_from THEN 'decision' ELSE 'first_look' END)) AS now(stage)
+      LEFT JOIN desk_clock AS c ON c.stage = now.stage AND c.is_urgent = is_urgent(t)
+     WHERE now.stage IS NOT NULL
+$$;
+
+-- Runs after `guard_state`, which says since when a state holds.
+CREATE OR REPLACE FUNCTION keep_clock() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+BEGIN
+    IF TG_OP = 'UPDATE' AND OLD.state <> NEW.state THEN
+        IF OLD.state IN ('waiting_claimant', 'waiting_owner') THEN
+            NEW.waited := NEW.waited + (clock_timestamp() - OLD.state_since);
+        ELSIF NOT is_open(OLD.state) THEN
+            NEW.clock_from := clock_timestamp();
+            NEW.waited := '0';
+            NEW.looked_at := NULL;
+        END IF;
+    END IF;
+    NEW.due_at := due_of(NEW);
+    RETURN NEW;
+END
+$$;
+
+-- New figures hold for the cases that are open.
+CREATE OR REPLACE FUNCTION clock_changed() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+BEGIN
+    UPDATE ticket AS t SET due_at = due_of(t)
+     WHERE t.state NOT IN ('transferred', 'refused', 'expired', 'auto_resolved', 'duplicate');
+    RETURN NULL;
+END
+$$;
+
+-- Puts back what nobody holds any more, lets windows end, and takes back what people agreed to too long ago. Returns how many
+-- tickets.
+CREATE OR REPLACE FUNCTION tend_tickets() RETURNS integer
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp
+-- A host's transaction that has just asked for its user is not waited for.
+SET lock_timeout = '50ms' AS $$
+DECLARE
+    t       record;
+    tended  integer := 0;
+    ended   bigint[];
+BEGIN
+    -- What was given while a case was open ends with it.
+    WITH over AS (
+        UPDATE "grant" AS g SET revoked_at = clock_timestamp()
+          FROM ticket AS x
+         WHERE g.id = x.lent_grant_id AND NOT is_open(x.state) AND g.revoked_at IS NULL AND g.until > clock_timestamp()
+        RETURNING g.user_key
+    )
+    SELECT array_agg(DISTINCT o.user_key ORDER BY o.user_key) INTO ended FROM over AS o;
+    IF ended IS NOT NULL THEN
+        PERFORM reread(ended);
+        tended := cardinality(ended);
+    END IF;
+    DELETE FROM ticket_news AS n WHERE n.at < clock_timestamp() - interval '3 days';
+    FOR t IN SELECT x.id, x.state, x.owner_until FROM ticket AS x
+              WHERE x.state = 'claimed' AND x.holder_until <= clock_timestamp()
+                 OR x.state = 'waiting_owner' AND coalesce(x.owner_until, '-infinity') <= clock_timestamp()
+                 OR x.state IN ('needs_second', 'waiting_owner', 'approved')
+                    AND EXISTS (SELECT 1 FROM ticket_approval AS a
+                                 WHERE a.ticket_id = x.id AND a.ended_at IS NULL AND a.expires_at <= clock_timestamp())
+                 OR x.state IN ('waiting_owner', 'approved')
+                    AND (SELECT count(*) FROM ticket_approval AS a WHERE a.ticket_id = x.id AND a.ended_at IS NULL)
+                        < (SELECT e.approvals FROM ticket_evidence AS e WHERE e.id = x.evidence_id)
+              ORDER BY x.id LIMIT 200 FOR NO KEY UPDATE SKIP LOCKED
+    LOOP
+        IF t.state = 'claimed' THEN
+            PERFORM move_ticket(t.id, 'release');
+            INSERT INTO ticket_event (ticket_id, kind) VALUES (t.id, 'lease_ended');
+        ELSIF EXISTS (SELECT 1 FROM ticket_approval AS a
+                       WHERE a.ticket_id = t.id AND a.ended_at IS NULL AND a.expires_at <= clock_timestamp()) THEN
+            PERFORM void_approvals(t.id, 'expired');
+        ELSIF (SELECT count(*) FROM ticket_approval AS a WHERE a.ticket_id = t.id AND a.ended_at IS NULL)
+              < (SELECT e.approvals FROM ticket AS y JOIN ticket_evidence AS e ON e.id = y.evidence_id WHERE y.id = t.id) THEN
+            PERFORM void_approvals(t.id, 'role_lost');
+        ELSE
+            PERFORM move_ticket(t.id, 'window_ended');
+            INSERT INTO ticket_event (ticket_id, kind) VALUES (t.id, 'window_ended');
+        END IF;
+        tended := tended + 1;
+    END LOOP;
+    RETURN tended;
+END
+$$;

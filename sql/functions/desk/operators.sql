@@ -1,0 +1,306 @@
+-- Operators' accounts: who adds, confirms, resets and disables whom.
+
+-- What an account may not do that was made or reset a short while ago.
+CREATE OR REPLACE FUNCTION is_weighty(duty text) RETURNS boolean
+LANGUAGE sql IMMUTABLE STRICT RETURN duty IN ('refuse', 'lend', 'approve', 'transfer', 'override', 'manage');
+
+-- Whether a role signs in with a second factor: all do, for all see what is not theirs.
+CREATE OR REPLACE FUNCTION needs_device(role text) RETURNS boolean
+LANGUAGE sql IMMUTABLE STRICT RETURN role IS NOT NULL;
+
+-- Whether a password's parts have the form in which they are stored; absent ones do.
+CREATE OR REPLACE FUNCTION is_key(cost text, salt bytea, shown bytea) RETURNS boolean
+LANGUAGE sql IMMUTABLE
+RETURN coalesce(cost ~ '^scrypt\$[0-9]{1,2}\$[0-9]{1,2}\$[0-9]{1,2}$', true)
+       AND coalesce(octet_length(salt) = 16, true) AND coalesce(octet_length(shown) = 32, true);
+
+-- The operator of a name, for whoever manages them.
+CREATE OR REPLACE FUNCTION operator_named(wanted text) RETURNS operator
+LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    who operator;
+BEGIN
+    SELECT o.* INTO who FROM operator AS o WHERE o.name = wanted FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'name: no such operator',
+            HINT = 'See entitlement-sync operator list.';
+    END IF;
+    RETURN who;
+END
+$$;
+
+-- All operators, for those who manage or audit them.
+CREATE OR REPLACE FUNCTION operators(session bytea)
+RETURNS TABLE (name text, role text, user_id text, has_device boolean, signs_in text, is_enrolled boolean, created_at timestamptz,
+               disabled_at timestamptz, held_until timestamptz, seen_at timestamptz)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    PERFORM acting(session, 'audit');
+    RETURN QUERY
+    SELECT o.name, o.role, u.user_id,
+           s.device IS NOT NULL,
+           CASE WHEN o.break_glass THEN 'break_glass' WHEN i.operator_id IS NOT NULL THEN 'provider' ELSE 'password' END,
+           i.operator_id IS NOT NULL OR s.expires_at IS NULL, o.created_at,
+           coalesce(o.disabled_at, (SELECT min(b.at) FROM operator_ban AS b WHERE b.operator_id = o.id)),
+           CASE WHEN o.held_until > clock_timestamp() THEN o.held_until END,
+           (SELECT max(x.seen_at) FROM operator_session AS x WHERE x.operator_id = o.id)
+      FROM operator AS o
+      LEFT JOIN operator_secret AS s ON s.operator_id = o.id
+      LEFT JOIN operator_identity AS i ON i.operator_id = o.id
+      LEFT JOIN user_sync AS u ON u.user_key = o.user_key
+     ORDER BY o.name;
+END
+$$;
+
+-- Adds an operator, whose password holds for three days and for one sign-in. Administrators may be added by the schema's owner
+-- without a session, who can write the tables anyway: so the first ones come to be, and one who lost the device comes back.
+CREATE OR REPLACE FUNCTION add_operator(session bytea, wanted text, wanted_role text, account text, cost text, salt bytea, shown bytea)
+RETURNS bigint
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    actor bigint;
+    added bigint;
+BEGIN
+    -- One at a time: what is checked of the others holds.
+    PERFORM FROM desk_secret FOR UPDATE;
+    IF session IS NOT NULL THEN
+        actor := (acting(session, 'manage', interval '5 minutes')).id;
+    ELSIF wanted_role IS DISTINCT FROM 'admin'
+          OR NOT coalesce(pg_has_role(session_user, (SELECT n.nspowner FROM pg_namespace AS n
+                                                      WHERE n.nspname = 'entitlement_sync'), 'MEMBER'), false)
+    THEN
+        RAISE EXCEPTION USING ERRCODE = 'ES006', MESSAGE = 'nobody is signed in',
+            HINT = 'Admins may be added by the schema''s owner, all others by an admin who is signed in.';
+    END IF;
+    IF NOT is_key(cost, salt, shown) OR num_nulls(cost, salt, shown) > 0 THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'add_operator: what the password shows has the wrong size',
+            HINT = 'Use entitlement-sync operator add.';
+    END IF;
+    IF wanted_role NOT IN (SELECT d.role FROM desk_duty AS d) THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'role: there is no such role',
+            HINT = 'Use viewer, agent, approver, senior, auditor or admin.';
+    END IF;
+    IF wanted IS NULL OR NOT wanted ~ '^[a-z0-9][a-z0-9._-]{0,62}$' THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'name: 1 to 63 of a to z, 0 to 9, dot, hyphen and underscore',
+            HINT = 'Begin with a letter or a digit.';
+    END IF;
+    INSERT INTO operator (name, role, user_key, held_until, held_by)
+    VALUES (wanted, wanted_role, CASE WHEN account IS NOT NULL THEN user_key_of(account) END,
+            CASE WHEN actor IS NOT NULL THEN clock_timestamp() + interval '1 day' END, actor)
+    ON CONFLICT DO NOTHING
+    RETURNING id INTO added;
+    IF added IS NULL THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'name or user: an operator has it already',
+            HINT = 'See entitlement-sync operator list.';
+    END IF;
+    INSERT INTO operator_secret (operator_id, cost, salt, verifier, expires_at)
+    VALUES (added, add_operator.cost, add_operator.salt, sha256(shown), clock_timestamp() + interval '72 hours');
+    INSERT INTO operator_event (operator_id, kind, about_id, detail)
+    VALUES (actor, 'added', added, jsonb_build_object('role', wanted_role, 'by_owner', actor IS NULL));
+    RETURN added;
+END
+$$;
+
+-- A second admin stands in for an account that another one made or reset. Without a session the schema's owner does, who can
+-- write the tables anyway: where there is only one admin, no other admin could confirm.
+CREATE OR REPLACE FUNCTION confirm_operator(session bytea, wanted text) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    actor bigint;
+    who   operator;
+BEGIN
+    PERFORM FROM desk_secret FOR UPDATE;
+    IF session IS NOT NULL THEN
+        actor := (acting(session, 'manage', interval '5 minutes')).id;
+    ELSIF NOT coalesce(pg_has_role(session_user, (SELECT n.nspowner FROM pg_namespace AS n
+                                                   WHERE n.nspname = 'entitlement_sync'), 'MEMBER'), false) THEN
+        RAISE EXCEPTION USING ERRCODE = 'ES006', MESSAGE = 'nobody is signed in',
+            HINT = 'Another admin who is signed in confirms an account, or the schema''s owner.';
+    END IF;
+    who := operator_named(wanted);
+    IF actor IN (who.id, who.held_by) THEN
+        RAISE EXCEPTION USING ERRCODE = 'ES006', MESSAGE = 'name: whoever added or reset the account does not confirm it',
+            HINT = 'Another admin does; where there is none, the schema''s owner does, signed out: entitlement-sync operator confirm NAME.';
+    END IF;
+    UPDATE operator AS o SET held_until = NULL WHERE o.id = who.id;
+    INSERT INTO operator_event (operator_id, kind, about_id, detail)
+    VALUES (actor, 'confirmed', who.id, jsonb_build_object('by_owner', actor IS NULL));
+END
+$$;
+
+-- Gives an operator a password for one sign-in again, and takes the device away; enables who was disabled.
+CREATE OR REPLACE FUNCTION reset_operator(session bytea, wanted text, cost text, salt bytea, shown bytea) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    actor operator;
+    who   operator;
+BEGIN
+    PERFORM FROM desk_secret FOR UPDATE;
+    actor := acting(session, 'manage', interval '5 minutes');
+    who := operator_named(wanted);
+    IF who.role = 'admin' AND NOT has_other_admin(who.id) THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'name: the last administrator stays as they are',
+            HINT = 'Add another admin first, who has to have signed in.';
+    END IF;
+    IF NOT EXISTS (SELECT 1 FROM operator_secret AS s WHERE s.operator_id = who.id) AND who.disabled_at IS NULL
+       AND NOT is_banned(who.id) THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'name: the account signs in through the identity provider',
+            HINT = 'Reset it there; here, operator disable ends its sessions, and operator reset lets it in again.';
+    END IF;
+    IF NOT is_key(cost, salt, shown) OR num_nulls(cost, salt, shown) > 0 THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'reset_operator: what the password shows has the wrong size',
+            HINT = 'Use entitlement-sync operator reset.';
+    END IF;
+    UPDATE operator AS o
+       SET disabled_at = NULL, held_until = clock_timestamp() + interval '1 day', held_by = actor.id
+     WHERE o.id = who.id;
+    UPDATE operator_secret AS s
+       SET cost = reset_operator.cost, salt = reset_operator.salt, verifier = sha256(shown),
+           expires_at = clock_timestamp() + interval '72 hours', device = NULL, last_period = NULL
+     WHERE s.operator_id = who.id;
+    DELETE FROM operator_session AS s WHERE s.operator_id = who.id;
+    DELETE FROM operator_ban AS b WHERE b.operator_id = who.id;
+    DELETE FROM known_client AS c WHERE c.operator_id = who.id;
+    INSERT INTO operator_event (operator_id, kind, about_id) VALUES (actor.id, 'reset', who.id);
+END
+$$;
+
+-- Ends what an operator may do, at once: from the commit on, whatever transaction is open elsewhere. Approvals are judged again where
+-- they are counted; what else the operator had begun in an open transaction came before.
+CREATE OR REPLACE FUNCTION disable_operator(session bytea, wanted text) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET lock_timeout = '200ms' AS $$
+DECLARE
+    actor operator := acting(session, 'manage', interval '5 minutes');
+    who   operator;
+BEGIN
+    SELECT o.* INTO who FROM operator AS o WHERE o.name = wanted;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'name: no such operator',
+            HINT = 'See entitlement-sync operator list.';
+    END IF;
+    -- One at a time, so that two admins do not disable each other; but another admin's open transaction is not waited for.
+    BEGIN
+        PERFORM FROM desk_secret FOR UPDATE;
+    EXCEPTION WHEN lock_not_available THEN NULL;
+    END;
+    IF who.role = 'admin' AND NOT has_other_admin(who.id) THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'name: the last administrator stays',
+            HINT = 'Add another admin first, who has to have signed in.';
+    END IF;
+    INSERT INTO operator_ban (operator_id, by_id) VALUES (who.id, actor.id);
+    INSERT INTO operator_event (operator_id, kind, about_id) VALUES (actor.id, 'disabled', who.id);
+    BEGIN
+        DELETE FROM operator_session AS s WHERE s.operator_id = who.id;
+        UPDATE operator AS o SET disabled_at = coalesce(o.disabled_at, clock_timestamp()) WHERE o.id = who.id;
+    EXCEPTION WHEN lock_not_available THEN NULL;
+    END;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION is_banned(who bigint) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
+    SELECT EXISTS (SELECT 1 FROM operator_ban AS b WHERE b.operator_id = who)
+$$;
+
+-- Says which account in the app is an operator's own.
+CREATE OR REPLACE FUNCTION link_operator(session bytea, wanted text, account text) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    actor operator;
+    who   operator;
+BEGIN
+    PERFORM FROM desk_secret FOR UPDATE;
+    actor := acting(session, 'manage', interval '5 minutes');
+    who := operator_named(wanted);
+    IF EXISTS (SELECT 1 FROM operator AS o WHERE o.user_key = user_key_of(account) AND o.id <> who.id) THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'user: another operator has this account',
+            HINT = 'See entitlement-sync operator list.';
+    END IF;
+    UPDATE operator AS o SET user_key = user_key_of(account) WHERE o.id = who.id;
+    INSERT INTO operator_event (operator_id, kind, about_id) VALUES (actor.id, 'linked', who.id);
+END
+$$;
+
+-- Marks an admin for the case that the provider fails, or takes the mark away; without a session the schema's owner does.
+CREATE OR REPLACE FUNCTION mark_break_glass(session bytea, wanted text, marked boolean) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    actor bigint;
+    who   operator;
+BEGIN
+    IF session IS NOT NULL THEN
+        actor := (acting(session, 'manage', interval '5 minutes')).id;
+    ELSIF NOT coalesce(pg_has_role(session_user, (SELECT n.nspowner FROM pg_namespace AS n
+                                                   WHERE n.nspname = 'entitlement_sync'), 'MEMBER'), false) THEN
+        RAISE EXCEPTION USING ERRCODE = 'ES006', MESSAGE = 'no operator is signed in',
+            HINT = 'An admin who is signed in marks another, or the schema''s owner does.';
+    END IF;
+    PERFORM FROM desk_secret FOR UPDATE;
+    who := operator_named(wanted);
+    IF marked AND (who.role <> 'admin' OR NOT EXISTS (SELECT 1 FROM operator_secret AS s WHERE s.operator_id = who.id)) THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'name: only an admin with a password here can be marked',
+            HINT = 'Add one: entitlement-sync operator add NAME --role admin.';
+    END IF;
+    UPDATE operator AS o SET break_glass = marked WHERE o.id = who.id;
+    INSERT INTO operator_event (operator_id, kind, about_id, detail)
+    VALUES (actor, 'break_glass', who.id, jsonb_build_object('marked', marked, 'by_owner', actor IS NULL));
+END
+$$;
+
+-- Whether an administrator is left who can sign in and decide, beside one.
+CREATE OR REPLACE FUNCTION has_other_admin(who bigint) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
+    SELECT EXISTS (SELECT 1 FROM operator AS o LEFT JOIN operator_secret AS s ON s.operator_id = o.id
+                    WHERE o.role = 'admin' AND o.disabled_at IS NULL AND NOT is_banned(o.id) AND o.id <> who
+                      AND coalesce(o.held_until <= clock_timestamp(), true)
+                      AND CASE WHEN EXISTS (SELECT 1 FROM sign_in_provider) AND NOT o.break_glass
+                               THEN EXISTS (SELECT 1 FROM operator_identity AS i JOIN sign_in_provider AS p ON p.issuer = i.issuer
+                                             WHERE i.operator_id = o.id)
+                               ELSE s.expires_at IS NULL AND s.device IS NOT NULL END)
+$$;
+
+-- Until when an account that was just added or reset decides nothing: one that may make or be a second pair of eyes waits for
+-- another admin's word, however long.
+CREATE OR REPLACE FUNCTION hold_of(role text) RETURNS timestamptz
+LANGUAGE sql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
+    SELECT CASE WHEN EXISTS (SELECT 1 FROM desk_duty AS d WHERE d.role = hold_of.role AND d.duty IN ('approve', 'manage'))
+                THEN 'infinity' ELSE clock_timestamp() + interval '1 day' END
+$$;
+
+-- Sets the hold of an account that is added or reset, and raises the alarm while accounts wait for a confirmation.
+CREATE OR REPLACE FUNCTION hold_operator() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+BEGIN
+    IF TG_WHEN = 'BEFORE' THEN
+        IF NEW.held_by IS NOT NULL AND NEW.held_until IS NOT NULL THEN
+            NEW.held_until := hold_of(NEW.role);
+        END IF;
+        RETURN NEW;
+    END IF;
+    IF EXISTS (SELECT 1 FROM operator AS o WHERE o.held_until = 'infinity' AND o.disabled_at IS NULL AND NOT is_banned(o.id)) THEN
+        PERFORM set_alarm('operator_held',
+            'Accounts that may approve or manage wait for another admin''s word: see entitlement-sync operator list, then'
+            ' operator confirm NAME, or disable them. Who added them is in operator_event.');
+    ELSE
+        PERFORM set_alarm('operator_held', NULL);
+    END IF;
+    RETURN NULL;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION note_lost_role() RETURNS trigger
+LANGUAGE plpgsql AS $$
+BEGIN
+    NEW.lost_at := clock_timestamp();
+    RETURN NEW;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION keep_operator_account() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+BEGIN
+    INSERT INTO operator_account (operator_id, user_key) VALUES (NEW.id, NEW.user_key) ON CONFLICT DO NOTHING;
+    RETURN NEW;
+END
+$$;

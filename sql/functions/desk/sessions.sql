@@ -1,0 +1,466 @@
+-- Sign-in with a password and a one-time code, and sessions: what each act of an operator begins with.
+
+-- In older snapshots than the present, what was taken away would still be there.
+CREATE OR REPLACE FUNCTION check_isolation() RETURNS void
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+        RAISE EXCEPTION USING ERRCODE = '25001', MESSAGE = 'the desk''s functions run in read committed transactions',
+            HINT = 'Begin the transaction without another isolation level.';
+    END IF;
+END
+$$;
+
+-- Whose session this is, if the role has the duty; an error says what a held account waits for. `fresh`: password and code were given
+-- less than that ago.
+CREATE OR REPLACE FUNCTION acting(session bytea, wanted text, fresh interval DEFAULT NULL) RETURNS operator
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    who    operator;
+    proved timestamptz;
+BEGIN
+    PERFORM check_isolation();
+    -- Locked until the action is committed: whoever takes the role away waits for it, or comes before. The session is looked at
+    -- when the lock is held: it may have ended meanwhile.
+    -- Locked where the act is one that the role has to stand behind until it is committed. What manages or reads waits for nothing: a
+    -- row that is held open would keep an admin from disabling its holder, or an operator from their work.
+    IF wanted = 'manage' OR NOT is_weighty(wanted) THEN
+        SELECT o.* INTO who FROM operator AS o
+         WHERE o.id = (SELECT s.operator_id FROM operator_session AS s WHERE s.digest = sha256(session)) AND o.disabled_at IS NULL;
+    ELSE
+        SELECT o.* INTO who FROM operator AS o
+         WHERE o.id = (SELECT s.operator_id FROM operator_session AS s WHERE s.digest = sha256(session)) AND o.disabled_at IS NULL
+           FOR SHARE;
+    END IF;
+    -- An account that an admin added who is disabled now waits for another admin's word, however long: it may have been committed after
+    -- that.
+    IF is_banned(who.id) OR who.held_until IS NOT NULL AND is_banned(who.held_by) THEN
+        who := NULL;
+    END IF;
+    SELECT s.proved_at INTO proved FROM operator_session AS s
+     WHERE s.digest = sha256(session) AND s.operator_id = who.id AND session_ends(s) > clock_timestamp();
+    IF proved IS NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'ES006', MESSAGE = 'nobody is signed in, or the session has ended',
+            HINT = 'Sign in: entitlement-sync operator login NAME.';
+    END IF;
+    IF NOT EXISTS (SELECT 1 FROM desk_duty AS d WHERE d.duty = wanted AND d.role = who.role) THEN
+        RAISE EXCEPTION USING ERRCODE = 'ES006', MESSAGE = format('the role %s may not do this (%s)', who.role, wanted),
+            HINT = 'Ask somebody whose role may.';
+    END IF;
+    IF who.held_until > clock_timestamp() AND is_weighty(wanted) THEN
+        RAISE EXCEPTION USING ERRCODE = 'ES006',
+            MESSAGE = CASE WHEN who.held_until = 'infinity'
+                           THEN 'the account was added or reset, and no second admin has confirmed it'
+                           ELSE 'the account was added or reset less than a day ago, and no second admin has confirmed it' END,
+            HINT = 'Another admin confirms it: entitlement-sync operator confirm NAME.';
+    END IF;
+    IF proved + fresh <= clock_timestamp() THEN
+        RAISE EXCEPTION USING ERRCODE = 'ES007', MESSAGE = 'this asks for the password and a code again',
+            HINT = 'Sign in again, then repeat it: entitlement-sync operator login NAME.';
+    END IF;
+    -- Not with every step: a page asks for many; and not where the operator's own row may be written next.
+    UPDATE operator_session AS s SET seen_at = clock_timestamp()
+     WHERE s.digest = sha256(session) AND s.seen_at < clock_timestamp() - interval '30 seconds' AND wanted <> 'manage';
+    RETURN who;
+END
+$$;
+
+-- When a session ends: twelve hours after its beginning, or sooner where it is not used, or where the provider has to be asked again.
+CREATE OR REPLACE FUNCTION session_ends(s operator_session) RETURNS timestamptz
+LANGUAGE sql STABLE STRICT
+RETURN least(s.started_at + interval '12 hours', s.ends_at,
+             s.seen_at + CASE s.kind WHEN 'console' THEN interval '30 minutes' ELSE interval '1 hour' END);
+
+CREATE OR REPLACE FUNCTION address_of_try(shown bytea) RETURNS bytea
+LANGUAGE sql STABLE
+RETURN coalesce(shown, sha256(convert_to('terminal ' || session_user || ' ' || coalesce(host(inet_client_addr()), 'local'), 'UTF8')));
+
+-- The client that a name has signed in with in the last 30 days; null: it is not known.
+CREATE OR REPLACE FUNCTION known_client_of(wanted text, shown bytea) RETURNS bytea
+LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
+    SELECT c.digest FROM known_client AS c JOIN operator AS o ON o.id = c.operator_id
+     WHERE c.digest = sha256(shown) AND o.name = wanted AND c.used_at > clock_timestamp() - interval '30 days'
+$$;
+
+-- Remembers what an operator has signed in with; the twenty last of each.
+CREATE OR REPLACE FUNCTION remember_client(who bigint, shown bytea) RETURNS void
+LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
+BEGIN
+    IF shown IS NULL THEN
+        RETURN;
+    END IF;
+    INSERT INTO known_client AS c (digest, operator_id) VALUES (sha256(shown), who)
+    ON CONFLICT (digest, operator_id) DO UPDATE SET used_at = clock_timestamp();
+    DELETE FROM known_client AS c
+     WHERE c.operator_id = who
+       AND c.digest NOT IN (SELECT k.digest FROM known_client AS k WHERE k.operator_id = who ORDER BY k.used_at DESC LIMIT 20);
+END
+$$;
+
+-- How long tries have to wait after so many failures, the last of them at a time: nothing up to the free ones, then twice as long each.
+CREATE OR REPLACE FUNCTION wait_after(failures bigint, last_at timestamptz, free integer, longest interval) RETURNS timestamptz
+LANGUAGE sql IMMUTABLE
+RETURN CASE WHEN failures > free THEN last_at + least(interval '1 second' * 2 ^ least(failures - free, 12), longest) ELSE '-infinity' END;
+
+-- Until when a try has to wait. From a known client its own failures count alone, so that no other can keep an operator out. From
+-- elsewhere those of the name and the address together, of the address, and of the name count: a name is slowed wherever it is tried
+-- from, and shut out nowhere. Of more than 64 failures the waits are the longest in any case.
+--
+--   own   a try that is announced: those before it are counted, whenever they were committed; null: all
+CREATE OR REPLACE FUNCTION wait_until(wanted text, shown_address bytea, known bytea, own sign_in_attempt) RETURNS timestamptz
+LANGUAGE plpgsql STABLE SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    called bytea := sha256(convert_to(wanted, 'UTF8'));
+    place  bytea := address_of_try(shown_address);
+    since  timestamptz := clock_timestamp() - interval '1 hour';
+    before timestamptz := coalesce(own.at, 'infinity');
+    until  timestamptz := '-infinity';
+    good   timestamptz;
+BEGIN
+    IF known IS NOT NULL THEN
+        SELECT max(a.at) INTO good FROM sign_in_attempt AS a
+         WHERE a.client = known AND a.name = called AND a.at > since AND a.result = 'good';
+        SELECT wait_after(count(*), max(f.at), 5, interval '15 minutes') INTO until
+          FROM (SELECT a.at FROM sign_in_attempt AS a
+                 WHERE a.client = known AND a.name = called AND a.at > greatest(since, good) AND a.at <= before
+                   AND a.id IS DISTINCT FROM own.id AND a.result IS DISTINCT FROM 'good' ORDER BY a.at DESC LIMIT 64) AS f;
+        RETURN until;
+    END IF;
+    -- A sign-in that ended well begins the counts of the name again, but not the address's, which whole offices share.
+    SELECT max(a.at) INTO good FROM sign_in_attempt AS a
+     WHERE a.name = called AND a.at > since AND a.client IS NULL AND a.result = 'good';
+    SELECT greatest(wait_after(count(*), max(f.at), 5, interval '2 seconds'),
+                    wait_after(count(*) FILTER (WHERE f.address = place), max(f.at) FILTER (WHERE f.address = place), 5,
+                        interval '1 minute'))
+      INTO until
+      FROM (SELECT a.at, a.address FROM sign_in_attempt AS a
+             WHERE a.name = called AND a.at > greatest(since, good) AND a.at <= before AND a.id IS DISTINCT FROM own.id
+               AND a.client IS NULL AND a.result IS DISTINCT FROM 'good' ORDER BY a.at DESC LIMIT 64) AS f;
+    RETURN greatest(until, (
+        SELECT wait_after(count(*), max(f.at), 50, interval '15 minutes')
+          FROM (SELECT a.at FROM sign_in_attempt AS a
+                 WHERE a.address = place AND a.at > since AND a.at <= before AND a.id IS DISTINCT FROM own.id AND a.client IS NULL
+                   AND coalesce(a.result, 'tried') = 'tried' ORDER BY a.at DESC LIMIT 64) AS f));
+END
+$$;
+
+-- How long a try that is not announced yet has to wait.
+CREATE OR REPLACE FUNCTION try_wait(wanted text, shown_address bytea, known bytea) RETURNS interval
+LANGUAGE sql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
+    SELECT CASE WHEN isfinite(w.until) THEN greatest(w.until - clock_timestamp(), interval '0') ELSE interval '0' END
+      FROM wait_until(wanted, shown_address, known, NULL) AS w(until)
+$$;
+
+-- Until when no code of an operator is taken: of tries with the right password that did not end well nine are free, for a clock that
+-- is off or the wrong device; then each locks twice as long, up to a day. `but`: the try that asks.
+CREATE OR REPLACE FUNCTION codes_locked_until(who operator, but uuid, OUT wrong bigint, OUT until timestamptz)
+LANGUAGE sql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
+    WITH n AS (SELECT sha256(convert_to(who.name, 'UTF8')) AS name, clock_timestamp() - interval '1 day' AS since),
+         g AS (SELECT max(a.at) AS at FROM n JOIN sign_in_attempt AS a ON a.name = n.name AND a.at > n.since AND a.result = 'good')
+    SELECT count(*), CASE WHEN count(*) > 9
+                          THEN max(f.at) + least(interval '1 minute' * power(2, least(count(*) - 10, 11)), interval '1 day') END
+      FROM (SELECT a.at FROM n, g, sign_in_attempt AS a
+             WHERE a.name = n.name AND a.at > greatest(n.since, g.at, who.lost_at) AND a.knows AND a.id IS DISTINCT FROM but
+               AND coalesce(a.result, 'tried') = 'tried' ORDER BY a.at DESC LIMIT 64) AS f
+$$;
+
+-- What a name's password has to be hashed with, how long to wait before it is, and whether it comes from a known client. A name that
+-- no operator has is answered like any other.
+CREATE OR REPLACE FUNCTION sign_in_salt(wanted text, address bytea, client bytea, usual_cost text)
+RETURNS TABLE (wait double precision, cost text, salt bytea, is_known boolean)
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+    SELECT extract(epoch FROM try_wait(wanted, address, k.client))::double precision,
+           coalesce(s.cost, (SELECT mode() WITHIN GROUP (ORDER BY x.cost) FROM operator_secret AS x), usual_cost),
+           coalesce(s.salt, substring(sha256(d.bytes || convert_to(wanted, 'UTF8')) FROM 1 FOR 16)), k.client IS NOT NULL
+      FROM desk_secret AS d
+     CROSS JOIN LATERAL (SELECT known_client_of(wanted, sign_in_salt.client) AS client) AS k
+      LEFT JOIN (operator AS o JOIN operator_secret AS s ON s.operator_id = o.id)
+        ON o.name = wanted AND o.disabled_at IS NULL
+$$;
+
+-- Puts a try that is about to be made on record, with what it will show. `wait`: so many seconds, and nothing was written.
+--
+--   digest   SHA-256 of the name, a zero byte, what the password shows, and the code
+--   client   what the browser or the terminal shows of earlier sign-ins; null: nothing
+--   shown    what the password shows: whether it is right stands in the row before the code is looked at, and is not said
+CREATE OR REPLACE FUNCTION announce_sign_in(wanted text, address bytea, client bytea, digest bytea, shown bytea)
+RETURNS TABLE (announced uuid, wait double precision)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    pause interval;
+    known bytea;
+    who   operator;
+    knows boolean;
+BEGIN
+    PERFORM check_isolation();
+    IF wanted IS NULL OR octet_length(wanted) > 63 OR octet_length(digest) IS DISTINCT FROM 32
+       OR octet_length(shown) IS DISTINCT FROM 32 OR octet_length(address) <> 32
+       OR octet_length(client) <> 32 THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'announce_sign_in: a name of at most 63 bytes, and hashes of 32',
+            HINT = 'See the function''s comment.';
+    END IF;
+    known := known_client_of(wanted, client);
+    pause := try_wait(wanted, address, known);
+    IF pause > interval '0' THEN
+        RETURN QUERY SELECT NULL::uuid, extract(epoch FROM pause)::double precision;
+        RETURN;
+    END IF;
+    SELECT o.* INTO who FROM operator AS o JOIN operator_secret AS s ON s.operator_id = o.id
+     WHERE o.name = wanted AND o.disabled_at IS NULL AND s.verifier = sha256(announce_sign_in.shown);
+    knows := who.id IS NOT NULL;
+    IF knows AND (codes_locked_until(who, NULL)).wrong >= 4 THEN
+        PERFORM set_alarm('operator_guessed',
+            'Wrong codes come with an operator''s right password: see sign_in_refusal, reason code, ask the operator, and'
+            ' reset the account if it was not them (operator reset NAME).');
+    END IF;
+    RETURN QUERY
+    INSERT INTO sign_in_attempt (digest, name, address, client, knows)
+    VALUES (digest, sha256(convert_to(wanted, 'UTF8')), address_of_try(address), known, knows)
+    RETURNING id, 0::double precision;
+END
+$$;
+
+-- Signs an operator in, and takes what is chosen on the way: a password where the old one was another person's choice, a device where
+-- there has to be one. All of it or nothing.
+--
+--   announced  the try, as `announce_sign_in` gave it in an earlier transaction
+--   shown      what scrypt makes of the password with the name's salt
+--   code       of the device, or of the one that is chosen; absent: empty in the digest
+--   session    the hash of what the operator will show
+--   client     the hash of what this browser or terminal will show from now on; null: it is not remembered
+--   chosen_cost, chosen_salt, chosen_shown, chosen_device   absent: nothing is chosen
+--
+-- Returns `signed_in`; `refused`, whatever was wrong; `put_off`, where others have failed at the same time; and after the right
+-- password `locked`, `needs_password`, `needs_device` (both where both), `needs_code`, or `same_password`.
+CREATE OR REPLACE FUNCTION sign_in(announced uuid, wanted text, shown bytea, code text, session bytea, session_kind text, client bytea,
+                        chosen_cost text, chosen_salt bytea, chosen_shown bytea, chosen_device bytea)
+RETURNS text
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET lock_timeout = '2s' AS $$
+DECLARE
+    made    sign_in_attempt;
+    who     operator;
+    known   operator_secret;
+    key     bytea;
+    taken   bigint;
+    missing text := '';
+BEGIN
+    PERFORM check_isolation();
+    -- Before anything is read: an error must not tell of what is stored.
+    IF wanted IS NULL OR shown IS NULL OR octet_length(session) IS DISTINCT FROM 32 OR octet_length(client) <> 32
+       OR session_kind IS NULL OR session_kind NOT IN ('console', 'terminal')
+       OR num_nulls(chosen_cost, chosen_salt, chosen_shown) NOT IN (0, 3) OR NOT is_key(chosen_cost, chosen_salt, chosen_shown)
+       OR octet_length(chosen_device) <> 20 THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'sign_in: an argument is missing or has the wrong size',
+            HINT = 'See the function''s comment.';
+    END IF;
+    UPDATE sign_in_attempt AS a SET result = 'tried'
+     WHERE a.id = announced AND a.result IS NULL RETURNING a.* INTO made;
+    IF made.id IS NULL OR made.xact = pg_current_xact_id() OR made.at < clock_timestamp() - interval '1 minute'
+       OR made.digest <> sha256(convert_to(wanted, 'UTF8') || '\x00'::bytea || shown || convert_to(coalesce(code, ''), 'UTF8'))
+    THEN
+        RETURN refuse_sign_in(NULL, 'not_announced', made.address);
+    END IF;
+    -- Tries that were announced at the same time did not see each other; those before this one are counted by now.
+    IF made.at < wait_until(wanted, made.address, made.client, made) THEN
+        RETURN 'put_off';
+    END IF;
+    -- A person who does not know the password locks no operator's row.
+    IF NOT EXISTS (SELECT 1 FROM operator AS o JOIN operator_secret AS s ON s.operator_id = o.id
+                    WHERE o.name = wanted AND o.disabled_at IS NULL AND NOT is_banned(o.id) AND s.verifier = sha256(shown)) THEN
+        RETURN refuse_sign_in((SELECT o.id FROM operator AS o WHERE o.name = wanted), 'password', made.address);
+    END IF;
+    -- The operator's row is not locked: a session of theirs, or an admin, could hold it open. What is taken from them meanwhile is
+    -- asked for wherever the session acts.
+    SELECT o.* INTO who FROM operator AS o WHERE o.name = wanted AND o.disabled_at IS NULL;
+    SELECT s.* INTO known FROM operator_secret AS s WHERE s.operator_id = who.id FOR UPDATE;
+    IF who.id IS NULL OR is_banned(who.id) OR known.verifier IS NULL OR known.verifier <> sha256(shown)
+       OR coalesce(known.expires_at <= clock_timestamp(), false) THEN
+        RETURN refuse_sign_in(who.id, 'password', made.address);
+    END IF;
+    IF EXISTS (SELECT 1 FROM sign_in_provider) AND NOT who.break_glass THEN
+        UPDATE sign_in_attempt AS a SET result = 'incomplete' WHERE a.id = made.id;
+        PERFORM refuse_sign_in(who.id, 'provider', made.address);
+        RETURN 'provider';
+    END IF;
+    -- Only a person who knows the password comes here, so that no other can lock the account.
+    IF known.device IS NOT NULL AND (codes_locked_until(who, made.id)).until > clock_timestamp() THEN
+        PERFORM refuse_sign_in(who.id, 'locked', made.address);
+        RETURN 'locked';
+    END IF;
+    IF known.expires_at IS NOT NULL AND chosen_shown IS NULL THEN
+        missing := 'needs_password';
+    END IF;
+    IF needs_device(who.role) AND known.device IS NULL AND chosen_device IS NULL THEN
+        missing := concat_ws(' ', nullif(missing, ''), 'needs_device');
+    END IF;
+    -- A device that there is stays: only an administrator takes it away.
+    key := coalesce(known.device, chosen_device);
+    IF missing = '' AND key IS NOT NULL AND code IS NULL THEN
+        missing := 'needs_code';
+    END IF;
+    IF missing = '' AND (chosen_shown = shown OR chosen_salt = known.salt) THEN
+        missing := 'same_password';
+    END IF;
+    IF missing <> '' THEN
+        UPDATE sign_in_attempt AS a SET result = 'incomplete' WHERE a.id = made.id;
+        INSERT INTO operator_event (about_id, kind, detail)
+        VALUES (who.id, 'sign_in_incomplete', jsonb_build_object('result', missing));
+        RETURN missing;
+    END IF;
+    IF key IS NOT NULL THEN
+        taken := period_of_code(key, code, CASE WHEN known.device IS NOT NULL THEN known.last_period END);
+        IF taken IS NULL THEN
+            RETURN refuse_sign_in(who.id, 'code', made.address);
+        END IF;
+    END IF;
+    UPDATE operator_secret AS s
+       SET cost = coalesce(chosen_cost, s.cost), salt = coalesce(chosen_salt, s.salt),
+           verifier = coalesce(sha256(chosen_shown), s.verifier),
+           expires_at = CASE WHEN chosen_shown IS NULL THEN s.expires_at END,
+           device = key, last_period = taken
+     WHERE s.operator_id = who.id;
+    IF chosen_shown IS NOT NULL OR known.device IS NULL AND key IS NOT NULL THEN
+        DELETE FROM operator_session AS s WHERE s.operator_id = who.id;
+        INSERT INTO operator_event (operator_id, kind, detail)
+        VALUES (who.id, 'enrolled', jsonb_build_object('password', chosen_shown IS NOT NULL,
+                                                       'device', known.device IS NULL AND key IS NOT NULL));
+    END IF;
+    UPDATE sign_in_attempt AS a SET result = 'good' WHERE a.id = made.id;
+    PERFORM remember_client(who.id, client);
+    INSERT INTO operator_session (digest, operator_id, kind) VALUES (sha256(session), who.id, session_kind);
+    INSERT INTO operator_event (operator_id, kind, detail) VALUES (who.id, 'signed_in', jsonb_build_object('by', session_kind));
+    IF EXISTS (SELECT 1 FROM sign_in_provider) THEN
+        PERFORM set_alarm('break_glass_used',
+            'An admin signed in with a password though an identity provider is in use: see operator_event, ask them, and clear'
+            ' the alarm.');
+    END IF;
+    RETURN 'signed_in';
+END
+$$;
+
+-- Notes a try that failed, and says the one word that all such tries hear. Of one operator and reason twenty are kept an hour: more
+-- would bury what happened before.
+CREATE OR REPLACE FUNCTION refuse_sign_in(who bigint, wanted_reason text, whence bytea) RETURNS text
+LANGUAGE sql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
+    INSERT INTO sign_in_refusal (operator_id, reason, address)
+    SELECT who, wanted_reason, whence
+     WHERE (SELECT count(*) FROM (SELECT 1 FROM sign_in_refusal AS r
+                                   WHERE r.operator_id IS NOT DISTINCT FROM who AND r.reason = wanted_reason
+                                     AND r.at > clock_timestamp() - interval '1 hour' LIMIT 20) AS n) < 20;
+    SELECT 'refused'
+$$;
+
+-- Notes what is refused to an operator who is signed in, ten a minute: the refusal itself undid what it had written.
+CREATE OR REPLACE FUNCTION note_refusal(session bytea, wanted text) RETURNS void
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+    INSERT INTO operator_event (operator_id, kind, detail)
+    SELECT s.operator_id, 'refused', jsonb_build_object('duty', left(wanted, 40))
+      FROM operator_session AS s
+     WHERE s.digest = sha256(session)
+       AND (SELECT count(*) FROM (SELECT 1 FROM operator_event AS e
+                                   WHERE e.operator_id = s.operator_id AND e.kind = 'refused'
+                                     AND e.at > clock_timestamp() - interval '1 minute' ORDER BY e.id DESC LIMIT 10) AS n) < 10
+$$;
+
+-- The period that a code belongs to, a clock that is off by one period allowed for; none: it is no code of now, or was taken.
+CREATE OR REPLACE FUNCTION period_of_code(device bytea, code text, after bigint) RETURNS bigint
+LANGUAGE sql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
+    SELECT max(p.period)
+      FROM generate_series(floor(extract(epoch FROM clock_timestamp()) / 30)::bigint - 1,
+                           floor(extract(epoch FROM clock_timestamp()) / 30)::bigint + 1) AS p(period)
+     WHERE code ~ '^[0-9]{6}$' AND one_time_code(device, p.period) = code AND p.period > coalesce(after, -1)
+$$;
+
+-- The six digits of a period of 30 seconds (RFC 6238, RFC 4226).
+CREATE OR REPLACE FUNCTION one_time_code(device bytea, period bigint) RETURNS text
+LANGUAGE sql IMMUTABLE STRICT SET search_path = entitlement_sync, pg_temp AS $$
+    SELECT lpad((((get_byte(m.mac, m.start) & 127) * 16777216::bigint + get_byte(m.mac, m.start + 1) * 65536
+                  + get_byte(m.mac, m.start + 2) * 256 + get_byte(m.mac, m.start + 3)) % 1000000)::text, 6, '0')
+      FROM (SELECT h.mac, get_byte(h.mac, 19) & 15 AS start
+              FROM (SELECT hmac_sha1(int8send(period), device) AS mac) AS h) AS m
+$$;
+
+CREATE OR REPLACE FUNCTION sign_out(session bytea) RETURNS void
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+    WITH ended AS (DELETE FROM operator_session AS s WHERE s.digest = sha256(session) RETURNING s.operator_id)
+    INSERT INTO operator_event (operator_id, kind) SELECT e.operator_id, 'signed_out' FROM ended AS e;
+$$;
+
+-- Where an operator is signed in, the newest first.
+CREATE OR REPLACE FUNCTION own_sessions(session bytea)
+RETURNS TABLE (kind text, started_at timestamptz, seen_at timestamptz, is_this boolean)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    who operator := acting(session, 'view');
+BEGIN
+    RETURN QUERY
+    SELECT s.kind, s.started_at, s.seen_at, s.digest = sha256(session)
+      FROM operator_session AS s WHERE s.operator_id = who.id AND session_ends(s) > clock_timestamp()
+     ORDER BY s.started_at DESC;
+END
+$$;
+
+-- Ends an operator's sessions but this one; returns how many there were.
+CREATE OR REPLACE FUNCTION end_other_sessions(session bytea) RETURNS integer
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    who   operator := acting(session, 'view');
+    ended integer;
+BEGIN
+    DELETE FROM operator_session AS s WHERE s.operator_id = who.id AND s.digest <> sha256(session);
+    GET DIAGNOSTICS ended = ROW_COUNT;
+    INSERT INTO operator_event (operator_id, kind, detail) VALUES (who.id, 'others_signed_out', jsonb_build_object('sessions', ended));
+    RETURN ended;
+END
+$$;
+
+-- Whose session it is, what the role may, until when, and whether the identity provider has named them.
+CREATE OR REPLACE FUNCTION desk_me(session bytea)
+RETURNS TABLE (id bigint, name text, role text, duties text[], is_held boolean, ends_at timestamptz, fresh_until timestamptz,
+               by_provider boolean)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    who operator := acting(session, 'view');
+BEGIN
+    RETURN QUERY
+    SELECT who.id, who.name, who.role, ARRAY(SELECT d.duty FROM desk_duty AS d WHERE d.role = who.role ORDER BY d.duty),
+           coalesce(who.held_until > clock_timestamp(), false), session_ends(s), s.proved_at + interval '10 minutes',
+           s.ends_at IS NOT NULL
+      FROM operator_session AS s WHERE s.digest = sha256(session);
+END
+$$;
+
+-- Whether a session still holds; looking does not make it last longer.
+CREATE OR REPLACE FUNCTION desk_alive(session bytea) RETURNS boolean
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+    SELECT EXISTS (SELECT 1 FROM operator_session AS s JOIN operator AS o ON o.id = s.operator_id
+                    WHERE s.digest = sha256(session) AND session_ends(s) > clock_timestamp() AND o.disabled_at IS NULL
+                        AND NOT is_banned(o.id))
+$$;
+
+-- Forgets what was only needed for a while, and settles what could not be when an operator was disabled.
+CREATE OR REPLACE FUNCTION forget_sign_ins() RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET lock_timeout = '1s' AS $$
+BEGIN
+    DELETE FROM sign_in_attempt AS a
+     WHERE a.id = ANY (ARRAY(SELECT x.id FROM sign_in_attempt AS x WHERE x.at < clock_timestamp() - interval '1 day'
+                               ORDER BY x.at LIMIT 10000 FOR UPDATE SKIP LOCKED));
+    DELETE FROM sign_in_refusal AS r WHERE r.at < clock_timestamp() - interval '90 days';
+    DELETE FROM known_client AS c
+     WHERE c.ctid = ANY (ARRAY(SELECT x.ctid FROM known_client AS x WHERE x.used_at < clock_timestamp() - interval '30 days'
+                                 FOR UPDATE SKIP LOCKED));
+    DELETE FROM operator_session AS s
+     WHERE s.digest = ANY (ARRAY(SELECT x.digest FROM operator_session AS x
+                                  WHERE session_ends(x) <= clock_timestamp() OR is_banned(x.operator_id) FOR UPDATE SKIP LOCKED));
+    -- Other transactions may hold what this leads to; it is tried again.
+    BEGIN
+        UPDATE operator AS o SET disabled_at = clock_timestamp()
+         WHERE o.id = ANY (ARRAY(SELECT x.id FROM operator AS x WHERE x.disabled_at IS NULL AND is_banned(x.id)
+                                 FOR UPDATE SKIP LOCKED));
+    EXCEPTION WHEN lock_not_available THEN NULL;
+    END;
+END
+$$;

@@ -1,0 +1,413 @@
+-- Tickets: their states, who works on one, notes, and how one is opened, taken, given back and refused.
+
+CREATE OR REPLACE FUNCTION is_open(state text) RETURNS boolean
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+RETURN state NOT IN ('transferred', 'refused', 'expired', 'auto_resolved', 'duplicate');
+
+-- Moves a ticket, if something leads there from where it stands. Returns the new state.
+CREATE OR REPLACE FUNCTION move_ticket(which bigint, what text) RETURNS text
+LANGUAGE sql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
+    UPDATE ticket AS t SET state = m.next FROM ticket_move AS m
+     WHERE t.id = which AND m.state = t.state AND m.event = what
+    RETURNING t.state
+$$;
+
+-- Whoever writes a state, by hand too, goes by the table.
+CREATE OR REPLACE FUNCTION guard_ticket_state() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+BEGIN
+    IF TG_OP = 'INSERT' OR NOT EXISTS (SELECT 1 FROM ticket_move AS m WHERE m.state = OLD.state AND m.next = NEW.state) THEN
+        RAISE EXCEPTION USING ERRCODE = '23514',
+            MESSAGE = format('ticket %s: nothing leads from %s to %s', NEW.id,
+                             CASE WHEN TG_OP = 'INSERT' THEN 'nothing' ELSE OLD.state END, NEW.state),
+            HINT = 'See the table entitlement_sync.ticket_move.';
+    END IF;
+    NEW.state_since := clock_timestamp();
+    NEW.closed_at := CASE WHEN NOT is_open(NEW.state) THEN clock_timestamp() END;
+    IF NEW.state <> 'claimed' THEN
+        NEW.holder_id := NULL;
+        NEW.holder_until := NULL;
+    END IF;
+    -- What is being carried out looks for itself.
+    IF NOT is_open(NEW.state) OR NEW.state = 'executing' THEN
+        NEW.evidence_due := NULL;
+    END IF;
+    -- What a claimant does not see they do not hear of either.
+    IF NOT is_open(NEW.state) AND NEW.visible THEN
+        INSERT INTO ticket_news (user_key, topic, data)
+        VALUES (NEW.claimant_key, 'ticket.decided',
+                jsonb_build_object('reference', reference_of('T', NEW.uid), 'kind', NEW.kind, 'state', NEW.state));
+    END IF;
+    RETURN NEW;
+END
+$$;
+
+-- The ticket, locked, for whoever wants to act on it; `refusal` says why they may not.
+CREATE OR REPLACE FUNCTION ticket_for(who operator, which bigint, act text, needs_hold boolean, OUT t ticket, OUT refusal text)
+LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
+BEGIN
+    SELECT x.* INTO t FROM ticket AS x WHERE x.id = which FOR NO KEY UPDATE;
+    IF t.id IS NULL THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = format('ticket: there is no ticket %s', which),
+            HINT = 'See entitlement-sync tickets.';
+    END IF;
+    IF is_own_case(who.id, t) THEN
+        refusal := refuse_act(who, which, act, 'own_case');
+    ELSIF t.holder_id <> who.id AND t.holder_until > clock_timestamp() THEN
+        refusal := refuse_act(who, which, act, 'held');
+    ELSIF needs_hold AND (t.state = 'claimed' AND t.holder_id IS DISTINCT FROM who.id OR t.state = 'new') THEN
+        refusal := refuse_act(who, which, act, 'not_claimed');
+    END IF;
+END
+$$;
+
+-- The ticket of a spoken reference; of several the newest.
+CREATE OR REPLACE FUNCTION ticket_named(session bytea, spoken text) RETURNS bigint
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    who operator := acting(session, 'view');
+BEGIN
+    RETURN (SELECT max(t.id) FROM ticket AS t
+             WHERE reference_of('T', t.uid) = upper(spoken) AND NOT is_own_case(who.id, t));
+END
+$$;
+
+-- The tickets, open or closed, that an operator does not see: those about an account that is, or was, their own.
+CREATE OR REPLACE FUNCTION own_cases(who bigint) RETURNS bigint[]
+LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
+    WITH RECURSIVE mine AS MATERIALIZED (
+        SELECT a.user_key FROM operator_account AS a WHERE a.operator_id = who
+    ), item AS (
+        SELECT p.id FROM mine AS m JOIN purchase AS p ON p.owner_key = m.user_key
+         UNION
+        SELECT p.id FROM item AS i JOIN purchase AS p ON p.merged_into = i.id
+    )
+    SELECT coalesce(array_agg(DISTINCT t.id), '{}')
+      FROM (SELECT x.id FROM mine AS m JOIN ticket AS x ON x.claimant_key = m.user_key
+            UNION SELECT x.id FROM mine AS m JOIN ticket AS x ON x.owner_key = m.user_key
+            UNION SELECT x.id FROM item AS i JOIN ticket AS x ON x.purchase_id = i.id
+            UNION SELECT x.id FROM item AS i JOIN ticket AS x ON x.subject_id = i.id) AS c
+      JOIN ticket AS t ON t.id = c.id
+     WHERE is_own_case(who, t)
+$$;
+
+-- Whether an account is, or was, an operator's own, or the other side of a case of theirs: nobody looks into the records of either.
+CREATE OR REPLACE FUNCTION is_own_account(who bigint, which bigint) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
+    SELECT has_account(who)
+       AND (EXISTS (SELECT 1 FROM operator_account AS a WHERE a.operator_id = who AND a.user_key = which)
+            OR EXISTS (SELECT 1 FROM ticket AS t WHERE t.claimant_key = which AND is_own_case(who, t))
+            OR EXISTS (SELECT 1 FROM ticket AS t WHERE t.owner_key = which AND is_own_case(who, t))
+            OR EXISTS (SELECT 1 FROM operator_account AS a JOIN transfer AS x ON x.from_key = a.user_key
+                        WHERE a.operator_id = who AND x.to_key = which)
+            OR EXISTS (SELECT 1 FROM operator_account AS a JOIN transfer AS x ON x.to_key = a.user_key
+                        WHERE a.operator_id = who AND x.from_key = which))
+$$;
+
+-- Whether a ticket is about an account that is, or was, an operator's own.
+CREATE OR REPLACE FUNCTION is_own_case(who bigint, t ticket) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
+    SELECT EXISTS (SELECT 1 FROM operator_account AS a
+                    WHERE a.operator_id = who
+                      AND a.user_key IN (t.claimant_key, t.owner_key,
+                                         (SELECT p.owner_key FROM purchase AS p
+                                             WHERE p.id = living(coalesce(t.purchase_id, t.subject_id)))))
+$$;
+
+CREATE OR REPLACE FUNCTION has_account(who bigint) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
+    SELECT EXISTS (SELECT 1 FROM operator_account AS a WHERE a.operator_id = who)
+$$;
+
+CREATE OR REPLACE FUNCTION may_see(who bigint, which bigint) RETURNS boolean
+LANGUAGE sql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
+    SELECT EXISTS (SELECT 1 FROM ticket_reveal AS r
+                    WHERE r.operator_id = who AND r.ticket_id IS NOT DISTINCT FROM which
+                      AND r.at > clock_timestamp() - interval '1 minute' AND r.xact <> pg_current_xact_id())
+$$;
+
+-- Whether an operator reads what claimants, owners and colleagues wrote: those who work on cases or audit them.
+CREATE OR REPLACE FUNCTION may_read_words(who operator) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
+    SELECT EXISTS (SELECT 1 FROM desk_duty AS d WHERE d.duty IN ('work', 'audit') AND d.role = who.role)
+$$;
+
+-- An id as far as people need it to tell two apart.
+CREATE OR REPLACE FUNCTION masked(id text, reveal boolean) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN id IS NULL THEN NULL WHEN reveal THEN id
+            WHEN length(id) < 8 THEN '…' || right(id, 1)
+            ELSE left(id, 2) || '…' || right(id, 2) END;
+
+-- The purchase that a purchase has become part of, or itself.
+CREATE OR REPLACE FUNCTION living(which bigint) RETURNS bigint
+LANGUAGE sql STABLE STRICT SET search_path = entitlement_sync, pg_temp AS $$
+    WITH RECURSIVE r AS (
+        SELECT p.id, p.merged_into FROM purchase AS p WHERE p.id = which
+         UNION ALL
+        SELECT p.id, p.merged_into FROM r JOIN purchase AS p ON p.id = r.merged_into
+    )
+    SELECT r.id FROM r WHERE r.merged_into IS NULL
+$$;
+
+CREATE OR REPLACE FUNCTION note_event(who operator, which bigint, what text, about jsonb DEFAULT '{}') RETURNS void
+LANGUAGE sql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
+    INSERT INTO ticket_event (ticket_id, kind, operator_id, detail) VALUES (which, what, who.id, about)
+$$;
+
+CREATE OR REPLACE FUNCTION note_ticket(session bytea, which bigint, words text) RETURNS text
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    who operator := acting(session, 'work');
+    t   ticket;
+BEGIN
+    IF words IS NULL OR length(words) NOT BETWEEN 1 AND 4000 THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'note: has to have 1 to 4000 characters',
+            HINT = 'Write a shorter one, or several.';
+    END IF;
+    SELECT x.* INTO t FROM ticket AS x WHERE x.id = which;
+    IF t.id IS NULL THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = format('ticket: there is no ticket %s', which),
+            HINT = 'See entitlement-sync tickets.';
+    END IF;
+    -- What is held by another can be remarked on.
+    IF is_own_case(who.id, t) THEN
+        RETURN refuse_act(who, which, 'note', 'own_case');
+    END IF;
+    PERFORM keep_people(which);
+    PERFORM add_note(who, which, words);
+    RETURN NULL;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION add_note(who operator, which bigint, words text) RETURNS void
+LANGUAGE sql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
+    WITH added AS (
+        INSERT INTO ticket_note (ticket_id, operator_id, words) VALUES (which, who.id, words) RETURNING id
+    )
+    INSERT INTO ticket_event (ticket_id, kind, operator_id, detail)
+    SELECT which, 'note', who.id, jsonb_build_object('note', a.id) FROM added AS a
+$$;
+
+-- An erasure that has begun is waited for, and one that begins waits: no note comes after it.
+CREATE OR REPLACE FUNCTION keep_people(which bigint) RETURNS void
+LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
+BEGIN
+    PERFORM FROM user_sync AS u
+      WHERE u.user_key IN (SELECT unnest(ARRAY[t.claimant_key, t.owner_key]) FROM ticket AS t WHERE t.id = which)
+      ORDER BY u.user_key FOR KEY SHARE;
+END
+$$;
+
+-- What an operator wanted and may not: on record, where raising an error would undo the record.
+CREATE OR REPLACE FUNCTION refuse_act(who operator, which bigint, act text, why text) RETURNS text
+LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
+BEGIN
+    INSERT INTO operator_event (operator_id, kind, detail)
+    VALUES (who.id, 'refused', jsonb_build_object('ticket', which, 'act', act, 'reason', why));
+    IF why = 'own_case' THEN
+        INSERT INTO alarm (name, detail)
+        VALUES ('operator_own_case',
+                'An operator tried to act on a ticket about their own account: see operator_event, kind refused.')
+        ON CONFLICT (name) DO UPDATE SET last_at = now(), count = alarm.count + 1;
+    END IF;
+    RETURN why;
+END
+$$;
+
+-- Opens a ticket for a claimant who wrote to support, or touches the open one; the worker's own rules hold. `order_id` is a claim,
+-- and proves nothing. Returns the ticket's id; null: the operator's own case, or the claimant's own purchase.
+CREATE OR REPLACE FUNCTION open_ticket(session bytea, claimant text, order_id text, words text) RETURNS bigint
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    who   operator := acting(session, 'open');
+    key   bigint;
+    item  purchase;
+    known bigint[];
+    t     ticket;
+BEGIN
+    IF words IS NULL OR length(words) NOT BETWEEN 1 AND 4000 THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'reason: has to have 1 to 4000 characters',
+            HINT = 'Say in a sentence what the claimant wrote.';
+    END IF;
+    IF order_id IS NOT NULL AND NOT order_id ~ '^[!-~]{1,255}$' THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'order_id: 1 to 255 visible ASCII characters',
+            HINT = 'Copy it as the store''s mail shows it.';
+    END IF;
+    key := user_key_of(claimant);
+    PERFORM FROM user_sync AS u WHERE u.user_key = key FOR KEY SHARE;
+    known := ARRAY(SELECT DISTINCT living(i.purchase_id) FROM purchase_identifier AS i WHERE i.value = order_id LIMIT 2);
+    IF cardinality(known) = 1 THEN
+        SELECT p.* INTO item FROM purchase AS p WHERE p.id = known[1];
+    END IF;
+    IF item.owner_key = key
+       OR EXISTS (SELECT 1 FROM operator_account AS a WHERE a.operator_id = who.id AND a.user_key IN (key, item.owner_key)) THEN
+        PERFORM refuse_act(who, NULL, 'open', CASE WHEN item.owner_key = key THEN 'owns_it' ELSE 'own_case' END);
+        RETURN NULL;
+    END IF;
+    INSERT INTO ticket AS x (claimant_key, owner_key, purchase_id, kind, store, original_id, visible, evidence_due)
+    VALUES (key, item.owner_key, item.id, CASE WHEN item.owner_key IS NULL THEN 'paid_no_access' ELSE 'owner_mismatch' END,
+            coalesce(item.store, CASE WHEN order_id ~ '^GPA\.' THEN 'google_play' WHEN order_id ~ '^[0-9]{10,20}$' THEN 'app_store' END),
+            order_id, true, clock_timestamp())
+    ON CONFLICT (claimant_key, coalesce(purchase_id, 0))
+          WHERE state NOT IN ('transferred', 'refused', 'expired', 'auto_resolved', 'duplicate')
+    DO UPDATE SET touches = x.touches + 1, original_id = coalesce(x.original_id, excluded.original_id),
+                  store = coalesce(x.store, excluded.store), visible = true
+    RETURNING x.* INTO t;
+    PERFORM note_event(who, t.id, CASE t.touches WHEN 0 THEN 'opened' ELSE 'touched' END);
+    PERFORM add_note(who, t.id, words);
+    RETURN t.id;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION claim_ticket(session bytea, which bigint) RETURNS text
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    who     operator := acting(session, 'work');
+    t       ticket;
+    got     record;
+BEGIN
+    SELECT f.* INTO got FROM ticket_for(who, which, 'claim', false) AS f;
+    IF got.refusal IS NOT NULL THEN
+        RETURN got.refusal;
+    END IF;
+    t := got.t;
+    IF t.state <> 'claimed' AND move_ticket(which, 'claim') IS NULL THEN
+        RETURN refuse_act(who, which, 'claim', 'state');
+    END IF;
+    UPDATE ticket AS x
+       SET holder_id = who.id, holder_until = clock_timestamp() + interval '30 minutes',
+           looked_at = coalesce(x.looked_at, clock_timestamp()),
+           evidence_due = CASE WHEN EXISTS (SELECT 1 FROM ticket_evidence AS e
+                                             WHERE e.id = x.evidence_id AND e.collected_at > clock_timestamp() - interval '1 hour'
+                                               AND NOT 'purchase_unknown' = ANY (e.facts))
+                               THEN x.evidence_due ELSE clock_timestamp() END
+     WHERE x.id = which;
+    IF t.state <> 'claimed' OR t.holder_id IS DISTINCT FROM who.id THEN
+        PERFORM note_event(who, which, 'claimed');
+    END IF;
+    RETURN NULL;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION release_ticket(session bytea, which bigint) RETURNS text
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    who     operator := acting(session, 'work');
+    t       ticket;
+    got     record;
+BEGIN
+    SELECT f.* INTO got FROM ticket_for(who, which, 'release', true) AS f;
+    IF got.refusal IS NOT NULL THEN
+        RETURN got.refusal;
+    END IF;
+    t := got.t;
+    IF move_ticket(which, 'release') IS NULL THEN
+        RETURN refuse_act(who, which, 'release', 'state');
+    END IF;
+    PERFORM note_event(who, which, 'released');
+    RETURN NULL;
+END
+$$;
+
+-- Ends a case without a transfer.
+--
+--   how    refuse, guide_to_login, store_refund, or grant_until_end: access until the paid period ends
+--   shown  grant_until_end: the hash of the evidence that was looked at
+CREATE OR REPLACE FUNCTION refuse_ticket(session bytea, which bigint, how text, words text, shown bytea DEFAULT NULL) RETURNS text
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET lock_timeout = '2s' AS $$
+DECLARE
+    who     operator := acting(session, 'refuse');
+    t       ticket;
+    e       ticket_evidence;
+    got     record;
+    item    bigint;
+    ends    timestamptz;
+    agreed  record;
+BEGIN
+    IF how IS NULL OR how NOT IN ('refuse', 'guide_to_login', 'store_refund', 'grant_until_end') THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'how: refuse, guide_to_login, store_refund or grant_until_end',
+            HINT = 'Choose one of the four.';
+    END IF;
+    IF length(words) > 4000 THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'note: has to have at most 4000 characters',
+            HINT = 'Write a shorter one.';
+    END IF;
+    PERFORM keep_people(which);
+    SELECT f.* INTO got FROM ticket_for(who, which, 'refuse', true) AS f;
+    IF got.refusal IS NOT NULL THEN
+        RETURN got.refusal;
+    END IF;
+    t := got.t;
+    -- What approvers have agreed to, approvers refuse.
+    IF t.state IN ('needs_second', 'waiting_owner', 'approved')
+       AND NOT EXISTS (SELECT 1 FROM desk_duty AS d WHERE d.duty = 'approve' AND d.role = who.role) THEN
+        RETURN refuse_act(who, which, 'refuse', 'approved');
+    END IF;
+    -- Access for weeks is given by approvers, as a transfer is; the purchase stays where it is.
+    IF how = 'grant_until_end' THEN
+        PERFORM acting(session, 'approve', interval '10 minutes');
+        IF NOT is_open(t.state) OR t.state = 'executing' THEN
+            RETURN refuse_act(who, which, 'refuse', 'state');
+        END IF;
+        SELECT x.* INTO e FROM ticket_evidence AS x WHERE x.id = t.evidence_id;
+        item := living(coalesce(t.purchase_id, t.subject_id));
+        SELECT least(p.period_ends_at, clock_timestamp() + interval '400 days') INTO ends
+          FROM purchase AS p
+         -- The one that the evidence is about: another may have been named since.
+         WHERE p.id = item AND living((e.document ->> 'purchase')::bigint) = item AND p.gives_access
+             AND p.period_ends_at > clock_timestamp()
+           AND e.collected_at > clock_timestamp() - e.holds AND NOT e.facts && '{claimant_ineligible,sandbox,lapsed,refunded,unseen}';
+        IF ends IS NULL THEN
+            RETURN refuse_act(who, which, 'refuse', 'no_period');
+        END IF;
+        IF e.hash IS DISTINCT FROM shown THEN
+            RETURN refuse_act(who, which, 'refuse', 'evidence_changed');
+        END IF;
+        INSERT INTO grant_approval AS a (ticket_id, operator_id, hash, purchase_id, until) VALUES (which, who.id, e.hash, item, ends)
+        ON CONFLICT (ticket_id, operator_id) DO UPDATE
+           SET hash = EXCLUDED.hash, purchase_id = EXCLUDED.purchase_id, until = EXCLUDED.until, at = EXCLUDED.at;
+        PERFORM note_event(who, which, 'grant_agreed', jsonb_build_object('evidence', e.id));
+        SELECT g.* INTO agreed FROM agreed_grant(t, e, item) AS g;
+        IF agreed.until IS NULL THEN
+            RETURN 'second_needed';
+        END IF;
+    END IF;
+    IF move_ticket(which, 'refuse') IS NULL THEN
+        RETURN refuse_act(who, which, 'refuse', 'state');
+    END IF;
+    UPDATE ticket AS x
+       SET verdict = how, decided_at = clock_timestamp(), owner_asked_at = NULL, owner_until = NULL
+     WHERE x.id = which;
+    PERFORM end_approvals(which, 'decided');
+    -- A case that opens again begins without them.
+    DELETE FROM grant_approval AS a WHERE a.ticket_id = which;
+    PERFORM note_event(who, which, 'refused', jsonb_build_object('verdict', how));
+    IF how = 'grant_until_end' THEN
+        INSERT INTO "grant" (user_key, until, reason, granted_by)
+        VALUES (t.claimant_key, agreed.until, format('decided in ticket %s', reference_of('T', t.uid)), agreed.people);
+        PERFORM reread(ARRAY[t.claimant_key]);
+    END IF;
+    IF words <> '' THEN
+        PERFORM add_note(who, which, words);
+    END IF;
+    RETURN NULL;
+END
+$$;
+
+-- Pages that are open are told that something has changed; what, they ask with their session.
+CREATE OR REPLACE FUNCTION tell_desk() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+BEGIN
+    PERFORM pg_notify('entitlement_sync_desk', '');
+    RETURN NULL;
+END
+$$;
+
+-- A figure that a team has deleted is the one that it came with: no row is not "no limit".
+CREATE OR REPLACE FUNCTION desk_number(wanted text) RETURNS bigint
+LANGUAGE sql STABLE STRICT SET search_path = entitlement_sync, pg_temp AS $$
+    SELECT coalesce((SELECT s.value FROM desk_setting AS s WHERE s.name = wanted),
+                    CASE wanted WHEN 'answer_days' THEN 7 WHEN 'replies_per_day' THEN 10 WHEN 'releases_per_day' THEN 5
+                                WHEN 'release_days' THEN 30 END)
+$$;

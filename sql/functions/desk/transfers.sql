@@ -1,0 +1,353 @@
+-- How an approved transfer is carried out, step by step.
+
+-- Has an approved transfer carried out; a worker does it.
+CREATE OR REPLACE FUNCTION begin_transfer(session bytea, which bigint) RETURNS text
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    who  operator := acting(session, 'transfer', interval '10 minutes');
+    t    ticket;
+    got  record;
+    lack text;
+    item bigint;
+    keys bigint[];
+BEGIN
+    -- Users before tickets, as everywhere: nobody gives and takes in two transfers at once.
+    SELECT array_agg(k ORDER BY k) INTO keys
+      FROM (SELECT DISTINCT unnest(ARRAY[x.claimant_key, x.owner_key]) AS k FROM ticket AS x WHERE x.id = which) AS n
+     WHERE k IS NOT NULL;
+    PERFORM FROM user_sync AS u WHERE u.user_key = ANY (keys) ORDER BY u.user_key FOR NO KEY UPDATE;
+    SELECT f.* INTO got FROM ticket_for(who, which, 'transfer', false) AS f;
+    IF got.refusal IS NOT NULL THEN
+        RETURN got.refusal;
+    END IF;
+    t := got.t;
+    IF EXISTS (SELECT 1 FROM control AS c WHERE c.name IN ('transfers', 'all') AND c.paused) THEN
+        RETURN refuse_act(who, which, 'transfer', 'paused');
+    END IF;
+    IF t.state = 'waiting_owner' AND t.owner_until <= clock_timestamp() THEN
+        PERFORM move_ticket(which, 'window_ended');
+        SELECT x.* INTO t FROM ticket AS x WHERE x.id = which;
+    END IF;
+    IF t.state IN ('waiting_owner', 'approved') AND t.owner_until > clock_timestamp() THEN
+        RETURN refuse_act(who, which, 'transfer', 'waiting_owner');
+    END IF;
+    IF t.state <> 'approved' THEN
+        RETURN refuse_act(who, which, 'transfer', 'state');
+    END IF;
+    item := living(coalesce(t.purchase_id, t.subject_id));
+    lack := CASE WHEN item IS NULL OR NOT t.claimant_key = ANY (keys) OR NOT coalesce(t.owner_key = ANY (keys), true)
+                      OR (SELECT p.owner_key FROM purchase AS p WHERE p.id = item) IS DISTINCT FROM t.owner_key
+                 THEN 'evidence_changed' ELSE approvals_lack(which) END;
+    IF lack IS NOT NULL THEN
+        PERFORM void_approvals(which, ending_for(lack));
+        UPDATE ticket AS x SET evidence_due = clock_timestamp() WHERE x.id = which;
+        RETURN refuse_act(who, which, 'transfer', lack);
+    END IF;
+    IF EXISTS (SELECT 1 FROM transfer AS x
+                WHERE x.step NOT IN ('done', 'stopped')
+                  AND (x.from_key = ANY (keys) OR x.to_key = ANY (keys) OR living(x.purchase_id) = item)) THEN
+        RETURN refuse_act(who, which, 'transfer', 'busy');
+    END IF;
+    BEGIN
+        PERFORM move_ticket(which, 'execute');
+        INSERT INTO transfer (ticket_id, from_key, to_key, purchase_id, begun_by)
+        VALUES (which, t.owner_key, t.claimant_key, item, who.id);
+    EXCEPTION WHEN unique_violation THEN
+        -- Of what nobody owns, two claimants' tickets share no user whose row would keep the one back.
+        RETURN refuse_act(who, which, 'transfer', 'busy');
+    END;
+    PERFORM note_event(who, which, 'transfer_begun');
+    RETURN NULL;
+END
+$$;
+
+-- Lets a transfer go on, if everything still holds on evidence that was collected just now. Returns null: the next step is on
+-- record, `calling` where there is something to call for, and what people agreed to is used up. `paused`, `step` and `unsettled`:
+-- not now. Anything else: it has been stopped, and the ticket is open again. `turn`: as whose it was taken up.
+CREATE OR REPLACE FUNCTION allow_transfer(which bigint, turn integer, fresh bigint, moving text[]) RETURNS text
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    x    transfer;
+    t    ticket;
+    e    ticket_evidence;
+    lack text;
+BEGIN
+    PERFORM check_isolation();
+    SELECT y.* INTO STRICT x FROM transfer AS y WHERE y.id = which;
+    SELECT y.* INTO STRICT t FROM ticket AS y WHERE y.id = x.ticket_id FOR NO KEY UPDATE;
+    SELECT y.* INTO STRICT x FROM transfer AS y WHERE y.id = which FOR NO KEY UPDATE;
+    SELECT y.* INTO e FROM ticket_evidence AS y WHERE y.id = t.evidence_id;
+    IF x.step <> 'begun' OR x.tries <> turn OR t.state <> 'executing' OR e.id IS DISTINCT FROM fresh OR e.asked_at < x.begun_at
+       OR e.asked_at < x.called_at OR e.collected_at < clock_timestamp() - interval '5 minutes' THEN
+        RETURN 'step';
+    END IF;
+    IF EXISTS (SELECT 1 FROM control AS c WHERE c.name IN ('transfers', 'all') AND c.paused) THEN
+        RETURN 'paused';
+    END IF;
+    -- A call may do its work after we have stopped to wait for its answer: nothing is called or given up before.
+    IF x.called_at > clock_timestamp() - interval '10 minutes' THEN
+        RETURN 'unsettled';
+    END IF;
+    -- Those that were used by an earlier call of this transfer count again: nothing came of that call.
+    UPDATE ticket_approval AS a SET ended_at = NULL, ended_by = NULL
+     WHERE x.calls > 0 AND a.ticket_id = t.id AND a.ended_by = 'used' AND a.at < x.begun_at;
+    lack := approvals_lack(t.id);
+    -- What moves along as well: the evidence may have been collected just before a list told of it.
+    IF lack IS NULL
+       AND charged_back(x.purchase_id || ARRAY(SELECT i.purchase_id FROM purchase_identifier AS i
+                                                WHERE i.value = ANY (moving) AND i.kind = 'revenuecat_id')) IS NOT NULL THEN
+        lack := 'hindrance';
+    END IF;
+    IF lack IS NULL AND cardinality(moving) > 0 AND x.calls >= 5 THEN
+        lack := 'no_effect';
+    END IF;
+    IF lack IS NULL THEN
+        PERFORM end_approvals(t.id, 'used');
+        UPDATE transfer AS y
+           SET evidence_id = fresh, moves = moving, step = CASE WHEN cardinality(moving) = 0 THEN 'confirmed' ELSE 'calling' END,
+               calls = y.calls + CASE WHEN cardinality(moving) = 0 THEN 0 ELSE 1 END,
+               called_at = CASE WHEN cardinality(moving) = 0 THEN y.called_at ELSE clock_timestamp() END,
+               due = clock_timestamp() + interval '2 minutes'
+         WHERE y.id = which;
+        PERFORM note_step(which, CASE WHEN cardinality(moving) = 0 THEN 'confirmed' ELSE 'calling' END,
+                          jsonb_build_object('evidence', fresh, 'moves', cardinality(moving)));
+        RETURN NULL;
+    END IF;
+    PERFORM end_approvals(t.id, ending_for(lack));
+    UPDATE transfer AS y SET step = 'stopped', last_error = lack, ended_at = clock_timestamp() WHERE y.id = which;
+    PERFORM note_step(which, 'stopped', jsonb_build_object('reason', lack));
+    PERFORM move_ticket(t.id, 'stopped');
+    -- What has changed is looked at again, and closes the ticket where its cause has gone away.
+    UPDATE ticket AS y SET verdict = NULL, decided_at = NULL, evidence_due = clock_timestamp() WHERE y.id = t.id;
+    INSERT INTO ticket_event (ticket_id, kind, detail)
+    VALUES (t.id, 'transfer_stopped', jsonb_build_object('reason', lack));
+    RETURN lack;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION note_step(which bigint, what text, about jsonb DEFAULT '{}') RETURNS void
+LANGUAGE sql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
+    INSERT INTO transfer_step (transfer_id, step, detail) VALUES (which, what, about)
+$$;
+
+-- Records what a reading showed after a call was begun: the purchases have moved, or nothing has come of it so far. `refused`:
+-- RevenueCat said that it did nothing, so that nothing is on its way. Returns the step where the transfer stands now.
+CREATE OR REPLACE FUNCTION settle_call(which bigint, turn integer, has_moved boolean, refused boolean) RETURNS text
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    x transfer;
+BEGIN
+    PERFORM check_isolation();
+    SELECT y.* INTO STRICT x FROM transfer AS y WHERE y.id = which FOR NO KEY UPDATE;
+    IF x.tries = turn AND x.calls > 0 AND (x.step = 'calling' OR x.step = 'begun' AND has_moved) THEN
+        x.step := CASE WHEN has_moved THEN 'confirmed' ELSE 'begun' END;
+        UPDATE transfer AS y SET step = x.step, called_at = CASE WHEN NOT refused THEN y.called_at END WHERE y.id = which;
+        PERFORM note_step(which, CASE WHEN has_moved THEN 'confirmed' ELSE 'not_moved' END);
+    END IF;
+    RETURN x.step;
+END
+$$;
+
+-- Carries a transfer that is confirmed into our own records, and ends it: the purchases are the claimant's, both users are
+-- read again, and what else was open about these purchases is closed. Returns how many purchases; null: our records do not let
+-- it be, and people have to look.
+CREATE OR REPLACE FUNCTION settle_transfer(which bigint) RETURNS integer
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp
+-- A host's transaction that has just asked for its user is not waited for.
+SET lock_timeout = '50ms' AS $$
+DECLARE
+    x     transfer;
+    t     ticket;
+    keys  bigint[];
+    items bigint[];
+    moved bigint[];
+    other record;
+BEGIN
+    PERFORM check_isolation();
+    SELECT y.* INTO STRICT x FROM transfer AS y WHERE y.id = which;
+    SELECT array_agg(DISTINCT k ORDER BY k) INTO keys FROM unnest(ARRAY[x.to_key, x.from_key]) AS k WHERE k IS NOT NULL;
+    -- Users, jobs, ledger, tickets: in the order in which verdicts are applied.
+    PERFORM FROM user_sync AS u WHERE u.user_key = ANY (keys) ORDER BY u.user_key FOR NO KEY UPDATE;
+    IF x.step = 'confirmed' THEN
+        PERFORM reread(keys);
+    END IF;
+    items := ARRAY(SELECT DISTINCT living(n.id) FROM (
+                       SELECT x.purchase_id AS id
+                        UNION ALL
+                       SELECT i.purchase_id FROM purchase_identifier AS i
+                        WHERE i.value = ANY (x.moves) AND i.kind = 'revenuecat_id') AS n);
+    moved := ARRAY(SELECT p.id FROM purchase AS p
+                    WHERE p.id = ANY (items) AND p.merged_into IS NULL
+                      AND (p.owner_key IS NULL OR p.owner_key = ANY (keys))
+                    ORDER BY p.id FOR NO KEY UPDATE);
+    SELECT y.* INTO STRICT t FROM ticket AS y WHERE y.id = x.ticket_id FOR NO KEY UPDATE;
+    SELECT y.* INTO STRICT x FROM transfer AS y WHERE y.id = which FOR NO KEY UPDATE;
+    IF x.step = 'done' THEN
+        RETURN 0;
+    END IF;
+    -- By people, or by another worker, in between.
+    IF x.step = 'stopped' OR x.step = 'begun' AND x.evidence_id IS NOT NULL THEN
+        RETURN -1;
+    END IF;
+    IF x.step <> 'confirmed' OR t.state <> 'executing'
+       OR (SELECT count(*) FROM ticket_approval AS a JOIN ticket_evidence AS e ON e.id = x.evidence_id AND e.hash = a.hash
+            WHERE a.ticket_id = t.id AND a.ended_by = 'used')
+          < coalesce((SELECT e.approvals FROM ticket_evidence AS e WHERE e.id = x.evidence_id), 1) THEN
+        RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = format('transfer %s has not been allowed and confirmed', which),
+            HINT = 'See the tables entitlement_sync.transfer and transfer_step.';
+    END IF;
+    -- Without a call, what was allowed is done at once or allowed again; to nobody who was erased meanwhile.
+    IF x.calls = 0
+       AND ((SELECT max(s.at) FROM transfer_step AS s WHERE s.transfer_id = which) < clock_timestamp() - interval '5 minutes'
+            OR NOT EXISTS (SELECT 1 FROM user_sync AS u WHERE u.user_key = x.to_key AND u.user_id IS NOT NULL)
+            OR charged_back(ARRAY[x.purchase_id]) IS NOT NULL) THEN
+        UPDATE transfer AS y SET step = 'begun' WHERE y.id = which;
+        UPDATE ticket_approval AS a SET ended_at = NULL, ended_by = NULL
+         WHERE a.ticket_id = t.id AND a.ended_by = 'used' AND a.at < x.begun_at;
+        PERFORM note_step(which, 'too_late');
+        RETURN -1;
+    END IF;
+    IF NOT coalesce(living(x.purchase_id) = ANY (moved), false) THEN
+        RETURN NULL;
+    END IF;
+    -- Readings that began before say nothing any more of whose it is.
+    UPDATE purchase AS p
+       SET owner_since = CASE WHEN p.owner_key IS DISTINCT FROM x.to_key THEN clock_timestamp() ELSE p.owner_since END,
+           owner_key = x.to_key, owner_rule = 'transferred', transferred_at = clock_timestamp(),
+           observed_at = clock_timestamp(), former_owner_key = NULL, account_key = NULL
+     WHERE p.id = ANY (moved);
+    -- Only what gave access explains that it is gone.
+    UPDATE user_sync AS u SET moved_away_at = clock_timestamp()
+     WHERE u.user_key = x.from_key
+       AND EXISTS (SELECT 1 FROM purchase AS p
+                    WHERE p.id = ANY (moved) AND cardinality(p.entitlements) > 0 AND coalesce(p.gives_access, p.status = 'owned'));
+    UPDATE transfer AS y SET step = 'done', ended_at = clock_timestamp(), last_error = NULL WHERE y.id = which;
+    PERFORM note_step(which, 'done', jsonb_build_object('purchases', cardinality(moved)));
+    PERFORM move_ticket(t.id, 'executed');
+    INSERT INTO ticket_event (ticket_id, kind, detail)
+    VALUES (t.id, 'transferred', jsonb_build_object('purchases', cardinality(moved)));
+    FOR other IN SELECT y.id, y.claimant_key FROM ticket AS y
+                  WHERE coalesce(y.purchase_id, y.subject_id) = ANY (ARRAY(
+                            WITH RECURSIVE r AS (
+                                SELECT unnest(moved) AS id
+                                 UNION
+                                SELECT p.id FROM purchase AS p JOIN r ON p.merged_into = r.id)
+                            SELECT r.id FROM r))
+                    AND y.id <> t.id AND is_open(y.state) AND y.state <> 'executing'
+                  ORDER BY y.id FOR NO KEY UPDATE
+    LOOP
+        PERFORM end_approvals(other.id, 'decided');
+        PERFORM move_ticket(other.id, CASE other.claimant_key WHEN x.to_key THEN 'cause_gone' ELSE 'superseded' END);
+        INSERT INTO ticket_event (ticket_id, kind, detail)
+        VALUES (other.id, 'closed', jsonb_build_object('by_ticket', t.id));
+    END LOOP;
+    RETURN cardinality(moved);
+END
+$$;
+
+-- Ends a transfer by hand, or lets it go on, where nobody else can: `not_moved` stops it, `moved` has our records follow. Without a
+-- call whoever may transfer stops it; after one a senior decides, who has looked at RevenueCat.
+CREATE OR REPLACE FUNCTION resolve_transfer(session bytea, which bigint, how text) RETURNS text
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    who  operator := acting(session, 'transfer', interval '10 minutes');
+    got  record;
+    x    transfer;
+BEGIN
+    IF how IS NULL OR how NOT IN ('not_moved', 'moved') THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'how: not_moved or moved', HINT = 'Choose one of the two.';
+    END IF;
+    SELECT f.* INTO got FROM ticket_for(who, which, 'resolve', false) AS f;
+    IF got.refusal IS NOT NULL THEN
+        RETURN got.refusal;
+    END IF;
+    SELECT y.* INTO x FROM transfer AS y WHERE y.ticket_id = which AND y.step NOT IN ('done', 'stopped') FOR NO KEY UPDATE;
+    IF x.id IS NULL OR x.step = 'confirmed' AND x.calls > 0 AND how = 'moved' OR how = 'moved' AND x.calls = 0 THEN
+        RETURN refuse_act(who, which, 'resolve', 'state');
+    END IF;
+    IF x.calls > 0 AND NOT EXISTS (SELECT 1 FROM desk_duty AS d WHERE d.duty = 'override' AND d.role = who.role) THEN
+        RETURN refuse_act(who, which, 'resolve', 'needs_senior');
+    END IF;
+    IF how = 'not_moved' AND x.called_at > clock_timestamp() - interval '10 minutes' THEN
+        RETURN refuse_act(who, which, 'resolve', 'unsettled');
+    END IF;
+    IF how = 'moved' THEN
+        UPDATE transfer AS y SET step = 'confirmed', due = now() WHERE y.id = x.id;
+    ELSE
+        UPDATE ticket_approval AS a SET ended_at = clock_timestamp(), ended_by = 'stopped'
+         WHERE a.ticket_id = which AND (a.ended_at IS NULL OR a.ended_by = 'used');
+        UPDATE transfer AS y SET step = 'stopped', ended_at = clock_timestamp(), last_error = 'resolved_by_hand' WHERE y.id = x.id;
+        PERFORM move_ticket(which, 'stopped');
+        UPDATE ticket AS y
+           SET verdict = NULL, decided_at = NULL, owner_asked_at = NULL, owner_until = NULL, evidence_due = clock_timestamp()
+         WHERE y.id = which;
+    END IF;
+    INSERT INTO transfer_step (transfer_id, step, detail)
+    VALUES (x.id, how, jsonb_build_object('operator', who.id));
+    PERFORM note_event(who, which, 'transfer_resolved', jsonb_build_object('how', how));
+    RETURN NULL;
+END
+$$;
+
+-- Owed from the moment in which our records give the purchases to the claimant, in the same transaction.
+CREATE OR REPLACE FUNCTION owe_tokens() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    items bigint[] := ARRAY(SELECT living(n.id) FROM (
+                                SELECT NEW.purchase_id AS id
+                                 UNION ALL
+                                SELECT i.purchase_id FROM purchase_identifier AS i
+                                 WHERE i.value = ANY (NEW.moves) AND i.kind = 'revenuecat_id') AS n);
+BEGIN
+    -- What an earlier transfer still owes has come to nothing: it is looked at before, and one at a time.
+    UPDATE transfer_token AS k SET due = clock_timestamp()
+     WHERE living(k.purchase_id) = ANY (items) AND k.state = 'due' AND k.due > clock_timestamp() + interval '2 minutes';
+    INSERT INTO transfer_token (transfer_id, purchase_id)
+    SELECT NEW.id, p.id FROM purchase AS p
+     WHERE p.id = ANY (items) AND p.store = 'app_store' AND p.owner_key = NEW.to_key AND p.owner_rule = 'transferred'
+     ORDER BY p.id
+    ON CONFLICT DO NOTHING;
+    RETURN NULL;
+END
+$$;
+
+-- What became of the account tokens of a ticket's transfer, for whoever may look at the ticket.
+CREATE OR REPLACE FUNCTION ticket_tokens(session bytea, which bigint)
+RETURNS TABLE (product_id text, state text, reason text, tries smallint, ended_at timestamptz)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    who operator := acting(session, 'view');
+BEGIN
+    RETURN QUERY
+    SELECT p.product_id, k.state, k.reason, k.tries, k.ended_at
+      FROM ticket AS t
+      JOIN transfer AS x ON x.ticket_id = t.id
+      JOIN transfer_token AS k ON k.transfer_id = x.id
+      LEFT JOIN purchase AS p ON p.id = k.purchase_id
+     WHERE t.id = which AND NOT is_own_case(who.id, t)
+     ORDER BY k.id;
+END
+$$;
+
+-- Has the App Store told again where that came to nothing.
+CREATE OR REPLACE FUNCTION retry_tokens(session bytea, which bigint) RETURNS text
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    who operator := acting(session, 'transfer');
+    got record;
+BEGIN
+    SELECT f.* INTO got FROM ticket_for(who, which, 'token', false) AS f;
+    IF got.refusal IS NOT NULL THEN
+        RETURN got.refusal;
+    END IF;
+    UPDATE transfer_token AS k SET state = 'due', reason = NULL, due = clock_timestamp(), tries = 0, turn = k.turn + 1, ended_at = NULL
+      FROM transfer AS x
+     WHERE x.ticket_id = which AND k.transfer_id = x.id AND k.state IN ('skipped', 'refused', 'given_up');
+    IF NOT FOUND THEN
+        RETURN refuse_act(who, which, 'token', 'no_token');
+    END IF;
+    PERFORM note_event(who, which, 'token_asked');
+    RETURN NULL;
+END
+$$;

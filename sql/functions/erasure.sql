@@ -1,0 +1,106 @@
+-- Erasure of a user: the identity goes, what was decided stays.
+
+-- Forgets who a user is, in all our records: what was decided stands, with nobody's name to it. The purchases stay with
+-- the account that there was, so that nobody else can claim them. Returns what was changed; no row for an unknown user.
+CREATE OR REPLACE FUNCTION erase_user(wanted text)
+RETURNS TABLE (purchases bigint, tickets bigint, events bigint, messages bigint)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    known bigint;
+    jobs  uuid[];
+BEGIN
+    -- By the host's spelling, or by that of the records where the host has the user no more.
+    wanted := coalesce(host_id(wanted), wanted);
+    -- Whoever writes assets holds these rows in the same order.
+    DELETE FROM asset_run AS r USING user_sync AS u WHERE u.user_id = wanted AND r.user_key = u.user_key;
+    SELECT u.user_key INTO known FROM user_sync AS u WHERE u.user_id = wanted FOR UPDATE;
+    DELETE FROM sandbox_user AS s WHERE s.user_id = wanted;
+    DELETE FROM account_index AS i WHERE i.user_id = wanted;
+    -- Events may name somebody who never was a user here. Each by its own index.
+    DELETE FROM inbox_body AS b
+     WHERE b.id = ANY (ARRAY(SELECT i.id FROM inbox AS i WHERE i.user_keys @> ARRAY[known]
+                             UNION
+                             SELECT i.id FROM inbox AS i WHERE i.about IS NOT NULL AND i.about -> 'users' ? wanted));
+    GET DIAGNOSTICS events = ROW_COUNT;
+    UPDATE inbox AS i SET about = NULL, state = CASE WHEN i.state = 'done' THEN i.state ELSE 'parked' END
+     WHERE i.about IS NOT NULL AND i.about -> 'users' ? wanted;
+    IF known IS NULL THEN
+        IF events > 0 THEN
+            purchases := 0;
+            tickets := 0;
+            messages := 0;
+            RETURN NEXT;
+        END IF;
+        RETURN;
+    END IF;
+    UPDATE user_sync AS u SET user_id = NULL, next_look = NULL, promised_at = NULL WHERE u.user_key = known;
+    DELETE FROM idempotency AS i WHERE i.user_key = known;
+    DELETE FROM shown_proof AS s WHERE s.user_key = known;
+    UPDATE "grant" AS g SET reason = '(erased)' WHERE g.user_key = known;
+
+    jobs := ARRAY(SELECT h.id FROM job_history AS h WHERE h.user_key = known)
+         || ARRAY(SELECT x.id FROM queue AS q
+                   CROSS JOIN LATERAL unnest(ARRAY[q.restore_id, q.restore_next, q.reconcile_id, q.reconcile_next]) AS x(id)
+                   WHERE q.user_key = known AND x.id IS NOT NULL);
+    UPDATE job_request AS r SET proofs = NULL, client_error = NULL, product_ids = NULL, reason = NULL
+     WHERE r.id = ANY (jobs);
+
+    DELETE FROM outbox AS o WHERE o.user_key = known;
+    GET DIAGNOSTICS messages = ROW_COUNT;
+    SELECT count(*) INTO purchases FROM purchase AS p WHERE p.owner_key = known AND p.merged_into IS NULL;
+    SELECT count(*) INTO tickets FROM ticket AS t WHERE known IN (t.claimant_key, t.owner_key);
+    RETURN NEXT;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION forget_claims() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+BEGIN
+    WITH about AS MATERIALIZED (
+        SELECT t.id FROM ticket AS t WHERE t.claimant_key = NEW.user_key
+         UNION
+        SELECT t.id FROM ticket AS t WHERE t.owner_key = NEW.user_key
+    ), forgotten AS (
+        DELETE FROM ticket_claim AS c USING about AS a WHERE c.ticket_id = a.id
+    )
+    -- Where an agent opened the ticket, or touched it, it stands there as well.
+    UPDATE ticket AS t SET original_id = NULL
+      FROM about AS a
+     WHERE t.id = a.id AND t.original_id IS NOT NULL
+       AND (EXISTS (SELECT 1 FROM ticket_event AS e
+                     WHERE e.ticket_id = t.id AND e.kind IN ('opened', 'touched') AND e.operator_id IS NOT NULL)
+            OR EXISTS (SELECT 1 FROM ticket_claim AS c WHERE c.ticket_id = t.id AND c.value = t.original_id));
+    RETURN NEW;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION forget_notes() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+BEGIN
+    DELETE FROM ticket_news AS n WHERE n.user_key = NEW.user_key;
+    UPDATE ticket_note AS n SET words = NULL
+      FROM ticket AS t WHERE t.id = n.ticket_id AND (t.claimant_key = NEW.user_key OR t.owner_key = NEW.user_key);
+    RETURN NEW;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION forget_replies() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+BEGIN
+    -- Either side may have written about the other.
+    UPDATE ticket_reply AS r SET words = NULL, key = NULL, request = NULL
+     WHERE r.id IN (SELECT x.id FROM ticket AS t JOIN ticket_reply AS x ON x.ticket_id = t.id WHERE t.claimant_key = NEW.user_key
+                     UNION SELECT x.id FROM ticket AS t JOIN ticket_reply AS x ON x.ticket_id = t.id WHERE t.owner_key = NEW.user_key
+                     UNION SELECT x.id FROM ticket_reply AS x WHERE x.user_key = NEW.user_key);
+    RETURN NEW;
+END
+$$;
+
+-- An account that is erased is nobody's any more.
+CREATE OR REPLACE FUNCTION forget_operator_account() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+BEGIN
+    UPDATE operator AS o SET user_key = NULL WHERE o.user_key = NEW.user_key;
+    RETURN NEW;
+END
+$$;

@@ -1,0 +1,383 @@
+-- Store events: kept once, examined when due, and read again where they name a user.
+
+-- Keeps events; those that were kept before are left as they are. `names`: the ids that may be users', a line each;
+-- `abouts`: what else is known of whom they are about, as JSON. Returns how many are new.
+CREATE OR REPLACE FUNCTION accept_events(
+    source      text,
+    event_ids   text[],
+    kinds       text[],
+    occurred    timestamptz[],
+    promising   boolean[],
+    names       text[],
+    abouts      text[],
+    bodies      bytea[]
+) RETURNS bigint
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+    added bigint;
+BEGIN
+    WITH sent AS MATERIALIZED (
+        -- In one order, or two that keep the same events wait for each other.
+        SELECT DISTINCT ON (e.event_id) e.*
+          FROM unnest(event_ids, kinds, occurred, promising, names, abouts, bodies)
+               AS e(event_id, kind, occurred_at, promises, names, about, body)
+         ORDER BY e.event_id
+    ), kept AS (
+        INSERT INTO inbox (source, event_id, kind, occurred_at, promises, about, state)
+        SELECT source, s.event_id, s.kind, s.occurred_at, s.promises,
+               CASE WHEN s.names IS NOT NULL OR s.about IS NOT NULL
+                    THEN coalesce(s.about::jsonb, '{"purchases": []}')
+                         || jsonb_build_object('users', to_jsonb(string_to_array(coalesce(s.names, ''), E'\n'))) END,
+               CASE WHEN s.names IS NULL AND s.about IS NULL THEN 'ignored' ELSE 'received' END
+          FROM sent AS s
+        ON CONFLICT ON CONSTRAINT inbox_source_event_id_key DO NOTHING
+        RETURNING id, event_id
+    ), bodied AS (
+        INSERT INTO inbox_body (id, body)
+        SELECT k.id, s.body FROM kept AS k JOIN sent AS s ON s.event_id = k.event_id
+         -- What is about nobody's access is nobody's business.
+         WHERE s.names IS NOT NULL OR s.about IS NOT NULL
+    )
+    SELECT count(*) INTO added FROM kept;
+    RETURN added;
+END
+$$;
+
+-- Examines events that are due: each user that one names, by an id or by a purchase of our records, is read again soon,
+-- one job a user. `looked`: events that were examined; `queued`: users. Rows that another session holds for longer than a
+-- moment are left for the next time. An event that leads to no user yet waits, and its stores are asked about it.
+CREATE OR REPLACE FUNCTION drain_inbox(most integer DEFAULT 500)
+RETURNS TABLE (looked bigint, queued bigint)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = entitlement_sync, pg_temp SET lock_timeout = '50ms' SET enable_seqscan = off SET enable_mergejoin = off SET jit = off
+    AS $$
+DECLARE
+    picked   bigint[];
+    names    text[];
+    one_name text;
+    events   bigint[];
+    keys     bigint[];
+    todo     bigint[];
+    slow     bigint[];
+    later    bigint[];
+    one_key  bigint;
+    held     bigint[];
+    tries    integer := 0;
+BEGIN
+    picked := ARRAY(SELECT i.id FROM inbox AS i
+                     WHERE i.state IN ('received', 'waiting') AND i.due <= clock_timestamp()
+                     ORDER BY i.due LIMIT most FOR UPDATE SKIP LOCKED);
+    looked := cardinality(picked);
+    queued := 0;
+    IF looked = 0 THEN
+        RETURN NEXT;
+        RETURN;
+    END IF;
+
+    -- Users of the host who were never asked about get their row.
+    names := ARRAY(SELECT DISTINCT n.name FROM inbox AS i
+                    CROSS JOIN LATERAL jsonb_array_elements_text(i.about -> 'users') AS n(name)
+                    WHERE i.id = ANY (picked));
+    names := ARRAY(SELECT h.id FROM entitlement_sync_host.read_users(names) AS h ORDER BY h.id);
+    FOR one_name IN
+        SELECT n.name FROM unnest(names) AS n(name)
+         WHERE NOT EXISTS (SELECT 1 FROM user_sync AS u WHERE u.user_id = n.name)
+    LOOP
+        BEGIN
+            INSERT INTO user_sync (user_id) VALUES (one_name) ON CONFLICT (user_id) DO NOTHING;
+        EXCEPTION
+            -- Somebody's open transaction makes them known just now; such waits must not add up.
+            WHEN lock_not_available THEN tries := tries + 1;
+        END;
+        EXIT WHEN tries >= 4;
+    END LOOP;
+
+    -- Who each event is about: an event and a user at each place of the two arrays.
+    SELECT coalesce(array_agg(w.id), '{}'), coalesce(array_agg(w.key), '{}') INTO events, keys FROM (
+        SELECT i.id, u.user_key AS key
+          FROM inbox AS i
+         CROSS JOIN LATERAL jsonb_array_elements_text(i.about -> 'users') AS n(name)
+          JOIN user_sync AS u ON u.user_id = n.name
+         WHERE i.id = ANY (picked) AND n.name = ANY (names)
+         UNION
+        SELECT i.id, p.owner_key
+          FROM inbox AS i
+         CROSS JOIN LATERAL jsonb_to_recordset(i.about -> 'purchases') AS n(store text, environment text, value text)
+          JOIN purchase_identifier AS x ON x.value = n.value AND x.store = n.store
+           AND x.environment = coalesce(n.environment, x.environment)
+          JOIN purchase AS f ON f.id = x.purchase_id
+          JOIN purchase AS p ON p.id = coalesce(f.merged_into, f.id)
+         WHERE i.id = ANY (picked) AND p.owner_key IS NOT NULL
+    ) AS w;
+
+    -- Before the queue's rows, as whoever writes verdicts does, and without waiting for them.
+    WITH promised AS MATERIALIZED (
+        -- From when it came, for the sender's own reads may lag behind it; an old one promises nothing new.
+        SELECT k.key, max(CASE WHEN i.occurred_at < i.received_at - interval '10 minutes' THEN i.occurred_at
+                               ELSE i.received_at END) AS at
+          FROM unnest(events, keys) AS k(event, key) JOIN inbox AS i ON i.id = k.event
+         WHERE i.promises GROUP BY 1
+    ), locked AS MATERIALIZED (
+        SELECT u.user_key FROM user_sync AS u JOIN promised AS p ON p.key = u.user_key
+         ORDER BY u.user_key FOR NO KEY UPDATE OF u SKIP LOCKED
+    ), noted AS (
+        UPDATE user_sync AS u SET promised_at = greatest(u.promised_at, p.at)
+          FROM promised AS p JOIN locked AS l ON l.user_key = p.key
+         WHERE u.user_key = p.key
+    )
+    SELECT coalesce(array_agg(p.key), '{}') INTO held
+      FROM promised AS p WHERE NOT EXISTS (SELECT 1 FROM locked AS l WHERE l.user_key = p.key);
+
+    todo := ARRAY(SELECT DISTINCT k.key FROM unnest(keys) AS k(key) WHERE k.key <> ALL (held) ORDER BY 1);
+    -- Whom only lists speak of waits as a sweep does, and is held by a run as everybody in it is.
+    slow := ARRAY(SELECT t.key FROM unnest(todo) AS t(key)
+                   WHERE NOT EXISTS (SELECT 1 FROM unnest(events, keys) AS k(event, key) JOIN inbox AS i ON i.id = k.event
+                                      WHERE k.key = t.key AND NOT i.is_listed));
+    -- Whoever the run that had it listed is still to read is left to that run; what was listed waits, should the run end before.
+    later := ARRAY(SELECT t.key FROM unnest(slow) AS t(key)
+                    WHERE EXISTS (SELECT 1 FROM run AS r JOIN user_sync AS u ON u.user_key = t.key
+                                   WHERE r.state = 'reading' AND r.scope = 'since' AND NOT r.is_dry AND NOT r.is_paged
+                                     AND u.user_key > coalesce(r.cursor_key, 0)
+                                     AND coalesce(u.read_at, '-infinity') < r.since));
+    -- Whoever was read since has been looked at.
+    todo := ARRAY(SELECT t.key FROM unnest(todo) AS t(key)
+                   WHERE t.key <> ALL (later)
+                     AND (t.key <> ALL (slow)
+                          OR NOT EXISTS (SELECT 1 FROM user_sync AS u
+                                          WHERE u.user_key = t.key
+                                            AND u.read_at > (SELECT max(i.received_at)
+                                                               FROM unnest(events, keys) AS k(event, key)
+                                                               JOIN inbox AS i ON i.id = k.event WHERE k.key = t.key)))
+                   ORDER BY 1);
+    BEGIN
+        PERFORM reread(ARRAY(SELECT t.key FROM unnest(todo) AS t(key) WHERE t.key <> ALL (slow)), 1::smallint);
+        PERFORM reread(ARRAY(SELECT t.key FROM unnest(todo) AS t(key) WHERE t.key = ANY (slow)), 2::smallint);
+    EXCEPTION
+        -- One by one, to find out whose rows are held. A host that speaks of many users in one transaction holds many: to
+        -- wait for each would take minutes.
+        WHEN lock_not_available THEN
+            FOREACH one_key IN ARRAY todo LOOP
+                IF tries >= 4 THEN
+                    held := held || one_key;
+                    CONTINUE;
+                END IF;
+                BEGIN
+                    PERFORM reread(ARRAY[one_key], CASE WHEN one_key = ANY (slow) THEN 2 ELSE 1 END::smallint);
+                EXCEPTION
+                    WHEN lock_not_available THEN
+                        held := held || one_key;
+                        tries := tries + 1;
+                END;
+            END LOOP;
+    END;
+    queued := (SELECT count(*) FROM unnest(todo) AS t(key) WHERE t.key <> ALL (held));
+
+    IF EXISTS (SELECT 1 FROM inbox AS i WHERE i.id = ANY (picked) AND i.attempt = 0 AND i.about ? 'blocked'
+                  AND NOT EXISTS (SELECT 1 FROM unnest(events, keys) AS k(event, key)
+                                   WHERE k.event = i.id AND k.key = ANY (held))) THEN
+        BEGIN
+            INSERT INTO alarm AS a (name, detail)
+            VALUES ('blocked_customer_id', 'RevenueCat has a customer with an id such as null or guest: an app sends it in '
+                                           'place of the user''s own, and many people become one customer.')
+            ON CONFLICT (name) DO UPDATE SET last_at = now(), count = a.count + 1;
+        EXCEPTION
+            -- Whoever mends it holds the row, and knows.
+            WHEN lock_not_available THEN NULL;
+        END;
+    END IF;
+
+    UPDATE inbox AS i
+       SET user_keys = n.user_keys,
+           state = n.state,
+           -- What our records do not hold yet is kept: the read that was queued asks its store for it.
+           about = CASE WHEN n.state <> 'done' THEN i.about
+                        WHEN i.about -> 'purchases' = '[]' THEN NULL
+                        WHEN first_words(i.about) THEN jsonb_build_object('purchases', i.about -> 'purchases') END,
+           ask_due = CASE WHEN n.state = 'waiting' AND NOT n.is_left AND may_ask(i.about)
+                               -- What a store's list of refunds tells gives no access.
+                               AND NOT (i.is_listed AND i.kind = 'voidedPurchase') THEN clock_timestamp() END,
+           attempt = CASE WHEN n.is_held OR n.is_left THEN i.attempt ELSE i.attempt + 1 END,
+           due = clock_timestamp() + CASE WHEN n.is_held THEN interval '1 second' WHEN n.is_left THEN interval '1 minute'
+                                          WHEN n.state = 'done' THEN interval '0' ELSE
+                 (ARRAY['10 seconds', '1 minute', '5 minutes', '30 minutes', '2 hours', '6 hours', '1 day', '3 days',
+                        '7 days']::interval[])[least(i.attempt + 1, inbox_tries(i.about))] END
+      FROM (SELECT x.id, w.user_keys, coalesce(w.user_keys && held, false) AS is_held,
+                   coalesce(w.user_keys && later, false) AS is_left,
+                   CASE WHEN w.user_keys && held THEN 'received'
+                        WHEN w.user_keys && later THEN 'waiting'
+                        WHEN w.user_keys IS NOT NULL THEN 'done'
+                        WHEN x.attempt >= inbox_tries(x.about)
+                             OR x.about -> 'users' = '[]' AND NOT may_ask(x.about) THEN 'parked'
+                        ELSE 'waiting' END AS state
+              FROM inbox AS x
+              LEFT JOIN (SELECT k.event, array_agg(k.key ORDER BY k.key) AS user_keys
+                           FROM unnest(events, keys) AS k(event, key) GROUP BY 1) AS w ON w.event = x.id
+             WHERE x.id = ANY (picked)) AS n
+     WHERE i.id = n.id;
+    RETURN NEXT;
+END
+$$;
+
+-- How often an event that leads to no user is examined. An anonymous customer may sign in days later.
+CREATE OR REPLACE FUNCTION inbox_tries(about jsonb) RETURNS integer LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN about ? 'anonymous' THEN 9 ELSE 5 END
+$$;
+
+-- Whether an event names a purchase that its user's next read has to ask for: our records hold it for no user, or it ended so
+-- long ago that its store is not asked by itself.
+CREATE OR REPLACE FUNCTION first_words(about jsonb) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
+    SELECT EXISTS (
+        SELECT 1 FROM jsonb_to_recordset(about -> 'purchases') AS n(store text, environment text, value text)
+         WHERE NOT EXISTS (
+                   SELECT 1 FROM purchase_identifier AS x
+                     JOIN purchase AS f ON f.id = x.purchase_id
+                     JOIN purchase AS p ON p.id = coalesce(f.merged_into, f.id)
+                    WHERE x.store = n.store AND x.value = n.value AND x.environment = coalesce(n.environment, x.environment)
+                      AND p.owner_key IS NOT NULL
+                      AND coalesce(p.period_ends_at, 'infinity') > now() - interval '61 days'))
+$$;
+
+-- Whether a store can be asked who an event is about.
+CREATE OR REPLACE FUNCTION may_ask(about jsonb) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+    SELECT coalesce(about -> 'purchases' <> '[]' OR about ? 'anonymous', false)
+$$;
+
+-- Has users read again for what an event told, in a lane.
+CREATE OR REPLACE FUNCTION reread(keys bigint[], job_lane smallint DEFAULT 1) RETURNS void
+LANGUAGE plpgsql SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    at     timestamptz := clock_timestamp();
+    fresh  uuid[] := ARRAY(SELECT new_id() FROM unnest(keys));
+    queued bigint[];
+BEGIN
+    queued := ARRAY(SELECT e.user_key FROM enqueue_reconciles(keys, job_lane, fresh) AS e
+                     WHERE e.answered_by = ANY (fresh));
+    -- Events about one purchase come in bursts: whoever was read a moment ago is read again when it is over.
+    UPDATE queue AS q
+       SET reconcile_due = u.read_at + interval '5 seconds',
+           due = CASE WHEN q.restore_id IS NULL THEN u.read_at + interval '5 seconds' ELSE q.due END
+      FROM user_sync AS u
+     WHERE u.user_key = ANY (queued) AND u.read_at > at - interval '5 seconds'
+       AND q.user_key = u.user_key AND q.owner IS NULL AND q.reconcile_id = ANY (fresh);
+END
+$$;
+
+-- Events whose stores are to be asked who they are about; each is handed out once, and again after two minutes should nothing
+-- come of it.
+CREATE OR REPLACE FUNCTION take_asks(most integer)
+RETURNS TABLE (id bigint, attempt integer, is_listed boolean, about text)
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET enable_seqscan = off AS $$
+    WITH due AS MATERIALIZED (
+        SELECT i.id FROM inbox AS i
+         WHERE i.ask_due <= clock_timestamp() AND i.state = 'waiting'
+         ORDER BY i.ask_due LIMIT most FOR UPDATE SKIP LOCKED
+    )
+    UPDATE inbox AS i SET ask_due = clock_timestamp() + interval '2 minutes'
+      FROM due AS d WHERE i.id = d.id
+    RETURNING i.id, i.attempt::integer, i.is_listed, i.about::text
+$$;
+
+-- Keeps what stores said about who events are about: names that may be users', and the purchases' further identifiers. What
+-- is new is examined at once. `failed`: a store could not be asked, which is no try of the event's; within three days, that
+-- is as long as Google keeps an unacknowledged sale, it is asked again at growing intervals.
+CREATE OR REPLACE FUNCTION keep_answers(ids bigint[], attempts integer[], found_users text[], found_purchases text[], failed boolean[])
+RETURNS void
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+    WITH answer AS MATERIALIZED (
+        SELECT i.id, a.attempt, a.failed,
+               jsonb_build_object(
+                   'users', (SELECT coalesce(jsonb_agg(DISTINCT n.value), '[]')
+                               FROM jsonb_array_elements(i.about -> 'users' || a.users::jsonb) AS n(value)),
+                   'purchases', (SELECT coalesce(jsonb_agg(DISTINCT n.value), '[]')
+                                   FROM jsonb_array_elements(i.about -> 'purchases' || a.purchases::jsonb) AS n(value)))
+                   AS found
+          FROM unnest(ids, attempts, found_users, found_purchases, failed)
+                   AS a(id, attempt, users, purchases, failed)
+          JOIN inbox AS i ON i.id = a.id
+         WHERE i.state = 'waiting' ORDER BY i.id FOR UPDATE OF i
+    )
+    UPDATE inbox AS i
+       SET ask_due = CASE WHEN i.attempt = a.attempt THEN NULL ELSE i.ask_due END,
+           about   = i.about || a.found,
+           attempt = CASE WHEN a.failed AND i.attempt = a.attempt AND i.received_at > now() - interval '3 days'
+                          THEN greatest(i.attempt - 1, 0) ELSE i.attempt END,
+           due     = CASE WHEN NOT (i.about -> 'users' @> (a.found -> 'users')
+                                    AND i.about -> 'purchases' @> (a.found -> 'purchases'))
+                          THEN clock_timestamp()
+                          WHEN a.failed AND i.attempt = a.attempt AND i.received_at > now() - interval '3 days'
+                          THEN clock_timestamp() + least(greatest((clock_timestamp() - i.received_at) / 2, interval '2 seconds'),
+                                                         interval '30 minutes')
+                          ELSE i.due END
+      FROM answer AS a WHERE i.id = a.id
+$$;
+
+-- Has events that are due name users as the host spells them. Where bytes are compared, nothing is written.
+CREATE OR REPLACE FUNCTION spell_inbox(most integer) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    picked bigint[];
+    names  text[];
+    found  text[];
+    spelt  text[];
+BEGIN
+    picked := ARRAY(SELECT i.id FROM inbox AS i
+                     WHERE i.state IN ('received', 'waiting') AND i.due <= clock_timestamp()
+                     ORDER BY i.due LIMIT most FOR UPDATE SKIP LOCKED);
+    IF picked = '{}' THEN
+        RETURN;
+    END IF;
+    names := ARRAY(SELECT DISTINCT n.name FROM inbox AS i
+                    CROSS JOIN LATERAL jsonb_array_elements_text(i.about -> 'users') AS n(name)
+                    WHERE i.id = ANY (picked));
+    found := ARRAY(SELECT h.id FROM entitlement_sync_host.read_users(names) AS h);
+    IF found <@ names THEN
+        RETURN;
+    END IF;
+    -- Each by itself, for nothing else says which of them came back otherwise.
+    names := ARRAY(SELECT n.name FROM unnest(names) AS n(name) WHERE n.name <> ALL (found));
+    spelt := ARRAY(SELECT coalesce(host_id(n.name), n.name) FROM unnest(names) WITH ORDINALITY AS n(name, place)
+                    ORDER BY n.place);
+    UPDATE inbox AS i
+       SET about = jsonb_set(i.about, '{users}', (
+               SELECT jsonb_agg(coalesce(s.spelt, n.name) ORDER BY n.place)
+                 FROM jsonb_array_elements_text(i.about -> 'users') WITH ORDINALITY AS n(name, place)
+                 LEFT JOIN unnest(names, spelt) AS s(name, spelt) ON s.name = n.name))
+     WHERE i.id = ANY (picked)
+       AND EXISTS (SELECT 1 FROM unnest(names, spelt) AS s(name, spelt)
+                    WHERE s.spelt <> s.name AND i.about -> 'users' ? s.name);
+END
+$$;
+
+-- Forgets events' contents after `bodies_days` with what a read was to ask for, and events after `events_days`: one that is sent again
+-- so much later is examined again, which harms nobody. A bounded number at a time; whether there is more.
+CREATE OR REPLACE FUNCTION forget_events(bodies_days integer, events_days integer, most integer DEFAULT 10000) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    bodies bigint;
+    events bigint;
+    gone   bigint := 0;
+    sender text;
+BEGIN
+    DELETE FROM inbox_body AS b
+     WHERE b.id IN (SELECT x.id FROM inbox_body AS x
+                     WHERE x.received_at < now() - bodies_days * interval '1 day' ORDER BY x.id LIMIT most);
+    GET DIAGNOSTICS bodies = ROW_COUNT;
+    -- What an event is about is forgotten with its words.
+    UPDATE inbox AS i SET about = NULL
+     WHERE i.id IN (SELECT x.id FROM inbox AS x
+                     WHERE x.about IS NOT NULL AND x.state IN ('parked', 'done')
+                       AND x.received_at < now() - bodies_days * interval '1 day' ORDER BY x.received_at LIMIT most);
+    GET DIAGNOSTICS gone = ROW_COUNT;
+    FOREACH sender IN ARRAY ARRAY['revenuecat', 'app_store', 'google_play'] LOOP
+        DELETE FROM inbox AS i
+         WHERE i.id IN (SELECT x.id FROM inbox AS x
+                         WHERE x.source = sender AND x.received_at < now() - events_days * interval '1 day'
+                         ORDER BY x.received_at LIMIT most);
+        GET DIAGNOSTICS events = ROW_COUNT;
+        gone := greatest(gone, events);
+    END LOOP;
+    RETURN greatest(bodies, gone) >= most;
+END
+$$;

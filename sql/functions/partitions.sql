@@ -1,0 +1,215 @@
+-- Partitions by day of the jobs' history: made ahead, dropped by retention, none missing.
+
+-- The first id of a day, in UTC.
+CREATE OR REPLACE FUNCTION first_id_of(day date) RETURNS uuid
+LANGUAGE sql IMMUTABLE SET search_path = entitlement_sync, pg_temp AS $$
+    SELECT first_id_at(day::timestamp AT TIME ZONE 'UTC')
+$$;
+
+-- The partitions of a table, with their bounds; null bounds are open.
+CREATE OR REPLACE FUNCTION partitions_of(parent text)
+RETURNS TABLE (part name, is_day boolean, is_default boolean, is_pending boolean, low uuid, high uuid)
+LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
+    SELECT c.relname, c.relname ~ ('^' || parent || '_\d{8}$'), b.bound = 'DEFAULT', i.inhdetachpending,
+           substring(b.bound FROM 'FROM \(''([0-9a-f-]{36})''\)')::uuid,
+           substring(b.bound FROM 'TO \(''([0-9a-f-]{36})''\)')::uuid
+      FROM pg_inherits AS i
+      JOIN pg_class AS c ON c.oid = i.inhrelid
+     CROSS JOIN LATERAL (SELECT pg_get_expr(c.relpartbound, c.oid) AS bound) AS b
+     WHERE i.inhparent = format('entitlement_sync.%I', parent)::regclass
+$$;
+
+-- Which days from tomorrow on have no partition of their own.
+CREATE OR REPLACE FUNCTION missing_days(parent text, ahead integer) RETURNS SETOF date
+LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
+    SELECT d::date FROM generate_series((now() AT TIME ZONE 'UTC')::date + 1, (now() AT TIME ZONE 'UTC')::date + ahead,
+                                        interval '1 day') AS d
+     WHERE NOT EXISTS (SELECT 1 FROM partitions_of(parent) AS p
+                        WHERE p.is_day AND p.part = parent || to_char(d, '_YYYYMMDD'))
+$$;
+
+-- Attaches an empty partition for a range of ids; null bounds are open.
+CREATE OR REPLACE FUNCTION cover_ids(parent text, part text, low uuid, high uuid) RETURNS void
+LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
+BEGIN
+    EXECUTE format('CREATE TABLE %I (LIKE %I INCLUDING DEFAULTS INCLUDING INDEXES)', part, parent);
+    EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%s) TO (%s)', parent, part,
+                   coalesce(quote_literal(low), 'MINVALUE'), coalesce(quote_literal(high), 'MAXVALUE'));
+END
+$$;
+
+-- Whether a transaction has held one of these tables throughout a third of a second, which no request does.
+CREATE OR REPLACE FUNCTION are_held(tables oid[]) RETURNS boolean
+LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    holders text[];
+    held    text := 'SELECT array_agg(DISTINCT l.virtualtransaction) FROM pg_locks AS l
+                      WHERE l.locktype = ''relation'' AND l.relation = ANY ($1)
+                        AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
+                        AND l.pid IS DISTINCT FROM pg_backend_pid()';
+    since   text[];
+BEGIN
+    EXECUTE held INTO holders USING tables;
+    IF holders IS NULL THEN
+        RETURN false;
+    END IF;
+    PERFORM pg_sleep(0.3);
+    EXECUTE held INTO since USING tables;
+    RETURN holders && coalesce(since, '{}');
+END
+$$;
+
+-- Makes the partitions of the coming days, drops those beyond retention, and sees to it that every id has one.
+-- 55P03: the table is held; nothing was changed, and nothing waited for longer than a moment.
+CREATE OR REPLACE FUNCTION maintain_parent(parent text, ahead integer, keep integer) RETURNS integer
+LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp SET lock_timeout = '100ms'
+-- A table's indexes are made with it.
+SET client_min_messages = warning AS $$
+DECLARE
+    -- More rows than this stay where they are: to move them takes longer than a request should wait.
+    few    CONSTANT integer := 1000;
+    -- A clock that is ahead must not cost the history: so many are dropped at once, and no more.
+    drops  CONSTANT integer := 3;
+    today  CONSTANT date := (now() AT TIME ZONE 'UTC')::date;
+    cut    CONSTANT uuid := first_id_of(today + 1);
+    floor  uuid := first_id_of(today - keep);
+    old    name[];
+    mobile name[] := '{}';
+    loose  name[] := '{}';
+    days   date[];
+    rows   bigint;
+    made   integer := 0;
+    p      record;
+    d      date;
+    low    uuid;
+    later  uuid;
+    title  text;
+BEGIN
+    IF EXISTS (SELECT 1 FROM partitions_of(parent) AS x
+                WHERE NOT x.is_default AND x.low IS NOT NULL AND x.high <= floor) THEN
+        -- What a waiting job said stays, and so does the place for its end.
+        floor := least(floor, (SELECT w.oldest
+                                 FROM (SELECT least(q.restore_id, q.reconcile_id, q.restore_next, q.reconcile_next)
+                                         FROM queue AS q) AS w(oldest)
+                                WHERE w.oldest IS NOT NULL ORDER BY w.oldest LIMIT 1));
+    END IF;
+    old := ARRAY(SELECT x.part FROM partitions_of(parent) AS x
+                  WHERE NOT x.is_default AND x.low IS NOT NULL AND x.high <= floor ORDER BY x.low LIMIT drops);
+    IF old = '{}' AND NOT EXISTS (SELECT 1 FROM missing_days(parent, ahead))
+       AND NOT EXISTS (SELECT 1 FROM partitions_of(parent) AS x WHERE x.is_default OR x.is_pending)
+       -- Every bound is another's, but the two open ones.
+       AND (SELECT count(*) FROM partitions_of(parent) AS x
+             WHERE x.low IS NULL
+                OR EXISTS (SELECT 1 FROM partitions_of(parent) AS y WHERE y.high = x.low)) =
+           (SELECT count(*) FROM partitions_of(parent))
+       AND EXISTS (SELECT 1 FROM partitions_of(parent) AS x WHERE x.low IS NULL)
+       AND EXISTS (SELECT 1 FROM partitions_of(parent) AS x WHERE x.high IS NULL) THEN
+        RETURN 0;
+    END IF;
+    IF are_held(ARRAY(SELECT format('entitlement_sync.%I', x.part)::regclass::oid FROM partitions_of(parent) AS x)
+                || format('entitlement_sync.%I', parent)::regclass::oid) THEN
+        RAISE EXCEPTION USING ERRCODE = '55P03',
+            MESSAGE = format('%I has been held by an open transaction; its partitions are left as they are', parent),
+            HINT = 'It is tried again in some minutes. pg_locks shows the transaction.';
+    END IF;
+
+    -- Which ranges are made again: those that hold little, and the last. A full one stays, and days follow it.
+    FOR p IN SELECT x.* FROM partitions_of(parent) AS x WHERE NOT x.is_day AND x.part <> ALL (old) LOOP
+        EXECUTE format('SELECT count(*) FROM (SELECT 1 FROM %I LIMIT %s) AS r', p.part, few + 1) INTO rows;
+        IF rows <= few OR p.is_default OR p.high IS NULL THEN
+            mobile := mobile || p.part;
+        END IF;
+    END LOOP;
+    days := ARRAY(SELECT x FROM (SELECT today AS x UNION SELECT m FROM missing_days(parent, ahead) AS m) AS w
+                   WHERE NOT EXISTS (SELECT 1 FROM partitions_of(parent) AS y
+                                      WHERE y.part <> ALL (mobile) AND coalesce(y.low < first_id_of(x + 1), true)
+                                        AND coalesce(y.high > first_id_of(x), true))
+                   ORDER BY x);
+    FOREACH d IN ARRAY days LOOP
+        title := parent || to_char(d, '_YYYYMMDD');
+        EXECUTE format('CREATE TABLE IF NOT EXISTS %I (LIKE %I INCLUDING DEFAULTS INCLUDING INDEXES)', title, parent);
+    END LOOP;
+
+    EXECUTE format('LOCK TABLE ONLY %I IN ACCESS EXCLUSIVE MODE', parent);
+    -- The rest is held by vacuum at the most.
+    PERFORM set_config('lock_timeout', '20ms', true);
+    FOR p IN SELECT x.part FROM partitions_of(parent) AS x WHERE x.is_pending LOOP
+        EXECUTE format('ALTER TABLE %I DETACH PARTITION %I FINALIZE', parent, p.part);
+    END LOOP;
+    FOREACH title IN ARRAY old LOOP
+        EXECUTE format('DROP TABLE %I', title);
+    END LOOP;
+    FOR p IN SELECT x.* FROM partitions_of(parent) AS x WHERE x.part = ANY (mobile) LOOP
+        EXECUTE format('ALTER TABLE %I DETACH PARTITION %I', parent, p.part);
+        title := parent || '_loose_' || cardinality(loose);
+        EXECUTE format('SELECT count(*) FROM (SELECT 1 FROM %I LIMIT %s) AS r', p.part, few + 1) INTO rows;
+        IF rows > few AND p.low < cut AND p.high IS NULL THEN
+            EXECUTE format('CREATE TABLE %I AS WITH later AS (DELETE FROM %I AS x WHERE x.id >= %L RETURNING *)
+                            SELECT * FROM later', title, p.part, cut);
+            EXECUTE format('ALTER TABLE %I RENAME TO %I', p.part, parent || '_from_' || left(p.low::text, 8)
+                           || substr(p.low::text, 10, 4));
+            EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)', parent,
+                           parent || '_from_' || left(p.low::text, 8) || substr(p.low::text, 10, 4), p.low, cut);
+            IF today = ANY (days) THEN
+                -- Today is in that range.
+                EXECUTE format('DROP TABLE %I', parent || to_char(today, '_YYYYMMDD'));
+                days := array_remove(days, today);
+            END IF;
+        ELSIF rows > few AND p.low >= cut AND p.high IS NULL THEN
+            -- A clock was far ahead. The range begins later, and what lies before that is moved.
+            later := first_id_of(today + ahead + 1);
+            EXECUTE format('CREATE TABLE %I AS WITH sooner AS (DELETE FROM %I AS x WHERE x.id < %L RETURNING *)
+                            SELECT * FROM sooner', title, p.part, later);
+            EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%L) TO (MAXVALUE)', parent, p.part,
+                           later);
+        ELSE
+            EXECUTE format('ALTER TABLE %I RENAME TO %I', p.part, title);
+        END IF;
+        loose := loose || title::name;
+    END LOOP;
+    FOREACH d IN ARRAY days LOOP
+        EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)', parent,
+                       parent || to_char(d, '_YYYYMMDD'), first_id_of(d), first_id_of(d + 1));
+        made := made + 1;
+    END LOOP;
+    -- What lies between, before and after.
+    low := NULL;
+    title := parent || '_before';
+    FOR p IN SELECT x.low, x.high FROM partitions_of(parent) AS x ORDER BY x.low NULLS FIRST LOOP
+        IF p.low > low OR (low IS NULL AND title IS NOT NULL AND p.low IS NOT NULL) THEN
+            title := coalesce(title, parent || '_from_' || left(low::text, 8) || substr(low::text, 10, 4));
+            PERFORM cover_ids(parent, title, low, p.low);
+        END IF;
+        title := NULL;
+        low := p.high;
+    END LOOP;
+    IF low IS NOT NULL OR title IS NOT NULL THEN
+        PERFORM cover_ids(parent, parent || '_after', low, NULL);
+    END IF;
+    FOREACH title IN ARRAY loose LOOP
+        EXECUTE format('INSERT INTO %I SELECT * FROM %I', parent, title);
+        EXECUTE format('DROP TABLE %I', title);
+    END LOOP;
+    RETURN made + cardinality(old);
+END
+$$;
+
+-- What `maintain_parent` does, for one table or for both. One process at a time: another's call comes to nothing.
+CREATE OR REPLACE FUNCTION maintain_partitions(ahead integer DEFAULT 31, keep integer DEFAULT 90, parent text DEFAULT NULL)
+RETURNS integer
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    made integer := 0;
+    name text;
+BEGIN
+    IF NOT pg_try_advisory_xact_lock(7309940714432065) THEN
+        RETURN 0;
+    END IF;
+    FOREACH name IN ARRAY ARRAY['job_history', 'job_request'] LOOP
+        IF parent IS NULL OR parent = name THEN
+            made := made + maintain_parent(name, ahead, keep);
+        END IF;
+    END LOOP;
+    RETURN made;
+END
+$$;

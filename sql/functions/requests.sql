@@ -1,0 +1,294 @@
+-- What asks for work: the contract's `request_restore` and `request_reconcile`, the form of proofs, and how many requests a minute takes.
+
+CREATE OR REPLACE FUNCTION request_restore(
+    user_id         text,
+    proofs          jsonb  DEFAULT '[]',
+    client_error    text   DEFAULT NULL,
+    product_ids     text[] DEFAULT NULL,
+    idempotency_key text   DEFAULT NULL,
+    origin          text   DEFAULT NULL
+) RETURNS uuid
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+BEGIN
+    RETURN (restore_of(user_key_of(user_id), proofs, client_error, product_ids, idempotency_key, origin, NULL)).job;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION request_reconcile(user_id text, reason text DEFAULT 'manual') RETURNS uuid
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    fresh  uuid := new_id();
+    answer uuid;
+BEGIN
+    IF length(reason) > 200 THEN
+        RAISE EXCEPTION USING ERRCODE = 'ES005', MESSAGE = 'reason: longer than 200', HINT = 'Say it in a few words.';
+    END IF;
+    answer := enqueue(user_key_of(user_id), 1::smallint, 2::smallint, fresh);
+    IF answer = fresh AND reason IS DISTINCT FROM 'manual' THEN
+        INSERT INTO job_request (id, reason) VALUES (fresh, reason);
+    END IF;
+    RETURN answer;
+END
+$$;
+
+-- Proofs as they are kept: checked, each as what it plainly is, without repeats, in their order. ES002 names the index and
+-- the field.
+CREATE OR REPLACE FUNCTION checked_proofs(proofs jsonb) RETURNS jsonb
+LANGUAGE plpgsql IMMUTABLE SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    n     integer := 0;
+    proof jsonb;
+    field text;
+    kept  jsonb := '[]';
+    plain jsonb;
+BEGIN
+    IF proofs IS NULL OR proofs = '[]' THEN
+        RETURN '[]';
+    END IF;
+    IF jsonb_typeof(proofs) <> 'array' THEN
+        RAISE EXCEPTION USING ERRCODE = 'ES002', MESSAGE = 'proofs: must be a JSON array',
+            HINT = 'Pass [{"store": …, "kind": …, "value": …}], or [].';
+    END IF;
+    IF jsonb_array_length(proofs) > 20 THEN
+        RAISE EXCEPTION USING ERRCODE = 'ES005', MESSAGE = 'proofs: at most 20 are taken',
+            HINT = 'Send the newest proof of each purchase.';
+    END IF;
+    FOR proof IN SELECT * FROM jsonb_array_elements(proofs) LOOP
+        IF jsonb_typeof(proof) <> 'object' THEN
+            RAISE EXCEPTION USING ERRCODE = 'ES002', MESSAGE = format('proofs[%s]: must be an object', n),
+                HINT = 'Each proof has the fields store, kind and value.';
+        END IF;
+        FOREACH field IN ARRAY ARRAY['store', 'kind', 'value'] LOOP
+            IF jsonb_typeof(proof -> field) IS DISTINCT FROM 'string' OR proof ->> field = '' THEN
+                RAISE EXCEPTION USING ERRCODE = 'ES002',
+                    MESSAGE = format('proofs[%s].%s: must be a string that is not empty', n, field),
+                    HINT = 'Each proof has the fields store, kind and value.';
+            END IF;
+        END LOOP;
+        -- RevenueCat's name of the store, which the app may have at hand.
+        IF proof ->> 'store' = 'play_store' THEN
+            proof := jsonb_set(proof, '{store}', '"google_play"');
+        END IF;
+        IF proof ->> 'store' NOT IN ('app_store', 'google_play', 'onside') THEN
+            RAISE EXCEPTION USING ERRCODE = 'ES002', MESSAGE = format('proofs[%s].store: unknown store', n),
+                HINT = 'Use app_store, google_play or onside.';
+        END IF;
+        IF proof ->> 'kind' NOT IN ('storekit_jws', 'app_receipt', 'purchase_token', 'onside_history',
+                                    'onside_order_id', 'transaction_id', 'order_id') THEN
+            RAISE EXCEPTION USING ERRCODE = 'ES002', MESSAGE = format('proofs[%s].kind: unknown kind', n),
+                HINT = 'Use storekit_jws, app_receipt, purchase_token, onside_history, onside_order_id, '
+                       'transaction_id or order_id.';
+        END IF;
+        IF (proof ->> 'kind' IN ('storekit_jws', 'app_receipt') AND proof ->> 'store' <> 'app_store')
+           OR (proof ->> 'kind' = 'purchase_token' AND proof ->> 'store' <> 'google_play')
+           OR (proof ->> 'kind' IN ('onside_history', 'onside_order_id') AND proof ->> 'store' <> 'onside') THEN
+            RAISE EXCEPTION USING ERRCODE = 'ES002',
+                MESSAGE = format('proofs[%s].store: this kind is not one of that store', n),
+                HINT = 'storekit_jws and app_receipt are app_store''s, purchase_token is google_play''s, onside_… onside''s.';
+        END IF;
+        IF length(proof ->> 'value') > 1048576 THEN
+            RAISE EXCEPTION USING ERRCODE = 'ES005', MESSAGE = format('proofs[%s].value: longer than 1 MiB', n),
+                HINT = 'Send the signed transaction in place of the whole receipt.';
+        END IF;
+        IF proof ->> 'kind' IN ('transaction_id', 'order_id', 'onside_order_id') AND length(proof ->> 'value') > 255 THEN
+            RAISE EXCEPTION USING ERRCODE = 'ES005', MESSAGE = format('proofs[%s].value: longer than 255', n),
+                HINT = 'An order or transaction id is a short text.';
+        END IF;
+        IF proof ->> 'kind' IN ('storekit_jws', 'app_receipt', 'purchase_token') THEN
+            plain := plain_proof(proof ->> 'kind', proof ->> 'value');
+            IF plain IS NULL THEN
+                RAISE EXCEPTION USING ERRCODE = 'ES002',
+                    MESSAGE = format('proofs[%s].value: not a whole %s', n, proof ->> 'kind'),
+                    HINT = CASE proof ->> 'kind'
+                        WHEN 'storekit_jws' THEN 'Send a transaction''s jwsRepresentation as StoreKit gives it, all of it: '
+                                                 'three parts with dots between them.'
+                        WHEN 'app_receipt' THEN 'Send the base64 of the whole app receipt, as the file at appStoreReceiptURL '
+                                                'holds it.'
+                        ELSE 'Send the purchaseToken of Play''s Purchase alone: at most 1000 letters, digits, dots, hyphens '
+                             'and underscores.' END;
+            END IF;
+            proof := plain;
+        ELSE
+            proof := jsonb_build_object('store', proof -> 'store', 'kind', proof -> 'kind', 'value', proof -> 'value');
+        END IF;
+        IF NOT kept @> jsonb_build_array(proof) THEN
+            kept := kept || jsonb_build_array(proof);
+        END IF;
+        n := n + 1;
+    END LOOP;
+    RETURN kept;
+END
+$$;
+
+-- A proof as what its text plainly is, whatever it was called. Null where the text is none of a kind that stores verify.
+CREATE OR REPLACE FUNCTION plain_proof(kind text, value text) RETURNS jsonb
+LANGUAGE plpgsql IMMUTABLE SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    inner_text text := unwrapped_proof(value);
+    dense      text := translate(inner_text, E' \t\r\n', '');
+    -- Inside a plugin's JSON the text alone says what it is.
+    is_wrapped boolean := inner_text <> btrim(value, E' \t\r\n');
+    says       jsonb;
+    receipt    text;
+BEGIN
+    IF dense IS NULL OR dense = '' THEN
+        RETURN NULL;
+    END IF;
+    -- The JSON of a header begins so; tokens of Google's have two parts.
+    IF dense ~ '^[A-Za-z0-9_-]+[.][A-Za-z0-9_-]+[.][A-Za-z0-9_-]+$' AND (kind = 'storekit_jws' OR dense ~ '^eyJ') THEN
+        says := signed_payload(dense);
+        -- Renewal info, notifications and app transactions are signed as well, and are no transaction. A genuine text is
+        -- long, for its certificates, and its signature has 86 letters: a shorter one was cut off.
+        IF says ?| ARRAY['autoRenewProductId', 'autoRenewStatus', 'notificationType', 'notificationUUID', 'receiptType']
+               AND NOT says ? 'transactionId'
+           OR length(dense) > 1000 AND length(split_part(dense, '.', 3)) < 86 THEN
+            RETURN NULL;
+        END IF;
+        RETURN jsonb_build_object('store', 'app_store', 'kind', 'storekit_jws', 'value', dense);
+    END IF;
+    IF dense ~ '^MI[A-Za-z0-9+/=_-]+$' AND (kind = 'app_receipt' OR length(dense) > 1000 OR dense ~ '[+/=]')
+       OR kind = 'app_receipt' AND NOT is_wrapped THEN
+        receipt := receipt_text(inner_text);
+        -- The base64 of JSON, of a property list or of base64 is none of a container.
+        RETURN CASE WHEN receipt !~ '^(e[wy]|TUl)'
+                    THEN jsonb_build_object('store', 'app_store', 'kind', 'app_receipt', 'value', receipt) END;
+    END IF;
+    IF (kind = 'purchase_token' OR is_wrapped) AND dense ~ '^[A-Za-z0-9._-]+$' AND length(dense) <= 1000
+       AND dense NOT IN ('.', '..') AND dense !~ '^eyJ' THEN
+        RETURN jsonb_build_object('store', 'google_play', 'kind', 'purchase_token', 'value', dense);
+    END IF;
+    RETURN NULL;
+END
+$$;
+
+-- The text inside what a plugin or an app put around it: JSON whose members are known, more than once, or quotes. Null
+-- where there is no such text in it.
+CREATE OR REPLACE FUNCTION unwrapped_proof(written text) RETURNS text
+LANGUAGE plpgsql IMMUTABLE SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    inner_text text := btrim(written, E' \t\r\n');
+    box        jsonb;
+BEGIN
+    -- Unity's for Google Play has three levels.
+    FOR level IN 1..6 LOOP
+        IF left(inner_text, 1) NOT IN ('{', '[', '"') THEN
+            RETURN inner_text;
+        END IF;
+        box := inner_text::jsonb;
+        IF jsonb_typeof(box) = 'array' AND jsonb_array_length(box) = 1 THEN
+            box := box -> 0;
+        END IF;
+        IF jsonb_typeof(box) = 'object' THEN
+            -- Unity's name of the store; its others make up what they sign.
+            IF coalesce(box ->> 'Store', 'GooglePlay') NOT IN ('AppleAppStore', 'MacAppStore', 'GooglePlay') THEN
+                RETURN NULL;
+            END IF;
+            SELECT box -> k.name INTO box
+              FROM unnest(ARRAY['purchaseToken', 'purchase_token', 'token', 'serverVerificationData', 'jwsRepresentation',
+                                'jwsRepresentationIos', 'jwsRepresentationIOS', 'verificationResultIOS',
+                                'signedTransactionInfo', 'signedTransaction', 'jws', 'appStoreReceipt', 'app_receipt',
+                                'transactionReceipt', 'receipt-data', 'receiptData', 'receipt_data', 'receipt', 'Payload',
+                                'payload', 'json', 'originalJson', 'purchaseData', 'INAPP_PURCHASE_DATA',
+                                'verificationData', 'transaction', 'nativePurchase', 'data'])
+                   WITH ORDINALITY AS k(name, place)
+             WHERE jsonb_typeof(box -> k.name) IN ('string', 'object') AND box ->> k.name <> ''
+             ORDER BY k.place LIMIT 1;
+        END IF;
+        inner_text := CASE jsonb_typeof(box) WHEN 'string' THEN btrim(box #>> '{}', E' \t\r\n') WHEN 'object' THEN box::text END;
+        IF inner_text IS NULL THEN
+            RETURN NULL;
+        END IF;
+    END LOOP;
+    RETURN NULL;
+EXCEPTION
+    -- It is no JSON, holds a NUL or half a character, or is nested too deep.
+    WHEN data_exception OR program_limit_exceeded THEN
+        RETURN NULL;
+END
+$$;
+
+-- What a signed text says, unverified; null where it can't be read.
+CREATE OR REPLACE FUNCTION signed_payload(jws text) RETURNS jsonb
+LANGUAGE plpgsql IMMUTABLE SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    part text := translate(split_part(jws, '.', 2), '-_', '+/');
+BEGIN
+    RETURN convert_from(decode(part || repeat('=', (4 - length(part) % 4) % 4), 'base64'), 'UTF8')::jsonb;
+EXCEPTION
+    WHEN data_exception OR program_limit_exceeded OR untranslatable_character THEN
+        RETURN NULL;
+END
+$$;
+
+-- An app receipt's base64 in the one form in which it is verified: neither white space nor URL-safe letters, padded. Null
+-- where the text is no base64, or was cut off.
+CREATE OR REPLACE FUNCTION receipt_text(written text) RETURNS text
+LANGUAGE plpgsql IMMUTABLE SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    spaced text := translate(written, E'-_=\t\r\n', '+/');
+    dense  text := replace(spaced, ' ', '');
+    head   bytea;
+    size   integer;
+BEGIN
+    IF dense !~ '^[A-Za-z0-9+/]+$' OR translate(written, E' \t\r\n', '') !~ '^[^=]*={0,2}$' THEN
+        RETURN NULL;
+    END IF;
+    IF length(dense) < 64 THEN
+        RETURN dense || CASE length(dense) % 4 WHEN 2 THEN '==' WHEN 3 THEN '=' ELSE '' END;
+    END IF;
+    IF dense ~ '^MI[IJKLMNOP]' THEN
+        -- How long it is stands at its beginning: ASN.1, a sequence with a length of two or three bytes.
+        head := decode(left(dense, 8), 'base64');
+        size := CASE get_byte(head, 1) WHEN 130 THEN 4 + get_byte(head, 2) * 256 + get_byte(head, 3)
+                                       ELSE 5 + (get_byte(head, 2) * 256 + get_byte(head, 3)) * 256 + get_byte(head, 4) END;
+        size := (size * 4 + 2) / 3;
+        -- Forms turn a plus into a space.
+        IF length(dense) <> size AND length(replace(spaced, ' ', '+')) = size THEN
+            dense := replace(spaced, ' ', '+');
+        END IF;
+        IF length(dense) <> size THEN
+            RETURN NULL;
+        END IF;
+    END IF;
+    RETURN CASE length(dense) % 4 WHEN 0 THEN dense WHEN 2 THEN dense || '==' WHEN 3 THEN dense || '=' END;
+END
+$$;
+
+-- The newest proofs of both, without repeats, at most 20.
+CREATE OR REPLACE FUNCTION united_proofs(earlier jsonb, later jsonb) RETURNS jsonb
+LANGUAGE sql IMMUTABLE SET search_path = entitlement_sync, pg_temp AS $$
+    SELECT coalesce(jsonb_agg(kept.proof ORDER BY kept.place), '[]')
+      FROM (SELECT each.proof, max(each.place) AS place
+              FROM (SELECT e.proof, e.n AS place FROM jsonb_array_elements(coalesce(earlier, '[]')) WITH ORDINALITY AS e(proof, n)
+                    UNION ALL
+                    SELECT l.proof, 1000 + l.n FROM jsonb_array_elements(coalesce(later, '[]')) WITH ORDINALITY AS l(proof, n)
+                   ) AS each
+             GROUP BY each.proof
+             ORDER BY 2 DESC
+             LIMIT 20) AS kept
+$$;
+
+-- Takes up to `wanted` of the `allowed` requests of a minute; `wait`: seconds until the next minute begins.
+CREATE OR REPLACE FUNCTION take_requests(counted bytea, allowed integer, wanted integer)
+RETURNS TABLE (given integer, wait double precision)
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    at timestamptz := clock_timestamp();
+BEGIN
+    RETURN QUERY
+    INSERT INTO request_count AS c (key, began, taken) VALUES (counted, at, wanted)
+    ON CONFLICT (key) DO UPDATE
+       SET began = CASE WHEN c.began <= at - interval '1 minute' THEN at ELSE c.began END,
+           taken = CASE WHEN c.began <= at - interval '1 minute' THEN wanted
+                        ELSE least(c.taken, allowed) + wanted END
+    RETURNING greatest(0, least(wanted, allowed - (c.taken - wanted))),
+              greatest(0, 60 - extract(epoch FROM at - c.began))::double precision;
+END
+$$;
+
+-- Forgets what was only needed for a while.
+CREATE OR REPLACE FUNCTION forget_requests() RETURNS void
+LANGUAGE sql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+    DELETE FROM request_count AS c WHERE c.began < now() - interval '5 minutes';
+    DELETE FROM shown_proof AS s WHERE s.shown_at < now() - interval '2 days';
+$$;

@@ -1,0 +1,162 @@
+-- What stops demotions without a person: stores that know too few of our users, credentials of another project; and alarms.
+
+-- Pauses demotions without a person; what a person paused stays as it is. Answers whether this call did it.
+CREATE OR REPLACE FUNCTION pause_demotions(why text) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+BEGIN
+    -- Absences outrank credentials: only a person ends that pause.
+    UPDATE control AS c SET paused = true, since = clock_timestamp(), by = 'entitlement-sync', cause = why
+     WHERE c.name = 'demotions' AND (NOT c.paused OR c.cause = 'credentials' AND why = 'absences');
+    RETURN FOUND;
+END
+$$;
+
+-- Notes users whose purchases stores do not list. Pauses demotions where those are too many: five users at least, and more than
+-- a tenth of the users that the store was known to know and that were read in the last hour, or in the last day. Five, because
+-- fewer are no pattern. A tenth, because stores lose sight of far fewer in their worst hours, and wrong credentials lose all. The
+-- hour is for many users, the day for few: both end before a margin does. What was counted before the switch was last set is
+-- settled. `hints`: what to check, by place. Answers the alarms that it raised.
+CREATE OR REPLACE FUNCTION note_absences(names text[], users bigint[], unknowns boolean[], hints text[]) RETURNS SETOF text
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    switch control%ROWTYPE;
+    item   record;
+BEGIN
+    INSERT INTO store_absence AS a (store, user_key, unknown)
+    SELECT n.name, n.who, bool_or(n.unknown) FROM unnest(names, users, unknowns) AS n(name, who, unknown)
+     GROUP BY n.name, n.who ORDER BY n.name, n.who
+    ON CONFLICT (store, user_key) DO UPDATE SET unknown = true WHERE NOT a.unknown AND excluded.unknown;
+    FOR item IN SELECT n.name, min(n.hint) AS hint FROM unnest(names, unknowns, hints) AS n(name, unknown, hint)
+                 WHERE n.unknown GROUP BY n.name ORDER BY n.name LOOP
+        INSERT INTO alarm AS a (name, detail)
+        SELECT 'unknown_to_store.' || item.name, format(item.hint, count(*))
+          FROM (SELECT 1 FROM store_absence AS s
+                 WHERE s.store = item.name AND s.unknown LIMIT 10000) AS s
+        ON CONFLICT (name) DO UPDATE SET detail = excluded.detail, last_at = now(), count = a.count + 1;
+        RETURN NEXT 'unknown_to_store.' || item.name;
+    END LOOP;
+    SELECT * INTO switch FROM control AS c WHERE c.name = 'demotions';
+    -- It is paused and alarmed about: counting goes on once a person has resumed.
+    IF switch.paused AND switch.cause = 'absences' THEN
+        RETURN;
+    END IF;
+    FOR item IN
+        SELECT s.store, w.span, count(*) AS absent,
+               (SELECT coalesce(sum(k.known), 0) FROM store_knowledge AS k
+                 WHERE k.store = s.store AND k.at >= date_bin('10 minutes', greatest(now() - w.span, switch.since), '2000-01-01')) AS known
+          FROM store_absence AS s
+         CROSS JOIN (VALUES (interval '1 hour'), (interval '1 day')) AS w(span)
+         WHERE s.store = ANY (names) AND s.at >= greatest(now() - w.span, switch.since)
+         GROUP BY s.store, w.span ORDER BY s.store, w.span
+    LOOP
+        CONTINUE WHEN item.absent < 5 OR item.absent * 10 <= item.absent + item.known;
+        INSERT INTO alarm AS a (name, detail)
+        VALUES ('absences', format('%s does not list purchases of %s of %s users that it knew before: demotions are paused. Check its '
+                                   'variables and its status page, then entitlement-sync resume demotions.',
+                                   item.store, item.absent, item.absent + item.known))
+        ON CONFLICT (name) DO UPDATE SET detail = excluded.detail, last_at = now(), count = a.count + 1;
+        PERFORM pause_demotions('absences');
+        RETURN NEXT 'absences';
+        RETURN;
+    END LOOP;
+END
+$$;
+
+-- Counts in how many answers the stores knew purchases that gave access.
+CREATE OR REPLACE FUNCTION note_known(names text[], counts bigint[]) RETURNS void
+LANGUAGE sql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+    INSERT INTO store_knowledge AS k (store, at, known)
+    SELECT n.name, date_bin('10 minutes', now(), '2000-01-01'), n.known
+      FROM unnest(names, counts) AS n(name, known) ORDER BY n.name
+    ON CONFLICT (store, at) DO UPDATE SET known = k.known + excluded.known
+$$;
+
+-- Forgets users that their store knows again, and what is too old to count; and keeps the alarm of a pause without a person
+-- raised for as long as it lasts.
+CREATE OR REPLACE FUNCTION forget_absences() RETURNS void
+LANGUAGE sql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+    UPDATE alarm AS a SET last_at = now(), count = a.count + 1
+      FROM control AS c
+     WHERE c.name = 'demotions' AND c.paused AND a.last_at < now() - interval '10 minutes'
+       AND (c.cause = 'absences' AND a.name = 'absences'
+            OR c.cause = 'credentials' AND a.name LIKE 'credentials\_unknown.%');
+    DELETE FROM store_knowledge AS k WHERE k.at < now() - interval '2 days';
+    -- User by user: a join might read all users for the few that are missed.
+    DELETE FROM store_absence AS a
+     WHERE a.ctid = ANY (ARRAY(
+           SELECT x.ctid FROM store_absence AS x
+            CROSS JOIN LATERAL (SELECT y.read_at, y.absent_since FROM user_sync AS y
+                                 WHERE y.user_key = x.user_key OFFSET 0) AS u
+            WHERE u.read_at > x.at AND u.absent_since IS NULL OR x.at < now() - interval '30 days'
+            LIMIT 1000 FOR UPDATE OF x SKIP LOCKED))
+$$;
+
+-- Notes by which credentials a store is asked. Answers their state; `unchecked` where they differ from those on record.
+CREATE OR REPLACE FUNCTION note_credentials(which text, used bytea) RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    known store_credential%ROWTYPE;
+BEGIN
+    SELECT * INTO known FROM store_credential AS c WHERE c.store = which FOR UPDATE;
+    IF known.digest IS NULL THEN
+        -- There is nothing yet that they could differ from.
+        UPDATE store_credential AS c SET digest = used, state = 'confirmed', since = now() WHERE c.store = which;
+        RETURN 'confirmed';
+    END IF;
+    IF known.digest <> used THEN
+        UPDATE store_credential AS c SET digest = used, state = 'unchecked', since = now() WHERE c.store = which;
+        RETURN 'unchecked';
+    END IF;
+    RETURN known.state;
+END
+$$;
+
+-- Settles whether the credentials in use know our customers: an alarm and a pause where they know none, an end of both where
+-- they know one. Answers whether that changed something.
+CREATE OR REPLACE FUNCTION judge_credentials(which text, used bytea, knows boolean, detail text) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+BEGIN
+    -- As a person who resumes demotions takes the locks.
+    PERFORM FROM control AS c WHERE c.name = 'demotions' FOR NO KEY UPDATE;
+    UPDATE store_credential AS c SET state = CASE WHEN knows THEN 'confirmed' ELSE 'doubted' END, since = now()
+     WHERE c.store = which AND c.digest = used
+       AND (knows AND c.state <> 'confirmed' OR NOT knows AND c.state = 'unchecked');
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    IF knows THEN
+        DELETE FROM alarm AS a WHERE a.name = 'credentials_unknown.' || which;
+        UPDATE control AS c SET paused = false, since = now(), by = 'entitlement-sync', cause = NULL
+         WHERE c.name = 'demotions' AND c.paused AND c.cause = 'credentials'
+           AND NOT EXISTS (SELECT 1 FROM store_credential AS x WHERE x.state = 'doubted');
+    ELSE
+        INSERT INTO alarm AS a (name, detail) VALUES ('credentials_unknown.' || which, detail)
+        ON CONFLICT (name) DO UPDATE SET detail = excluded.detail, last_at = now(), count = a.count + 1;
+        PERFORM pause_demotions('credentials');
+    END IF;
+    RETURN true;
+END
+$$;
+
+-- A person who resumes demotions has seen to what paused them.
+CREATE OR REPLACE FUNCTION accept_credentials() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+BEGIN
+    UPDATE store_credential AS c SET state = 'confirmed', since = now() WHERE c.state = 'doubted';
+    RETURN NULL;
+END
+$$;
+
+-- Raises an alarm, or ends it where there is no detail; one whose row another transaction holds is left as it is.
+CREATE OR REPLACE FUNCTION set_alarm(wanted text, said text) RETURNS void
+LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp SET lock_timeout = '200ms' AS $$
+BEGIN
+    IF said IS NULL THEN
+        DELETE FROM alarm AS a WHERE a.name = wanted;
+    ELSE
+        INSERT INTO alarm (name, detail) VALUES (wanted, said)
+        ON CONFLICT (name) DO UPDATE SET last_at = now(), count = alarm.count + 1;
+    END IF;
+EXCEPTION WHEN lock_not_available THEN NULL;
+END
+$$;
