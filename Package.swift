@@ -107,7 +107,7 @@ let package = Package(
         target("Transport", ["CLibCurl", "CLinux", httpTypes, logging, metrics]),
         target("StoreClients", ["Entitlements", httpTypes, logging, metrics, crypto, cryptoExtras, x509, asn1]),
         target("Jobs", ["Entitlements", "Postgres", logging]),
-        target("Storage", ["Entitlements", "Jobs", "Postgres", logging]),
+        target("Storage", ["Entitlements", "Jobs", "Postgres", logging, crypto]),
         target(
             "SyncWorker",
             [

@@ -33,9 +33,10 @@ SELECT apply_privileges(ARRAY(
         ('worker', 'table', 'INSERT SELECT UPDATE',
          'upkeep'),
         ('worker', 'table', 'SELECT',
-         'account_index account_walk chargeback chargeback_name leader look_round product role_privilege run run_change
-         run_listing run_part sandbox_user schema_release store_absence store_knowledge ticket_approval ticket_claim
-         ticket_event ticket_evidence ticket_move transfer transfer_step transfer_token'),
+         'account_index account_walk chargeback chargeback_name confirmation confirmed_decision job_decision leader look_round
+         past_decision past_observation product role_privilege run run_change run_listing run_part sandbox_user schema_release
+         store_absence store_knowledge ticket_approval ticket_claim ticket_event ticket_evidence ticket_move transfer
+         transfer_step transfer_token'),
         ('worker', 'table', 'UPDATE',
          'run.predicted_end run_part.due ticket.deadline ticket.evidence_due ticket.evidence_error ticket.evidence_seen
          ticket.evidence_taken_at ticket.evidence_tries ticket.kind ticket.original_id ticket.owner_key ticket.priority
@@ -65,7 +66,7 @@ SELECT apply_privileges(ARRAY(
          chargeback.noted_at chargeback.purchase_id chargeback_name.at chargeback_name.lifted_at chargeback_name.lifted_by
          chargeback_name.lifted_for chargeback_name.noted_at control decision desk_clock desk_duty desk_lane desk_question
          inbox.attempt inbox.due inbox.event_id inbox.id inbox.is_listed inbox.kind inbox.occurred_at inbox.promises
-         inbox.received_at inbox.source inbox.state inbox.user_keys inbox_log law_check leader operator product
+         inbox.received_at inbox.source inbox.state inbox.user_keys inbox_log job_decision law_check leader operator product
          purchase.account_key purchase.end_announced purchase.entitlements purchase.environment purchase.first_seen_at
          purchase.former_owner_key purchase.gives_access purchase.id purchase.kind purchase.merged_into purchase.observed_at
          purchase.owner_key purchase.owner_rule purchase.owner_since purchase.ownership purchase.period_ends_at
@@ -95,23 +96,23 @@ SELECT apply_privileges(ARRAY(
         ('auditor', 'table', 'SELECT',
          'alarm asset_batch asset_run brake chargeback.at chargeback.lifted_at chargeback.lifted_by chargeback.lifted_for
          chargeback.noted_at chargeback.purchase_id chargeback_name.at chargeback_name.lifted_at chargeback_name.lifted_by
-         chargeback_name.lifted_for chargeback_name.noted_at control decision decision_log desk_clock desk_duty desk_lane
-         desk_question desk_setting dry_run grant inbox.attempt inbox.due inbox.event_id inbox.id inbox.is_listed inbox.kind
-         inbox.occurred_at inbox.promises inbox.received_at inbox.source inbox.state inbox.user_keys inbox_log job_history
-         job_status law_check leader list_reveal observation operator operator_event outbox product purchase.account_key
-         purchase.end_announced purchase.entitlements purchase.environment purchase.first_seen_at purchase.former_owner_key
-         purchase.gives_access purchase.id purchase.kind purchase.merged_into purchase.observed_at purchase.owner_key
-         purchase.owner_rule purchase.owner_since purchase.ownership purchase.period_ends_at purchase.product_id
-         purchase.renewal purchase.source purchase.stated_at purchase.status purchase.store purchase.transferred_at
-         purchase_identifier_log purchase_release queue rate_budget run.asked_at run.asked_by run.confirmed_at run.confirmed_by
-         run.counted run.cursor_at run.cursor_key run.demotion_limit run.ended run.ended_at run.errors run.fed run.hash
-         run.held run.id run.is_confirmed run.is_dry run.is_fed run.is_paged run.late run.late_due run.late_since run.listed
-         run.lists_only run.max_demotions run.of_run run.outcomes run.parts run.predicted_end run.progress run.rules
-         run.schedule run.scope run.settled_at run.since run.skipped run.started_at run.state run.subscribers run.total
-         run_change run_listing run_part sandbox_user schedule schema_release sign_in_refusal store_absence
-         store_credential.since store_credential.state store_credential.store store_health store_knowledge ticket
-         ticket_approval ticket_claim ticket_event ticket_evidence ticket_move ticket_note ticket_reply ticket_reveal
-         ticket_status transfer transfer_step transfer_token user_reveal user_sync worker'),
+         chargeback_name.lifted_for chargeback_name.noted_at confirmation confirmed_decision control decision decision_log
+         desk_clock desk_duty desk_lane desk_question desk_setting dry_run grant inbox.attempt inbox.due inbox.event_id
+         inbox.id inbox.is_listed inbox.kind inbox.occurred_at inbox.promises inbox.received_at inbox.source inbox.state
+         inbox.user_keys inbox_log job_decision job_history job_status law_check leader list_reveal observation operator
+         operator_event outbox past_decision past_observation product purchase.account_key purchase.end_announced
+         purchase.entitlements purchase.environment purchase.first_seen_at purchase.former_owner_key purchase.gives_access
+         purchase.id purchase.kind purchase.merged_into purchase.observed_at purchase.owner_key purchase.owner_rule
+         purchase.owner_since purchase.ownership purchase.period_ends_at purchase.product_id purchase.renewal purchase.source
+         purchase.stated_at purchase.status purchase.store purchase.transferred_at purchase_identifier_log purchase_release
+         queue rate_budget run.asked_at run.asked_by run.confirmed_at run.confirmed_by run.counted run.cursor_at run.cursor_key
+         run.demotion_limit run.ended run.ended_at run.errors run.fed run.hash run.held run.id run.is_confirmed run.is_dry
+         run.is_fed run.is_paged run.late run.late_due run.late_since run.listed run.lists_only run.max_demotions run.of_run
+         run.outcomes run.parts run.predicted_end run.progress run.rules run.schedule run.scope run.settled_at run.since
+         run.skipped run.started_at run.state run.subscribers run.total run_change run_listing run_part sandbox_user schedule
+         schema_release sign_in_refusal store_absence store_credential.since store_credential.state store_credential.store
+         store_health store_knowledge ticket ticket_approval ticket_claim ticket_event ticket_evidence ticket_move ticket_note
+         ticket_reply ticket_reveal ticket_status transfer transfer_step transfer_token user_reveal user_sync worker'),
         ('auditor', 'function', 'EXECUTE',
          'first_id_of id_time means_access missing_days partitions_of reference_of user_events user_standing')
            ) AS v(role, kind, privileges, objects)

@@ -39,13 +39,61 @@ SELECT t.id, reference_of('T', t.uid) AS reference, c.user_id, o.user_id AS purc
   JOIN user_sync AS c ON c.user_key = t.claimant_key
   LEFT JOIN user_sync AS o ON o.user_key = t.owner_key;
 
+-- How often, and when, checks confirmed a decision: the newest of a user, which counts them in the user's row, and those before.
+CREATE OR REPLACE VIEW confirmation AS
+SELECT u.user_key, u.decision_id AS confirms, u.confirmed, u.confirmed_id AS id, u.confirmed_first_at AS first_at,
+       u.confirmed_at AS at, u.confirmed_asked_at AS asked_at
+  FROM user_sync AS u WHERE u.confirmed > 0
+ UNION ALL
+SELECT d.user_key, d.previous_id, d.confirmed, d.confirmed_id, d.confirmed_first_at, d.confirmed_at, d.confirmed_asked_at
+  FROM decision AS d WHERE d.confirmed > 0;
+
+-- What a check says that confirms a decision. `outcome`: the decision's, where it waits or the account is not eligible.
+CREATE OR REPLACE VIEW confirmed_decision AS
+SELECT d.id, d.user_key, d.job_id, d.version, d.observed, d.rule,
+       CASE WHEN d.outcome IN ('deferred', 'not_eligible') THEN d.outcome ELSE 'unchanged' END AS outcome, d.type_after,
+       replace(d.explanation, 'so the user became a subscriber', 'so the user stays a subscriber') AS explanation
+  FROM decision AS d;
+
+-- Decisions, and the last confirmation of each in its place: what is rebuilt from records is the same before and after retention.
+CREATE OR REPLACE VIEW past_decision AS
+SELECT d.id, d.user_key, d.at, d.kind, d.rule, d.outcome, d.type_before, d.type_after, d.observed, d.explanation
+  FROM decision AS d
+ UNION ALL
+SELECT c.id, c.user_key, c.at, 1::smallint, d.rule, d.outcome, d.type_after, d.type_after, d.observed, d.explanation
+  FROM confirmation AS c JOIN confirmed_decision AS d ON d.id = c.confirms AND d.user_key = c.user_key;
+
+-- What readings said, as decisions rest on it; a confirmation's reading said what that of its decision had said.
+CREATE OR REPLACE VIEW past_observation AS
+SELECT o.id, o.user_key, d.id AS decision_id, d.at AS recorded_at, o.asked_at, o.purchase_id, o.period_starts_at, o.period_ends_at,
+       o.gives_access, o.source, o.coverage, o.store, o.environment, o.kind, o.status, o.ownership, o.renewal, o.product_id,
+       o.attribution, o.entitlements
+  FROM observation AS o JOIN decision AS d ON d.job_id = o.job_id AND d.user_key = o.user_key
+ UNION ALL
+SELECT o.id, o.user_key, c.id, c.at, c.asked_at, o.purchase_id, o.period_starts_at, o.period_ends_at,
+       o.gives_access, o.source, o.coverage, o.store, o.environment, o.kind, o.status, o.ownership, o.renewal, o.product_id,
+       CASE o.attribution WHEN 'new' THEN 'own' ELSE o.attribution END, o.entitlements
+  FROM confirmation AS c
+  JOIN decision AS d ON d.id = c.confirms AND d.user_key = c.user_key
+  JOIN observation AS o ON o.job_id = d.job_id AND o.user_key = d.user_key;
+
+-- The decision of every job; a check that confirmed one has it until retention.
+CREATE OR REPLACE VIEW job_decision AS
+SELECT d.id, d.user_key, d.job_id, d.at, d.assets_changed, d.observed, d.braked, d.kind, d.rule, d.outcome, d.type_before,
+       d.type_after, d.explanation
+  FROM decision AS d
+ UNION ALL
+SELECT h.decision_id, h.user_key, h.id, h.finished_at, 0, d.observed, false, h.kind, d.rule, d.outcome, d.type_after, d.type_after,
+       d.explanation
+  FROM job_history AS h JOIN confirmed_decision AS d ON d.id = h.confirms AND d.user_key = h.user_key;
+
 CREATE OR REPLACE VIEW decision_log AS
 SELECT d.id, u.user_id, d.job_id, d.at, d.rule, d.outcome, d.type_before, d.type_after,
        d.assets_changed + coalesce((SELECT sum(b.changed) FROM asset_batch AS b WHERE b.decision_id = d.id), 0)::integer
            AS assets_changed,
        CASE WHEN d.observed THEN d.explanation || ' (observed only: nothing was written)' ELSE d.explanation END
            AS explanation
-  FROM decision AS d
+  FROM job_decision AS d
   JOIN user_sync AS u ON u.user_key = d.user_key;
 
 CREATE OR REPLACE VIEW inbox_log AS

@@ -15,6 +15,21 @@ package struct JobEnd: Sendable {
     package var ticketID: Int64?
     package var attempt: Int
     package var lastError: String?
+    /// What stands for a decision of its own, where the job only confirmed one.
+    package var confirmation: Confirmation?
+
+    /// A decision that was confirmed.
+    package struct Confirmation: Sendable, Hashable {
+        /// The number among decisions.
+        package var id: Int64
+        /// The decision that stands.
+        package var decision: Int64
+
+        package init(id: Int64, decision: Int64) {
+            self.id = id
+            self.decision = decision
+        }
+    }
 
     package init(
         id: UUID,
@@ -25,8 +40,10 @@ package struct JobEnd: Sendable {
         messageKey: MessageKey? = nil,
         ticketID: Int64? = nil,
         attempt: Int,
-        lastError: String? = nil
+        lastError: String? = nil,
+        confirmation: Confirmation? = nil
     ) {
+        self.confirmation = confirmation
         self.id = id
         self.userKey = userKey
         self.kind = kind
@@ -138,14 +155,16 @@ package enum JobEnds {
                                      ELSE q.reconcile_next IS NULL AND q.restore_id IS NULL END
             )
             INSERT INTO entitlement_sync.job_history
-                   (id, user_key, ticket_id, finished_at, kind, attempt, state, outcome, message_key, last_error)
+                   (id, user_key, ticket_id, finished_at, kind, attempt, state, outcome, message_key, last_error,
+                    decision_id, confirms)
             SELECT e.id, e.user_key, e.ticket_id, clock_timestamp(), e.kind, e.attempt, e.state, e.outcome,
-                   e.message_key, e.last_error
+                   e.message_key, e.last_error, e.decision_id, e.confirms
               FROM unnest(\(ends.map(\.id)), \(keys), \(ends.map(\.ticketID)), \(ends.map(\.kind.rawValue)),
                           \(ends.map { Int16(clamping: $0.attempt) }), \(ends.map(\.state.rawValue)),
                           \(ends.map { $0.outcome?.rawValue }), \(ends.map { $0.messageKey?.rawValue }),
-                          \(ends.map(\.lastError)))
-                   AS e(id, user_key, ticket_id, kind, attempt, state, outcome, message_key, last_error)
+                          \(ends.map(\.lastError)), \(ends.map { $0.confirmation?.id }),
+                          \(ends.map { $0.confirmation?.decision }))
+                   AS e(id, user_key, ticket_id, kind, attempt, state, outcome, message_key, last_error, decision_id, confirms)
             """
         )
     }

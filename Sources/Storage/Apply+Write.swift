@@ -48,6 +48,8 @@ extension Apply {
         report.alarms = plan.alarms.keys.sorted()
         nameTickets(&plan)
         try await meetAccounts(plan, on: connection)
+        try await noteConfirmations(&plan, on: connection)
+        let confirming = plan.confirming
         var requests = ledgerWrites(plan, fresh: fresh) + LedgerWrites.noteMovedAway(plan.movedAway)
         requests += EffectWrites.raise(plan.alarms)
         if isObserving {
@@ -60,13 +62,20 @@ extension Apply {
         }
         let counted = known.merging(plan.absences.isEmpty ? [:] : plan.known, uniquingKeysWith: +)
         report.alarms += try await absences.write(plan.absences, known: counted, on: connection)
-        requests = EffectWrites.updateUsers(isObserving ? plan.effects.map(withoutTypeChange) : plan.effects)
-        var decisions: [Int64: Int64] = [:]
-        if !plan.effects.isEmpty {
-            requests.append(
-                EffectWrites.insertDecisions(plan.effects, mode: settings.decision.mode).then { decisions = $0 }
-            )
+        // What changed assets after all is a decision of its own.
+        for index in plan.effects.indices where plan.effects[index].confirmation != nil {
+            let effect = plan.effects[index]
+            guard effect.assetsChanged > 0 || effect.assetsPending || effect.ticketID != nil else { continue }
+            plan.effects[index].confirmation = nil
         }
+        let late = confirming.subtracting(plan.confirming)
+        requests = LedgerWrites.insertObservations(plan.observed.filter { late.contains($0.userKey) })
+        var decisions: [Int64: Int64] = [:]
+        let decided = plan.effects.filter { $0.confirmation == nil }
+        if !decided.isEmpty {
+            requests.append(EffectWrites.insertDecisions(decided, mode: settings.decision.mode).then { decisions = $0 })
+        }
+        requests += EffectWrites.updateUsers(isObserving ? plan.effects.map(withoutTypeChange) : plan.effects)
         let ends = plan.ends + plan.effects.map(end)
         var passedOn = 0
         requests += JobEnds.finish(ends) { passedOn = $0 }
@@ -131,6 +140,27 @@ extension Apply {
         )
     }
 
+    /// Finds out which verdicts only confirm what is on record.
+    private func noteConfirmations(_ plan: inout ApplyPlan, on connection: PostgresConnection) async throws {
+        let isObserving = settings.decision.mode == .observe
+        var rows: [Int64: [ObservedRow]] = [:]
+        for row in plan.observed { rows[row.userKey, default: []].append(row) }
+        for index in plan.effects.indices {
+            let effect = plan.effects[index]
+            plan.effects[index].fingerprint = Confirmation.fingerprint(
+                of: effect,
+                rows: rows[effect.job.userKey] ?? [],
+                isObserving: isObserving
+            )
+        }
+        let confirming = plan.effects.filter { Confirmation.confirms($0, now: plan.now) }
+        let numbers = try await Confirmation.numbers(of: confirming, on: connection)
+        guard !numbers.isEmpty else { return }
+        for index in plan.effects.indices {
+            plan.effects[index].confirmation = numbers[plan.effects[index].job.userKey]
+        }
+    }
+
     /// Lets tickets name the rows that their purchases are given by this very batch.
     private func nameTickets(_ plan: inout ApplyPlan) {
         var rows: [ExactText: Int64] = [:]
@@ -156,6 +186,7 @@ extension Apply {
             return (row.observation?.identifiers ?? []).map { ($0, id) }
         }
         let known = plan.observed.filter { $0.before != nil && $0.attribution?.target != nil }
+        let confirming = plan.confirming
         // Only a row that others share has more than one item.
         let isShared = plan.observed.contains { $0.sharesRowOf != nil }
         let new =
@@ -171,7 +202,7 @@ extension Apply {
             + LedgerWrites.settle(plan.settled)
             + LedgerWrites.noteAccounts(plan.observed)
             + LedgerWrites.updatePurchases(known, catalog: plan.catalog)
-            + LedgerWrites.insertObservations(plan.observed)
+            + LedgerWrites.insertObservations(plan.observed.filter { !confirming.contains($0.userKey) })
     }
 
     private func openTickets(_ plan: inout ApplyPlan, on connection: PostgresConnection) async throws {
@@ -208,7 +239,8 @@ extension Apply {
             outcome: effect.verdict.outcome,
             messageKey: effect.verdict.messageKey,
             ticketID: effect.ticketID,
-            attempt: effect.job.attempt
+            attempt: effect.job.attempt,
+            confirmation: effect.confirmation
         )
     }
 

@@ -21,6 +21,10 @@ struct Effect {
     var ticketID: Int64?
     /// Nothing of it is written to the host, so that its types are not our decisions.
     var isOnlyObserved = false
+    /// What the records would say of it; see `Confirmation`.
+    var fingerprint: UUID?
+    /// Where it confirms a decision, and is none of its own.
+    var confirmation: JobEnd.Confirmation?
     /// A person has looked at this demotion among all of a run's, and confirmed them.
     var isConfirmed = false
 
@@ -145,13 +149,26 @@ enum EffectWrites {
                                            ELSE n.next_look END,
                    shut_out = CASE n.plan WHEN 'keep' THEN u.shut_out ELSE n.plan = 'await_eligibility' END,
                    ever_observed = u.ever_observed OR n.observed,
-                   decided_subscriber = coalesce(n.decided, u.decided_subscriber)
+                   decided_subscriber = coalesce(n.decided, u.decided_subscriber),
+                   fingerprint = n.fingerprint,
+                   recorded_at = CASE WHEN n.coverage = 'full' AND n.confirms IS NULL
+                                      THEN greatest(u.recorded_at, n.asked_at) ELSE u.recorded_at END,
+                   decision_id = n.confirms,
+                   confirmed = CASE WHEN n.confirms IS NULL THEN 0 ELSE u.confirmed + 1 END,
+                   confirmed_id = coalesce(n.confirmed_id, 0),
+                   confirmed_first_at = CASE WHEN n.confirms IS NULL THEN '-infinity'
+                                             WHEN u.confirmed = 0 THEN now() ELSE u.confirmed_first_at END,
+                   confirmed_at = CASE WHEN n.confirms IS NULL THEN '-infinity' ELSE now() END,
+                   confirmed_asked_at = CASE WHEN n.confirms IS NULL THEN '-infinity' ELSE n.asked_at END
               FROM unnest(\(effects.map(\.job.userKey)), \(effects.map { Int64($0.newType == nil ? 0 : 1) }),
                           \(effects.map(\.coverage.rawValue)), \(effects.map(\.askedAt.timestamp)),
                           \(effects.map { name(of: $0.verdict.absence) }), \(effects.map(\.observed)),
                           \(effects.map { plan(of: $0.nextLook) }), \(effects.map { $0.nextLook?.at?.timestamp }),
-                          \(effects.map { effect in effect.decidedType.map { $0 == .subscriber } }))
-                   AS n(user_key, changes, coverage, asked_at, absence, observed, plan, next_look, decided)
+                          \(effects.map { effect in effect.decidedType.map { $0 == .subscriber } }),
+                          \(effects.map(\.fingerprint)), \(effects.map { $0.confirmation?.decision }),
+                          \(effects.map { $0.confirmation?.id }))
+                   AS n(user_key, changes, coverage, asked_at, absence, observed, plan, next_look, decided, fingerprint,
+                        confirms, confirmed_id)
              \(rawSQL: LedgerWrites.row(of: "user_sync", where: "user_key"))
              WHERE u.ctid = found.place
             """
@@ -182,20 +199,33 @@ enum EffectWrites {
     }
 
     /// Records the decisions; answers with each decision's id by user key.
+    ///
+    /// How often checks confirmed the decision before stands in the user's row until `updateUsers`, and in the new one from then
+    /// on.
     static func insertDecisions(_ effects: [Effect], mode: Mode) -> PostgresRequest<[Int64: Int64]> {
         let braked = effects.map { mode != .observe && $0.isBraked }
+        let hasConfirmed = effects.contains { $0.facts?.confirmed ?? 0 > 0 }
+        let (confirmed, before) =
+            hasConfirmed
+            ? (
+                ", previous_id, confirmed, confirmed_id, confirmed_first_at, confirmed_at, confirmed_asked_at",
+                ", u.decision_id, u.confirmed, u.confirmed_id, u.confirmed_first_at, u.confirmed_at, u.confirmed_asked_at"
+            ) : ("", "")
+        let users =
+            hasConfirmed ? "LEFT JOIN entitlement_sync.user_sync AS u ON u.user_key = n.key AND u.confirmed > 0" : ""
         return PostgresRequest(
             """
             INSERT INTO entitlement_sync.decision
                    (user_key, job_id, assets_changed, observed, braked, kind, rule, outcome, type_before, type_after,
-                    explanation)
-            SELECT n.* FROM unnest(\(effects.map(\.job.userKey)), \(effects.map(\.job.id)),
+                    explanation\(rawSQL: confirmed))
+            SELECT n.*\(rawSQL: before) FROM unnest(\(effects.map(\.job.userKey)), \(effects.map(\.job.id)),
                                    \(effects.map { Int32(clamping: $0.assetsChanged) }),
                                    \(effects.map { _ in mode == .observe }), \(braked),
                                    \(effects.map(\.job.kind.rawValue)), \(effects.map(\.verdict.rule.rawValue)),
                                    \(effects.map(\.verdict.outcome.rawValue)), \(effects.map { $0.user?.type.rawValue }),
                                    \(effects.map { ($0.newType ?? $0.user?.type)?.rawValue }),
-                                   \(effects.map(\.verdict.explanation))) AS n
+                                   \(effects.map(\.verdict.explanation))) AS n(key)
+              \(rawSQL: users)
             RETURNING user_key, id
             """
         ) { rows in

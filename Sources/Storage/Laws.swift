@@ -104,7 +104,7 @@ struct RecordLaw: Sendable {
                 SELECT s.user_id
                   FROM (SELECT DISTINCT d.user_key
                       FROM (SELECT x.user_key FROM entitlement_sync.decision AS x ORDER BY x.id DESC LIMIT \(newest)) AS d) AS w
-                  JOIN entitlement_sync.user_sync AS s ON s.user_key = w.user_key
+                  JOIN entitlement_sync.user_sync AS s ON s.user_key = w.user_key AND s.confirmed = 0
                  CROSS JOIN LATERAL (
                        SELECT d.outcome, d.observed, d.at FROM entitlement_sync.decision AS d
                         WHERE d.user_key = w.user_key ORDER BY d.id DESC LIMIT 1) AS last
@@ -130,8 +130,8 @@ struct RecordLaw: Sendable {
         ) { newest in
             """
             SELECT count(*)
-              FROM (SELECT x.id, x.state FROM entitlement_sync.job_history AS x ORDER BY x.id DESC LIMIT \(newest)) AS h
-             WHERE h.state = 'done'
+              FROM (SELECT x.id, x.state, x.confirms FROM entitlement_sync.job_history AS x ORDER BY x.id DESC LIMIT \(newest)) AS h
+             WHERE h.state = 'done' AND h.confirms IS NULL
                AND NOT EXISTS (SELECT 1 FROM entitlement_sync.decision AS d WHERE d.job_id = h.id)
             """
         },

@@ -1,4 +1,5 @@
 import Entitlements
+import FoundationEssentials
 import Jobs
 import Postgres
 
@@ -18,6 +19,14 @@ struct UserFacts {
     var decidedType: UserType?
     /// The account was erased since: whoever has its id now is somebody else to us.
     var isErased = false
+    /// Of the newest decision and its reading; see `Confirmation`.
+    var fingerprint: UUID?
+    /// The newest decision, where checks have confirmed it.
+    var decisionID: Int64?
+    /// How many did.
+    var confirmed = 0
+    /// When the newest full reading began whose observations were written.
+    var recordedAt: Instant?
     var grants = GrantState.none
     var sandbox = SandboxState.none
     /// When the last grant in force ends.
@@ -149,17 +158,7 @@ enum LedgerReads {
             """
             SELECT u.user_key, u.epoch, u.read_at, u.absent_since, u.promised_at, u.moved_away_at,
                    CASE WHEN u.flips_since > now() - interval '1 day' THEN u.flips ELSE 0 END, u.ever_observed,
-                   u.user_id IS NULL,
-                   -- Before we kept it apart, and beside workers that do not, the newest decision tells that settled the type.
-                   CASE WHEN u.decided_subscriber IS NULL AND u.read_at IS NOT NULL
-                        THEN (SELECT d.type_after FROM entitlement_sync.decision AS d
-                               WHERE d.user_key = u.user_key AND NOT d.observed
-                                 AND d.rule NOT IN ('not_eligible', 'account_gone')
-                                 AND (d.type_after = 'free'
-                                      OR d.rule IN ('store_access', 'grant_access', 'owner_followed_revenuecat'))
-                               ORDER BY d.id DESC LIMIT 1)
-                        WHEN u.decided_subscriber THEN 'subscriber'
-                        WHEN NOT u.decided_subscriber THEN 'free' END
+                   u.user_id IS NULL, u.decided_subscriber, u.fingerprint, u.decision_id, u.confirmed, u.recorded_at
               FROM entitlement_sync.user_sync AS u
              WHERE u.user_key = ANY (\(userKeys))
              ORDER BY u.user_key
@@ -210,7 +209,11 @@ enum LedgerReads {
         var facts: [Int64: UserFacts] = [:]
         facts.reserveCapacity(rows.count)
         for row in rows {
-            let (key, epoch, readAt, absent, promised, moved, flips, ever, erased, decided) = try row.decode(
+            let (
+                key, epoch, readAt, absent, promised, moved, flips, ever, erased, decided, fingerprint, decision,
+                confirmed,
+                recorded
+            ) = try row.decode(
                 Int64.self,
                 Int64.self,
                 PostgresTimestamp?.self,
@@ -220,7 +223,11 @@ enum LedgerReads {
                 Int32.self,
                 Bool.self,
                 Bool.self,
-                String?.self
+                Bool?.self,
+                UUID?.self,
+                Int64?.self,
+                Int32.self,
+                PostgresTimestamp?.self
             )
             facts[key] = UserFacts(
                 epoch: epoch,
@@ -230,8 +237,12 @@ enum LedgerReads {
                 movedAwayAt: moved.map(Instant.init),
                 flips: Int(flips),
                 everObserved: ever,
-                decidedType: decided.flatMap(UserType.init),
-                isErased: erased
+                decidedType: decided.map { $0 ? .subscriber : .free },
+                isErased: erased,
+                fingerprint: fingerprint,
+                decisionID: decision,
+                confirmed: Int(confirmed),
+                recordedAt: recorded.map(Instant.init)
             )
         }
         return facts

@@ -231,9 +231,15 @@ enum Witness {
         UNION ALL
         SELECT concat_ws('|', 'decision', d.job_id, d.rule, d.outcome, coalesce(d.type_before, '-'),
                          coalesce(d.type_after, '-'), l.assets_changed, d.braked::text)
-          FROM entitlement_sync.decision AS d JOIN entitlement_sync.decision_log AS l USING (id)
+          FROM entitlement_sync.job_decision AS d JOIN entitlement_sync.decision_log AS l USING (id)
         UNION ALL
-        SELECT concat_ws('|', 'observed', o.job_id, count(*)) FROM entitlement_sync.observation AS o GROUP BY o.job_id
+        SELECT concat_ws('|', 'observed', o.job_id, count(*))
+          FROM (SELECT x.job_id FROM entitlement_sync.observation AS x
+                UNION ALL
+                SELECT h.id FROM entitlement_sync.job_history AS h
+                  JOIN entitlement_sync.decision AS d ON d.id = h.confirms
+                  JOIN entitlement_sync.observation AS x ON x.job_id = d.job_id) AS o
+         GROUP BY o.job_id
         UNION ALL
         SELECT concat_ws('|', 'alarm', a.name) FROM entitlement_sync.alarm AS a
         UNION ALL
@@ -269,7 +275,7 @@ enum Witness {
         UNION ALL
         SELECT 'broken|L10: job ' || h.id || ' ended with ' || n.decisions || ' decisions'
           FROM entitlement_sync.job_history AS h
-         CROSS JOIN LATERAL (SELECT count(*) AS decisions FROM entitlement_sync.decision AS d
+         CROSS JOIN LATERAL (SELECT count(*) AS decisions FROM entitlement_sync.job_decision AS d
                               WHERE d.job_id = h.id) AS n
          WHERE n.decisions <> CASE h.state WHEN 'done' THEN 1 ELSE 0 END;
         """

@@ -244,23 +244,6 @@ struct NoAbsenceTests {
         }
     }
 
-    @Test func `A subscriber made by support before the records kept settled types is not demoted either`() async throws
-    {
-        try await World.with(customers: ["{id: ann, state: active}"]) { world in
-            try await world.add("ann")
-            #expect(try await world.reconciled("ann").outcome == "promoted")
-            try await world.change("ann", #"{"state":"expired"}"#)
-            #expect(try await world.reconciled("ann").outcome == "demoted")
-            try await world.pool.query("UPDATE users SET type = 'subscriber' WHERE id = 'ann'")
-            try await world.pool.query("UPDATE entitlement_sync.user_sync SET decided_subscriber = NULL")
-            for _ in 1...3 { #expect(try await world.reconciled("ann").outcome == "deferred") }
-            // One whom a deferring reading had met already.
-            try await world.pool.query("UPDATE entitlement_sync.user_sync SET decided_subscriber = NULL")
-            #expect(try await world.reconciled("ann").outcome == "deferred")
-            #expect(Set(try await world.decisions(about: "ann").dropFirst(2).map(\.rule)) == ["unexplained"])
-        }
-    }
-
     @Test func `A user whom support made a subscriber after our decision is never demoted by itself`() async throws {
         try await World.with(customers: ["{id: ann, state: active}"]) { world in
             try await world.add("ann")

@@ -163,7 +163,7 @@ struct RecoveryTests {
             async let other: Void = world.work()
             _ = try await (one, other)
             #expect(try await world.number("SELECT count(*) FROM users WHERE type = 'subscriber'") == 60)
-            #expect(try await world.number("SELECT count(*) FROM entitlement_sync.decision") == 120)
+            #expect(try await world.number("SELECT count(*) FROM entitlement_sync.job_decision") == 120)
             let done = try await world.number(
                 "SELECT count(*) FROM entitlement_sync.job_status WHERE state = 'done'"
             )

@@ -123,7 +123,7 @@ LANGUAGE sql STABLE AS $$
              WHERE o.user_key = known AND o.attribution = 'same_account'
              ORDER BY o.asked_at DESC LIMIT 1) AS newest
       JOIN entitlement_sync.user_sync AS u
-        ON u.user_key = known AND newest.asked_at >= coalesce(u.full_read_at, newest.asked_at)
+        ON u.user_key = known AND newest.asked_at >= coalesce(u.recorded_at, newest.asked_at)
       JOIN entitlement_sync.observation AS x
         ON x.user_key = known AND x.attribution = 'same_account' AND x.asked_at = newest.asked_at
       JOIN entitlement_sync.purchase AS p ON p.id = x.purchase_id AND p.owner_key IS NULL AND p.merged_into IS NULL

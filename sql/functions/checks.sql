@@ -102,6 +102,10 @@ CREATE OR REPLACE FUNCTION user_events(which bigint) RETURNS TABLE (at timestamp
 LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp SET timezone = 'UTC' AS $$
     WITH me AS MATERIALIZED (
         SELECT which AS user_key
+    ), stretches AS MATERIALIZED (
+        SELECT c.*, c.confirmed > (SELECT count(*) FROM job_history AS h
+                                    WHERE h.user_key = which AND h.confirms = c.confirms) AS is_folded
+          FROM confirmation AS c WHERE c.user_key = which
     ), events AS (
         SELECT o.asked_at AS at, o.id AS place, 'observation' AS kind,
                CASE WHEN o.store IS NULL THEN
@@ -134,6 +138,18 @@ LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp SET timezone = '
                                        CASE WHEN d.observed THEN 'would change' ELSE 'changed' END) ELSE '' END,
                       CASE WHEN d.observed THEN ' Observed only: nothing was written.' ELSE '' END)
           FROM decision AS d JOIN me USING (user_key)
+        UNION ALL
+        -- Each check while all of a stretch are in the jobs' history, and then the stretch as one.
+        SELECT h.finished_at, h.decision_id, 'decision',
+               format('Rule %s, outcome %s: the stores showed what decision %s rests on, and it was confirmed.', d.rule, d.outcome, d.id)
+          FROM stretches AS s JOIN job_history AS h ON h.user_key = which AND h.confirms = s.confirms
+          JOIN confirmed_decision AS d ON d.id = s.confirms AND d.user_key = which WHERE NOT s.is_folded
+        UNION ALL
+        SELECT s.at, s.id, 'decision',
+               format('Rule %s, outcome %s: decision %s was confirmed %s %s, first at %s UTC, last at %s UTC.', d.rule, d.outcome, d.id,
+                      s.confirmed, CASE s.confirmed WHEN 1 THEN 'time' ELSE 'times' END,
+                      to_char(s.first_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI'), to_char(s.at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI'))
+          FROM stretches AS s JOIN confirmed_decision AS d ON d.id = s.confirms AND d.user_key = which WHERE s.is_folded
         UNION ALL
         SELECT b.at, b.id, 'assets',
                CASE WHEN b.failed IS NULL

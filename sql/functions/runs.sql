@@ -342,7 +342,7 @@ BEGIN
           FROM unnest(p.jobs) WITH ORDINALITY AS j(id, n)
           LEFT JOIN LATERAL (SELECT y.outcome, y.state, y.last_error FROM job_history AS y
                               WHERE y.id = j.id AND y.id >= low AND y.id <= high OFFSET 0) AS h ON true
-          LEFT JOIN LATERAL (SELECT y.rule FROM decision AS y WHERE y.job_id = j.id OFFSET 0) AS d ON true;
+          LEFT JOIN LATERAL (SELECT y.rule FROM job_decision AS y WHERE y.job_id = j.id OFFSET 0) AS d ON true;
         INSERT INTO run_change AS c
                (run_id, user_key, epoch, assets, job_id, announced, state, outcome, rule, type_before, type_after, explanation)
         SELECT p.run_id, d.user_key, u.epoch, d.assets_changed, d.job_id,
@@ -356,7 +356,7 @@ BEGIN
                CASE d.rule WHEN 'proposed' THEN 'demoted' ELSE d.outcome END, d.rule, d.type_before,
                CASE d.rule WHEN 'proposed' THEN 'free' ELSE d.type_after END, d.explanation
           FROM unnest(p.jobs) AS j(id)
-         CROSS JOIN LATERAL (SELECT y.* FROM decision AS y WHERE y.job_id = j.id OFFSET 0) AS d
+         CROSS JOIN LATERAL (SELECT y.* FROM job_decision AS y WHERE y.job_id = j.id OFFSET 0) AS d
          CROSS JOIN LATERAL (SELECT y.epoch FROM user_sync AS y WHERE y.user_key = d.user_key OFFSET 0) AS u
          WHERE (p.state IN ('reading', 'applying') OR d.rule <> 'proposed')
            AND (d.type_before IS DISTINCT FROM d.type_after OR d.rule = 'proposed' AND p.state = 'reading'

@@ -84,7 +84,15 @@ CREATE TABLE user_sync (
     shut_out           boolean     NOT NULL DEFAULT false,
     met_dry            boolean     NOT NULL DEFAULT false,
     -- Users before purchases, as batches lock them; and nothing that reads or writes whole tables while they are locked.
-    decided_subscriber boolean
+    decided_subscriber boolean,
+    decision_id        bigint,
+    fingerprint        uuid,
+    recorded_at        timestamptz,
+    confirmed          integer     NOT NULL DEFAULT 0,
+    confirmed_id       bigint      NOT NULL DEFAULT 0,
+    confirmed_first_at timestamptz NOT NULL DEFAULT '-infinity',
+    confirmed_at       timestamptz NOT NULL DEFAULT '-infinity',
+    confirmed_asked_at timestamptz NOT NULL DEFAULT '-infinity'
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05);
 -- Users to be looked at again: stores that send no word are asked around the ends of what they sold.
 CREATE INDEX user_sync_next_look ON user_sync (next_look) WHERE next_look IS NOT NULL;
@@ -98,6 +106,12 @@ COMMENT ON COLUMN user_sync.shut_out IS 'the account''s status decided against t
 COMMENT ON COLUMN user_sync.met_dry IS 'a dry run made the user known: that alone has nobody looked at';
 COMMENT ON COLUMN user_sync.decided_subscriber IS
     'whether the type that our last decision gave the user or found right is subscriber; null: none has settled it yet';
+COMMENT ON COLUMN user_sync.decision_id IS 'the newest row of decision, once a check has confirmed it';
+COMMENT ON COLUMN user_sync.fingerprint IS 'a digest of what that decision and its reading say: a check with the same confirms it';
+COMMENT ON COLUMN user_sync.recorded_at IS 'when the newest full reading began whose observations were written';
+COMMENT ON COLUMN user_sync.confirmed IS 'how many checks have confirmed it; job_history has each of them until retention';
+COMMENT ON COLUMN user_sync.confirmed_id IS 'the last of them, as an id of a decision; its time and the first one''s are beside it';
+COMMENT ON COLUMN user_sync.confirmed_asked_at IS 'when the last of them began to read';
 
 -- Which of a store's products mean access. A team writes it.
 CREATE TABLE product (
@@ -281,13 +295,21 @@ CREATE TABLE decision (
     outcome        text        NOT NULL,
     type_before    text,
     type_after     text,
-    explanation    text        NOT NULL
+    explanation    text        NOT NULL,
+    previous_id        bigint,
+    confirmed          integer,
+    confirmed_id       bigint,
+    confirmed_first_at timestamptz,
+    confirmed_at       timestamptz,
+    confirmed_asked_at timestamptz
 );
 CREATE UNIQUE INDEX decision_job ON decision (job_id);
 CREATE INDEX decision_user ON decision (user_key, id);
 CREATE INDEX decision_braked ON decision (at) WHERE braked;
 CREATE INDEX decision_at ON decision USING brin (at);
 COMMENT ON COLUMN decision.observed IS 'computed in observe mode: nothing else was written';
+COMMENT ON COLUMN decision.previous_id IS
+    'the user''s decision before, where checks had confirmed it; the other columns say how often and when';
 COMMENT ON COLUMN decision.braked IS 'a demotion that counts toward the brake';
 
 -- Later asset batches of a decision.
@@ -328,7 +350,6 @@ CREATE TABLE acknowledgement (
     attempt    integer     NOT NULL DEFAULT 0,
     called     boolean     NOT NULL DEFAULT false,
     last_error text,
-    -- compatible_from: 11
     -- Google Play drops the ids of the purchase before a resubscription with its acknowledgement, unless the call names them.
     account_id text,
     profile_id text
@@ -397,7 +418,9 @@ CREATE TABLE job_history (
     state       text        NOT NULL,
     outcome     text,
     message_key text,
-    last_error  text
+    last_error  text,
+    decision_id bigint,
+    confirms    bigint
 ) PARTITION BY RANGE (id);
 CREATE UNIQUE INDEX job_history_id ON job_history (id);
 CREATE INDEX job_history_dead ON job_history (last_error) WHERE state = 'dead';
@@ -406,6 +429,8 @@ CREATE INDEX job_history_reference ON job_history (substring(uuid_send(id) FROM 
 -- The newest of a user's jobs are asked for by id: without it in the index, each day's ids are walked backwards.
 CREATE INDEX job_history_user_id ON job_history (user_key, id);
 CREATE INDEX job_history_dead_end ON job_history (finished_at DESC, id DESC) INCLUDE (user_key) WHERE state = 'dead';
+COMMENT ON COLUMN job_history.confirms IS 'the decision that this check confirmed: it has no row of its own in decision and observation';
+COMMENT ON COLUMN job_history.decision_id IS 'the id of the decision to confirm it';
 
 CREATE TABLE idempotency (
     user_key   bigint      NOT NULL,

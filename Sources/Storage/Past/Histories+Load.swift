@@ -53,11 +53,11 @@ extension Histories {
             SELECT d.user_key, d.id, d.at, d.kind, d.rule, d.outcome, d.type_before, d.type_after, d.observed, d.explanation
               FROM unnest(\(keys)) AS k(key)
              CROSS JOIN LATERAL (
-                   (SELECT x.* FROM entitlement_sync.decision AS x
+                   (SELECT x.* FROM entitlement_sync.past_decision AS x
                      WHERE x.user_key = k.key AND x.at <= coalesce(\(moment?.timestamp)::timestamptz, 'infinity')
                      ORDER BY x.id DESC LIMIT \(mostDecisions + 1))
                     UNION ALL
-                   (SELECT x.* FROM entitlement_sync.decision AS x
+                   (SELECT x.* FROM entitlement_sync.past_decision AS x
                      WHERE x.user_key = k.key AND x.at > \(moment?.timestamp)::timestamptz ORDER BY x.id LIMIT 1)) AS d
              ORDER BY d.user_key, d.id
             """
@@ -104,17 +104,16 @@ extension Histories {
         var items: [Int64: [PastItem]] = [:]
         let rows = try await connection.query(
             """
-            SELECT o.user_key, d.id, d.at, o.asked_at, o.coverage, o.purchase_id, o.attribution, o.source, o.store, o.environment,
+            SELECT o.user_key, o.decision_id, o.recorded_at, o.asked_at, o.coverage, o.purchase_id, o.attribution, o.source, o.store, o.environment,
                    o.kind, o.status, o.ownership, o.renewal, o.product_id, array_to_string(o.entitlements, E'\\x1f'),
                    o.gives_access, o.period_starts_at, o.period_ends_at
               FROM unnest(\(keys)) AS k(key)
-             CROSS JOIN LATERAL (SELECT x.* FROM entitlement_sync.observation AS x
+             CROSS JOIN LATERAL (SELECT x.* FROM entitlement_sync.past_observation AS x
                                   WHERE x.user_key = k.key
                                     AND (\(purchases)::bigint[] IS NULL OR x.purchase_id = ANY (\(purchases)::bigint[]))
                                     AND x.asked_at <= coalesce(\(moment?.timestamp)::timestamptz, 'infinity')
-                                  ORDER BY x.id DESC LIMIT \(mostItems + 1)) AS o
-              JOIN entitlement_sync.decision AS d ON d.job_id = o.job_id
-             ORDER BY o.user_key, o.id
+                                  ORDER BY x.decision_id DESC, x.id DESC LIMIT \(mostItems + 1)) AS o
+             ORDER BY o.user_key, o.decision_id, o.id
             """
         )
         for row in rows {

@@ -139,7 +139,7 @@ package struct Histories: Sendable {
                    coalesce(n.at >= coalesce(\(since)::timestamptz, '-infinity'), false)
               FROM (SELECT x.user_key, x.user_id, x.ever_observed FROM entitlement_sync.user_sync AS x
                      WHERE x.user_key > \(key) ORDER BY x.user_key LIMIT \(Self.stretch)) AS u
-              LEFT JOIN LATERAL (SELECT d.at FROM entitlement_sync.decision AS d
+              LEFT JOIN LATERAL (SELECT d.at FROM entitlement_sync.past_decision AS d
                                   WHERE d.user_key = u.user_key ORDER BY d.id DESC LIMIT 1) AS n ON true
               LEFT JOIN entitlement_sync.sandbox_user AS s ON s.user_id = u.user_id
              ORDER BY u.user_key

@@ -93,7 +93,7 @@ package struct Shadow: Sendable {
                   JOIN entitlement_sync.user_sync AS u ON u.user_key = k.key AND u.user_id IS NOT NULL
                  CROSS JOIN LATERAL (SELECT x.user_key, x.at, x.kind, x.rule, x.outcome, x.type_before, x.type_after,
                                             x.explanation, x.observed
-                                       FROM entitlement_sync.decision AS x
+                                       FROM entitlement_sync.past_decision AS x
                                       WHERE x.user_key = k.key ORDER BY x.id DESC LIMIT 1) AS d
                  WHERE d.observed AND d.at >= coalesce(\(since)::timestamptz, '-infinity')
             )

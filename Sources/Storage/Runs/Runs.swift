@@ -237,7 +237,7 @@ package struct Runs: Sendable {
               JOIN entitlement_sync.user_sync AS u ON u.user_key = j.key
               LEFT JOIN entitlement_sync.run_change AS c ON c.run_id = p.run_id AND c.user_key = j.key
               LEFT JOIN LATERAL (SELECT x.rule, x.explanation, x.type_before, x.type_after
-                                   FROM entitlement_sync.decision AS x WHERE x.job_id = j.job OFFSET 0) AS d ON true
+                                   FROM entitlement_sync.job_decision AS x WHERE x.job_id = j.job OFFSET 0) AS d ON true
              WHERE p.run_id = \(id) AND p.number = \(part)
                -- Whoever had another turn, once everybody was read, stands there with what came of it.
                AND j.key NOT IN (SELECT k.key

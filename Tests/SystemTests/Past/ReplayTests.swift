@@ -202,7 +202,7 @@ import Testing
     @Test func `History that is longer than is looked at is said to be cut`() async throws {
         try await World.with(customers: ["{id: ann, state: active}"]) { world in
             try await world.add("ann")
-            for _ in 1...3 { _ = try await world.reconciled("ann") }
+            for _ in 1...3 { _ = try await world.restored("ann") }
             let state = try await Histories(pool: world.pool, mostDecisions: 2, mostItems: 2).state(
                 of: "ann",
                 at: try await world.now()

@@ -317,7 +317,7 @@ BEGIN
         'dry_run', (SELECT to_jsonb(r) FROM dry_run AS r
                      WHERE r.user_key = which AND r.asked_at > clock_timestamp() - interval '1 day'
                        -- What was decided since says more.
-                       AND NOT EXISTS (SELECT 1 FROM decision AS d WHERE d.user_key = which AND d.at > r.ended_at)
+                       AND NOT EXISTS (SELECT 1 FROM past_decision AS d WHERE d.user_key = which AND d.at > r.ended_at)
                      ORDER BY r.asked_at DESC LIMIT 1),
         'waiting', EXISTS (SELECT 1 FROM queue AS q WHERE q.user_key = which),
         'jobs', (SELECT coalesce(jsonb_agg(jsonb_build_object('reference', reference_of('R', j.id),
