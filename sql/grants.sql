@@ -23,9 +23,9 @@ SELECT apply_privileges(ARRAY(
         ('worker', 'schema', 'USAGE',
          'entitlement_sync'),
         ('worker', 'table', 'DELETE INSERT SELECT UPDATE',
-         'acknowledgement alarm asset_run brake control decision_log dry_run grant idempotency inbox inbox_body inbox_log
-         job_history job_request job_status law_check outbox purchase purchase_identifier queue rate_budget request_count
-         schedule shown_proof store_health ticket_status user_sync worker'),
+         'acknowledgement alarm asset_run brake brake_minute control decision_log dry_run grant idempotency inbox inbox_body
+         inbox_log job_history job_request job_status law_check outbox purchase purchase_identifier queue rate_budget
+         request_count schedule shown_proof store_health ticket_status user_sync worker'),
         ('worker', 'table', 'INSERT',
          'ticket_event.job_id ticket_event.kind ticket_event.ticket_id'),
         ('worker', 'table', 'INSERT SELECT',
@@ -53,12 +53,12 @@ SELECT apply_privileges(ARRAY(
          expire_questions feed_run first_id_at first_id_of forget_absences forget_accounts forget_events forget_questions
          forget_requests forget_runs forget_sign_ins host_id id_time is_named_by_id is_released judge_credentials keep_answers
          keep_evidence keep_listing keep_part living maintain_partitions means_access missing_days missing_privileges
-         move_listing name_found name_hash name_purchase new_id note_absences note_credentials note_known partitions_of
-         plan_listings plan_looks predict_run product_changed put_off_listing reference_of release_purchase release_run
-         reply_to_ticket request_reconcile request_restore requeue_dead restore_answers restored_products restored_products_of
-         runs_of settle_call settle_run settle_transfer spell_inbox stacked_ends start_scheduled step_down take_asks take_lead
-         take_listing take_outbox take_part take_requests tell_tickets tend_tickets ticket_answers united_proofs user_events
-         user_key_of user_standing ways_in'),
+         move_listing name_found name_hash name_purchase new_id note_absences note_credentials note_known partitioned_tables
+         partitions_of plan_listings plan_looks predict_run product_changed put_off_listing reference_of release_purchase
+         release_run reply_to_ticket request_reconcile request_restore requeue_dead restore_answers restored_products
+         restored_products_of runs_of settle_call settle_run settle_transfer spell_inbox stacked_ends start_scheduled step_down
+         take_asks take_lead take_listing take_outbox take_part take_requests tell_tickets tend_tickets ticket_answers
+         united_proofs user_events user_key_of user_standing ways_in'),
         ('support', 'schema', 'USAGE',
          'entitlement_sync'),
         ('support', 'table', 'SELECT',
@@ -83,10 +83,11 @@ SELECT apply_privileges(ARRAY(
          claim_ticket confirm_operator desk_alive desk_causes desk_counts desk_dead desk_dry_run desk_figures desk_log desk_me
          desk_queue desk_restore desk_retry desk_search desk_timeline desk_user disable_operator end_other_sessions first_id_of
          id_time identify_operator lend_access link_operator linked_tickets list_tickets mark_break_glass missing_days new_id
-         note_order note_refusal note_ticket open_ticket operators own_sessions partitions_of provider_in_use reference_of
-         refresh_evidence refuse_ticket release_ticket reset_operator resolve_transfer retry_tokens reveal_list reveal_ticket
-         reveal_user session_name show_ticket sign_in sign_in_salt sign_out terminal_asking ticket_named ticket_replies
-         ticket_tokens ticket_waiver ticket_window waive_owner_window withdraw_approval'),
+         note_order note_refusal note_ticket open_ticket operators own_sessions partitioned_tables partitions_of
+         provider_in_use reference_of refresh_evidence refuse_ticket release_ticket reset_operator resolve_transfer
+         retry_tokens reveal_list reveal_ticket reveal_user session_name show_ticket sign_in sign_in_salt sign_out
+         terminal_asking ticket_named ticket_replies ticket_tokens ticket_waiver ticket_window waive_owner_window
+         withdraw_approval'),
         ('console', 'schema', 'USAGE',
          'entitlement_sync'),
         ('console', 'function', 'EXECUTE',
@@ -114,7 +115,7 @@ SELECT apply_privileges(ARRAY(
          store_health store_knowledge ticket ticket_approval ticket_claim ticket_event ticket_evidence ticket_move ticket_note
          ticket_reply ticket_reveal ticket_status transfer transfer_step transfer_token user_reveal user_sync worker'),
         ('auditor', 'function', 'EXECUTE',
-         'first_id_of id_time means_access missing_days partitions_of reference_of user_events user_standing')
+         'first_id_of id_time means_access missing_days partitioned_tables partitions_of reference_of user_events user_standing')
            ) AS v(role, kind, privileges, objects)
      CROSS JOIN LATERAL regexp_split_to_table(v.objects, '\s+') AS o(name)
      CROSS JOIN LATERAL regexp_split_to_table(v.privileges, ' ') AS p(name)));

@@ -133,6 +133,46 @@ package struct BenchDatabase: Sendable {
         )
     }
 
+    /// Queues a check of each user of a prefix.
+    package func check(prefix: String) async throws {
+        try await pool.query(
+            """
+            INSERT INTO entitlement_sync.queue (user_key, due, lane, reconcile_id, reconcile_due)
+            SELECT u.user_key, now(), 2, entitlement_sync.new_id(), now()
+              FROM entitlement_sync.user_sync AS u WHERE u.user_id LIKE \(prefix + "%")
+            """
+        )
+    }
+
+    /// Bytes of all tables and indexes of the schema after VACUUM, but for the jobs' history, which retention drops.
+    package func keptBytes() async throws -> Double {
+        try await pool.query("VACUUM")
+        let rows = try await pool.query(
+            """
+            SELECT sum(pg_table_size(c.oid) + pg_indexes_size(c.oid))::bigint FROM pg_catalog.pg_class AS c
+             WHERE c.relnamespace = 'entitlement_sync'::regnamespace AND c.relkind = 'r' AND c.relname !~ '^job_history_'
+            """
+        )
+        return Double(try rows.first?.decode(Int64.self, at: 0) ?? 0)
+    }
+
+    /// Bytes that the jobs' history takes up.
+    package func historyBytes() async throws -> Double {
+        let rows = try await pool.query(
+            """
+            SELECT sum(pg_table_size(c.oid) + pg_indexes_size(c.oid))::bigint FROM pg_catalog.pg_class AS c
+             WHERE c.relnamespace = 'entitlement_sync'::regnamespace AND c.relkind = 'r' AND c.relname ~ '^job_history_'
+            """
+        )
+        return Double(try rows.first?.decode(Int64.self, at: 0) ?? 0)
+    }
+
+    /// How far the server's log has come, in bytes.
+    package func logPosition() async throws -> Double {
+        let rows = try await pool.query("SELECT (pg_current_wal_lsn() - '0/0'::pg_lsn)::bigint")
+        return Double(try rows.first?.decode(Int64.self, at: 0) ?? 0)
+    }
+
     /// Removes all users and what is known of them.
     package func clearUsers() async throws {
         try await pool.query(
@@ -309,7 +349,8 @@ package struct BenchDatabase: Sendable {
                    sha256(q.restore_id::text::bytea)
               FROM entitlement_sync.queue AS q WHERE q.user_key = ANY (keys);
             UPDATE entitlement_sync.user_sync AS s
-               SET epoch = s.epoch + 1, read_at = now(), ever_observed = true, next_look = now() + interval '19 days'
+               SET epoch = s.epoch + 1, read_at = now(), recorded_at = now(), ever_observed = true,
+                   decided_subscriber = true, fingerprint = md5(s.user_id)::uuid, next_look = now() + interval '19 days'
              WHERE s.user_key = ANY (keys);
             INSERT INTO entitlement_sync.decision (user_key, job_id, assets_changed, kind, rule, outcome, type_before,
                         type_after, explanation)

@@ -1,11 +1,15 @@
-import Entitlements
+package import Entitlements
 import Jobs
 package import SyncWorker
 
 /// A store that answers from memory: every user has one active subscription.
-package func memoryStore() -> StoreReader {
+///
+/// - Parameter start: when its period begins; `nil`: with each reading.
+/// - Returns: the reader.
+package func memoryStore(from start: Instant? = nil) -> StoreReader {
     StoreReader { job in
-        let ends = job.claimedAt + .seconds(20 * 86_400)
+        let begins = start ?? job.claimedAt
+        let ends = begins + .seconds(20 * 86_400)
         return Reading(
             coverage: .partial,
             askedAt: job.claimedAt,
@@ -33,7 +37,7 @@ package func memoryStore() -> StoreReader {
                     status: StoreStatus("active"),
                     givesAccess: true,
                     renewal: "will_renew",
-                    periodStartsAt: job.claimedAt,
+                    periodStartsAt: begins,
                     periodEndsAt: ends,
                     payloadHash: Array(repeating: 7, count: 32)
                 )

@@ -35,6 +35,8 @@ struct BenchCommand: AsyncParsableCommand {
     enum Part: String, ExpressibleByArgument, CaseIterable {
         /// Jobs a second, and the requests they cost.
         case throughput
+        /// What checks leave that confirm what is known.
+        case size
         /// How long people wait.
         case people
         /// How long they wait over HTTP, and how fast events are kept.
@@ -53,7 +55,7 @@ struct BenchCommand: AsyncParsableCommand {
 
     @Option(
         parsing: .upToNextOption,
-        help: "Only these parts: throughput, people, doors, process, runs, assets, signatures."
+        help: "Only these parts: throughput, size, people, doors, process, runs, assets, signatures."
     )
     var only = Part.allCases
 
@@ -139,6 +141,7 @@ struct BenchCommand: AsyncParsableCommand {
         defer { simulator.stop() }
         var measurements: [Bench.Measurement] = []
         if only.contains(.throughput) { measurements += try await work.throughput(simulator) }
+        if only.contains(.size) { measurements += try await work.size() }
         if only.contains(.people) { measurements += try await work.people() }
         if only.contains(.doors) {
             measurements += try await BenchDoors(database: database, runtime: runtime, seconds: seconds).measure()

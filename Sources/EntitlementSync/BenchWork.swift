@@ -135,6 +135,43 @@ struct BenchWork {
         CustomerQuery(userID: user, lane: .sweep, sandboxCounts: false, mayGrant: mayGrant, isOtherUser: { _ in [] })
     }
 
+    // MARK: - Size
+
+    /// What checks leave that confirm what is known, beside their rows in the jobs' history: of each user the first, and the next.
+    func size() async throws -> [Bench.Measurement] {
+        let start = Instant(microseconds: Int64(Date.now.timeIntervalSince1970 * 1_000_000))
+        try await database.load(jobs, prefix: "size-")
+        try await work(memoryStore(from: start))
+        try await check("size-")
+        var measurements: [Bench.Measurement] = []
+        for name in ["first", "next"] {
+            let before = (kept: try await database.keptBytes(), history: try await database.historyBytes())
+            let log = try await database.logPosition()
+            try await database.check(prefix: "size-")
+            let queued = try await database.logPosition()
+            try await work(memoryStore(from: start))
+            let written = try await database.logPosition()
+            let after = (kept: try await database.keptBytes(), history: try await database.historyBytes())
+            func each(_ bytes: Double) -> Double { bytes / Double(jobs) }
+            measurements += [
+                Measurement(
+                    name: "confirmed_check_\(name)",
+                    value: each(after.kept - before.kept),
+                    unit: "bytes",
+                    below: 160
+                ),
+                Measurement(
+                    name: "confirmed_check_\(name)_history",
+                    value: each(after.history - before.history),
+                    unit: "bytes"
+                ),
+                Measurement(name: "confirmed_check_\(name)_wal", value: each(written - queued), unit: "bytes"),
+                Measurement(name: "confirmed_check_\(name)_queue_wal", value: each(queued - log), unit: "bytes"),
+            ]
+        }
+        return measurements
+    }
+
     // MARK: - People
 
     /// What people feel.

@@ -57,13 +57,37 @@ enum BrakeStore {
         }
     }
 
-    /// Demotions of the last 24 hours that count toward the limit.
+    /// Demotions of the last 24 hours that count toward the limit, to the minute: the one in which the day began counts whole.
     static let spent = PostgresQuery(rawSQL: spentSQL)
 
     static let spentSQL = """
-        SELECT count(*) FROM entitlement_sync.decision AS d
-         WHERE d.braked AND d.at > statement_timestamp() - interval '24 hours'
+        SELECT coalesce(sum(b.demotions), 0)::bigint FROM entitlement_sync.brake_minute AS b
+         WHERE b.minute > statement_timestamp() - interval '1441 minutes'
         """
+
+    /// Counts demotions that are written.
+    ///
+    /// - Parameter demotions: how many the batch writes that count; the brake's row is locked.
+    /// - Returns: what to send; nothing where none counts.
+    static func spend(_ demotions: Int) -> [PostgresRequest<Void>] {
+        guard demotions > 0 else { return [] }
+        return [
+            PostgresRequest(
+                """
+                INSERT INTO entitlement_sync.brake_minute AS b (minute, demotions)
+                VALUES (date_trunc('minute', statement_timestamp()), \(Int32(clamping: demotions)))
+                ON CONFLICT (minute) DO UPDATE SET demotions = b.demotions + excluded.demotions
+                """
+            )
+        ]
+    }
+
+    /// Forgets minutes that no day counts any more.
+    static func forget(in pool: PostgresPool) async throws(PostgresError) {
+        try await pool.query(
+            "DELETE FROM entitlement_sync.brake_minute AS b WHERE b.minute < now() - interval '25 hours'"
+        )
+    }
 
     /// Writes down of how many subscribers the limit is a part: those of now, and those who were demoted since the
     /// rolling day began, so that the limit does not shrink as it is used.

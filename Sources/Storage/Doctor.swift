@@ -277,9 +277,7 @@ package struct Doctor: Sendable {
                                 (SELECT max(x.user_key) FROM entitlement_sync.user_sync AS x)),
                                (pg_get_serial_sequence('entitlement_sync.grant', 'id'),
                                 (SELECT max(x.id) FROM entitlement_sync."grant" AS x)),
-                               (pg_get_serial_sequence('entitlement_sync.observation', 'id'),
-                                (SELECT max(x.id) FROM entitlement_sync.observation AS x)),
-                               (pg_get_serial_sequence('entitlement_sync.decision', 'id'),
+                               ('entitlement_sync.decision_id_seq',
                                 (SELECT max(x.id) FROM entitlement_sync.decision AS x)),
                                (pg_get_serial_sequence('entitlement_sync.inbox', 'id'),
                                 (SELECT max(x.id) FROM entitlement_sync.inbox AS x))) AS s(name, top)

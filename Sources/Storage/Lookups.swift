@@ -148,7 +148,7 @@ package struct Housekeeping: Sendable {
         )
         guard mine.affected > 0 else { return false }
         var isDone = true
-        for table in ["job_history", "job_request"] {
+        for table in try await partitionedTables() {
             if try await !maintainPartitions(of: table) { isDone = false }
         }
         let missing = try await pool.query(Self.missingDays).first?.decode(Int64.self, at: 0) ?? 0
@@ -156,7 +156,7 @@ package struct Housekeeping: Sendable {
             try await EffectWrites.note(
                 "partitions_low",
                 "\(missing) partitions for the next \(Self.daysAhead) days are missing: an open transaction keeps"
-                    + " workers from making them (pg_locks on job_history and job_request). Requests are accepted meanwhile.",
+                    + " workers from making them (pg_locks on job_history, job_request, decision and observation). Requests are accepted meanwhile.",
                 in: pool
             )
         }
@@ -166,6 +166,12 @@ package struct Housekeeping: Sendable {
             )
         }
         return isDone
+    }
+
+    private func partitionedTables() async throws -> [String] {
+        try await pool.query("SELECT t.name FROM entitlement_sync.partitioned_tables() AS t").map {
+            try $0.decode(String.self)
+        }
     }
 
     /// - Returns: false while an open transaction holds the table.
@@ -187,8 +193,8 @@ package struct Housekeeping: Sendable {
     /// Counts the partitions that the coming days lack.
     static var missingDays: PostgresQuery {
         """
-        SELECT count(*) FROM unnest('{job_history,job_request}'::text[]) AS t(name)
-         CROSS JOIN LATERAL entitlement_sync.missing_days(t.name, \(daysAhead)) AS d
+        SELECT count(*) FROM entitlement_sync.partitioned_tables() AS t
+         CROSS JOIN LATERAL entitlement_sync.missing_days(t.name, make_interval(days => \(daysAhead))) AS d
         """
     }
 
@@ -197,6 +203,7 @@ package struct Housekeeping: Sendable {
         try await pool.query(
             "DELETE FROM entitlement_sync.idempotency AS i WHERE i.created_at < now() - interval '7 days'"
         )
+        try await BrakeStore.forget(in: pool)
         try await pool.query("SELECT entitlement_sync.forget_requests()")
         try await pool.query("SELECT entitlement_sync.forget_sign_ins()")
         try await pool.query("SELECT entitlement_sync.forget_questions()")
@@ -214,12 +221,14 @@ package struct Housekeeping: Sendable {
     /// - Throws: `PostgresError`.
     package func planLooks(background: Duration?) async throws -> Int64 {
         let planned = try await pool.query(
-            "SELECT entitlement_sync.plan_looks(\(Self.looksAtOnce), \(background?.components.seconds))"
+            "SELECT entitlement_sync.plan_looks(\(Self.usersAtOnce), \(Self.looksAtOnce), \(background?.components.seconds))"
         )
         return try planned.first?.decode(Int64.self, at: 0) ?? 0
     }
 
-    /// Users looked through at once: with a turn every five seconds, ten million within three hours.
+    /// Users of a turn: with one every five seconds, ten million within half an hour.
+    private static let usersAtOnce: Int32 = 30_000
+    /// Checks planned in a turn at most, whose users are locked together.
     private static let looksAtOnce: Int32 = 5000
 
     /// Queues reconciles of users whose stores will not say by themselves that something changed.

@@ -98,6 +98,7 @@ enum Witness {
             DELETE FROM entitlement_sync.ticket_event;
             DELETE FROM entitlement_sync.ticket;
             DELETE FROM entitlement_sync.decision;
+            DELETE FROM entitlement_sync.brake_minute;
             DELETE FROM entitlement_sync.observation;
             DELETE FROM entitlement_sync.purchase_identifier;
             DELETE FROM entitlement_sync.purchase;

@@ -264,8 +264,8 @@ extension World {
     fileprivate func isCovered() async throws -> Bool {
         try await number(
             """
-            SELECT (count(*) = 0)::int FROM unnest('{job_history,job_request}'::text[]) AS t(name)
-             WHERE EXISTS (SELECT 1 FROM entitlement_sync.missing_days(t.name, 31))
+            SELECT (count(*) = 0)::int FROM entitlement_sync.partitioned_tables() AS t
+             WHERE EXISTS (SELECT 1 FROM entitlement_sync.missing_days(t.name))
                 OR EXISTS (SELECT 1 FROM entitlement_sync.partitions_of(t.name) AS p
                             WHERE p.is_default OR p.is_pending)
                 OR (SELECT count(*) FROM entitlement_sync.partitions_of(t.name) AS p

@@ -1,15 +1,14 @@
 -- Scheduled checks, and what is on record of a user: events and standing.
 
--- Goes a stretch of at most `batch` users on. Whoever was shut out and is found let in is looked at within minutes; whoever never had
--- a look gets one within `background` seconds (null: none). Returns how many looks were planned; 0 as well where somebody
--- else is at it, and where the last round began less than ten minutes ago.
-CREATE OR REPLACE FUNCTION plan_looks(batch integer, background bigint) RETURNS bigint
+-- Goes a stretch of at most `batch` users on, up to the `most`th for whom there is something to plan. Whoever was shut out and is found
+-- let in is looked at within minutes; whoever never had a look gets one within `background` seconds (null: none). Returns how many looks
+-- were planned; 0 as well where somebody else is at it, and where the last round began less than ten minutes ago.
+CREATE OR REPLACE FUNCTION plan_looks(batch integer, most integer, background bigint) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp
 SET enable_seqscan = off SET lock_timeout = '1s' AS $$
 DECLARE
     r       look_round;
     last    bigint;
-    looked  bigint;
     ids     text[];
     planned bigint;
 BEGIN
@@ -18,16 +17,22 @@ BEGIN
     IF NOT FOUND OR r.after_key = 0 AND r.began_at > clock_timestamp() - interval '10 minutes' THEN
         RETURN 0;
     END IF;
-    SELECT max(w.user_key), count(*),
-           array_agg(w.user_id ORDER BY w.user_id) FILTER (WHERE w.user_id IS NOT NULL AND w.next_look IS NULL
-               AND (w.shut_out OR background IS NOT NULL)
-               AND (NOT w.met_dry OR w.read_at IS NOT NULL
-                    OR EXISTS (SELECT 1 FROM job_history AS h WHERE h.user_key = w.user_key)))
-      INTO last, looked, ids
-      FROM (SELECT u.user_key, u.user_id, u.next_look, u.shut_out, u.met_dry, u.read_at FROM user_sync AS u
-             WHERE u.user_key > r.after_key ORDER BY u.user_key LIMIT batch) AS w;
+    WITH w AS MATERIALIZED (
+        SELECT u.user_key, u.user_id, u.next_look, u.shut_out, u.met_dry, u.read_at FROM user_sync AS u
+         WHERE u.user_key > r.after_key ORDER BY u.user_key LIMIT batch
+    ), c AS MATERIALIZED (
+        SELECT w.user_key, w.user_id FROM w
+         WHERE w.user_id IS NOT NULL AND w.next_look IS NULL AND (w.shut_out OR background IS NOT NULL)
+           AND (NOT w.met_dry OR w.read_at IS NOT NULL
+                OR EXISTS (SELECT 1 FROM job_history AS h WHERE h.user_key = w.user_key))
+         ORDER BY w.user_key LIMIT most
+    )
+    SELECT CASE WHEN (SELECT count(*) FROM c) = most THEN (SELECT max(c.user_key) FROM c)
+                WHEN (SELECT count(*) FROM w) = batch THEN (SELECT max(w.user_key) FROM w) END,
+           (SELECT array_agg(c.user_id ORDER BY c.user_id) FROM c)
+      INTO last, ids;
     UPDATE look_round AS x
-       SET after_key = CASE WHEN looked < batch THEN 0 ELSE last END,
+       SET after_key = coalesce(last, 0),
            began_at = CASE WHEN r.after_key = 0 THEN clock_timestamp() ELSE x.began_at END;
     IF ids IS NULL THEN
         RETURN 0;

@@ -1,4 +1,14 @@
--- Partitions by day of the jobs' history: made ahead, dropped by retention, none missing.
+-- Partitions: of the jobs' history by day, dropped by retention; of decisions and observations by month, kept. Made ahead, none missing.
+
+-- How the tables are cut, all of them by ids that begin with their time. `ahead`: for how long; `is_kept`: none is dropped.
+CREATE OR REPLACE FUNCTION partitioned_tables()
+RETURNS TABLE (name text, key text, step interval, ahead interval, is_kept boolean)
+LANGUAGE sql IMMUTABLE SET search_path = entitlement_sync, pg_temp AS $$
+    VALUES ('job_history', 'id', interval '1 day', interval '31 days', false),
+           ('job_request', 'id', interval '1 day', interval '31 days', false),
+           ('decision', 'job_id', interval '1 month', interval '3 months', true),
+           ('observation', 'job_id', interval '1 month', interval '3 months', true)
+$$;
 
 -- The first id of a day, in UTC.
 CREATE OR REPLACE FUNCTION first_id_of(day date) RETURNS uuid
@@ -19,12 +29,15 @@ LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
      WHERE i.inhparent = format('entitlement_sync.%I', parent)::regclass
 $$;
 
--- Which days from tomorrow on have no partition of their own.
-CREATE OR REPLACE FUNCTION missing_days(parent text, ahead integer) RETURNS SETOF date
+-- Which of the coming days or months have no partition of their own, each by its first day. `within`: how far; null: as they are made.
+CREATE OR REPLACE FUNCTION missing_days(parent text, within interval DEFAULT NULL) RETURNS SETOF date
 LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
-    SELECT d::date FROM generate_series((now() AT TIME ZONE 'UTC')::date + 1, (now() AT TIME ZONE 'UTC')::date + ahead,
-                                        interval '1 day') AS d
-     WHERE NOT EXISTS (SELECT 1 FROM partitions_of(parent) AS p
+    SELECT d::date
+      FROM partitioned_tables() AS t
+     CROSS JOIN LATERAL (SELECT date_trunc(CASE t.step WHEN '1 day' THEN 'day' ELSE 'month' END, now() AT TIME ZONE 'UTC') AS start) AS n
+     CROSS JOIN LATERAL generate_series(n.start + t.step, n.start + coalesce(least(within, t.ahead), t.ahead), t.step) AS d
+     WHERE t.name = parent
+       AND NOT EXISTS (SELECT 1 FROM partitions_of(parent) AS p
                         WHERE p.is_day AND p.part = parent || to_char(d, '_YYYYMMDD'))
 $$;
 
@@ -61,7 +74,7 @@ $$;
 
 -- Makes the partitions of the coming days, drops those beyond retention, and sees to it that every id has one.
 -- 55P03: the table is held; nothing was changed, and nothing waited for longer than a moment.
-CREATE OR REPLACE FUNCTION maintain_parent(parent text, ahead integer, keep integer) RETURNS integer
+CREATE OR REPLACE FUNCTION maintain_parent(parent text, keep integer) RETURNS integer
 LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp SET lock_timeout = '100ms'
 -- A table's indexes are made with it.
 SET client_min_messages = warning AS $$
@@ -70,9 +83,10 @@ DECLARE
     few    CONSTANT integer := 1000;
     -- A clock that is ahead must not cost the history: so many are dropped at once, and no more.
     drops  CONSTANT integer := 3;
-    today  CONSTANT date := (now() AT TIME ZONE 'UTC')::date;
-    cut    CONSTANT uuid := first_id_of(today + 1);
-    floor  uuid := first_id_of(today - keep);
+    how    record;
+    today  date := (now() AT TIME ZONE 'UTC')::date;
+    cut    uuid;
+    floor  uuid;
     old    name[];
     mobile name[] := '{}';
     loose  name[] := '{}';
@@ -85,6 +99,12 @@ DECLARE
     later  uuid;
     title  text;
 BEGIN
+    SELECT t.* INTO STRICT how FROM partitioned_tables() AS t WHERE t.name = parent;
+    IF how.step > '1 day' THEN
+        today := date_trunc('month', today);
+    END IF;
+    cut := first_id_of((today + how.step)::date);
+    floor := CASE WHEN how.is_kept THEN first_id_at('epoch') ELSE first_id_of(today - keep) END;
     IF EXISTS (SELECT 1 FROM partitions_of(parent) AS x
                 WHERE NOT x.is_default AND x.low IS NOT NULL AND x.high <= floor) THEN
         -- What a waiting job said stays, and so does the place for its end.
@@ -95,7 +115,7 @@ BEGIN
     END IF;
     old := ARRAY(SELECT x.part FROM partitions_of(parent) AS x
                   WHERE NOT x.is_default AND x.low IS NOT NULL AND x.high <= floor ORDER BY x.low LIMIT drops);
-    IF old = '{}' AND NOT EXISTS (SELECT 1 FROM missing_days(parent, ahead))
+    IF old = '{}' AND NOT EXISTS (SELECT 1 FROM missing_days(parent))
        AND NOT EXISTS (SELECT 1 FROM partitions_of(parent) AS x WHERE x.is_default OR x.is_pending)
        -- Every bound is another's, but the two open ones.
        AND (SELECT count(*) FROM partitions_of(parent) AS x
@@ -120,9 +140,9 @@ BEGIN
             mobile := mobile || p.part;
         END IF;
     END LOOP;
-    days := ARRAY(SELECT x FROM (SELECT today AS x UNION SELECT m FROM missing_days(parent, ahead) AS m) AS w
+    days := ARRAY(SELECT x FROM (SELECT today AS x UNION SELECT m FROM missing_days(parent) AS m) AS w
                    WHERE NOT EXISTS (SELECT 1 FROM partitions_of(parent) AS y
-                                      WHERE y.part <> ALL (mobile) AND coalesce(y.low < first_id_of(x + 1), true)
+                                      WHERE y.part <> ALL (mobile) AND coalesce(y.low < first_id_of((x + how.step)::date), true)
                                         AND coalesce(y.high > first_id_of(x), true))
                    ORDER BY x);
     FOREACH d IN ARRAY days LOOP
@@ -144,8 +164,8 @@ BEGIN
         title := parent || '_loose_' || cardinality(loose);
         EXECUTE format('SELECT count(*) FROM (SELECT 1 FROM %I LIMIT %s) AS r', p.part, few + 1) INTO rows;
         IF rows > few AND p.low < cut AND p.high IS NULL THEN
-            EXECUTE format('CREATE TABLE %I AS WITH later AS (DELETE FROM %I AS x WHERE x.id >= %L RETURNING *)
-                            SELECT * FROM later', title, p.part, cut);
+            EXECUTE format('CREATE TABLE %I AS WITH later AS (DELETE FROM %I AS x WHERE x.%I >= %L RETURNING *)
+                            SELECT * FROM later', title, p.part, how.key, cut);
             EXECUTE format('ALTER TABLE %I RENAME TO %I', p.part, parent || '_from_' || left(p.low::text, 8)
                            || substr(p.low::text, 10, 4));
             EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)', parent,
@@ -157,9 +177,9 @@ BEGIN
             END IF;
         ELSIF rows > few AND p.low >= cut AND p.high IS NULL THEN
             -- A clock was far ahead. The range begins later, and what lies before that is moved.
-            later := first_id_of(today + ahead + 1);
-            EXECUTE format('CREATE TABLE %I AS WITH sooner AS (DELETE FROM %I AS x WHERE x.id < %L RETURNING *)
-                            SELECT * FROM sooner', title, p.part, later);
+            later := first_id_of((today + how.ahead + how.step)::date);
+            EXECUTE format('CREATE TABLE %I AS WITH sooner AS (DELETE FROM %I AS x WHERE x.%I < %L RETURNING *)
+                            SELECT * FROM sooner', title, p.part, how.key, later);
             EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%L) TO (MAXVALUE)', parent, p.part,
                            later);
         ELSE
@@ -169,7 +189,7 @@ BEGIN
     END LOOP;
     FOREACH d IN ARRAY days LOOP
         EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)', parent,
-                       parent || to_char(d, '_YYYYMMDD'), first_id_of(d), first_id_of(d + 1));
+                       parent || to_char(d, '_YYYYMMDD'), first_id_of(d), first_id_of((d + how.step)::date));
         made := made + 1;
     END LOOP;
     -- What lies between, before and after.
@@ -194,9 +214,9 @@ BEGIN
 END
 $$;
 
--- What `maintain_parent` does, for one table or for both. One process at a time: another's call comes to nothing.
-CREATE OR REPLACE FUNCTION maintain_partitions(ahead integer DEFAULT 31, keep integer DEFAULT 90, parent text DEFAULT NULL)
-RETURNS integer
+-- What `maintain_parent` does, for one table or for all. `keep`: days of the jobs' history. One process at a time: another's call comes
+-- to nothing.
+CREATE OR REPLACE FUNCTION maintain_partitions(keep integer DEFAULT 90, parent text DEFAULT NULL) RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
     made integer := 0;
@@ -205,10 +225,8 @@ BEGIN
     IF NOT pg_try_advisory_xact_lock(7309940714432065) THEN
         RETURN 0;
     END IF;
-    FOREACH name IN ARRAY ARRAY['job_history', 'job_request'] LOOP
-        IF parent IS NULL OR parent = name THEN
-            made := made + maintain_parent(name, ahead, keep);
-        END IF;
+    FOR name IN SELECT t.name FROM partitioned_tables() AS t WHERE parent IS NULL OR t.name = parent LOOP
+        made := made + maintain_parent(name, keep);
     END LOOP;
     RETURN made;
 END

@@ -256,8 +256,10 @@ COMMENT ON COLUMN purchase_release.ended_at IS 'when the owner took it back by o
 -- ---- What was read and decided ---------------------------------------------------------------------------------------
 
 -- What a store said, when we asked, and a hash of the words. Never changed, never deleted while a decision rests on it.
+-- By months of the job's id; see `maintain_partitions`.
+CREATE SEQUENCE observation_id_seq;
 CREATE TABLE observation (
-    id               bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    id               bigint      NOT NULL DEFAULT nextval('observation_id_seq'),
     user_key         bigint      NOT NULL,
     job_id           uuid        NOT NULL,
     purchase_id      bigint,
@@ -277,36 +279,38 @@ CREATE TABLE observation (
     attribution      text,
     entitlements     text[],
     payload_hash     bytea
-);
+) PARTITION BY RANGE (job_id);
 CREATE INDEX observation_user ON observation (user_key, id);
 CREATE INDEX observation_account_line ON observation (user_key, asked_at) WHERE attribution = 'same_account';
 
+-- By months of the job's id, so that one decision a job is a constraint.
+CREATE SEQUENCE decision_id_seq;
 CREATE TABLE decision (
-    id             bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    user_key       bigint      NOT NULL,
-    job_id         uuid        NOT NULL,
-    at             timestamptz NOT NULL DEFAULT now(),
-    assets_changed integer     NOT NULL DEFAULT 0,
-    version        smallint    NOT NULL DEFAULT 1,
-    observed       boolean     NOT NULL DEFAULT false,
-    braked         boolean     NOT NULL DEFAULT false,
-    kind           smallint    NOT NULL,
-    rule           text        NOT NULL,
-    outcome        text        NOT NULL,
-    type_before    text,
-    type_after     text,
-    explanation    text        NOT NULL,
+    id                 bigint      NOT NULL DEFAULT nextval('decision_id_seq'),
+    user_key           bigint      NOT NULL,
+    job_id             uuid        NOT NULL,
+    at                 timestamptz NOT NULL DEFAULT now(),
+    assets_changed     integer     NOT NULL DEFAULT 0,
+    version            smallint    NOT NULL DEFAULT 1,
+    observed           boolean     NOT NULL DEFAULT false,
+    braked             boolean     NOT NULL DEFAULT false,
+    kind               smallint    NOT NULL,
+    rule               text        NOT NULL,
+    outcome            text        NOT NULL,
+    type_before        text,
+    type_after         text,
+    explanation        text        NOT NULL,
     previous_id        bigint,
     confirmed          integer,
     confirmed_id       bigint,
     confirmed_first_at timestamptz,
     confirmed_at       timestamptz,
     confirmed_asked_at timestamptz
-);
+) PARTITION BY RANGE (job_id);
 CREATE UNIQUE INDEX decision_job ON decision (job_id);
+CREATE INDEX decision_id ON decision (id);
 CREATE INDEX decision_user ON decision (user_key, id);
-CREATE INDEX decision_braked ON decision (at) WHERE braked;
-CREATE INDEX decision_at ON decision USING brin (at);
+CREATE INDEX decision_at ON decision USING brin (at) WITH (pages_per_range = 16);
 COMMENT ON COLUMN decision.observed IS 'computed in observe mode: nothing else was written';
 COMMENT ON COLUMN decision.previous_id IS
     'the user''s decision before, where checks had confirmed it; the other columns say how often and when';
@@ -606,6 +610,12 @@ CREATE TABLE brake (
     counted_at  timestamptz
 );
 INSERT INTO brake DEFAULT VALUES;
+
+-- Demotions that count toward the brake, by the minute: the last day is a sum of 1,441 rows at the most. Written under the brake's lock.
+CREATE TABLE brake_minute (
+    minute    timestamptz PRIMARY KEY,
+    demotions integer     NOT NULL
+) WITH (fillfactor = 50);
 
 -- What an operator has to know: written once a kind, counted afterwards.
 CREATE TABLE alarm (

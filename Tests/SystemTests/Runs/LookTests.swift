@@ -89,7 +89,7 @@ struct LookTests {
             try await world.pool.query("UPDATE entitlement_sync.user_sync SET user_id = NULL WHERE user_id = 'u2'")
             var planned: [Int64] = []
             for _ in 1...8 {
-                planned.append(try await world.number("SELECT entitlement_sync.plan_looks(10, 30 * 86400)"))
+                planned.append(try await world.number("SELECT entitlement_sync.plan_looks(10, 10, 30 * 86400)"))
             }
             #expect(planned.reduce(0, +) == 38 && planned.prefix(5).allSatisfy { $0 > 0 }, "\(planned)")
             #expect(planned.suffix(2) == [0, 0], "the round is over")

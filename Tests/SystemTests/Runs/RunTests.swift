@@ -130,7 +130,7 @@ import Testing
             _ = try await scene.run(isDry: true)
             // As if the next round began.
             try await scene.world.pool.query("UPDATE entitlement_sync.look_round SET after_key = 0, began_at = 'epoch'")
-            let plan = "SELECT entitlement_sync.plan_looks(100, 30 * 86400)"
+            let plan = "SELECT entitlement_sync.plan_looks(100, 100, 30 * 86400)"
             #expect(try await scene.world.number(PostgresQuery(rawSQL: plan)) == 0)
             let looks: PostgresQuery = "SELECT count(*) FROM entitlement_sync.user_sync WHERE next_look IS NOT NULL"
             #expect(try await scene.world.number(looks) == 0)
