@@ -107,7 +107,7 @@ CREATE TABLE product (
     grants_access boolean  NOT NULL DEFAULT true,
     duration      interval,
     UNIQUE NULLS NOT DISTINCT (store, product_id, base_plan_id),
-        -- NOT VALID, so that rows from before do not stop a migration; doctor names such rows.
+    -- NOT VALID, so that rows from before do not stop a migration; doctor names such rows.
     CONSTRAINT product_store_known CHECK (store IN ('revenuecat', 'app_store', 'google_play', 'play_store', 'onside')) NOT VALID,
     CONSTRAINT product_id_given CHECK (btrim(product_id) <> '') NOT VALID
 );
@@ -328,7 +328,7 @@ CREATE TABLE acknowledgement (
     attempt    integer     NOT NULL DEFAULT 0,
     called     boolean     NOT NULL DEFAULT false,
     last_error text,
-        -- When a resubscription is acknowledged, Google Play drops the ids of the earlier purchase unless the call names them.
+    -- When a resubscription is acknowledged, Google Play drops the ids of the earlier purchase unless the call names them.
     account_id text,
     profile_id text
 );
@@ -891,7 +891,7 @@ COMMENT ON COLUMN operator_event.about_id IS 'the operator that the act concerns
 
 CREATE TABLE operator_ban (
     id          bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-        -- No foreign key: its check would wait for a transaction that has locked the operator's row.
+    -- No foreign key: its check would wait for a transaction that has locked the operator's row.
     operator_id bigint      NOT NULL,
     at          timestamptz NOT NULL DEFAULT clock_timestamp(),
     by_id       bigint
@@ -1094,7 +1094,7 @@ INSERT INTO ticket_move (state, event, next) VALUES
     ('approved',         'refuse',           'refused'),
     ('approved',         'cause_gone',       'auto_resolved'),
     ('approved',         'superseded',       'duplicate'),
-        -- A transfer that has begun is carried to its end: nothing else closes its ticket.
+    -- A transfer that has begun is carried to its end: nothing else closes its ticket.
     ('executing',        'executed',         'transferred'),
     ('executing',        'stopped',          'new'),
     ('refused',          'reopen',           'new'),
@@ -1124,7 +1124,7 @@ CREATE TABLE ticket (
     holder_id         bigint,
     holder_until      timestamptz,
     evidence_id       bigint,
-        -- If a claimant taps several times in a row, the evidence is collected once.
+    -- If a claimant taps several times in a row, the evidence is collected once.
     evidence_due      timestamptz DEFAULT now() + interval '10 seconds',
     evidence_tries    smallint    NOT NULL DEFAULT 0,
     evidence_error    text,
@@ -1144,7 +1144,7 @@ CREATE TABLE ticket (
     waited            interval    NOT NULL DEFAULT '0',
     due_at            timestamptz,
     owner_heard_at    timestamptz,
-        -- Requests are counted, and the collecting worker notes the count: so a request that commits meanwhile is noticed.
+    -- Requests are counted, and the collecting worker notes the count: so a request that commits meanwhile is noticed.
     evidence_asks     bigint      NOT NULL DEFAULT 0,
     evidence_seen     bigint      NOT NULL DEFAULT 0,
     evidence_taken_at timestamptz,
@@ -1427,7 +1427,7 @@ CREATE TABLE role_privilege (
     role      text NOT NULL,
     kind      text NOT NULL CHECK (kind IN ('schema', 'table', 'sequence', 'function')),
     object    text NOT NULL,
-        -- A column; empty: the whole object.
+    -- A column; empty: the whole object.
     part      text NOT NULL DEFAULT '',
     privilege text NOT NULL,
     PRIMARY KEY (role, kind, object, part, privilege)
