@@ -45,8 +45,8 @@ END
 $$;
 
 -- Examines up to `most` events that are due. It queues one reconcile for each user that an event names, by an id or by a purchase of
--- our records. Returns how many events it examined (`looked`) and how many users it queued (`queued`). A row that another transaction
--- has locked for longer than a moment is left for the next call. An event that leads to no user waits, and a worker asks its store.
+-- our records. Returns how many events it examined, and how many users it queued. A row that another transaction has locked for longer
+-- than a moment is left for the next call. An event that leads to no user waits, and a worker asks its store.
 CREATE OR REPLACE FUNCTION drain_inbox(most integer DEFAULT 500)
 RETURNS TABLE (looked bigint, queued bigint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
