@@ -598,7 +598,7 @@ CREATE TABLE law_check (
     checked_at timestamptz NOT NULL DEFAULT now()
 );
 
--- ---- RevenueCat customers by account id ------------------------------------------------------------------------------
+-- ---- Users by a store's account id -----------------------------------------------------------------------------------
 
 CREATE TABLE account_index (
     root    bigint NOT NULL,
