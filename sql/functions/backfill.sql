@@ -12,9 +12,8 @@ BEGIN
 END
 $$;
 
--- Makes a backfill for each one that a live worker can read and the run does not have. Returns whether the run has to wait for a backfill.
--- It does not wait for one that failed three times in a row, or that no worker has advanced for five minutes. Null: the caller leads no
--- more.
+-- Adds to a run the backfills that live workers can read. Returns whether the run has to wait for a backfill; null: the caller leads no
+-- more. The run does not wait for a backfill that failed three times in a row, or that no worker has advanced for five minutes.
 CREATE OR REPLACE FUNCTION plan_listings(fenced bigint, which bigint) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp
 SET enable_seqscan = off SET lock_timeout = '1s' AS $$
@@ -36,8 +35,8 @@ BEGIN
     SELECT which, o.list, b.begins, clock_timestamp(), b.begins
       FROM (SELECT DISTINCT unnest(w.lists) AS list FROM worker AS w WHERE w.expires_at > clock_timestamp()) AS o
      CROSS JOIN LATERAL (
-           -- A scheduled backfill begins where the schedule's runs have read to, so that failures leave no gap. One that was never
-           -- read begins 30 days ago.
+           -- A scheduled backfill begins at `since` or earlier: where the schedule's runs have read to, so that failures leave no gap.
+           -- If they have never read it, it begins at least 30 days ago.
            SELECT CASE WHEN r.schedule IS NOT NULL AND r.lists_only
                        THEN least(r.since, coalesce((SELECT max((x.listed -> o.list ->> 'until')::timestamptz) FROM run AS x
                                                       WHERE x.schedule = r.schedule AND x.lists_only AND x.id <> which),
@@ -105,8 +104,8 @@ BEGIN
 END
 $$;
 
--- Keeps the events of a page, as `accept_events` does. `stood`: counts of what was on the page. `owned`: events about purchases without a
--- known owner are counted and not kept. Returns false, and keeps nothing, if another worker has taken the backfill, it has ended, or the
+-- Keeps the events of a page, as `accept_events` does. `stood`: counts of what was on the page. `owned`: events about purchases without
+-- a known owner are counted and not kept. Returns false and keeps nothing if the backfill has ended or another worker has it, or if the
 -- run does not go on.
 CREATE OR REPLACE FUNCTION keep_listing(
     which bigint, of_list text, held integer, lasting interval, stood jsonb, owned boolean, sender text,

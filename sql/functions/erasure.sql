@@ -1,8 +1,8 @@
 -- Erasure of a user: the user's id and texts go, the decisions stay.
 
--- Removes a user's id from our records, and the texts that came from the user. Decisions stay under the key, and so do the purchases, so
--- that no other user can take them. Returns how many purchases and tickets the user has, and how many event bodies and messages were
--- deleted; no row if the records hold neither the user nor an event about the id.
+-- Removes a user's id from our records, and the user's texts. Decisions and purchases stay under the key, so that no other user can take
+-- a purchase. Returns how many purchases and tickets the user has, and how many event bodies and messages were deleted; no row if the
+-- records hold neither the user nor the body of an event about the id.
 CREATE OR REPLACE FUNCTION erase_user(wanted text)
 RETURNS TABLE (purchases bigint, tickets bigint, events bigint, messages bigint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$

@@ -1,7 +1,6 @@
 -- Ids of jobs and the times in them, text forms, and users' ids as the host spells them.
 
--- The smallest id of an instant, for range bounds. In plpgsql, because an SQL function that cannot be inlined is planned for every
--- statement.
+-- The smallest id of an instant, for range bounds. In plpgsql, so that a session plans it once and not for every statement.
 CREATE OR REPLACE FUNCTION first_id_at(at timestamptz) RETURNS uuid
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
 BEGIN

@@ -59,7 +59,7 @@ BEGIN
         END LOOP;
         INSERT INTO role_privilege SELECT s.* FROM unnest(stated) AS s ON CONFLICT DO NOTHING;
     END IF;
-    -- PostgreSQL lets PUBLIC call a new function. That is revoked first, because a role that has the privilege by it seems to lack nothing.
+    -- PostgreSQL lets PUBLIC call a new function. That is revoked first: otherwise a role would seem to have its own privilege.
     FOR held IN SELECT p.oid::regprocedure AS called FROM pg_proc AS p
                  WHERE p.pronamespace = 'entitlement_sync'::regnamespace
                    AND EXISTS (SELECT 1 FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a WHERE a.grantee = 0) LOOP

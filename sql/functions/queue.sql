@@ -64,8 +64,7 @@ BEGIN
 END
 $$;
 
--- Queues background reconciles of many users. Users whose queue rows other transactions have locked are left out after a moment; after
--- four of them, all the users that follow.
+-- Queues background reconciles of many users. Users whose queue rows stay locked are left out; after four of them, all that follow.
 CREATE OR REPLACE FUNCTION enqueue_free(keys bigint[]) RETURNS TABLE (user_key bigint, job uuid)
 LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
 #variable_conflict use_column
@@ -100,8 +99,7 @@ BEGIN
 END
 $$;
 
--- Makes users known; `dry`: for a dry run. A user that another transaction is making known is left out after a moment; after four
--- of them, all the users that follow.
+-- Makes users known; `dry`: for a dry run. Users that another transaction is making known are left out; after four, all that follow.
 CREATE OR REPLACE FUNCTION meet_free(ids text[], dry boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE

@@ -2,9 +2,8 @@
 
 -- Takes the restores of many users in one transaction, each as `request_restore` does. A user who had `daily` restores within a day and
 -- submits no new proof gets the id of the last one. `proofs` and `product_ids` are JSON. `is_new`: the job was queued by this call.
--- A refused request does not affect the others: `state` (an SQLSTATE), `message` and `hint` say why. A user locked by another
--- transaction for more than `patience` milliseconds is refused with 55P03; after four of these the rest is refused at once. `asker` is
--- the payload of the notification, by which a process can ignore its own.
+-- A refused request does not affect the others: `state` (an SQLSTATE), `message` and `hint` say why. A user that stays locked for
+-- `patience` milliseconds is refused with 55P03; after four, so is the rest. `asker`: the notification's payload, marks the own process.
 CREATE OR REPLACE FUNCTION app_restores(
     user_ids         text[],
     proofs           text[],

@@ -12,10 +12,9 @@ END
 $$;
 
 -- Notes users whose purchases a store does not list, and returns the alarms that it raised. `hints`: the text of an alarm, by place.
--- It pauses demotions if these users are at least five, and more than a tenth of all the store's answers in the last hour or day. Fewer
--- than five are no pattern. A store loses far less than a tenth in its worst hours; with wrong credentials it loses all. The hour serves
--- hosts with many users, the day those with few; both are shorter than an absence margin. What was counted before the switch was last
--- set does not count.
+-- It pauses demotions if, in an hour or a day, these users are at least five and over a tenth of the store's answers since the switch was
+-- last set. Fewer than five are no pattern. In its worst hours a store loses far less than a tenth; with wrong credentials it loses all.
+-- The hour serves hosts with many users, the day those with few: both are shorter than an absence margin.
 CREATE OR REPLACE FUNCTION note_absences(names text[], users bigint[], unknowns boolean[], hints text[]) RETURNS SETOF text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -91,8 +90,7 @@ LANGUAGE sql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
             LIMIT 1000 FOR UPDATE OF x SKIP LOCKED))
 $$;
 
--- Notes the credentials by which a store is asked. Returns their state: `confirmed`, `unchecked` (also if they differ from those on
--- record) or `doubted`.
+-- Notes the credentials by which a store is asked, and returns their state: `confirmed`, `unchecked` (they have changed) or `doubted`.
 CREATE OR REPLACE FUNCTION note_credentials(which text, used bytea) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE

@@ -66,7 +66,7 @@ $$;
 
 -- ---- Users and what gives them access --------------------------------------------------------------------------------
 
--- One row per known user. The user's id stands here, in `account_index`, `sandbox_user` and pending events; other tables hold the key.
+-- One row per known user. Other tables hold the key; the id also stands in `account_index`, `sandbox_user`, pending events and runs.
 CREATE TABLE user_sync (
     user_key           bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     user_id            text        UNIQUE,
@@ -88,7 +88,7 @@ CREATE TABLE user_sync (
 CREATE INDEX user_sync_next_look ON user_sync (next_look) WHERE next_look IS NOT NULL;
 COMMENT ON COLUMN user_sync.epoch IS 'rises with every change of type; asset batches of an older epoch are void';
 COMMENT ON COLUMN user_sync.read_at IS 'when the request of the newest applied read began';
-COMMENT ON COLUMN user_sync.absent_since IS 'when the first full read found no access though no store said that access is over';
+COMMENT ON COLUMN user_sync.absent_since IS 'when the first full read began that found no access, while no store said that access is over';
 COMMENT ON COLUMN user_sync.flips IS 'how many times the type changed within a day of flips_since';
 COMMENT ON COLUMN user_sync.promised_at IS 'when the newest event about access came: a read within minutes of it may lag behind it';
 COMMENT ON COLUMN user_sync.moved_away_at
@@ -204,7 +204,7 @@ CREATE TABLE chargeback (
     lifted_for  text        CHECK (length(lifted_for) <= 200)
 );
 COMMENT ON TABLE chargeback IS 'purchases whose payment was reversed as fraud or by a chargeback, as a backfill found';
-COMMENT ON COLUMN chargeback.at IS 'when the store says that the last chargeback was made';
+COMMENT ON COLUMN chargeback.at IS 'when the last chargeback was made, as the store says; when it was listed, if the store does not say';
 COMMENT ON COLUMN chargeback.entries IS 'the values of chargeback_name.entry under which the store listed the purchase';
 COMMENT ON COLUMN chargeback.lifted_at IS 'when the schema''s owner said that it does not count; a later chargeback counts again';
 
@@ -225,8 +225,7 @@ COMMENT ON COLUMN chargeback_name.hash IS 'SHA-256 of the store, a space, and th
 COMMENT ON COLUMN chargeback_name.entry IS 'the hash of the first name in the same list entry: names of one entry are lifted together';
 COMMENT ON COLUMN chargeback_name.lifted_at IS 'when the schema''s owner said that it does not count; a later chargeback counts again';
 
--- Consent: an owner gives a purchase to their other account, whose app displays the reference. The row stays even if the reference
--- leads to no ticket.
+-- Consent: an owner gives a purchase to their other account, whose app displays the reference. The reference may lead to no ticket.
 CREATE TABLE purchase_release (
     id           bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     owner_key    bigint      NOT NULL,
@@ -755,7 +754,7 @@ CREATE TABLE run_change (
     explanation text    NOT NULL,
     PRIMARY KEY (run_id, user_key)
 );
--- Every worker that reads a user checks here for a held demotion.
+-- A worker that would demote a user checks here whether a run holds the demotion.
 CREATE INDEX run_change_held ON run_change (user_key) WHERE state = 'held';
 COMMENT ON COLUMN run_change.epoch IS 'user_sync.epoch at the decision: a held demotion counts no more once the user''s epoch differs';
 
@@ -910,8 +909,7 @@ CREATE TABLE known_client (
 CREATE INDEX known_client_operator ON known_client (operator_id, used_at);
 COMMENT ON COLUMN known_client.digest IS 'SHA-256 of the client''s secret: a reader of this column cannot pose as the client';
 
--- One row per sign-in attempt. The announcement inserts it, so attempts do not wait for each other. An attempt that ended well
--- does not count as a failure.
+-- One row per sign-in attempt. Its announcement inserts it, so attempts do not wait for each other.
 CREATE TABLE sign_in_attempt (
     id      uuid        PRIMARY KEY DEFAULT gen_random_uuid(),
     at      timestamptz NOT NULL DEFAULT clock_timestamp(),
