@@ -90,7 +90,7 @@ BEGIN
 END
 $$;
 
--- Locks a run and one of its backfills. Returns whether the run goes on, and the caller's lease is the last one (`held` is its turn).
+-- Locks a run and one of its backfills. Returns whether the run goes on and the caller's turn (`held`) is the last one.
 CREATE OR REPLACE FUNCTION hold_listing(which bigint, of_list text, held integer) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
 BEGIN

@@ -18,7 +18,7 @@ DECLARE
     added bigint;
 BEGIN
     WITH sent AS MATERIALIZED (
-        -- In one order: two callers with the same events would wait for each other in different ones.
+        -- Sorted, because two callers that insert the same events in different orders could deadlock.
         SELECT DISTINCT ON (e.event_id) e.*
           FROM unnest(event_ids, kinds, occurred, promising, names, abouts, bodies)
                AS e(event_id, kind, occurred_at, promises, names, about, body)

@@ -46,7 +46,7 @@ DECLARE
 BEGIN
     RETURN QUERY
     INSERT INTO queue AS q (user_key, due, lane, reconcile_id, reconcile_due, reconcile_lane, said)
-    -- In one order: two callers with the same users would wait for each other in different ones.
+    -- Sorted, because two callers that lock the same users in different orders could deadlock.
     SELECT w.key, at, job_lane, w.id, at, job_lane, says FROM unnest(keys, fresh) AS w(key, id) ORDER BY w.key
     ON CONFLICT (user_key) DO UPDATE SET
         reconcile_id   = CASE WHEN (q.owner IS NOT NULL OR q.cancel) AND q.active = 1 THEN q.reconcile_id

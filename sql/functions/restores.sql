@@ -28,7 +28,7 @@ BEGIN
     FOR wish IN
         SELECT w.* FROM unnest(user_ids, proofs, client_errors, product_ids, idempotency_keys, origins) WITH ORDINALITY
                         AS w(user_id, proofs, client_error, product_ids, idempotency_key, origin, place)
-         -- In one order: two callers with the same users would wait for each other in different ones.
+         -- Sorted, because two callers that lock the same users in different orders could deadlock.
          ORDER BY (SELECT u.user_key FROM user_sync AS u WHERE u.user_id = w.user_id), w.user_id, w.place
     LOOP
         place := wish.place;
@@ -168,7 +168,7 @@ END
 $$;
 
 -- The id of the user's last restore, if it answers the request: the user had `daily` restores within a day, submits no new proof and has
--- none queued; the last one read the stores, and nothing has changed since. Null otherwise. Remembers the submitted proofs.
+-- none queued or running; the last one read the stores, and nothing has changed since. Null otherwise. Remembers the submitted proofs.
 CREATE OR REPLACE FUNCTION last_result(known bigint, kept jsonb, daily integer) RETURNS uuid
 LANGUAGE plpgsql SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
