@@ -480,7 +480,7 @@ COMMENT ON COLUMN inbox.about IS 'what the event names, until its users are know
 COMMENT ON COLUMN inbox.is_listed IS 'a backfill found the event before the store delivered it';
 COMMENT ON COLUMN inbox.ask_due IS 'when a worker asks the stores which user the event concerns; null: not now';
 
--- The body of an event, kept for a time. An operator can read it with SQL; no decision uses it.
+-- The body of an event, kept for a time. The schema's owner can read it; no decision uses it.
 CREATE TABLE inbox_body (
     id          bigint      PRIMARY KEY,
     received_at timestamptz NOT NULL DEFAULT now(),
@@ -1247,9 +1247,9 @@ CREATE TABLE ticket_claim (
 CREATE INDEX ticket_claim_at ON ticket_claim (at);
 COMMENT ON TABLE ticket_claim
     IS 'reported ids: a claimant sent them with a restore, or an agent read them in a mail; what the stores answered is in the evidence';
-    COMMENT ON COLUMN ticket_claim.store IS 'the store that the app named; null: the form of the id decides which store is asked';
-    COMMENT ON COLUMN ticket_claim.by_claimant IS 'the claimant sent it; an id that they did not send does not count against them';
-    COMMENT ON COLUMN ticket_claim.by_agent_at
+COMMENT ON COLUMN ticket_claim.store IS 'the store that the app named; null: the form of the id decides which store is asked';
+COMMENT ON COLUMN ticket_claim.by_claimant IS 'the claimant sent it; an id that they did not send does not count against them';
+COMMENT ON COLUMN ticket_claim.by_agent_at
     IS 'when an agent last gave it: the newest of these says which purchase is meant; null: no agent gave it';
 
 -- The evidence of a ticket, as collected at one time.
