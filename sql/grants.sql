@@ -1,6 +1,6 @@
--- What each role may do. `migrate` makes the roles where it may, grants what they lack and revokes what is no longer listed;
--- `doctor` compares. Nothing is granted to PUBLIC. `table.column` is a privilege on a column. The worker's privileges on the adapter's
--- functions are those of the adapter's schema, whatever functions it has.
+-- What each database role may do. `migrate` makes the roles if it may, grants what they lack and revokes what is no longer listed;
+-- `doctor` compares. PUBLIC gets nothing. `table.column` is a privilege on a column. The worker may also use the adapter's schema and call
+-- each function in it; `missing_privileges` adds that.
 SELECT apply_privileges(ARRAY(
     SELECT DISTINCT ROW('entitlement_sync_' || v.role, v.kind, split_part(o.name, '.', 1), split_part(o.name, '.', 2),
         p.name)::role_privilege

@@ -1,4 +1,4 @@
--- Every trigger, table by table, in the order in which they fire: before the row by name, then after it by name.
+-- All triggers, table by table, in the order in which they fire: BEFORE triggers by name, then AFTER triggers by name.
 
 CREATE OR REPLACE TRIGGER forget_claims BEFORE UPDATE OF user_id ON user_sync FOR EACH ROW
     WHEN (NEW.user_id IS NULL AND OLD.user_id IS NOT NULL) EXECUTE FUNCTION forget_claims();

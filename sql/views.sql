@@ -1,6 +1,6 @@
--- The views that other teams read, and one that keeps purchase tokens from those who read the ledger.
+-- The views that other teams read, and one that hides purchase tokens from auditors.
 
--- Every id that a request returned. A live row outranks history: a dead job that was retried lives again.
+-- Every job: queued or running in `queue`, ended in `job_history`. A dead job that is queued again leaves the history.
 CREATE OR REPLACE VIEW job_status AS
 SELECT j.id, reference_of('R', j.id) AS reference,
        CASE j.kind WHEN 0 THEN 'restore' ELSE 'reconcile' END AS kind,
@@ -29,7 +29,7 @@ SELECT j.id, reference_of('R', j.id) AS reference,
       FROM job_history AS h
   ) AS j
   JOIN user_sync AS u ON u.user_key = j.user_key
- -- Here and not in the branches: a condition there would keep the planner from reaching each by its index.
+ -- Not in the branches, where the condition would keep the planner from using their indexes.
  WHERE j.id IS NOT NULL;
 
 CREATE OR REPLACE VIEW ticket_status AS
@@ -99,7 +99,7 @@ SELECT d.id, u.user_id, d.job_id, d.at, d.rule, d.outcome, d.type_before, d.type
 CREATE OR REPLACE VIEW inbox_log AS
 SELECT i.source, i.event_id, i.received_at, i.state FROM inbox AS i;
 
--- A purchase token opens a purchase to whoever holds it: people see which there are, and not the tokens.
+-- A purchase token gives its holder the purchase, so the view shows that there is one, and hides its value.
 CREATE OR REPLACE VIEW purchase_identifier_log AS
 SELECT i.purchase_id, i.store, i.environment, i.kind,
        CASE WHEN i.kind <> 'purchase_token' THEN i.value END AS value

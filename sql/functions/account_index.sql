@@ -1,12 +1,12 @@
--- Which RevenueCat customer stands behind a store's account id, where RevenueCat can't be asked: a walk over all customers.
+-- Which user a store's account id names. The id may be a digest, so a walk over all users of the host fills an index of digests.
 
--- When the last whole walk began; null: none was made, or a clock that was ahead has dated it to a time that is still to come.
+-- When the last complete walk began; null: there was none, or a clock that was ahead dated its end to the future.
 CREATE OR REPLACE FUNCTION walked_since(w account_walk) RETURNS timestamptz
 LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
     SELECT w.complete_began_at WHERE w.complete_at <= clock_timestamp()
 $$;
 
--- Whether a job waits for a walk that began after its question.
+-- Whether a job has waited within the last 15 minutes for a walk that begins after its question. `began`: when the last walk began.
 CREATE OR REPLACE FUNCTION awaits_accounts(fp bytea, began timestamptz) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
     SELECT EXISTS (SELECT 1 FROM account_question AS q
@@ -14,9 +14,9 @@ LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
                       AND q.seen_at > clock_timestamp() - interval '15 minutes')
 $$;
 
--- What is known of roots that no user was found by; those that need a walk are noted. A root is `absent` for those who have
--- waited for a walk that began after they asked, and `late` where a job has waited for `patience`. Whoever comes later asks
--- anew: the app may have created the user meanwhile.
+-- The state of roots that are not in the index; questions that need a walk are noted. `absent`: a walk that began after the question
+-- found no user; `late`: jobs have waited for longer than `patience`; `pending`: neither. After a break of 15 minutes a root is asked
+-- again, because the app may have created the user meanwhile.
 CREATE OR REPLACE FUNCTION ask_accounts(fp bytea, roots bigint[], patience interval)
 RETURNS TABLE (root bigint, standing text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
@@ -46,8 +46,8 @@ BEGIN
 END
 $$;
 
--- Begins a walk where a job waits for one, none was ever made, or the last one was a while ago. Null: none is begun; else
--- whether a job waits.
+-- Begins a walk if a job waits for one, if there was none, or if the last one ended over six hours ago. Returns whether a job waits;
+-- null: no walk is begun, also because another process (not `me`) has the lease.
 CREATE OR REPLACE FUNCTION begin_account_walk(fp bytea, me uuid, lease interval) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -78,7 +78,7 @@ BEGIN
 END
 $$;
 
--- Adds users to the index, and prolongs the walk. Null: the walk is another's by now; else whether a job waits.
+-- Adds users to the index, and extends the walk's lease. Returns whether a job waits; null: the caller has lost the lease.
 CREATE OR REPLACE FUNCTION add_accounts(fp bytea, me uuid, lease interval, roots bigint[], user_ids text[]) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -104,7 +104,7 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_te
      WHERE w.fingerprint = fp AND w.holder = me
 $$;
 
--- Forgets questions that were asked half a year ago, and configurations that were not used for a month.
+-- Deletes questions older than 180 days, and walks and questions of configurations that were not used for 30 days.
 CREATE OR REPLACE FUNCTION forget_accounts() RETURNS void
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
     DELETE FROM account_walk AS w WHERE w.used_at < now() - interval '30 days';
@@ -114,8 +114,8 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_te
            AND q.seen_at < now() - interval '30 days'
 $$;
 
--- The purchases without an owner that a user's newest reading found in the user's own store account. None once a later full reading
--- found none there. Without settings of its own, so that it becomes part of the statement that calls it.
+-- The purchases without an owner that the newest such read of a user found in the user's own store account; no row if a later full read
+-- found none there. Without SET clauses, so that PostgreSQL can inline it.
 CREATE OR REPLACE FUNCTION account_lines(known bigint) RETURNS SETOF purchase
 LANGUAGE sql STABLE AS $$
     SELECT p.*

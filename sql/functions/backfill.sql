@@ -1,6 +1,6 @@
--- What a store sent meanwhile: notification histories and voided purchases, read in windows of time.
+-- Backfills of a run: App Store notification histories and Google's voided purchases, read in windows of time.
 
--- Asks for stores' lists since an instant. Returns null where a run of the scope `since` goes on.
+-- Requests a run that only reads backfills since an instant, and returns its id; null: a run of the scope `since` goes on.
 CREATE OR REPLACE FUNCTION ask_lists(starting timestamptz, who text, by_schedule text DEFAULT NULL) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -12,9 +12,8 @@ BEGIN
 END
 $$;
 
--- Begins to list for a run what workers that live can list; what was begun goes on. Returns whether the run's end has to
--- wait for it: one that has failed a few times, or of which nothing is heard, is waited for no longer. Null: the caller leads
--- no more.
+-- Adds to a run the backfills that live workers can read. Returns whether the run has to wait for a backfill; null: the caller leads no
+-- more. The run does not wait for a backfill that failed three times in a row, or that no worker has advanced for five minutes.
 CREATE OR REPLACE FUNCTION plan_listings(fenced bigint, which bigint) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp
 SET enable_seqscan = off SET lock_timeout = '1s' AS $$
@@ -26,7 +25,7 @@ BEGIN
     IF NOT leads('planner', fenced) THEN
         RETURN NULL;
     END IF;
-    -- Whoever lists writes the run's record as well, after this lock.
+    -- A worker that reads a backfill takes this lock too, before it writes the run's record.
     SELECT x.* INTO r FROM run AS x
      WHERE x.id = which AND x.state = 'reading' AND x.scope = 'since' AND NOT x.is_dry FOR NO KEY UPDATE;
     IF NOT FOUND THEN
@@ -36,8 +35,8 @@ BEGIN
     SELECT which, o.list, b.begins, clock_timestamp(), b.begins
       FROM (SELECT DISTINCT unnest(w.lists) AS list FROM worker AS w WHERE w.expires_at > clock_timestamp()) AS o
      CROSS JOIN LATERAL (
-           -- By schedule from where the list was read to, however long ago: one that nobody could read leaves no gap, and
-           -- keeps no other list back. What was never read is read for a month.
+           -- A scheduled backfill begins at `since` or earlier: where the schedule's runs have read to, so that failures leave no gap.
+           -- If they have never read it, it begins at least 30 days ago.
            SELECT CASE WHEN r.schedule IS NOT NULL AND r.lists_only
                        THEN least(r.since, coalesce((SELECT max((x.listed -> o.list ->> 'until')::timestamptz) FROM run AS x
                                                       WHERE x.schedule = r.schedule AND x.lists_only AND x.id <> which),
@@ -57,13 +56,13 @@ BEGIN
     RETURN EXISTS (SELECT 1 FROM run_listing AS y
                     WHERE y.run_id = which AND y.ended_at IS NULL AND y.failures < 3
                       AND greatest(y.moved_at, y.due) >= clock_timestamp() - interval '5 minutes')
-           -- Nobody has said yet what can be listed.
+           -- Without a live worker it is not known which backfills can be read.
         OR NOT EXISTS (SELECT 1 FROM worker AS w WHERE w.expires_at > clock_timestamp());
 END
 $$;
 
--- Takes a list up, for a while: whoever dies meanwhile has it taken by others, who go on behind the last window that was listed
--- to its end. `reach`: how far back it goes.
+-- Leases a due backfill to a worker. If the worker dies, another takes it when the lease ends, and goes on after the last complete
+-- window. `reach`: how far back the store's history goes. Returns no row if none is due.
 CREATE OR REPLACE FUNCTION take_listing(of_list text, reach interval, lasting interval)
 RETURNS TABLE (run_id bigint, turn integer, failures integer, reached timestamptz, until timestamptz)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET enable_seqscan = off AS $$
@@ -81,7 +80,7 @@ BEGIN
     RETURN QUERY
     UPDATE run_listing AS y
        SET due = clock_timestamp() + lasting, tries = y.tries + 1, passing = '{}',
-           -- No store is asked about more than it remembers.
+           -- A store is not asked for more than its history holds.
            since = CASE WHEN y.reached > y.since THEN y.since ELSE greatest(y.since, b.begins) END,
            reached = least(greatest(y.reached, b.begins), y.until)
       FROM (SELECT clock_timestamp() - reach AS begins) AS b
@@ -91,7 +90,7 @@ BEGIN
 END
 $$;
 
--- Locks a run and one of its lists for whoever has taken that up last; whether that is the caller, and the run goes on.
+-- Locks a run and one of its backfills. Returns whether the run goes on and the caller's turn (`held`) is the last one.
 CREATE OR REPLACE FUNCTION hold_listing(which bigint, of_list text, held integer) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
 BEGIN
@@ -105,9 +104,9 @@ BEGIN
 END
 $$;
 
--- Keeps what stood on a page of a list, as `accept_events` keeps what is delivered; `stood`: how many stood there, and of what
--- kind. `owned`: of events about purchases that nobody is known to own nothing is kept, they are counted. Returns false where
--- somebody else has taken the list up, or the run does not go on: nothing is kept then.
+-- Keeps the events of a page, as `accept_events` does. `stood`: counts of what was on the page. `owned`: events about purchases without
+-- a known owner are counted and not kept. Returns false and keeps nothing if the backfill has ended or another worker has it, or if the
+-- run does not go on.
 CREATE OR REPLACE FUNCTION keep_listing(
     which bigint, of_list text, held integer, lasting interval, stood jsonb, owned boolean, sender text,
     event_ids text[], kinds text[], occurred timestamptz[], promising boolean[], names text[], abouts text[], bodies bytea[]
@@ -121,7 +120,7 @@ BEGIN
     IF NOT hold_listing(which, of_list, held) THEN
         RETURN false;
     END IF;
-    -- Whoever owns them, and whether or not the page was listed before.
+    -- For every owner, and also if the page was listed before.
     PERFORM note_chargebacks(abouts);
     known := ARRAY(
         SELECT a.n::integer FROM unnest(abouts) WITH ORDINALITY AS a(about, n)
@@ -146,7 +145,7 @@ BEGIN
             ARRAY(SELECT bodies[k.n] FROM unnest(known) AS k(n)));
     END IF;
     IF added > 0 THEN
-        -- Those of this transaction.
+        -- Only the events that this transaction has added.
         UPDATE inbox AS i SET is_listed = true
          WHERE i.source = sender AND i.event_id = ANY (event_ids) AND i.received_at = now();
     END IF;
@@ -159,7 +158,7 @@ BEGIN
 END
 $$;
 
--- Notes that a list was read up to an instant; at its end it is over. Returns false as `keep_listing` does.
+-- Notes that a backfill was read up to an instant, and ends it at its end. Returns false as `keep_listing` does.
 CREATE OR REPLACE FUNCTION move_listing(which bigint, of_list text, held integer, lasting interval, upto timestamptz) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET lock_timeout = '5s' AS $$
 BEGIN
@@ -176,7 +175,7 @@ BEGIN
 END
 $$;
 
--- Puts a list off: `code` says why it can't be read, null that its reader goes. `failed`: how many times in a row by now.
+-- Postpones a backfill. `code`: why it cannot be read; null: its worker stops. `failed`: how many tries have failed in a row.
 CREATE OR REPLACE FUNCTION put_off_listing(which bigint, of_list text, held integer, pause interval, code text, failed integer) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET lock_timeout = '5s' AS $$
 BEGIN
@@ -190,7 +189,7 @@ BEGIN
 END
 $$;
 
--- Writes into the run's record what was listed, and which lists have failed so far.
+-- Writes into the run's record what its backfills have listed, and which of them have failed.
 CREATE OR REPLACE FUNCTION note_listings(which bigint) RETURNS void
 LANGUAGE sql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
     UPDATE run AS x

@@ -1,8 +1,8 @@
--- Scheduled checks, and what is on record of a user: events and standing.
+-- Scheduled checks; the access that products give; and what is on record of a user, as events and as a summary.
 
--- Goes a stretch of at most `batch` users on, up to the `most`th for whom there is something to plan. Whoever was shut out and is found
--- let in is looked at within minutes; whoever never had a look gets one within `background` seconds (null: none). Returns how many looks
--- were planned; 0 as well where somebody else is at it, and where the last round began less than ten minutes ago.
+-- Plans checks for users of a pass that have none: for the next `batch` users, or up to the `most`th without one. A user whose account is
+-- eligible again is checked within five minutes, any other eligible user within `background` seconds (null: not at all). Returns how many
+-- checks it planned; 0 also if another process plans at this moment, or if the last pass is over and began less than ten minutes ago.
 CREATE OR REPLACE FUNCTION plan_looks(batch integer, most integer, background bigint) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp
 SET enable_seqscan = off SET lock_timeout = '1s' AS $$
@@ -40,7 +40,7 @@ BEGIN
     WITH able AS MATERIALIZED (
         SELECT h.id FROM entitlement_sync_host.read_users(ids) AS h WHERE h.status IN ('active', 'onboarding')
     ), wanted AS MATERIALIZED (
-        -- Whoever is shut out still is not touched.
+        -- A user whose account is still not eligible is left as it is.
         SELECT u.user_key, u.shut_out, a.id IS NOT NULL AS is_able
           FROM unnest(ids) AS i(id) LEFT JOIN able AS a ON a.id = i.id
          CROSS JOIN LATERAL (SELECT x.user_key, x.shut_out FROM user_sync AS x
@@ -60,8 +60,8 @@ BEGIN
 END
 $$;
 
--- Whether what a purchase carries means access by the products as they are mapped now: RevenueCat's lookup keys, or a store's
--- products, whose row without a plan stands for all plans that have none of their own.
+-- Whether a purchase with these entitlements gives access by the present rows of `product`. An entitlement is a RevenueCat lookup key or
+-- the key of a store's product. A row without a base plan holds for every plan that has no row of its own.
 CREATE OR REPLACE FUNCTION means_access(entitlements text[]) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
     WITH mapped AS (
@@ -77,8 +77,8 @@ LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
                                      WHERE e.key ~ '^[^:]*:[^:]*:[^:]*$' AND m.key = regexp_replace(e.key, ':[^:]*$', ''))))
 $$;
 
--- Where non-renewing purchases of one kind end: each begins where the last one ends, or where it was bought if that is
--- later. `kinds`: what adds up with each other; `lengths`: the products' durations.
+-- When non-renewing purchases end, in the order of the arguments. Purchases of one kind add up: each begins when the one before it ends,
+-- or when it was bought, if that is later. `lengths`: the products' durations.
 CREATE OR REPLACE FUNCTION stacked_ends(kinds text[], bought timestamptz[], lengths interval[]) RETURNS SETOF timestamptz
 LANGUAGE plpgsql STABLE SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -93,7 +93,7 @@ BEGIN
          ORDER BY n.at, n.place
     LOOP
         last := (ends ->> item.kind)::timestamptz;
-        -- Days and months are counted in UTC, whatever the session's zone.
+        -- Days and months are counted in UTC, whatever the session's time zone.
         last := (greatest(last, item.at) AT TIME ZONE 'UTC' + item.length) AT TIME ZONE 'UTC';
         ends := jsonb_set(ends, ARRAY[item.kind], to_jsonb(last));
         made[item.place] := last;
@@ -102,7 +102,7 @@ BEGIN
 END
 $$;
 
--- What happened to a user, in plain sentences, the latest last; in the words of `explain`. Names no other user.
+-- What happened to a user, in plain sentences, which name no other user. The rows have no order: the caller sorts them.
 CREATE OR REPLACE FUNCTION user_events(which bigint) RETURNS TABLE (at timestamptz, place bigint, kind text, words text)
 LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp SET timezone = 'UTC' AS $$
     WITH me AS MATERIALIZED (
@@ -201,7 +201,7 @@ LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp SET timezone = '
           FROM ticket AS t JOIN me ON me.user_key = t.claimant_key
           JOIN ticket_event AS e ON e.ticket_id = t.id
         UNION ALL
-        -- Whose ticket it is stays with that ticket.
+        -- Tickets of other users about a purchase of this user: the sentences do not name the claimant.
         SELECT e.at, e.id, 'ticket',
                format('Ticket %s: this user %s.', reference_of('T', t.uid),
                       CASE e.kind WHEN 'owner_asked' THEN 'has time to object to a transfer of a purchase'
@@ -236,8 +236,8 @@ LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp SET timezone = '
     SELECT e.at, e.place, e.kind, e.words FROM events AS e
 $$;
 
--- How a user stands, as far as they may know it themselves, as one JSON object; null: there is none. Of others it holds nothing: a
--- case that its claimant does not know of is not in it, and neither is one that somebody else has about a purchase of theirs.
+-- A user's state as one JSON object, as far as the user may know it; null: neither the host nor our records have the user. It leaves out
+-- a ticket that its claimant does not know of. Of other users' tickets it says only whether one has moved a purchase away.
 CREATE OR REPLACE FUNCTION user_standing(known text) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET timezone = 'UTC' AS $$
 DECLARE
@@ -253,7 +253,7 @@ BEGIN
         'account', CASE WHEN host.id IS NULL THEN 'gone' WHEN host.status IN ('active', 'onboarding') THEN 'eligible'
                         ELSE 'barred' END,
         'subscriber', coalesce(host.type = 'subscriber', false),
-        -- The day; null: there is none, or it is over and nobody has looked since.
+        -- The day on which access ends; null: there is no access, it has no known end, or it has ended and was not read since.
         'until', (SELECT CASE WHEN NOT bool_or(a.until IS NULL) THEN to_char(max(a.until), 'YYYY-MM-DD') END
                     FROM (SELECT p.period_ends_at AS until FROM purchase AS p
                            WHERE p.owner_key = me.user_key AND p.merged_into IS NULL
@@ -267,13 +267,13 @@ BEGIN
                    WHERE p.owner_key = me.user_key AND p.merged_into IS NULL AND p.kind = 'subscription'
                      AND p.environment = 'production' AND p.period_ends_at <= now()
                      AND p.gives_access IS NOT TRUE AND p.status <> 'refunded'),
-        -- By the reference that its claimant knows, as in `ticket_answers`.
+        -- With the reference that its claimant knows, as in `ticket_answers`.
         'case', (SELECT jsonb_build_object('state', t.state, 'verdict', t.verdict,
                                            'reference', coalesce((SELECT c.reference FROM case_of(me.user_key) AS c),
                                                                  reference_of('T', t.uid)))
                    FROM ticket AS t
                   WHERE t.claimant_key = me.user_key AND t.visible
-                    -- Who has asked for a restore since writes about that.
+                    -- A claimant who has asked for a restore since then writes about that restore.
                     AND (is_open(t.state)
                          OR t.closed_at > clock_timestamp() - interval '90 days'
                             AND NOT EXISTS (SELECT 1 FROM job_history AS j
@@ -283,7 +283,7 @@ BEGIN
         'waiting', EXISTS (SELECT 1 FROM queue AS q WHERE q.user_key = me.user_key),
         'failed', coalesce((SELECT j.state = 'dead' OR j.outcome = 'store_unavailable' FROM job_history AS j
                              WHERE j.user_key = me.user_key ORDER BY j.finished_at DESC, j.id DESC LIMIT 1), false),
-        -- Restores before reconciles: support finds those by what is read out to it.
+        -- Restores before reconciles: an agent finds a restore by the reference that the user reads out.
         'reference', coalesce(
             (SELECT reference_of('R', coalesce(q.restore_id, q.restore_next)) FROM queue AS q WHERE q.user_key = me.user_key),
             (SELECT reference_of('R', j.id) FROM job_history AS j WHERE j.user_key = me.user_key AND j.kind = 0

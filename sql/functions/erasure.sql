@@ -1,7 +1,8 @@
--- Erasure of a user: the identity goes, what was decided stays.
+-- Erasure of a user: the user's id and texts go, the decisions stay.
 
--- Forgets who a user is, in all our records: what was decided stands, with nobody's name to it. The purchases stay with
--- the account that there was, so that nobody else can claim them. Returns what was changed; no row for an unknown user.
+-- Removes a user's id from our records, and the user's texts. Decisions and purchases stay under the key, so that no other user can take
+-- a purchase. Returns how many purchases and tickets the user has, and how many event bodies and messages were deleted; no row if the
+-- records hold neither the user nor the body of an event about the id.
 CREATE OR REPLACE FUNCTION erase_user(wanted text)
 RETURNS TABLE (purchases bigint, tickets bigint, events bigint, messages bigint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
@@ -9,14 +10,14 @@ DECLARE
     known bigint;
     jobs  uuid[];
 BEGIN
-    -- By the host's spelling, or by that of the records where the host has the user no more.
+    -- As the host spells the id; as the caller does, if the host has the user no more.
     wanted := coalesce(host_id(wanted), wanted);
-    -- Whoever writes assets holds these rows in the same order.
+    -- First these rows, then the user: the worker that writes assets locks them in the same order.
     DELETE FROM asset_run AS r USING user_sync AS u WHERE u.user_id = wanted AND r.user_key = u.user_key;
     SELECT u.user_key INTO known FROM user_sync AS u WHERE u.user_id = wanted FOR UPDATE;
     DELETE FROM sandbox_user AS s WHERE s.user_id = wanted;
     DELETE FROM account_index AS i WHERE i.user_id = wanted;
-    -- Events may name somebody who never was a user here. Each by its own index.
+    -- Events may name an id that is no known user. UNION, so that each branch uses its own index.
     DELETE FROM inbox_body AS b
      WHERE b.id = ANY (ARRAY(SELECT i.id FROM inbox AS i WHERE i.user_keys @> ARRAY[known]
                              UNION
@@ -53,6 +54,7 @@ BEGIN
 END
 $$;
 
+-- Deletes the reported ids of an erased user's tickets.
 CREATE OR REPLACE FUNCTION forget_claims() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 BEGIN
@@ -63,7 +65,7 @@ BEGIN
     ), forgotten AS (
         DELETE FROM ticket_claim AS c USING about AS a WHERE c.ticket_id = a.id
     )
-    -- Where an agent opened the ticket, or touched it, it stands there as well.
+    -- A reported id also stands in `original_id`, if an agent opened or touched the ticket.
     UPDATE ticket AS t SET original_id = NULL
       FROM about AS a
      WHERE t.id = a.id AND t.original_id IS NOT NULL
@@ -96,7 +98,7 @@ BEGIN
 END
 $$;
 
--- An account that is erased is nobody's any more.
+-- An erased account is no operator's own account any more; `operator_account` keeps the link.
 CREATE OR REPLACE FUNCTION forget_operator_account() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 BEGIN

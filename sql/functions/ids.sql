@@ -1,7 +1,6 @@
--- Ids, times that stand in them, and how the host spells its own.
+-- Ids of jobs and the times in them, text forms, and users' ids as the host spells them.
 
--- The smallest id of an instant, for range bounds. Planned once a session: as a function of SQL that can't be inlined it was
--- planned for every statement.
+-- The smallest id of an instant, for range bounds. In plpgsql, so that a session plans it once and not for every statement.
 CREATE OR REPLACE FUNCTION first_id_at(at timestamptz) RETURNS uuid
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
 BEGIN
@@ -16,15 +15,16 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT to_timestamp(('x' || lpad(substr(replace(id::text, '-', ''), 1, 12), 16, '0'))::bit(64)::bigint / 1000.0)
 $$;
 
+-- The hash by which `chargeback_name` knows a token or an order.
 CREATE OR REPLACE FUNCTION name_hash(store text, value text) RETURNS bytea
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 RETURN sha256(convert_to(store || ' ' || value, 'UTF8'));
 
--- Writes a moment as everywhere.
+-- A time as ISO 8601 text, in UTC and whole seconds.
 CREATE OR REPLACE FUNCTION moment(at timestamptz) RETURNS text
 LANGUAGE sql STABLE STRICT RETURN to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"');
 
--- How the host spells an id; null for no user. Where several users come back, and none of them is spelled so, none is meant.
+-- An id as the host spells it; null: the host has no such user, or returns several of which none is spelled as `wanted`.
 CREATE OR REPLACE FUNCTION host_id(wanted text) RETURNS text
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -41,7 +41,7 @@ BEGIN
 END
 $$;
 
--- The key of a user who exists in the host's tables; ES001 otherwise.
+-- The key of a user of the host; makes the user known if necessary. Error ES001: the host has no such user.
 CREATE OR REPLACE FUNCTION user_key_of(wanted text) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -54,7 +54,7 @@ BEGIN
     END IF;
     SELECT u.user_key INTO found_key FROM user_sync AS u WHERE u.user_id = spelled;
     IF found_key IS NULL THEN
-        -- Not DO UPDATE: it would hold the row of a user whom another tap made known for as long as this transaction lasts.
+        -- Not DO UPDATE: it would lock the row, if another request has made the user known, until this transaction ends.
         INSERT INTO user_sync (user_id) VALUES (spelled) ON CONFLICT (user_id) DO NOTHING;
         SELECT u.user_key INTO found_key FROM user_sync AS u WHERE u.user_id = spelled;
     END IF;
@@ -62,7 +62,7 @@ BEGIN
 END
 $$;
 
--- What a team writes into the allow-list is kept as the host spells it, as all else is.
+-- Keeps an id that the team writes into `sandbox_user` as the host spells it.
 CREATE OR REPLACE FUNCTION spell_sandbox_user() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 BEGIN

@@ -1,7 +1,7 @@
--- Store events: kept once, examined when due, and read again where they name a user.
+-- Store events: how they are kept, how their users are found and read again, and how events are forgotten.
 
--- Keeps events; those that were kept before are left as they are. `names`: the ids that may be users', a line each;
--- `abouts`: what else is known of whom they are about, as JSON. Returns how many are new.
+-- Keeps events and returns how many are new; an event that was kept before stays as it is. `names`: per event the ids that may be users'
+-- ids, one per line. `abouts`: per event, as JSON, what else leads to its users, such as purchases. Both null: the event is ignored.
 CREATE OR REPLACE FUNCTION accept_events(
     source      text,
     event_ids   text[],
@@ -18,7 +18,7 @@ DECLARE
     added bigint;
 BEGIN
     WITH sent AS MATERIALIZED (
-        -- In one order, or two that keep the same events wait for each other.
+        -- Sorted, because two callers that insert the same events in different orders could deadlock.
         SELECT DISTINCT ON (e.event_id) e.*
           FROM unnest(event_ids, kinds, occurred, promising, names, abouts, bodies)
                AS e(event_id, kind, occurred_at, promises, names, about, body)
@@ -36,7 +36,7 @@ BEGIN
     ), bodied AS (
         INSERT INTO inbox_body (id, body)
         SELECT k.id, s.body FROM kept AS k JOIN sent AS s ON s.event_id = k.event_id
-         -- What is about nobody's access is nobody's business.
+         -- The body of an ignored event is not kept.
          WHERE s.names IS NOT NULL OR s.about IS NOT NULL
     )
     SELECT count(*) INTO added FROM kept;
@@ -44,9 +44,9 @@ BEGIN
 END
 $$;
 
--- Examines events that are due: each user that one names, by an id or by a purchase of our records, is read again soon,
--- one job a user. `looked`: events that were examined; `queued`: users. Rows that another session holds for longer than a
--- moment are left for the next time. An event that leads to no user yet waits, and its stores are asked about it.
+-- Examines up to `most` events that are due. It queues one reconcile for each user that an event names, by an id or by a purchase of
+-- our records. Returns how many events it examined, and how many users it queued. A row that another transaction has locked for longer
+-- than a moment is left for the next call. An event that leads to no user waits, and a worker asks its store.
 CREATE OR REPLACE FUNCTION drain_inbox(most integer DEFAULT 500)
 RETURNS TABLE (looked bigint, queued bigint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
@@ -75,7 +75,7 @@ BEGIN
         RETURN;
     END IF;
 
-    -- Users of the host who were never asked about get their row.
+    -- Users of the host that were not known get their row.
     names := ARRAY(SELECT DISTINCT n.name FROM inbox AS i
                     CROSS JOIN LATERAL jsonb_array_elements_text(i.about -> 'users') AS n(name)
                     WHERE i.id = ANY (picked));
@@ -87,13 +87,13 @@ BEGIN
         BEGIN
             INSERT INTO user_sync (user_id) VALUES (one_name) ON CONFLICT (user_id) DO NOTHING;
         EXCEPTION
-            -- Somebody's open transaction makes them known just now; such waits must not add up.
+            -- Another transaction is making the user known. After four such waits the rest is left for the next call.
             WHEN lock_not_available THEN tries := tries + 1;
         END;
         EXIT WHEN tries >= 4;
     END LOOP;
 
-    -- Who each event is about: an event and a user at each place of the two arrays.
+    -- Which user each event concerns: each place of the two arrays holds an event and a user.
     SELECT coalesce(array_agg(w.id), '{}'), coalesce(array_agg(w.key), '{}') INTO events, keys FROM (
         SELECT i.id, u.user_key AS key
           FROM inbox AS i
@@ -111,9 +111,9 @@ BEGIN
          WHERE i.id = ANY (picked) AND p.owner_key IS NOT NULL
     ) AS w;
 
-    -- Before the queue's rows, as whoever writes verdicts does, and without waiting for them.
+    -- Users are locked before their queue rows, as when verdicts are written. A user that another transaction has locked is skipped.
     WITH promised AS MATERIALIZED (
-        -- From when it came, for the sender's own reads may lag behind it; an old one promises nothing new.
+        -- The store's API may lag behind its webhook, so the time of receipt counts; for an old event, the time of the event.
         SELECT k.key, max(CASE WHEN i.occurred_at < i.received_at - interval '10 minutes' THEN i.occurred_at
                                ELSE i.received_at END) AS at
           FROM unnest(events, keys) AS k(event, key) JOIN inbox AS i ON i.id = k.event
@@ -130,17 +130,17 @@ BEGIN
       FROM promised AS p WHERE NOT EXISTS (SELECT 1 FROM locked AS l WHERE l.user_key = p.key);
 
     todo := ARRAY(SELECT DISTINCT k.key FROM unnest(keys) AS k(key) WHERE k.key <> ALL (held) ORDER BY 1);
-    -- Whom only lists speak of waits as a sweep does, and is held by a run as everybody in it is.
+    -- A user that only a backfill names goes into the background lane, where a run can hold the demotion.
     slow := ARRAY(SELECT t.key FROM unnest(todo) AS t(key)
                    WHERE NOT EXISTS (SELECT 1 FROM unnest(events, keys) AS k(event, key) JOIN inbox AS i ON i.id = k.event
                                       WHERE k.key = t.key AND NOT i.is_listed));
-    -- Whoever the run that had it listed is still to read is left to that run; what was listed waits, should the run end before.
+    -- If a run will still read the user, the event waits: it is examined again in case the run ends before it has read the user.
     later := ARRAY(SELECT t.key FROM unnest(slow) AS t(key)
                     WHERE EXISTS (SELECT 1 FROM run AS r JOIN user_sync AS u ON u.user_key = t.key
                                    WHERE r.state = 'reading' AND r.scope = 'since' AND NOT r.is_dry AND NOT r.is_paged
                                      AND u.user_key > coalesce(r.cursor_key, 0)
                                      AND coalesce(u.read_at, '-infinity') < r.since));
-    -- Whoever was read since has been looked at.
+    -- A user that only a backfill names is not queued if a read began after the event was kept.
     todo := ARRAY(SELECT t.key FROM unnest(todo) AS t(key)
                    WHERE t.key <> ALL (later)
                      AND (t.key <> ALL (slow)
@@ -154,8 +154,8 @@ BEGIN
         PERFORM reread(ARRAY(SELECT t.key FROM unnest(todo) AS t(key) WHERE t.key <> ALL (slow)), 1::smallint);
         PERFORM reread(ARRAY(SELECT t.key FROM unnest(todo) AS t(key) WHERE t.key = ANY (slow)), 2::smallint);
     EXCEPTION
-        -- One by one, to find out whose rows are held. A host that speaks of many users in one transaction holds many: to
-        -- wait for each would take minutes.
+        -- One by one, to find out which rows are locked. After four of them the rest is left for the next call: a transaction of the
+        -- host may have locked very many, and to wait for each would take minutes.
         WHEN lock_not_available THEN
             FOREACH one_key IN ARRAY todo LOOP
                 IF tries >= 4 THEN
@@ -182,7 +182,7 @@ BEGIN
                                            'place of the user''s own, and many people become one customer.')
             ON CONFLICT (name) DO UPDATE SET last_at = now(), count = a.count + 1;
         EXCEPTION
-            -- Whoever mends it holds the row, and knows.
+            -- An operator who clears the alarm has its row locked, and knows of it.
             WHEN lock_not_available THEN NULL;
         END;
     END IF;
@@ -190,12 +190,12 @@ BEGIN
     UPDATE inbox AS i
        SET user_keys = n.user_keys,
            state = n.state,
-           -- What our records do not hold yet is kept: the read that was queued asks its store for it.
+           -- Purchases that our records lack are kept, because the queued read asks their store for them.
            about = CASE WHEN n.state <> 'done' THEN i.about
                         WHEN i.about -> 'purchases' = '[]' THEN NULL
                         WHEN first_words(i.about) THEN jsonb_build_object('purchases', i.about -> 'purchases') END,
            ask_due = CASE WHEN n.state = 'waiting' AND NOT n.is_left AND may_ask(i.about)
-                               -- What a store's list of refunds tells gives no access.
+                               -- A voided purchase gives no access, so its user does not have to be found.
                                AND NOT (i.is_listed AND i.kind = 'voidedPurchase') THEN clock_timestamp() END,
            attempt = CASE WHEN n.is_held OR n.is_left THEN i.attempt ELSE i.attempt + 1 END,
            due = clock_timestamp() + CASE WHEN n.is_held THEN interval '1 second' WHEN n.is_left THEN interval '1 minute'
@@ -219,13 +219,13 @@ BEGIN
 END
 $$;
 
--- How often an event that leads to no user is examined. An anonymous customer may sign in days later.
+-- How many times an event that leads to no user is examined. An anonymous customer may sign in days later.
 CREATE OR REPLACE FUNCTION inbox_tries(about jsonb) RETURNS integer LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE WHEN about ? 'anonymous' THEN 9 ELSE 5 END
 $$;
 
--- Whether an event names a purchase that its user's next read has to ask for: our records hold it for no user, or it ended so
--- long ago that its store is not asked by itself.
+-- Whether an event names a purchase for which its user's next read has to ask: our records have no owner for it, or it ended more than
+-- 61 days ago, so that a read does not include it otherwise.
 CREATE OR REPLACE FUNCTION first_words(about jsonb) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
     SELECT EXISTS (
@@ -239,12 +239,12 @@ LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
                       AND coalesce(p.period_ends_at, 'infinity') > now() - interval '61 days'))
 $$;
 
--- Whether a store can be asked who an event is about.
+-- Whether a store can be asked which user an event concerns.
 CREATE OR REPLACE FUNCTION may_ask(about jsonb) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
     SELECT coalesce(about -> 'purchases' <> '[]' OR about ? 'anonymous', false)
 $$;
 
--- Has users read again for what an event told, in a lane.
+-- Queues a reconcile of each user in a lane.
 CREATE OR REPLACE FUNCTION reread(keys bigint[], job_lane smallint DEFAULT 1) RETURNS void
 LANGUAGE plpgsql SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -254,7 +254,7 @@ DECLARE
 BEGIN
     queued := ARRAY(SELECT e.user_key FROM enqueue_reconciles(keys, job_lane, fresh) AS e
                      WHERE e.answered_by = ANY (fresh));
-    -- Events about one purchase come in bursts: whoever was read a moment ago is read again when it is over.
+    -- Events about one purchase come in bursts: a user that was read less than five seconds ago is read again five seconds later.
     UPDATE queue AS q
        SET reconcile_due = u.read_at + interval '5 seconds',
            due = CASE WHEN q.restore_id IS NULL THEN u.read_at + interval '5 seconds' ELSE q.due END
@@ -264,8 +264,8 @@ BEGIN
 END
 $$;
 
--- Events whose stores are to be asked who they are about; each is handed out once, and again after two minutes should nothing
--- come of it.
+-- Leases up to `most` events whose stores have to be asked for the user. An event is due again after two minutes, unless an answer
+-- is kept before.
 CREATE OR REPLACE FUNCTION take_asks(most integer)
 RETURNS TABLE (id bigint, attempt integer, is_listed boolean, about text)
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET enable_seqscan = off AS $$
@@ -279,9 +279,9 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_te
     RETURNING i.id, i.attempt::integer, i.is_listed, i.about::text
 $$;
 
--- Keeps what stores said about who events are about: names that may be users', and the purchases' further identifiers. What
--- is new is examined at once. `failed`: a store could not be asked, which is no try of the event's; within three days, that
--- is as long as Google keeps an unacknowledged sale, it is asked again at growing intervals.
+-- Keeps the stores' answers about events: ids that may be users' ids, and further identifiers of the purchases. If an answer has anything
+-- new, the event is examined at once. `failed`: a store could not be asked. That does not count as a try in the event's first three days,
+-- which is how long Google keeps an unacknowledged sale; the store is asked again at growing intervals.
 CREATE OR REPLACE FUNCTION keep_answers(ids bigint[], attempts integer[], found_users text[], found_purchases text[], failed boolean[])
 RETURNS void
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
@@ -313,7 +313,7 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_te
       FROM answer AS a WHERE i.id = a.id
 $$;
 
--- Has events that are due name users as the host spells them. Where bytes are compared, nothing is written.
+-- Rewrites the ids of users in due events as the host spells them. It writes nothing if the host compares ids byte by byte.
 CREATE OR REPLACE FUNCTION spell_inbox(most integer) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -335,7 +335,7 @@ BEGIN
     IF found <@ names THEN
         RETURN;
     END IF;
-    -- Each by itself, for nothing else says which of them came back otherwise.
+    -- One call per id, because only so the result shows which id the host spells in another way.
     names := ARRAY(SELECT n.name FROM unnest(names) AS n(name) WHERE n.name <> ALL (found));
     spelt := ARRAY(SELECT coalesce(host_id(n.name), n.name) FROM unnest(names) WITH ORDINALITY AS n(name, place)
                     ORDER BY n.place);
@@ -350,8 +350,8 @@ BEGIN
 END
 $$;
 
--- Forgets events' contents after `bodies_days` with what a read was to ask for, and events after `events_days`: one that is sent again
--- so much later is examined again, which harms nobody. A bounded number at a time; whether there is more.
+-- Deletes bodies, and what ended events name, after `bodies_days`, and events after `events_days`. An event that comes again later is
+-- examined again, which does no harm. A call deletes at most `most` rows of each kind, and returns whether more may be left.
 CREATE OR REPLACE FUNCTION forget_events(bodies_days integer, events_days integer, most integer DEFAULT 10000) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -364,7 +364,6 @@ BEGIN
      WHERE b.id IN (SELECT x.id FROM inbox_body AS x
                      WHERE x.received_at < now() - bodies_days * interval '1 day' ORDER BY x.id LIMIT most);
     GET DIAGNOSTICS bodies = ROW_COUNT;
-    -- What an event is about is forgotten with its words.
     UPDATE inbox AS i SET about = NULL
      WHERE i.id IN (SELECT x.id FROM inbox AS x
                      WHERE x.about IS NOT NULL AND x.state IN ('parked', 'done')

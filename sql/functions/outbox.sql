@@ -1,6 +1,6 @@
--- Messages for webhooks: each user's in their order, each taken by one process at a time.
+-- Messages for our webhooks: in order for each user, and leased to one webhook sender at a time.
 
--- Takes the next message of each user for a while: whoever dies meanwhile has its messages taken by others.
+-- Leases the next due message of each user, at most `most`. If the webhook sender dies, another takes its messages when the lease ends.
 CREATE OR REPLACE FUNCTION take_outbox(most integer, hold_seconds integer)
 RETURNS TABLE (id bigint, uid uuid, user_id text, topic text, data text, created_at timestamptz, attempt smallint,
                age double precision)

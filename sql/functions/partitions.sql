@@ -1,6 +1,6 @@
--- Partitions: of the jobs' history by day, dropped by retention; of decisions and observations by month, kept. Made ahead, none missing.
+-- Partitions without gaps, made ahead: daily ones of the jobs' history, dropped after retention; monthly ones of decisions and observations.
 
--- How the tables are cut, all of them by ids that begin with their time. `ahead`: for how long; `is_kept`: none is dropped.
+-- The partitioned tables, each by an id of version 7 (`key`). `ahead`: how far partitions are made; `is_kept`: none is dropped.
 CREATE OR REPLACE FUNCTION partitioned_tables()
 RETURNS TABLE (name text, key text, step interval, ahead interval, is_kept boolean)
 LANGUAGE sql IMMUTABLE SET search_path = entitlement_sync, pg_temp AS $$
@@ -16,7 +16,7 @@ LANGUAGE sql IMMUTABLE SET search_path = entitlement_sync, pg_temp AS $$
     SELECT first_id_at(day::timestamp AT TIME ZONE 'UTC')
 $$;
 
--- The partitions of a table, with their bounds; null bounds are open.
+-- The partitions of a table with their bounds; a null bound is open.
 CREATE OR REPLACE FUNCTION partitions_of(parent text)
 RETURNS TABLE (part name, is_day boolean, is_default boolean, is_pending boolean, low uuid, high uuid)
 LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
@@ -29,7 +29,7 @@ LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
      WHERE i.inhparent = format('entitlement_sync.%I', parent)::regclass
 $$;
 
--- Which of the coming days or months have no partition of their own, each by its first day. `within`: how far; null: as they are made.
+-- The coming days or months that have no partition of their own, each by its first day. `within`: how far; null: as far as they are made.
 CREATE OR REPLACE FUNCTION missing_days(parent text, within interval DEFAULT NULL) RETURNS SETOF date
 LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
     SELECT d::date
@@ -41,7 +41,7 @@ LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
                         WHERE p.is_day AND p.part = parent || to_char(d, '_YYYYMMDD'))
 $$;
 
--- Attaches an empty partition for a range of ids; null bounds are open.
+-- Attaches an empty partition for a range of ids; a null bound is open.
 CREATE OR REPLACE FUNCTION cover_ids(parent text, part text, low uuid, high uuid) RETURNS void
 LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
 BEGIN
@@ -51,7 +51,7 @@ BEGIN
 END
 $$;
 
--- Whether a transaction has held one of these tables throughout a third of a second, which no request does.
+-- Whether a transaction keeps a lock on one of these tables for a third of a second, which no request does.
 CREATE OR REPLACE FUNCTION are_held(tables oid[]) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -72,16 +72,16 @@ BEGIN
 END
 $$;
 
--- Makes the partitions of the coming days, drops those beyond retention, and sees to it that every id has one.
--- 55P03: the table is held; nothing was changed, and nothing waited for longer than a moment.
+-- Makes the partitions that are missing, drops those older than `keep` days unless they are kept, and closes gaps. Returns how many it made
+-- and dropped. Locks the table briefly. Error 55P03: a transaction has locked the table; nothing was changed.
 CREATE OR REPLACE FUNCTION maintain_parent(parent text, keep integer) RETURNS integer
 LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp SET lock_timeout = '100ms'
--- A table's indexes are made with it.
+-- No notices about the indexes that are made with a table.
 SET client_min_messages = warning AS $$
 DECLARE
-    -- More rows than this stay where they are: to move them takes longer than a request should wait.
+    -- More rows than this are not moved, because that takes longer than a request should wait.
     few    CONSTANT integer := 1000;
-    -- A clock that is ahead must not cost the history: so many are dropped at once, and no more.
+    -- A call drops at most so many partitions, so that a clock that is ahead does not drop the whole history.
     drops  CONSTANT integer := 3;
     how    record;
     today  date := (now() AT TIME ZONE 'UTC')::date;
@@ -107,7 +107,7 @@ BEGIN
     floor := CASE WHEN how.is_kept THEN first_id_at('epoch') ELSE first_id_of(today - keep) END;
     IF EXISTS (SELECT 1 FROM partitions_of(parent) AS x
                 WHERE NOT x.is_default AND x.low IS NOT NULL AND x.high <= floor) THEN
-        -- What a waiting job said stays, and so does the place for its end.
+        -- The partitions of queued jobs stay: for their requests, and for their rows in the history.
         floor := least(floor, (SELECT w.oldest
                                  FROM (SELECT least(q.restore_id, q.reconcile_id, q.restore_next, q.reconcile_next)
                                          FROM queue AS q) AS w(oldest)
@@ -117,7 +117,7 @@ BEGIN
                   WHERE NOT x.is_default AND x.low IS NOT NULL AND x.high <= floor ORDER BY x.low LIMIT drops);
     IF old = '{}' AND NOT EXISTS (SELECT 1 FROM missing_days(parent))
        AND NOT EXISTS (SELECT 1 FROM partitions_of(parent) AS x WHERE x.is_default OR x.is_pending)
-       -- Every bound is another's, but the two open ones.
+       -- Each lower bound is another partition's upper bound, except for the open one.
        AND (SELECT count(*) FROM partitions_of(parent) AS x
              WHERE x.low IS NULL
                 OR EXISTS (SELECT 1 FROM partitions_of(parent) AS y WHERE y.high = x.low)) =
@@ -133,7 +133,7 @@ BEGIN
             HINT = 'It is tried again in some minutes. pg_locks shows the transaction.';
     END IF;
 
-    -- Which ranges are made again: those that hold little, and the last. A full one stays, and days follow it.
+    -- Ranges that are made again: those with few rows, the default and the last. A full range stays, and days follow it.
     FOR p IN SELECT x.* FROM partitions_of(parent) AS x WHERE NOT x.is_day AND x.part <> ALL (old) LOOP
         EXECUTE format('SELECT count(*) FROM (SELECT 1 FROM %I LIMIT %s) AS r', p.part, few + 1) INTO rows;
         IF rows <= few OR p.is_default OR p.high IS NULL THEN
@@ -151,7 +151,7 @@ BEGIN
     END LOOP;
 
     EXECUTE format('LOCK TABLE ONLY %I IN ACCESS EXCLUSIVE MODE', parent);
-    -- The rest is held by vacuum at the most.
+    -- Only vacuum may still hold locks on the partitions.
     PERFORM set_config('lock_timeout', '20ms', true);
     FOR p IN SELECT x.part FROM partitions_of(parent) AS x WHERE x.is_pending LOOP
         EXECUTE format('ALTER TABLE %I DETACH PARTITION %I FINALIZE', parent, p.part);
@@ -171,12 +171,12 @@ BEGIN
             EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)', parent,
                            parent || '_from_' || left(p.low::text, 8) || substr(p.low::text, 10, 4), p.low, cut);
             IF today = ANY (days) THEN
-                -- Today is in that range.
+                -- The range before the cut includes today.
                 EXECUTE format('DROP TABLE %I', parent || to_char(today, '_YYYYMMDD'));
                 days := array_remove(days, today);
             END IF;
         ELSIF rows > few AND p.low >= cut AND p.high IS NULL THEN
-            -- A clock was far ahead. The range begins later, and what lies before that is moved.
+            -- A clock was far ahead: the range begins later, and the rows before its new beginning are moved.
             later := first_id_of((today + how.ahead + how.step)::date);
             EXECUTE format('CREATE TABLE %I AS WITH sooner AS (DELETE FROM %I AS x WHERE x.%I < %L RETURNING *)
                             SELECT * FROM sooner', title, p.part, how.key, later);
@@ -192,7 +192,7 @@ BEGIN
                        parent || to_char(d, '_YYYYMMDD'), first_id_of(d), first_id_of((d + how.step)::date));
         made := made + 1;
     END LOOP;
-    -- What lies between, before and after.
+    -- Ranges between the partitions, before the first and after the last.
     low := NULL;
     title := parent || '_before';
     FOR p IN SELECT x.low, x.high FROM partitions_of(parent) AS x ORDER BY x.low NULLS FIRST LOOP
@@ -214,8 +214,7 @@ BEGIN
 END
 $$;
 
--- What `maintain_parent` does, for one table or for all. `keep`: days of the jobs' history. One process at a time: another's call comes
--- to nothing.
+-- Calls `maintain_parent` for one table, or for all. Returns the sum; 0 also if another process does this at the moment.
 CREATE OR REPLACE FUNCTION maintain_partitions(keep integer DEFAULT 90, parent text DEFAULT NULL) RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE

@@ -1,6 +1,6 @@
--- What roles may do: `grants.sql` lists it, `migrate` grants it, `doctor` compares. And the guard of append-only tables.
+-- What database roles may do: `grants.sql` lists it, `migrate` grants it, `doctor` compares. And the guard of append-only tables.
 
--- What roles that exist lack, as it has to be granted. What a later migration dropped is left out.
+-- The privileges that existing roles lack, in the words of GRANT. Objects that no longer exist are left out.
 CREATE OR REPLACE FUNCTION missing_privileges() RETURNS TABLE (role text, privilege text, target text)
 LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
     SELECT x.role, x.privilege || CASE WHEN x.part <> '' THEN format(' (%I)', x.part) ELSE '' END, x.target
@@ -42,9 +42,9 @@ LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
      ORDER BY 1, 3, 2
 $$;
 
--- Makes the roles that are missing, where this user may, and grants what roles lack. Returns the roles that are still missing.
---
---   stated  what they may do from now on: what was on record beside it is revoked, and not what a team granted by itself. Null: as before
+-- Makes the missing roles, if the caller may, and grants what roles lack. Returns the roles that are still missing.
+-- `stated`: what the roles may do from now on. Other recorded privileges are revoked; what a team granted itself stays. Null: the record
+-- stays as it is.
 CREATE OR REPLACE FUNCTION apply_privileges(stated role_privilege[] DEFAULT NULL) RETURNS text[]
 LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -59,7 +59,7 @@ BEGIN
         END LOOP;
         INSERT INTO role_privilege SELECT s.* FROM unnest(stated) AS s ON CONFLICT DO NOTHING;
     END IF;
-    -- PostgreSQL lets every user call a new function: taken back first, for a role that has a privilege by that lacks nothing.
+    -- PostgreSQL lets PUBLIC call a new function. That is revoked first: otherwise a role would seem to have its own privilege.
     FOR held IN SELECT p.oid::regprocedure AS called FROM pg_proc AS p
                  WHERE p.pronamespace = 'entitlement_sync'::regnamespace
                    AND EXISTS (SELECT 1 FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a WHERE a.grantee = 0) LOOP
@@ -81,7 +81,7 @@ BEGIN
 END
 $$;
 
--- Takes back what was granted, where the role and the object still exist.
+-- Revokes a privilege, if the role and the object still exist.
 CREATE OR REPLACE FUNCTION revoke_privilege(role text, kind text, object text, part text, privilege text) RETURNS void
 LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -105,7 +105,7 @@ BEGIN
 END
 $$;
 
--- Even the owner changes these rows only by first dropping this guard, which an audit sees.
+-- Refuses each change of a row. Even the table's owner has to drop the trigger first, which an audit sees.
 CREATE OR REPLACE FUNCTION append_only() RETURNS trigger
 LANGUAGE plpgsql AS $$
 BEGIN

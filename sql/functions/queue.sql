@@ -1,6 +1,7 @@
--- How jobs get into a user's row of the queue, and how the queue keeps small.
+-- The job queue: how jobs get into a user's row, how dead jobs come back, and how the table stays small.
 
--- Puts a job into a user's row, or joins the one that is queued. Answers the job that does the work.
+-- Queues a job of a user, or joins the one that is queued. Returns the id of the job that does the work: `fresh`, or that of the
+-- queued one. `job_kind`: 0 restore, 1 reconcile; `says`: the request carries content for `job_request`. A restore ignores `job_lane`.
 CREATE OR REPLACE FUNCTION enqueue(
     for_user bigint,
     job_kind smallint,
@@ -27,7 +28,7 @@ BEGIN
                             THEN coalesce(q.restore_next, excluded.restore_id) ELSE q.restore_next END,
         said         = q.said OR says,
         lane         = CASE WHEN q.owner IS NOT NULL OR q.lane = 9 THEN q.lane ELSE 0 END,
-        -- Of those that wait for a sweep the restore is due now: claims look for restores from where the last one ended.
+        -- A row that waits in another lane is due now and not earlier: a dequeue reads restores from its watermark on.
         due          = CASE WHEN q.owner IS NOT NULL THEN q.due WHEN q.lane IN (1, 2) THEN at ELSE least(q.due, at) END
     RETURNING CASE WHEN (q.owner IS NOT NULL OR q.cancel) AND q.active = 0 THEN q.restore_next ELSE q.restore_id END
          INTO answered_by;
@@ -35,7 +36,7 @@ BEGIN
 END
 $$;
 
--- Queues a reconcile for each user, or joins the one that is queued, as `enqueue` does for one: `fresh` holds an id for each.
+-- Queues a reconcile for each user, or joins the one that is queued, as `enqueue` does. `fresh`: a new id for each user.
 CREATE OR REPLACE FUNCTION enqueue_reconciles(keys bigint[], job_lane smallint, fresh uuid[], says boolean DEFAULT false)
 RETURNS TABLE (user_key bigint, answered_by uuid)
 LANGUAGE plpgsql SET search_path = entitlement_sync, pg_temp AS $$
@@ -45,7 +46,7 @@ DECLARE
 BEGIN
     RETURN QUERY
     INSERT INTO queue AS q (user_key, due, lane, reconcile_id, reconcile_due, reconcile_lane, said)
-    -- In one order, or two that queue the same users wait for each other.
+    -- Sorted, because two callers that lock the same users in different orders could deadlock.
     SELECT w.key, at, job_lane, w.id, at, job_lane, says FROM unnest(keys, fresh) AS w(key, id) ORDER BY w.key
     ON CONFLICT (user_key) DO UPDATE SET
         reconcile_id   = CASE WHEN (q.owner IS NOT NULL OR q.cancel) AND q.active = 1 THEN q.reconcile_id
@@ -63,7 +64,7 @@ BEGIN
 END
 $$;
 
--- Queues reconciles of many users; whoever's row of the queue another transaction holds is left out after a moment.
+-- Queues background reconciles of many users. Users whose queue rows stay locked are left out; after four of them, all that follow.
 CREATE OR REPLACE FUNCTION enqueue_free(keys bigint[]) RETURNS TABLE (user_key bigint, job uuid)
 LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
 #variable_conflict use_column
@@ -89,7 +90,7 @@ BEGIN
             SELECT e.user_key, e.answered_by FROM enqueue_reconciles(ARRAY[key], 2::smallint, ARRAY[new_id()]) AS e;
         EXCEPTION
             WHEN lock_not_available THEN
-                -- What was queued so far is held until this transaction ends, and people may wait for it.
+                -- The rows queued so far stay locked until this transaction ends, and restores may wait for them.
                 waits := waits + 1;
                 EXIT WHEN waits >= 4;
         END;
@@ -98,8 +99,7 @@ BEGIN
 END
 $$;
 
--- Makes users known, `dry`: for a run that changes nothing; whoever another transaction is about to make known is left out
--- after a moment.
+-- Makes users known; `dry`: for a dry run. Users that another transaction is making known are left out; after four, all that follow.
 CREATE OR REPLACE FUNCTION meet_free(ids text[], dry boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -127,8 +127,8 @@ BEGIN
 END
 $$;
 
--- Puts dead jobs back into the queue under their own ids; those whose user has such a job queued already stay. What is put
--- back begins again: neither its attempts nor its age count.
+-- Queues dead jobs again under their own ids, with no attempts and no age, and returns how many. A dead job stays dead if its user has a
+-- job of its kind queued.
 CREATE OR REPLACE FUNCTION requeue_dead(ids uuid[]) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -140,7 +140,7 @@ BEGIN
                 WHERE h.id = ANY (ids) AND h.state = 'dead' ORDER BY h.user_key, h.id
                   FOR UPDATE LOOP
         IF enqueue(old.user_key, old.kind, 2::smallint, old.id, true) = old.id THEN
-            -- One that waits behind a job that runs gets its time when its turn comes.
+            -- A successor of a running job gets this time when the running job has ended.
             UPDATE queue AS q
                SET restore_queued_at = CASE WHEN q.restore_id = old.id THEN at ELSE q.restore_queued_at END,
                    reconcile_queued_at = CASE WHEN q.reconcile_id = old.id THEN at ELSE q.reconcile_queued_at END
@@ -156,6 +156,7 @@ BEGIN
 END
 $$;
 
+-- Tries jobs again that failed because `product` had no row for a product.
 CREATE OR REPLACE FUNCTION product_changed() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -163,8 +164,8 @@ DECLARE
 BEGIN
     PERFORM requeue_dead(ARRAY(SELECT h.id FROM job_history AS h
                                 WHERE h.state = 'dead' AND h.last_error = 'product_unmapped'));
-    -- Those that still wait for it begin again as well, also where the user's other job is due or runs already. One that
-    -- runs decides by the new catalogue, and keeps its count.
+    -- Jobs that wait for a retry begin again, even if the user's other job runs. A job that runs decides by the new rows, and keeps its
+    -- count of attempts.
     UPDATE queue AS q
        SET due = CASE WHEN q.owner IS NULL THEN least(q.due, at) ELSE q.due END,
            restore_due = CASE WHEN w.restore THEN least(q.restore_due, at) ELSE q.restore_due END,
@@ -185,10 +186,9 @@ BEGIN
 END
 $$;
 
--- Moves the queue to new files where it takes up more than `above` bytes and at most `at_most` rows are alive; answers
--- whether it did. While a transaction holds the queue for longer than requests do, it does not queue for the lock. A
--- failed try is followed by none for some minutes, in any process. A snapshot that is older than the move and has not
--- read the queue before sees it empty.
+-- Moves the queue to new files if it takes more than `above` bytes and has at most `at_most` rows. Returns whether it did. It does not
+-- wait for the table lock if a transaction has locked the queue for longer than a request does; then no process tries again for two
+-- minutes. A transaction with a snapshot from before the move, whose first read of the queue comes after it, sees the queue empty.
 CREATE OR REPLACE FUNCTION compact_queue(above bigint DEFAULT 33554432, at_most integer DEFAULT 20000) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = entitlement_sync, pg_temp SET lock_timeout = '100ms' SET enable_seqscan = on AS $$
@@ -200,7 +200,7 @@ BEGIN
                   AND u.next_at BETWEEN clock_timestamp() AND clock_timestamp() + interval '10 minutes') THEN
         RETURN false;
     END IF;
-    -- A first count without the lock, for which requests would wait in vain.
+    -- Counted first without the lock, so that requests do not wait for nothing.
     IF (SELECT count(*) FROM (SELECT 1 FROM queue LIMIT at_most + 1) AS q) > at_most
        OR NOT pg_try_advisory_xact_lock(7309940714432066) THEN
         RETURN false;

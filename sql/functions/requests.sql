@@ -1,4 +1,4 @@
--- What asks for work: the contract's `request_restore` and `request_reconcile`, the form of proofs, and how many requests a minute takes.
+-- Requests: the contract's `request_restore` and `request_reconcile`, the form of proofs, and the limit of requests per minute.
 
 CREATE OR REPLACE FUNCTION request_restore(
     user_id         text,
@@ -31,8 +31,8 @@ BEGIN
 END
 $$;
 
--- Proofs as they are kept: checked, each as what it plainly is, without repeats, in their order. ES002 names the index and
--- the field.
+-- Checks submitted proofs and returns them as they are kept: in their order, without repeats, each with the store and kind that its text
+-- shows. Errors: ES002 for a wrong form, with index and field; ES005 for too many or too long ones.
 CREATE OR REPLACE FUNCTION checked_proofs(proofs jsonb) RETURNS jsonb
 LANGUAGE plpgsql IMMUTABLE SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -65,7 +65,7 @@ BEGIN
                     HINT = 'Each proof has the fields store, kind and value.';
             END IF;
         END LOOP;
-        -- RevenueCat's name of the store, which the app may have at hand.
+        -- RevenueCat's name of the store, which an app may send.
         IF proof ->> 'store' = 'play_store' THEN
             proof := jsonb_set(proof, '{store}', '"google_play"');
         END IF;
@@ -120,13 +120,13 @@ BEGIN
 END
 $$;
 
--- A proof as what its text plainly is, whatever it was called. Null where the text is none of a kind that stores verify.
+-- A proof with the store and kind that its text shows, whatever kind the app stated; null: its text has no form that a store verifies.
 CREATE OR REPLACE FUNCTION plain_proof(kind text, value text) RETURNS jsonb
 LANGUAGE plpgsql IMMUTABLE SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
     inner_text text := unwrapped_proof(value);
     dense      text := translate(inner_text, E' \t\r\n', '');
-    -- Inside a plugin's JSON the text alone says what it is.
+    -- Inside a plugin's JSON only the text shows the kind.
     is_wrapped boolean := inner_text <> btrim(value, E' \t\r\n');
     says       jsonb;
     receipt    text;
@@ -134,11 +134,11 @@ BEGIN
     IF dense IS NULL OR dense = '' THEN
         RETURN NULL;
     END IF;
-    -- The JSON of a header begins so; tokens of Google's have two parts.
+    -- `eyJ` begins the base64 of a JSON header. Google's tokens have two parts, a JWS has three.
     IF dense ~ '^[A-Za-z0-9_-]+[.][A-Za-z0-9_-]+[.][A-Za-z0-9_-]+$' AND (kind = 'storekit_jws' OR dense ~ '^eyJ') THEN
         says := signed_payload(dense);
-        -- Renewal info, notifications and app transactions are signed as well, and are no transaction. A genuine text is
-        -- long, for its certificates, and its signature has 86 letters: a shorter one was cut off.
+        -- Renewal info, notifications and app transactions are signed too, but are no transactions. A real transaction is long, because
+        -- it holds certificates, and its signature has 86 characters: a shorter one was cut off.
         IF says ?| ARRAY['autoRenewProductId', 'autoRenewStatus', 'notificationType', 'notificationUUID', 'receiptType']
                AND NOT says ? 'transactionId'
            OR length(dense) > 1000 AND length(split_part(dense, '.', 3)) < 86 THEN
@@ -149,7 +149,7 @@ BEGIN
     IF dense ~ '^MI[A-Za-z0-9+/=_-]+$' AND (kind = 'app_receipt' OR length(dense) > 1000 OR dense ~ '[+/=]')
        OR kind = 'app_receipt' AND NOT is_wrapped THEN
         receipt := receipt_text(inner_text);
-        -- The base64 of JSON, of a property list or of base64 is none of a container.
+        -- Base64 of JSON, of a property list or of base64 is no receipt.
         RETURN CASE WHEN receipt !~ '^(e[wy]|TUl)'
                     THEN jsonb_build_object('store', 'app_store', 'kind', 'app_receipt', 'value', receipt) END;
     END IF;
@@ -161,15 +161,15 @@ BEGIN
 END
 $$;
 
--- The text inside what a plugin or an app put around it: JSON whose members are known, more than once, or quotes. Null
--- where there is no such text in it.
+-- Removes what a plugin or an app put around a proof: JSON with known members, or quotes, several levels deep. Null: there is no proof
+-- inside.
 CREATE OR REPLACE FUNCTION unwrapped_proof(written text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
     inner_text text := btrim(written, E' \t\r\n');
     box        jsonb;
 BEGIN
-    -- Unity's for Google Play has three levels.
+    -- Unity's JSON for Google Play has three levels.
     FOR level IN 1..6 LOOP
         IF left(inner_text, 1) NOT IN ('{', '[', '"') THEN
             RETURN inner_text;
@@ -179,7 +179,7 @@ BEGIN
             box := box -> 0;
         END IF;
         IF jsonb_typeof(box) = 'object' THEN
-            -- Unity's name of the store; its others make up what they sign.
+            -- Unity's name of the store. What Unity has for other stores is signed by no store.
             IF coalesce(box ->> 'Store', 'GooglePlay') NOT IN ('AppleAppStore', 'MacAppStore', 'GooglePlay') THEN
                 RETURN NULL;
             END IF;
@@ -201,13 +201,13 @@ BEGIN
     END LOOP;
     RETURN NULL;
 EXCEPTION
-    -- It is no JSON, holds a NUL or half a character, or is nested too deep.
+    -- The text is no JSON, holds a NUL or half a character, or is nested too deep.
     WHEN data_exception OR program_limit_exceeded THEN
         RETURN NULL;
 END
 $$;
 
--- What a signed text says, unverified; null where it can't be read.
+-- The payload of a JWS, not verified; null: it cannot be read.
 CREATE OR REPLACE FUNCTION signed_payload(jws text) RETURNS jsonb
 LANGUAGE plpgsql IMMUTABLE SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -220,8 +220,7 @@ EXCEPTION
 END
 $$;
 
--- An app receipt's base64 in the one form in which it is verified: neither white space nor URL-safe letters, padded. Null
--- where the text is no base64, or was cut off.
+-- An app receipt's base64 in one form: padded, without white space and URL-safe characters. Null: the text is no base64, or was cut off.
 CREATE OR REPLACE FUNCTION receipt_text(written text) RETURNS text
 LANGUAGE plpgsql IMMUTABLE SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -237,12 +236,12 @@ BEGIN
         RETURN dense || CASE length(dense) % 4 WHEN 2 THEN '==' WHEN 3 THEN '=' ELSE '' END;
     END IF;
     IF dense ~ '^MI[IJKLMNOP]' THEN
-        -- How long it is stands at its beginning: ASN.1, a sequence with a length of two or three bytes.
+        -- ASN.1: the receipt is a sequence whose length stands at its beginning, in two or three bytes.
         head := decode(left(dense, 8), 'base64');
         size := CASE get_byte(head, 1) WHEN 130 THEN 4 + get_byte(head, 2) * 256 + get_byte(head, 3)
                                        ELSE 5 + (get_byte(head, 2) * 256 + get_byte(head, 3)) * 256 + get_byte(head, 4) END;
         size := (size * 4 + 2) / 3;
-        -- Forms turn a plus into a space.
+        -- Form encoding turns a plus into a space.
         IF length(dense) <> size AND length(replace(spaced, ' ', '+')) = size THEN
             dense := replace(spaced, ' ', '+');
         END IF;
@@ -254,7 +253,7 @@ BEGIN
 END
 $$;
 
--- The newest proofs of both, without repeats, at most 20.
+-- The newest proofs of both lists, without repeats, at most 20.
 CREATE OR REPLACE FUNCTION united_proofs(earlier jsonb, later jsonb) RETURNS jsonb
 LANGUAGE sql IMMUTABLE SET search_path = entitlement_sync, pg_temp AS $$
     SELECT coalesce(jsonb_agg(kept.proof ORDER BY kept.place), '[]')
@@ -268,7 +267,8 @@ LANGUAGE sql IMMUTABLE SET search_path = entitlement_sync, pg_temp AS $$
              LIMIT 20) AS kept
 $$;
 
--- Takes up to `wanted` of the `allowed` requests of a minute; `wait`: seconds until the next minute begins.
+-- Counts up to `wanted` requests against the `allowed` ones of a minute. `given`: how many are allowed; `wait`: seconds until the minute
+-- is over.
 CREATE OR REPLACE FUNCTION take_requests(counted bytea, allowed integer, wanted integer)
 RETURNS TABLE (given integer, wait double precision)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
@@ -286,7 +286,7 @@ BEGIN
 END
 $$;
 
--- Forgets what was only needed for a while.
+-- Deletes request counts after five minutes, and digests of proofs after two days.
 CREATE OR REPLACE FUNCTION forget_requests() RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
     DELETE FROM request_count AS c WHERE c.began < now() - interval '5 minutes';

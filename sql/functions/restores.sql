@@ -1,10 +1,9 @@
--- Restores as apps ask for them, and what an app shows: answers, waits, products to deliver again, the entitlement.
+-- Restores as apps request them, and what an app displays: answers, waiting times, products to deliver again, the entitlement.
 
--- Restores as apps ask for them, in one transaction: each is taken as `request_restore` takes it, but whoever asked `daily`
--- times within a day and shows nothing new is answered from the last result. `proofs` and `product_ids` are JSON. Whoever is
--- refused spoils nothing for the others: `state`, `message` and `hint` say why. Who is held by somebody else for longer than
--- `patience`, in milliseconds, is refused with 55P03, and after four of them nobody waits any more. `asker` goes into the
--- notification: whose process it is need not hear it. `is_new`: the job was queued just now.
+-- Takes the restores of many users in one transaction, each as `request_restore` does. A user who had `daily` restores within a day and
+-- submits no new proof gets the id of the last one. `proofs` and `product_ids` are JSON. `is_new`: the job was queued by this call.
+-- A refused request does not affect the others: `state` (an SQLSTATE), `message` and `hint` say why. A user that stays locked for
+-- `patience` milliseconds is refused with 55P03; after four, so is the rest. `asker`: the notification's payload, marks the own process.
 CREATE OR REPLACE FUNCTION app_restores(
     user_ids         text[],
     proofs           text[],
@@ -16,8 +15,8 @@ CREATE OR REPLACE FUNCTION app_restores(
     asker            text DEFAULT '',
     patience         integer DEFAULT 10
 ) RETURNS TABLE (place integer, id uuid, is_new boolean, state text, message text, hint text)
--- Plans are kept: over the partitions of the history, to make one takes longer than to run it. With `lock_timeout` named
--- here, what is set below ends with the call.
+-- Generic plans, because planning over the partitions of the history takes longer than running. `lock_timeout` is named here so that
+-- the value set below ends with the call.
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET lock_timeout = '10ms'
 SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off AS $$
 #variable_conflict use_variable
@@ -29,7 +28,7 @@ BEGIN
     FOR wish IN
         SELECT w.* FROM unnest(user_ids, proofs, client_errors, product_ids, idempotency_keys, origins) WITH ORDINALITY
                         AS w(user_id, proofs, client_error, product_ids, idempotency_key, origin, place)
-         -- In one order, or two that ask for the same users wait for each other.
+         -- Sorted, because two callers that lock the same users in different orders could deadlock.
          ORDER BY (SELECT u.user_key FROM user_sync AS u WHERE u.user_id = w.user_id), w.user_id, w.place
     LOOP
         place := wish.place;
@@ -54,7 +53,7 @@ BEGIN
         EXCEPTION
             WHEN OTHERS THEN
                 GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT, hint = PG_EXCEPTION_HINT;
-                -- What ails the server or the session is no answer to one of them.
+                -- An error of the server or the session concerns the whole call.
                 IF NOT (state LIKE 'ES%' OR state LIKE '22%' OR state IN ('55P03', '40P01')) THEN
                     RAISE;
                 END IF;
@@ -67,7 +66,8 @@ BEGIN
 END
 $$;
 
--- What `request_restore` and `app_restores` do once the user is known; see there for `daily` and `asker`.
+-- What `request_restore` and `app_restores` do once the user's key is known. `daily` null: no limit; `asker`: as in `app_restores`.
+-- Returns the job that answers the request, and whether it was queued by this call. The errors are those of `request_restore`.
 CREATE OR REPLACE FUNCTION restore_of(
     known           bigint,
     proofs          jsonb,
@@ -140,7 +140,7 @@ BEGIN
     job := enqueue(known, 0::smallint, 0::smallint, fresh, says);
     is_new := job = fresh;
     IF NOT is_new THEN
-        -- Joined: what the earlier tap said and what this one says are one request now.
+        -- The request joins a queued job: its content is added to that of the earlier request.
         IF says THEN
             INSERT INTO job_request AS r (id, proofs, client_error, product_ids, origin)
             SELECT job, kept, client_error, CASE WHEN EXISTS (SELECT 1 FROM job_request AS x WHERE x.id = job)
@@ -153,7 +153,7 @@ BEGIN
                                                 ORDER BY p.id LIMIT 100) END,
                 origin       = coalesce(excluded.origin, r.origin);
         ELSIF EXISTS (SELECT 1 FROM queue AS q WHERE q.user_key = known AND q.said) THEN
-            -- Every product is wanted now. A change opens every day's requests, and most have said nothing.
+            -- Every product is wanted from here on. The condition on `said` saves an update that opens the partitions of all days.
             UPDATE job_request AS r SET product_ids = NULL WHERE r.id = job AND r.product_ids IS NOT NULL;
         END IF;
         IF idempotency_key IS NOT NULL THEN
@@ -167,20 +167,20 @@ BEGIN
 END
 $$;
 
--- The last restore's id, where it answers a user who asks again: one who asked `daily` times within a day, shows nothing new,
--- has none queued, and was not put off by a store. Remembers what is shown.
+-- The id of the user's last restore, if it answers the request: the user had `daily` restores within a day, submits no new proof and has
+-- none queued or running; the last one read the stores, and nothing has changed since. Null otherwise. Remembers the submitted proofs.
 CREATE OR REPLACE FUNCTION last_result(known bigint, kept jsonb, daily integer) RETURNS uuid
 LANGUAGE plpgsql SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
     added  bigint := 0;
-    -- Bounds and not expressions: what stands in a statement is worked out for each partition.
+    -- Variables, because an expression in a statement would be evaluated for each partition.
     since  uuid := first_id_at(now() - interval '1 day');
     until  uuid := first_id_at(clock_timestamp() + interval '1 minute');
     queued uuid;
     newest record;
 BEGIN
     IF kept <> '[]' THEN
-        -- Ids that anybody can type show nothing, and nobody has a hundred proofs of their own in a day.
+        -- A reported id proves nothing, so it is not remembered. No user has more than a hundred proofs of their own in a day.
         INSERT INTO shown_proof AS s (user_key, digest)
         SELECT DISTINCT known, sha256(convert_to(p.proof::text, 'UTF8')) FROM jsonb_array_elements(kept) AS p(proof)
          WHERE p.proof ->> 'kind' IN ('storekit_jws', 'app_receipt', 'purchase_token', 'onside_history')
@@ -190,7 +190,7 @@ BEGIN
          WHERE s.shown_at < now() - interval '1 day';
         GET DIAGNOSTICS added = ROW_COUNT;
     END IF;
-    -- Not asked with a condition: the index of that condition would be read from end to end where the statistics are old.
+    -- Without a condition on `restore_id`: with old statistics PostgreSQL would read the index of that condition from end to end.
     SELECT q.restore_id INTO queued FROM queue AS q WHERE q.user_key = known;
     IF added > 0 OR queued IS NOT NULL THEN
         RETURN NULL;
@@ -202,7 +202,7 @@ BEGIN
     END IF;
     RETURN (SELECT h.id FROM job_history AS h
              WHERE h.id = newest.id AND h.state = 'done' AND h.outcome <> 'store_unavailable'
-               -- What has happened since would make it untrue.
+               -- A change of type or an event about access since then would make the result untrue.
                AND NOT EXISTS (SELECT 1 FROM decision AS d
                                 WHERE d.user_key = known AND d.at > h.finished_at AND d.type_before <> d.type_after)
                AND NOT EXISTS (SELECT 1 FROM user_sync AS u
@@ -210,7 +210,8 @@ BEGIN
 END
 $$;
 
--- Restores as the app sees them; ids that are no restore's are left out. `age`: seconds since it was asked for.
+-- Restores as the app sees them: `state` is `queued`, `running`, `done`, `dead` or `canceled`. Ids that are no restore's are left out.
+-- `age`: seconds since the request.
 CREATE OR REPLACE FUNCTION restore_answers(ids uuid[])
 RETURNS TABLE (id uuid, user_id text, state text, outcome text, message_key text,
                age double precision, products jsonb)
@@ -221,14 +222,14 @@ DECLARE
     wanted uuid;
     known  bigint;
 BEGIN
-    -- One by one: a statement that looks for one id opens one day.
+    -- One by one, because a statement with one id opens only the partition of one day.
     FOREACH wanted IN ARRAY ids LOOP
-        -- Most are asked about because they have ended.
+        -- History first, because most of the restores have ended.
         SELECT h.id, h.user_key, h.state, h.outcome, h.message_key INTO id, known, state, outcome, message_key
           FROM job_history AS h WHERE h.id = wanted AND h.kind = 0;
         IF NOT FOUND THEN
-            -- Of the function's snapshot: what had not ended is in the queue. The view joins every user to it while few
-            -- are known.
+            -- The function has one snapshot, so a restore that is not in the history is in the queue. Not by `job_status`: that view would
+            -- join every user while few are known.
             SELECT q.user_key, CASE WHEN q.restore_id = wanted AND q.owner IS NOT NULL AND q.active = 0
                                     THEN 'running' ELSE 'queued' END,
                    (SELECT 'still_checking' FROM control AS c WHERE c.name = 'all' AND c.paused)
@@ -238,10 +239,10 @@ BEGIN
             id := wanted;
             outcome := NULL;
         END IF;
-        -- Not joined: while few users are known, all of them would be read for each job ever after.
+        -- Not joined: a plan made while few users are known would read all users for each job.
         SELECT u.user_id INTO user_id FROM user_sync AS u WHERE u.user_key = known;
         age := extract(epoch FROM clock_timestamp() - id_time(id))::double precision;
-        -- An erased user has no answer.
+        -- An erased user gets no products.
         products := CASE WHEN user_id IS NOT NULL AND outcome IN ('restored', 'already_subscriber')
                          THEN restored_products(known, id) ELSE '[]' END;
         RETURN NEXT;
@@ -249,8 +250,8 @@ BEGIN
 END
 $$;
 
--- How many seconds a restore that waits will take, by its own wait, by those before it and by what the stores' limits
--- leave; null: nobody can say, as everything is paused.
+-- Estimates in how many seconds a queued restore is done: from its due time, the restores before it and the stores' rate limits.
+-- 0: it is not queued; null: unknown, because everything is paused.
 CREATE OR REPLACE FUNCTION estimated_wait(job uuid) RETURNS double precision
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp
 SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off AS $$
@@ -269,7 +270,7 @@ BEGIN
     END IF;
     SELECT count(*) INTO ahead
       FROM (SELECT 1 FROM queue AS q WHERE q.lane = 0 AND q.owner IS NULL AND q.due < least(mine, now()) LIMIT 10000) AS q;
-    -- A full read costs two requests at most.
+    -- A full read takes at most two requests.
     SELECT max(greatest(extract(epoch FROM b.blocked_until - now()),
                         CASE WHEN l.cap > 0 THEN (2 * (ahead + 1) - greatest(b.tokens, 0)) * 60 / l.cap END))
       INTO budget
@@ -277,14 +278,14 @@ BEGIN
      CROSS JOIN LATERAL (SELECT CASE WHEN b.per_minute = 0 OR b.seen_limit IS NULL THEN b.per_minute
                                      ELSE least(b.per_minute, b.seen_limit) END AS cap) AS l
      WHERE (b.refilled_at > now() - interval '10 minutes' OR b.blocked_until > now())
-       -- Where RevenueCat is asked, it is asked of everybody; the others of few.
+       -- If RevenueCat is in use, every read asks it, and few reads ask another store.
        AND (b.credential = 'revenuecat'
             OR NOT EXISTS (SELECT 1 FROM rate_budget AS x WHERE x.credential = 'revenuecat'));
     RETURN greatest(1, extract(epoch FROM mine - clock_timestamp()), budget);
 END
 $$;
 
--- The user's own purchases that give access, and their ends, for the app to deliver again; those alone that were asked for.
+-- The products that a restore lets the app deliver again: `restored_products_of` for the user and the products that the job requested.
 CREATE OR REPLACE FUNCTION restored_products(known bigint, job uuid) RETURNS jsonb
 LANGUAGE plpgsql STABLE SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -295,9 +296,9 @@ BEGIN
 END
 $$;
 
--- The users' own purchases that give access, and their ends, for the app to deliver again, a row for each place of `keys`;
--- `wanted`: the products that were asked for, as JSON, null: all. Entitlements bear the team's words, as the ledger has keys
--- of products and of RevenueCat's entitlements.
+-- The products that apps may deliver again, one row per place of `keys`: each user's own purchases that give access, with their ends.
+-- `wanted`: the requested product ids as JSON; null: all. Entitlements have the team's names from `product`, because the ledger holds
+-- keys of products and of RevenueCat's entitlements.
 CREATE OR REPLACE FUNCTION restored_products_of(keys bigint[], wanted text[]) RETURNS TABLE (place integer, products jsonb)
 LANGUAGE plpgsql STABLE SET search_path = entitlement_sync, pg_temp AS $$
 #variable_conflict use_column
@@ -333,9 +334,9 @@ BEGIN
 END
 $$;
 
--- What the app shows at its launch; no row where the id is no user's. `until`: the end of the access that is known, null where
--- there is none or it has no end. A restore is suggested to a user who is no subscriber where the store may say otherwise:
--- nothing was ever read, the last restore failed, or a purchase is known that should give access.
+-- What the app displays at its launch; no row if the id is no user's. `until`: when the known access ends; null: there is none, or it has
+-- no end. `restore_suggested`: the user is eligible and no subscriber, but the stores may say otherwise: no full read was ever made,
+-- the last restore failed, or a purchase or grant should give access.
 CREATE OR REPLACE FUNCTION entitlement_answer(wanted text)
 RETURNS TABLE (type text, until text, restore_suggested boolean, tickets jsonb, stores jsonb)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp
@@ -348,8 +349,8 @@ BEGIN
                 THEN to_char(a.until AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') END,
            h.type <> 'subscriber' AND h.status IN ('active', 'onboarding')
                AND (u.full_read_at IS NULL OR coalesce(l.failed, false) OR coalesce(a.endless OR a.until > now(), false)),
-           -- By the restore that first told of a case: which tickets there are inside, and since when, depends on what was
-           -- found, and nobody may learn from it whether an id exists.
+           -- One entry, under the restore that first led to a ticket. How many tickets there are, and since when, depends on what was
+           -- found, and a user must not learn from it whether an id exists.
            coalesce((SELECT jsonb_build_array(jsonb_build_object(
                                 'reference', reference_of('R', f.id),
                                 'state', CASE WHEN EXISTS (
@@ -371,12 +372,12 @@ BEGIN
                                               THEN 'slow' ELSE 'ok' END) ORDER BY s.store)
                        FROM store_health AS s), '[]')
       FROM entitlement_sync_host.read_users(ARRAY[wanted]) AS h
-      -- Kept apart: nobody knows how many users a function returns, and for as many as are assumed all would be read.
+      -- OFFSET 0 keeps this apart: PostgreSQL assumes that a function returns many rows, and would read all users for them.
       LEFT JOIN LATERAL (SELECT x.* FROM user_sync AS x WHERE x.user_id = h.id OFFSET 0) AS u ON true
       LEFT JOIN LATERAL (
             SELECT max(x.until) AS until, bool_or(x.until IS NULL OR x.until = 'infinity') AS endless
               FROM (SELECT CASE WHEN p.environment = 'production' THEN p.period_ends_at
-                                -- A tester's access ends with the permission, whatever the store's sandbox says.
+                                -- A tester's access ends with the row in `sandbox_user`, whatever the store's sandbox says.
                                 ELSE least(p.period_ends_at, s.until) END AS until
                       FROM (SELECT o.* FROM purchase AS o WHERE o.owner_key = u.user_key AND o.merged_into IS NULL
                             UNION ALL
@@ -385,7 +386,7 @@ BEGIN
                              ON s.user_id = h.id AND s.until > now() AND p.environment <> 'production'
                      WHERE coalesce(p.gives_access, p.status = 'owned')
                        AND (p.environment = 'production' OR s.user_id IS NOT NULL)
-                       -- Stickers are no access, however long they last.
+                       -- A purchase without such an entitlement, for example stickers, is no access.
                        AND means_access(p.entitlements)
                     UNION ALL
                     SELECT g.until FROM "grant" AS g
@@ -396,7 +397,7 @@ BEGIN
 END
 $$;
 
--- The team's words for what purchases carry: the ledger has keys of products and of RevenueCat's entitlements.
+-- The team's names, from `product`, for the entitlements of purchases: the ledger holds keys of products and of RevenueCat's entitlements.
 CREATE OR REPLACE FUNCTION entitlement_names(keys text[]) RETURNS text[]
 LANGUAGE plpgsql STABLE SET search_path = entitlement_sync, pg_temp AS $$
 BEGIN

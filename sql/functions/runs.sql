@@ -1,6 +1,6 @@
--- Reconciliations of many users: who leads, what is planned, what ended, what a person approves.
+-- Runs: which process leads, what it plans, which parts have ended, and what an operator approves.
 
--- Takes the lead where nobody has it, or keeps it. Returns its number; null: somebody else leads.
+-- Takes a free lead, or keeps the caller's (`held`: its number). Returns the lead's number; null: another process leads.
 CREATE OR REPLACE FUNCTION take_lead(which text, who text, held bigint, lasting interval) RETURNS bigint
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
     INSERT INTO leader AS l (name, fence, holder, expires_at)
@@ -12,7 +12,7 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_te
     RETURNING l.fence
 $$;
 
--- Whether somebody still leads; nobody else can take over before the caller's transaction has ended.
+-- Whether the caller still leads. Locks the lead's row, so no other process can take over before the caller's transaction ends.
 CREATE OR REPLACE FUNCTION leads(which text, held bigint) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
 BEGIN
@@ -21,13 +21,13 @@ BEGIN
 END
 $$;
 
--- Gives the lead up at once, for others to take.
+-- Gives up the caller's lead, so that another process can take it at once.
 CREATE OR REPLACE FUNCTION step_down(which text, held bigint) RETURNS void
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
     UPDATE leader AS l SET expires_at = '-infinity' WHERE l.name = which AND l.fence = held
 $$;
 
--- Asks for a run. Returns null where one of this scope goes on.
+-- Requests a run and returns its id; null: a run of this scope, dry or not as requested, goes on.
 CREATE OR REPLACE FUNCTION ask_run(
     wanted     text,
     dry        boolean,
@@ -47,8 +47,7 @@ BEGIN
 END
 $$;
 
--- Starts what a schedule asks for at a slot. Returns the run; null: one of its scope goes on, another process was first, or the caller
--- leads no more.
+-- Starts the run of a schedule's slot and returns it. Null: a run of the scope goes on, the slot is over, or the caller leads no more.
 CREATE OR REPLACE FUNCTION start_scheduled(held bigint, which text, slot timestamptz) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -75,7 +74,7 @@ BEGIN
 END
 $$;
 
--- Counts on how many users a run is about, a stretch at a time. Returns whether there is more to count.
+-- Counts the next `batch` users of a run. Returns whether more are left to count; null: the caller leads no more.
 CREATE OR REPLACE FUNCTION count_run(fenced bigint, which bigint, batch integer) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp
 SET enable_seqscan = off SET lock_timeout = '1s' AS $$
@@ -95,7 +94,7 @@ BEGIN
         SELECT count(*), (array_agg(p.id ORDER BY p.n DESC))[1] INTO seen, last
           FROM (SELECT h.id, row_number() OVER () AS n FROM entitlement_sync_host.page_users(r.count_cursor, batch) AS h) AS p;
     ELSIF r.scope = 'due' THEN
-        -- At once, along one index; they are fewer the longer one waits.
+        -- Counted in one step along one index, because users stop being due while the run goes on.
         batch := 5000000;
         SELECT r.fed + count(*) INTO seen
           FROM (SELECT 1 FROM user_sync AS u
@@ -115,7 +114,7 @@ BEGIN
 END
 $$;
 
--- Plans the next stretch of a run, of at most `batch` users. Returns how many users it looked at; 0: there are no more.
+-- Plans the next part of a run, of at most `batch` users. Returns how many users it examined; 0: there is nothing to plan at present.
 -- Null: the caller leads no more, or the run does not go on.
 CREATE OR REPLACE FUNCTION feed_run(fenced bigint, which bigint, batch integer) RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp
@@ -144,11 +143,11 @@ BEGIN
         RETURN 0;
     END IF;
     IF r.state = 'applying' AND EXISTS (SELECT 1 FROM control AS c WHERE c.name IN ('demotions', 'all') AND c.paused) THEN
-        -- What somebody has confirmed must not come to nothing for that.
+        -- A pause delays the changes that were approved, and does not void them.
         RETURN 0;
     END IF;
     IF r.state = 'applying' AND coalesce(r.confirmed_at, r.settled_at, r.asked_at) < clock_timestamp() - interval '72 hours' THEN
-        -- What was seen then says nothing of today.
+        -- The reads are too old to change users by them.
         UPDATE run AS x
            SET is_paged = true, is_fed = true, late = '{}',
                errors = add_counts(x.errors, jsonb_build_object('too_old', (
@@ -162,7 +161,7 @@ BEGIN
         RETURN 0;
     END IF;
     IF r.is_paged AND r.state = 'reading' AND r.late_since < clock_timestamp() - interval '15 minutes' THEN
-        -- Nobody knows when the host's transactions end; everybody else has waited for long enough.
+        -- The host's transactions may stay open for long: the run goes on without the users that they have locked.
         UPDATE run AS x
            SET is_fed = true, late = '{}',
                errors = add_counts(x.errors, jsonb_build_object('held_elsewhere', cardinality(x.late)))
@@ -191,7 +190,7 @@ BEGIN
                             WHERE NOT EXISTS (SELECT 1 FROM user_sync AS x WHERE x.user_id = a.id));
         IF strangers <> '{}' THEN
             PERFORM meet_free(strangers, r.is_dry);
-            -- Somebody is about to make a user known: the stretch ends before that one, or is that one alone, who is left out.
+            -- Another transaction is making a user known: the part ends before it. If it is the first, the run leaves it out.
             SELECT min(p.n) INTO unmet FROM unnest(ids) WITH ORDINALITY AS p(id, n)
              WHERE p.id = ANY (strangers) AND NOT EXISTS (SELECT 1 FROM user_sync AS x WHERE x.user_id = p.id);
             IF unmet IS NOT NULL THEN
@@ -218,14 +217,14 @@ BEGIN
         keys := coalesce(keys, '{}');
         last_id := keys[looked];
         IF NOT r.is_dry THEN
-            -- A look that comes to nothing is taken again; the verdict of one that does plans the next.
+            -- The job's verdict plans the next check; without a verdict the check is due again in six hours.
             UPDATE user_sync AS u SET next_look = clock_timestamp() + interval '6 hours'
              WHERE u.user_key = ANY (ARRAY(SELECT x.user_key FROM user_sync AS x
                                             WHERE x.user_key = ANY (keys) FOR NO KEY UPDATE SKIP LOCKED))
                AND u.next_look <= r.asked_at;
         END IF;
     ELSE
-        -- Read in windows of one size, however few of a window are wanted.
+        -- Every window has the same size, however few of its users the run reads.
         SELECT array_agg(w.user_key) FILTER (WHERE w.user_id IS NOT NULL AND coalesce(w.read_at, '-infinity') < r.since),
                count(*), max(w.user_key)
           INTO keys, looked, last_id
@@ -249,7 +248,7 @@ BEGIN
             r.fed := r.fed + cardinality(took);
         END IF;
         IF cardinality(took) < cardinality(keys) THEN
-            -- Transactions of the host speak of them just now, or more had to be waited for than a moment allows.
+            -- Other transactions have locked these users' rows, or have locked so many that the rest was not tried.
             r.late := r.late || ARRAY(SELECT k.key FROM unnest(keys) AS k(key) WHERE k.key <> ALL (took));
         END IF;
     END IF;
@@ -263,6 +262,7 @@ BEGIN
 END
 $$;
 
+-- Adds two JSON objects of counts; a sum of 0 is left out.
 CREATE OR REPLACE FUNCTION add_counts(one jsonb, other jsonb) RETURNS jsonb
 LANGUAGE sql IMMUTABLE SET search_path = entitlement_sync, pg_temp AS $$
     SELECT coalesce(jsonb_object_agg(s.key, s.n), '{}')
@@ -271,8 +271,8 @@ LANGUAGE sql IMMUTABLE SET search_path = entitlement_sync, pg_temp AS $$
              GROUP BY c.key HAVING sum(c.value::bigint) <> 0) AS s
 $$;
 
--- Notes what became of a part, counts those who have no other turn, and how far the run has come. `was_held`: its users' demotions
--- were held before.
+-- Ends a part. Counts the users that are not tried again by outcome (`ends`), rule (`rules_of`) and error (`failures`). `was_held`:
+-- the run has counted these users as deferred before, and takes that count back.
 CREATE OR REPLACE FUNCTION end_part(
     which bigint, part integer, said text[], reasons text[], ends text[], rules_of text[], failures text[], was_held boolean
 ) RETURNS void
@@ -290,7 +290,7 @@ BEGIN
            rules = add_counts(add_counts(x.rules, counts_of(rules_of)),
                               CASE WHEN was_held THEN jsonb_build_object('proposed', -size) ELSE '{}' END),
            errors = add_counts(x.errors, counts_of(failures)),
-           -- A point now and then, so that a curve of any length has a few hundred.
+           -- The distance between points grows with the run's age, so that a curve of any length has a few hundred.
            progress = CASE WHEN NOT was_held AND coalesce((x.progress -> -1 ->> 'at')::timestamptz, '-infinity')
                                 < at - greatest(interval '1 second', (at - coalesce(x.started_at, at)) / 200)
                            THEN x.progress || jsonb_build_object('at', at, 'users', x.ended + size)
@@ -299,7 +299,7 @@ BEGIN
 END
 $$;
 
--- Ends the parts of real runs whose every job has ended. Returns how many.
+-- Ends the parts of real runs whose jobs have all ended. Returns how many parts; null: the caller leads no more.
 CREATE OR REPLACE FUNCTION close_parts(fenced bigint, most integer) RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp
 SET enable_seqscan = off SET lock_timeout = '1s' AS $$
@@ -316,7 +316,7 @@ BEGIN
     IF NOT leads('planner', fenced) THEN
         RETURN NULL;
     END IF;
-    -- What takes longer than a minute is kept apart from what has ended, so that few jobs stand in many parts.
+    -- After a minute, if at most half of a part's jobs still wait, they become a part of their own.
     FOR p IN SELECT x.run_id, x.number, x.keys, x.jobs, w.keys AS waiting, w.jobs AS waiting_jobs, r.state, r.scope, r.settled_at
                FROM run AS r JOIN run_part AS x ON x.run_id = r.id AND x.ended_at IS NULL
               CROSS JOIN LATERAL (
@@ -349,7 +349,7 @@ BEGIN
                p.state = 'reading' AND d.outcome = 'demoted' AND NOT d.braked,
                CASE WHEN d.observed OR d.outcome = 'deferred' AND d.rule <> 'proposed' THEN 'foreseen'
                     WHEN d.rule <> 'proposed' THEN 'applied'
-                    -- Decided again since: that counts.
+                    -- A later decision about the user counts instead.
                     WHEN EXISTS (SELECT 1 FROM decision AS y
                                   WHERE y.user_key = d.user_key AND y.id > d.id AND y.rule <> 'proposed') THEN 'void'
                     ELSE 'held' END,
@@ -367,8 +367,7 @@ BEGIN
                    type_after = excluded.type_after,
                explanation = excluded.explanation;
         IF p.state = 'applying' THEN
-            -- Nobody has read them: what was confirmed, or allowed, has another turn after a while. What would fail the same way
-            -- again has none, nor has whoever was taken out.
+            -- Users of undecided jobs are tried again in five minutes, unless the job was canceled or the error would recur.
             again := ARRAY(SELECT j.key FROM unnest(p.keys, said, reasons, errors) AS j(key, outcome, rule, error)
                              JOIN run_change AS c ON c.run_id = p.run_id AND c.user_key = j.key AND c.state IN ('held', 'foreseen')
                             WHERE j.outcome = 'gone' OR j.rule = 'demotions_paused'
@@ -394,14 +393,15 @@ BEGIN
 END
 $$;
 
+-- How many times each word occurs, as a JSON object; null elements are left out.
 CREATE OR REPLACE FUNCTION counts_of(words text[]) RETURNS jsonb
 LANGUAGE sql IMMUTABLE SET search_path = entitlement_sync, pg_temp AS $$
     SELECT coalesce(jsonb_object_agg(w.word, w.n), '{}')
       FROM (SELECT x.word, count(*) AS n FROM unnest(words) AS x(word) WHERE x.word IS NOT NULL GROUP BY x.word) AS w
 $$;
 
--- Takes a run that was read or written to its end on to what follows. `allowed`: how many demotions the brake allows now.
--- Returns its new state; null where it goes on as it does, or the caller leads no more.
+-- Moves a run on once all its users are read or all its changes are written. `allowed`: how many more demotions the brake allows; `most`:
+-- the brake's limit. Returns the new state `done`, `applying` or `stopped`; null: the run is not ready, or the caller leads no more.
 CREATE OR REPLACE FUNCTION settle_run(fenced bigint, which bigint, allowed bigint, most bigint, of_subscribers bigint) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET lock_timeout = '1s' AS $$
 DECLARE
@@ -416,23 +416,23 @@ BEGIN
     IF NOT FOUND OR EXISTS (SELECT 1 FROM run_part AS p WHERE p.run_id = which AND p.ended_at IS NULL) THEN
         RETURN NULL;
     END IF;
-    -- Whoever was changed since is at stake no more.
+    -- A held demotion counts no more if the user's type has changed since.
     UPDATE run_change AS c
        SET state = CASE WHEN (SELECT d.outcome FROM decision AS d WHERE d.user_key = c.user_key ORDER BY d.id DESC LIMIT 1) = 'demoted'
                         THEN 'applied' ELSE 'void' END
       FROM user_sync AS u
      WHERE c.run_id = which AND c.state = 'held' AND u.user_key = c.user_key AND u.epoch <> c.epoch;
     SELECT count(*) INTO n FROM run_change AS c WHERE c.run_id = which AND c.state = 'held';
-    -- Another run may be about to write what it was allowed.
+    -- Demotions that other runs are about to write are taken off the allowance.
     allowed := greatest(allowed - (SELECT count(*) FROM run AS x JOIN run_change AS c ON c.run_id = x.id AND c.state = 'held'
                                     WHERE x.state = 'applying' AND NOT x.is_confirmed AND x.id <> which), 0);
     IF r.state = 'reading' AND NOT r.is_dry AND NOT r.lists_only THEN
-        -- Where an earlier one of its scope waits for people, the most careful of those who asked is heard.
+        -- If earlier runs of the scope are stopped, the smallest of their limits applies to this run too.
         r.max_demotions := least(r.max_demotions,
                                  (SELECT min(x.max_demotions) FROM run AS x
                                    WHERE x.scope = r.scope AND NOT x.is_dry AND x.state = 'stopped' AND x.id < which));
-        -- What it found stands for what that one has left to people, where all of them are among what it found, or something
-        -- else was decided about them since. That demotions are switched off decides nothing.
+        -- An earlier stopped run is canceled if this run has found each of its held demotions, or a later decision was made about
+        -- the user. A decision that only postpones a demotion does not count as one.
         UPDATE run AS x SET state = 'canceled', ended_at = clock_timestamp()
          WHERE x.scope = r.scope AND NOT x.is_dry AND x.state = 'stopped' AND x.id < which
            AND NOT EXISTS (SELECT 1 FROM run_change AS c JOIN user_sync AS u ON u.user_key = c.user_key
@@ -447,7 +447,7 @@ BEGIN
     END IF;
     IF r.state = 'applying' OR r.is_dry OR n = 0 THEN
         new := 'done';
-        -- Read anew they came to something else, or the brake held them back.
+        -- Read again, these users came to another result, or the brake held their demotions.
         UPDATE run_change AS c SET state = 'void' WHERE c.run_id = which AND c.state = 'held';
     ELSIF n <= least(allowed, r.max_demotions) THEN
         new := 'applying';
@@ -474,10 +474,10 @@ BEGIN
 END
 $$;
 
--- Takes parts of dry runs up, for a while: whoever dies meanwhile has its share taken by others.
+-- Leases one part of a dry run to a worker. If the worker dies, another takes the part when the lease ends.
 CREATE OR REPLACE FUNCTION take_part(lasting interval) RETURNS TABLE (run_id bigint, number integer, tries integer, keys bigint[])
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET enable_seqscan = off AS $$
-    -- Found once: a plan that looks for it anew beside each part would take the next one as well.
+    -- MATERIALIZED, because a plan that evaluates this again for each part would take the next part as well.
     WITH free AS MATERIALIZED (
         SELECT x.run_id, x.number
           FROM run AS r JOIN run_part AS x ON x.run_id = r.id AND x.ended_at IS NULL
@@ -490,7 +490,8 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_te
     RETURNING p.run_id, p.number, p.tries, p.keys
 $$;
 
--- Keeps what was found out about a part, by whoever has taken it up last; whether that was the caller.
+-- Keeps what a worker found out about a part of a dry run. Returns false if the caller's `turn` is not the part's last, the part has
+-- ended, or the run no longer reads: then nothing is kept.
 CREATE OR REPLACE FUNCTION keep_part(
     which bigint, part integer, turn integer, said text[], reasons text[], failures text[],
     changed bigint[], epochs bigint[], outcomes text[], by_rules text[], announced boolean[], types_before text[], types_after text[],
@@ -514,7 +515,7 @@ BEGIN
 END
 $$;
 
--- Notes when a run is expected to end; null: nobody can say.
+-- Notes in how many seconds a run is expected to end; null: unknown.
 CREATE OR REPLACE FUNCTION predict_run(fenced bigint, which bigint, seconds double precision) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET lock_timeout = '1s' AS $$
 BEGIN
@@ -525,7 +526,7 @@ BEGIN
 END
 $$;
 
--- What a person confirms: everybody who would change, how, and at which version.
+-- The hash by which an operator approves a run: over every user that would change, the change, and the user's epoch.
 CREATE OR REPLACE FUNCTION hash_of_run(which bigint) RETURNS bytea
 LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
     SELECT sha256(convert_to(coalesce(string_agg(concat_ws('|', c.user_key, c.epoch, c.outcome, c.type_before, c.type_after),
@@ -533,8 +534,8 @@ LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
       FROM run_change AS c WHERE c.run_id = which AND c.outcome <> 'deferred'
 $$;
 
--- Has the changes of a run written that a person has looked at: those of a run that its forecast stopped, or those of a dry run,
--- which becomes a run of its own. Returns the run that writes them; null: there is nothing like that. 22023: not this hash.
+-- Approves a stopped run, or a finished dry run, whose changes become a run of their own. Returns the run that writes the changes; null:
+-- there is no such run, or the dry run was approved before. Error 22023: the hash differs, or the run was read over 72 hours ago.
 CREATE OR REPLACE FUNCTION release_run(which bigint, seen bytea, who text) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET lock_timeout = '5s' AS $$
 DECLARE
@@ -579,7 +580,7 @@ BEGIN
 END
 $$;
 
--- Ends a run; what it has queued already is read, and demotes nobody.
+-- Cancels a run. Its queued jobs still read their users, but do not demote them. Returns false if the run has ended.
 CREATE OR REPLACE FUNCTION cancel_run(which bigint) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET lock_timeout = '5s' AS $$
 BEGIN
@@ -593,9 +594,9 @@ BEGIN
 END
 $$;
 
--- Of demotions that jobs come to, with their users: whether a run holds them back, and whether a person has confirmed them. What a run is
--- about to find, or has found and nobody has decided on, holds for whichever job reads the user meanwhile. A stopped run waits for a person
--- for 72 hours, as `release_run` says; after that it holds no demotion. Left out is what no run speaks of.
+-- For each job that came to a demotion: whether a run holds it, and whether an operator has approved it. A run holds the demotions of
+-- its users until it writes them or ends, whichever job reads the user. A stopped run holds them for 72 hours, as long as `release_run`
+-- accepts it. Jobs whose users no run concerns are left out.
 CREATE OR REPLACE FUNCTION runs_of(wanted uuid[], users bigint[])
 RETURNS TABLE (job uuid, run_id bigint, is_held boolean, is_confirmed boolean)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET enable_seqscan = off AS $$
@@ -619,22 +620,23 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp
         OR r.state = 'stopped' AND coalesce(r.settled_at, 'infinity') >= clock_timestamp() - interval '72 hours'
 $$;
 
--- Takes the alarm of stopped runs away where none is left.
+-- Clears the alarm `run_stopped` if no run is stopped.
 CREATE OR REPLACE FUNCTION clear_run_alarm() RETURNS void
 LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
 BEGIN
-    -- Whoever raises it just now is waited for, before it is looked whether there is a reason.
+    -- Waits for a transaction that raises the alarm at this moment, before it checks whether a run is stopped.
     PERFORM 1 FROM alarm AS a WHERE a.name = 'run_stopped' FOR UPDATE;
     DELETE FROM alarm AS a WHERE a.name = 'run_stopped' AND NOT EXISTS (SELECT 1 FROM run AS x WHERE x.state = 'stopped');
 END
 $$;
 
--- Forgets runs that ended a while ago.
+-- Deletes runs that ended more than `days` days ago.
 CREATE OR REPLACE FUNCTION forget_runs(days integer) RETURNS void
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
     DELETE FROM run AS r WHERE r.ended_at < clock_timestamp() - days * interval '1 day'
 $$;
 
+-- Clears a run's cursors, which hold users' ids, as soon as the run needs them no more.
 CREATE OR REPLACE FUNCTION forget_cursors() RETURNS trigger LANGUAGE plpgsql SET search_path = entitlement_sync, pg_temp AS $$
 BEGIN
     IF NEW.is_paged OR NEW.state NOT IN ('reading', 'applying') THEN

@@ -1,21 +1,20 @@
--- What stops demotions without a person: stores that know too few of our users, credentials of another project; and alarms.
+-- How the product itself pauses demotions: if a store knows too few of our users, or the credentials are of another project; and alarms.
 
--- Pauses demotions without a person; what a person paused stays as it is. Answers whether this call did it.
+-- Pauses demotions on behalf of the product; an operator's pause stays as it is. Returns whether this call changed the switch.
 CREATE OR REPLACE FUNCTION pause_demotions(why text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 BEGIN
-    -- Absences outrank credentials: only a person ends that pause.
+    -- `absences` replaces `credentials`, because only an operator ends a pause for absences.
     UPDATE control AS c SET paused = true, since = clock_timestamp(), by = 'entitlement-sync', cause = why
      WHERE c.name = 'demotions' AND (NOT c.paused OR c.cause = 'credentials' AND why = 'absences');
     RETURN FOUND;
 END
 $$;
 
--- Notes users whose purchases stores do not list. Pauses demotions where those are too many: five users at least, and more than
--- a tenth of the users that the store was known to know and that were read in the last hour, or in the last day. Five, because
--- fewer are no pattern. A tenth, because stores lose sight of far fewer in their worst hours, and wrong credentials lose all. The
--- hour is for many users, the day for few: both end before a margin does. What was counted before the switch was last set is
--- settled. `hints`: what to check, by place. Answers the alarms that it raised.
+-- Notes users whose purchases a store does not list, and returns the alarms that it raised. `hints`: the text of an alarm, by place.
+-- It pauses demotions if, in an hour or a day, these users are at least five and over a tenth of the store's answers since the switch was
+-- last set. Fewer than five are no pattern. In its worst hours a store loses far less than a tenth; with wrong credentials it loses all.
+-- The hour serves hosts with many users, the day those with few: both are shorter than an absence margin.
 CREATE OR REPLACE FUNCTION note_absences(names text[], users bigint[], unknowns boolean[], hints text[]) RETURNS SETOF text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -36,7 +35,7 @@ BEGIN
         RETURN NEXT 'unknown_to_store.' || item.name;
     END LOOP;
     SELECT * INTO switch FROM control AS c WHERE c.name = 'demotions';
-    -- It is paused and alarmed about: counting goes on once a person has resumed.
+    -- The pause and its alarm are there: counting goes on once an operator has resumed demotions.
     IF switch.paused AND switch.cause = 'absences' THEN
         RETURN;
     END IF;
@@ -62,7 +61,7 @@ BEGIN
 END
 $$;
 
--- Counts in how many answers the stores knew purchases that gave access.
+-- Counts in how many answers a store knew purchases that gave access.
 CREATE OR REPLACE FUNCTION note_known(names text[], counts bigint[]) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
     INSERT INTO store_knowledge AS k (store, at, known)
@@ -71,8 +70,8 @@ LANGUAGE sql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
     ON CONFLICT (store, at) DO UPDATE SET known = k.known + excluded.known
 $$;
 
--- Forgets users that their store knows again, and what is too old to count; and keeps the alarm of a pause without a person
--- raised for as long as it lasts.
+-- Deletes absences that a later read has ended, and what is too old to count. Raises the alarm of a pause by the product again every
+-- ten minutes while the pause lasts.
 CREATE OR REPLACE FUNCTION forget_absences() RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
     UPDATE alarm AS a SET last_at = now(), count = a.count + 1
@@ -81,7 +80,7 @@ LANGUAGE sql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
        AND (c.cause = 'absences' AND a.name = 'absences'
             OR c.cause = 'credentials' AND a.name LIKE 'credentials\_unknown.%');
     DELETE FROM store_knowledge AS k WHERE k.at < now() - interval '2 days';
-    -- User by user: a join might read all users for the few that are missed.
+    -- User by user, because a join might read all users for few absences.
     DELETE FROM store_absence AS a
      WHERE a.ctid = ANY (ARRAY(
            SELECT x.ctid FROM store_absence AS x
@@ -91,7 +90,7 @@ LANGUAGE sql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
             LIMIT 1000 FOR UPDATE OF x SKIP LOCKED))
 $$;
 
--- Notes by which credentials a store is asked. Answers their state; `unchecked` where they differ from those on record.
+-- Notes the credentials by which a store is asked, and returns their state: `confirmed`, `unchecked` (they have changed) or `doubted`.
 CREATE OR REPLACE FUNCTION note_credentials(which text, used bytea) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -99,7 +98,7 @@ DECLARE
 BEGIN
     SELECT * INTO known FROM store_credential AS c WHERE c.store = which FOR UPDATE;
     IF known.digest IS NULL THEN
-        -- There is nothing yet that they could differ from.
+        -- The first credentials on record.
         UPDATE store_credential AS c SET digest = used, state = 'confirmed', since = now() WHERE c.store = which;
         RETURN 'confirmed';
     END IF;
@@ -111,12 +110,12 @@ BEGIN
 END
 $$;
 
--- Settles whether the credentials in use know our customers: an alarm and a pause where they know none, an end of both where
--- they know one. Answers whether that changed something.
+-- Settles whether the store knows our customers by the credentials in use. If it knows none, raises an alarm and pauses demotions; if it
+-- knows one, ends both. Returns whether the credentials' state changed.
 CREATE OR REPLACE FUNCTION judge_credentials(which text, used bytea, knows boolean, detail text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 BEGIN
-    -- As a person who resumes demotions takes the locks.
+    -- Locks in the order of `accept_credentials`: the switch, then the credentials.
     PERFORM FROM control AS c WHERE c.name = 'demotions' FOR NO KEY UPDATE;
     UPDATE store_credential AS c SET state = CASE WHEN knows THEN 'confirmed' ELSE 'doubted' END, since = now()
      WHERE c.store = which AND c.digest = used
@@ -138,7 +137,7 @@ BEGIN
 END
 $$;
 
--- A person who resumes demotions has seen to what paused them.
+-- An operator who resumes demotions has checked the credentials that were doubted.
 CREATE OR REPLACE FUNCTION accept_credentials() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 BEGIN
@@ -147,7 +146,7 @@ BEGIN
 END
 $$;
 
--- Raises an alarm, or ends it where there is no detail; one whose row another transaction holds is left as it is.
+-- Raises an alarm, or clears it if `said` is null. If another transaction has locked the alarm's row, the alarm stays as it is.
 CREATE OR REPLACE FUNCTION set_alarm(wanted text, said text) RETURNS void
 LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp SET lock_timeout = '200ms' AS $$
 BEGIN

@@ -1,19 +1,19 @@
--- The host adapter: the only way in which entitlement-sync touches the application's own tables.
+-- The host adapter: entitlement-sync reads and writes the host's tables only through these functions.
 -- A team with other tables copies this file, changes the bodies, and runs `entitlement-sync migrate --adapter FILE`.
 --
 -- Rules for every adapter:
 --   * keep names, argument types and result columns;
---   * keep SECURITY DEFINER and name every table with its schema: the worker's role has no rights on the host's tables;
---   * leave out ids that the host's tables cannot hold, such as one that is no uuid: events and apps name anything;
---   * where ids are of a type that an extension brings (citext), put its schema into search_path: else texts are compared;
---   * lock users with FOR NO KEY UPDATE SKIP LOCKED and leave out what is locked: it is tried again apart;
---   * in assets touch the reason 'subscription_lapsed' alone, skip locked rows, and at most `batch` rows a user a call;
---   * leave assets alone that are frozen without a recorded reason: nobody knows who froze them;
---   * keep plpgsql, and cast columns of other types to those of the result: it plans a query once a session, while an SQL
---     function that is not inlined plans it at every call; keep enable_seqscan off, or a plan that was made when a table
---     was small stays for the session;
---   * a cursor is any text that orders a user's assets; it is handed back as it was given out, and stays before the first
---     row that was left because somebody holds it; `more` is about what comes behind the cursor that was handed in.
+--   * keep SECURITY DEFINER and name every table with its schema: the worker's database role has no rights on the host's tables;
+--   * leave out ids that the host's tables cannot hold, such as one that is no uuid: events and apps may name any text;
+--   * if ids have a type of an extension (citext), put its schema into search_path: otherwise PostgreSQL compares them as text;
+--   * lock users with FOR NO KEY UPDATE SKIP LOCKED and leave out the locked ones: a worker tries them again;
+--   * in assets change only the reason 'subscription_lapsed', skip locked rows, and change at most `batch` rows per user and call;
+--   * do not change assets that are frozen without a recorded reason: it is unknown who froze them;
+--   * keep plpgsql, and cast columns of other types to those of the result: plpgsql plans a query once per session, while an SQL
+--     function that is not inlined plans it at every call;
+--   * keep enable_seqscan off: otherwise a plan that was made while a table was small stays for the session;
+--   * a cursor is any text that orders a user's assets. A worker passes it back unchanged. It stays before the first row that
+--     was skipped because it is locked. `more` is about the rows after the cursor that was passed in.
 
 CREATE SCHEMA IF NOT EXISTS entitlement_sync_host;
 
@@ -31,7 +31,7 @@ BEGIN
 END
 $$;
 
--- Users by id, locked until the transaction ends; users whom somebody else holds are left out, as are unknown ids.
+-- Users by id, locked until the transaction ends. Unknown ids are left out, and so are users that another transaction has locked.
 CREATE OR REPLACE FUNCTION entitlement_sync_host.lock_users(ids text[])
 RETURNS TABLE (id text, type text, status text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -46,7 +46,7 @@ BEGIN
 END
 $$;
 
--- Sets the type of users that the caller holds locked; returns the ids that changed.
+-- Sets the type of users that the caller has locked. Returns the ids of those whose type changed.
 CREATE OR REPLACE FUNCTION entitlement_sync_host.set_type(ids text[], new_type text)
 RETURNS SETOF text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -62,13 +62,12 @@ BEGIN
 END
 $$;
 
--- Adds the reason to assets after each user's cursor (null: from the first). `more` says that rows were left after it,
--- be it beyond the batch or because somebody holds them, and `cursor` stays before the first of those; what a trigger of the
--- host's own skips is passed by, for that is its choice. So a batch takes as long
--- near the end of very many assets as at their beginning, as long as nobody holds one of them. Users with nothing to do are
--- left out. The plan is the index's order, whatever is known of the table: to sort what is left in each batch would take long.
--- Written and left rows are added up by grouping: to look each user up among the written rows would take the square of the
--- batch.
+-- Adds the reason to at most `batch` assets after each user's cursor (null: from the first). Users without such assets are left out.
+-- `more`: rows after the passed cursor were not changed, because they are beyond the batch, locked, or skipped by a trigger of the host.
+-- `cursor`: stays before the first row that is beyond the batch or locked, and passes rows that a trigger skips. So a batch takes as long
+-- near the end of very many assets as at their beginning, if none of them is locked.
+-- The settings make the plan follow the index: to sort the rest for each batch would take long. Rows are counted by grouping: to search
+-- the written rows for each user would take time that grows with the square of the batch.
 CREATE OR REPLACE FUNCTION entitlement_sync_host.freeze_assets(ids text[], after text[], batch integer)
 RETURNS TABLE (user_id text, changed bigint, cursor text, more boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -121,7 +120,7 @@ BEGIN
 END
 $$;
 
--- Takes the reason away from assets after each user's cursor (null: from the first); answers as freeze_assets does.
+-- Removes the reason from assets after each user's cursor (null: from the first). Returns the same as freeze_assets.
 CREATE OR REPLACE FUNCTION entitlement_sync_host.unfreeze_assets(ids text[], after text[], batch integer)
 RETURNS TABLE (user_id text, changed bigint, cursor text, more boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -173,8 +172,8 @@ BEGIN
 END
 $$;
 
--- The cursor of the user's first asset after `after` that carries the reason (or does not), and that nobody holds; null when
--- there is none. With it an asset that the host's own triggers refuse is stepped over: the one that was tried.
+-- The cursor of the user's first unlocked asset after `after` that has the reason (`lapsed`) or has it not; null: there is none. With it
+-- a worker steps over an asset that a trigger of the host refuses.
 CREATE OR REPLACE FUNCTION entitlement_sync_host.next_asset(owner text, after text, lapsed boolean)
 RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -194,7 +193,7 @@ BEGIN
 END
 $$;
 
--- How many assets of each user carry the reason, and how many do not; users without assets are left out.
+-- How many assets of each user have the reason, and how many do not. Users without assets are left out.
 CREATE OR REPLACE FUNCTION entitlement_sync_host.count_assets(ids text[])
 RETURNS TABLE (user_id text, lapsed bigint, others bigint)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -211,8 +210,8 @@ BEGIN
 END
 $$;
 
--- Users in the order of their ids, after a given one (null: from the first). Written so that any plan begins at the
--- given one; "after IS NULL OR ..." would have a plan for all values read from the first user each time.
+-- At most `batch` users in the order of their ids, after a given one (null: from the first). Every plan for this condition begins at the
+-- given id; with "after IS NULL OR ..." a generic plan would begin at the first user each time.
 CREATE OR REPLACE FUNCTION entitlement_sync_host.page_users(after text, batch integer)
 RETURNS TABLE (id text, type text, status text, created_at timestamptz)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -228,8 +227,8 @@ BEGIN
 END
 $$;
 
--- The users who were created last, newest first. An adapter may leave this one out. It may read the whole table; on a large one an
--- index helps: CREATE INDEX ON users (created_at).
+-- The users who were created last, newest first. An adapter may leave this function out. It reads the whole table, unless there is an
+-- index: CREATE INDEX ON users (created_at).
 CREATE OR REPLACE FUNCTION entitlement_sync_host.newest_users(most integer)
 RETURNS SETOF text
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -238,7 +237,7 @@ BEGIN
 END
 $$;
 
--- How many users are subscribers; asked for a few times an hour, for the demotion brake.
+-- How many eligible users are subscribers. Workers call it about every five minutes, for the demotion brake.
 CREATE OR REPLACE FUNCTION entitlement_sync_host.count_subscribers()
 RETURNS bigint
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -250,8 +249,8 @@ BEGIN
 END
 $$;
 
--- Assets that are frozen without a recorded reason, at most `most`: for `doctor`, and for whoever reviews them. An adapter may
--- leave this one out. It may read the whole table; where that takes longer than a statement may, an index helps:
+-- At most `most` assets that are frozen without a recorded reason: for `doctor` and for operators. An adapter may leave this function
+-- out. It may read the whole table. If that takes too long, an index helps:
 -- CREATE INDEX ON assets (id) WHERE frozen_at IS NOT NULL AND frozen_reasons = '{}'.
 CREATE OR REPLACE FUNCTION entitlement_sync_host.unexplained_assets(most integer)
 RETURNS TABLE (user_id text, asset_id text)

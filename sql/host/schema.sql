@@ -1,5 +1,5 @@
--- The smallest host application that entitlement-sync can work for. A real application has these tables already,
--- under these names or under others: see adapter.sql.
+-- The tables of the smallest host for which entitlement-sync can work. A real host has such tables already, under these names or others:
+-- see adapter.sql.
 
 CREATE TABLE IF NOT EXISTS users (
     id         text        PRIMARY KEY,

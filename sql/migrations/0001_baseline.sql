@@ -1,11 +1,11 @@
--- The tables of entitlement-sync, with what stands on nothing else. Times are timestamptz and are compared in the database alone.
--- Functions, views, triggers and grants have files of their own, which hold their current text. The functions here are those that a
--- default, an index or the database's own extensions are bound to: a change of one is a migration.
+-- The tables of entitlement-sync. Times are timestamptz, and only the database compares them.
+-- Functions, views, triggers and grants have files of their own. This file has only the functions on which a default, an index or an
+-- extension depends: a change of one of them needs a migration.
 
 REVOKE ALL ON SCHEMA entitlement_sync FROM PUBLIC;
 
--- A random id whose first 48 bits are the milliseconds since 1970 (RFC 9562, version 7): new ids land on the right
--- edge of their index, and a day of ids is a range, so that history can be partitioned by id.
+-- A random id whose first 48 bits are the milliseconds since 1970 (RFC 9562, version 7). New ids land on the right edge of their
+-- index. The ids of a day are a range, so history can be partitioned by id.
 CREATE FUNCTION new_id() RETURNS uuid
 LANGUAGE sql VOLATILE PARALLEL SAFE AS $$
     SELECT encode(
@@ -17,7 +17,7 @@ LANGUAGE sql VOLATILE PARALLEL SAFE AS $$
                'hex')::uuid
 $$;
 
--- Thirty random bits of an id as words a person can read out: six signs without I, L, O and U.
+-- Spells the last thirty bits of an id as a reference that a user can read out: six characters without I, L, O and U.
 CREATE FUNCTION reference_of(prefix text, id uuid) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT prefix || '-' || substr(s, 1, 4) || '-' || substr(s, 5, 2)
@@ -27,8 +27,8 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
                    generate_series(0, 5) AS n) AS spelled
 $$;
 
--- One-time codes are HMAC-SHA-1, which PostgreSQL has in pgcrypto. The application may have the extension already, in a schema of its
--- choice; where it has not, the schema `public` is where it would search for it later.
+-- One-time codes need HMAC-SHA-1, which PostgreSQL has in pgcrypto. The host may have the extension already, in any schema. If it has
+-- not, the extension goes into `public`, where the host would search for it later; without the right to create there, into our schema.
 DO $$
 DECLARE
     home text := 'public';
@@ -66,7 +66,7 @@ $$;
 
 -- ---- Users and what gives them access --------------------------------------------------------------------------------
 
--- One row a known user. The identity stands here alone; every other table carries the key.
+-- One row per known user. Other tables hold the key; the id also stands in `account_index`, `sandbox_user`, pending events and runs.
 CREATE TABLE user_sync (
     user_key           bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     user_id            text        UNIQUE,
@@ -79,11 +79,9 @@ CREATE TABLE user_sync (
     flips              smallint    NOT NULL DEFAULT 0,
     ever_observed      boolean     NOT NULL DEFAULT false,
     promised_at        timestamptz,
-    -- A subscriber whose purchase was moved away by our own people: no store has to be silent twice before that is believed.
     moved_away_at      timestamptz,
     shut_out           boolean     NOT NULL DEFAULT false,
     met_dry            boolean     NOT NULL DEFAULT false,
-    -- Users before purchases, as batches lock them; and nothing that reads or writes whole tables while they are locked.
     decided_subscriber boolean,
     decision_id        bigint,
     fingerprint        uuid,
@@ -94,18 +92,19 @@ CREATE TABLE user_sync (
     confirmed_at       timestamptz NOT NULL DEFAULT '-infinity',
     confirmed_asked_at timestamptz NOT NULL DEFAULT '-infinity'
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05);
--- Users to be looked at again: stores that send no word are asked around the ends of what they sold.
+-- Users with a scheduled check. A worker reads the stores around the end of a paid period, because a webhook may be missing.
 CREATE INDEX user_sync_next_look ON user_sync (next_look) WHERE next_look IS NOT NULL;
 COMMENT ON COLUMN user_sync.epoch IS 'rises with every change of type; asset batches of an older epoch are void';
 COMMENT ON COLUMN user_sync.read_at IS 'when the request of the newest applied read began';
-COMMENT ON COLUMN user_sync.absent_since IS 'the first full read without access and without a word of the store';
-COMMENT ON COLUMN user_sync.flips IS 'changes of type within a day of flips_since';
-COMMENT ON COLUMN user_sync.promised_at IS 'the newest event that spoke of access: what is read within minutes may not show it yet';
-COMMENT ON COLUMN user_sync.moved_away_at IS 'when support moved a purchase to another user; until a full read has settled it';
-COMMENT ON COLUMN user_sync.shut_out IS 'the account''s status decided against the user: nobody looks until it changes';
-COMMENT ON COLUMN user_sync.met_dry IS 'a dry run made the user known: that alone has nobody looked at';
+COMMENT ON COLUMN user_sync.absent_since IS 'when the first full read began that found no access, while no store said that access is over';
+COMMENT ON COLUMN user_sync.flips IS 'how many times the type changed within a day of flips_since';
+COMMENT ON COLUMN user_sync.promised_at IS 'when the newest event about access came: a read within minutes of it may lag behind it';
+COMMENT ON COLUMN user_sync.moved_away_at
+    IS 'when a transfer or RevenueCat moved a purchase to another user; cleared by a decision that uses it or finds access';
+COMMENT ON COLUMN user_sync.shut_out IS 'the status of the host''s account rules out access: no check is planned until it changes';
+COMMENT ON COLUMN user_sync.met_dry IS 'a dry run made the user known: this alone plans no check';
 COMMENT ON COLUMN user_sync.decided_subscriber IS
-    'whether the type that our last decision gave the user or found right is subscriber; null: none has settled it yet';
+    'whether the type that the last decision set or confirmed is subscriber; null: no decision has settled the type yet';
 COMMENT ON COLUMN user_sync.decision_id IS 'the newest row of decision, once a check has confirmed it';
 COMMENT ON COLUMN user_sync.fingerprint IS 'a digest of what that decision and its reading say: a check with the same confirms it';
 COMMENT ON COLUMN user_sync.recorded_at IS 'when the newest full reading began whose observations were written';
@@ -113,7 +112,7 @@ COMMENT ON COLUMN user_sync.confirmed IS 'how many checks have confirmed it; job
 COMMENT ON COLUMN user_sync.confirmed_id IS 'the last of them, as an id of a decision; its time and the first one''s are beside it';
 COMMENT ON COLUMN user_sync.confirmed_asked_at IS 'when the last of them began to read';
 
--- Which of a store's products mean access. A team writes it.
+-- Which products of a store give access. The team writes this table.
 CREATE TABLE product (
     store         text     NOT NULL,
     product_id    text     NOT NULL,
@@ -122,18 +121,18 @@ CREATE TABLE product (
     grants_access boolean  NOT NULL DEFAULT true,
     duration      interval,
     UNIQUE NULLS NOT DISTINCT (store, product_id, base_plan_id),
-    -- NOT VALID: what a table holds already does not stop a migration; doctor names such rows.
+    -- NOT VALID, so that rows from before do not stop a migration; doctor names such rows.
     CONSTRAINT product_store_known CHECK (store IN ('revenuecat', 'app_store', 'google_play', 'play_store', 'onside')) NOT VALID,
     CONSTRAINT product_id_given CHECK (btrim(product_id) <> '') NOT VALID
 );
 
--- Users whose sandbox purchases count, until a day.
+-- Users whose sandbox purchases count, and until when. The team writes this table.
 CREATE TABLE sandbox_user (
     user_id text        PRIMARY KEY,
     until   timestamptz NOT NULL
 );
 
--- The ledger: one row a lineage, one owner.
+-- The ledger: one row per purchase, with at most one owner. `merged_into` names the surviving purchase of a row that was merged.
 CREATE SEQUENCE purchase_id_block INCREMENT BY 1000 START WITH 1000;
 
 CREATE TABLE purchase (
@@ -165,18 +164,18 @@ CREATE TABLE purchase (
 ) WITH (fillfactor = 80);
 CREATE INDEX purchase_owner ON purchase (owner_key);
 CREATE INDEX purchase_former_owner ON purchase (former_owner_key) WHERE former_owner_key IS NOT NULL;
--- Money that nobody claims: purchases without an owner are few, and people have to find them.
+-- Purchases without an owner are few, and agents have to find them.
 CREATE INDEX purchase_unowned ON purchase (first_seen_at) WHERE owner_key IS NULL AND merged_into IS NULL;
 CREATE INDEX purchase_merged ON purchase (merged_into) WHERE merged_into IS NOT NULL;
-COMMENT ON COLUMN purchase.former_owner_key IS 'from whom it came, until a reading of either owner no longer shows it';
-COMMENT ON COLUMN purchase.observed_at IS 'when the request of the newest observation began';
+COMMENT ON COLUMN purchase.former_owner_key
+    IS 'the owner before RevenueCat named another; null once a read of one of the two no longer lists the purchase';
+COMMENT ON COLUMN purchase.observed_at IS 'when the request of the newest observation began, or when a transfer moved the purchase';
 COMMENT ON COLUMN purchase.end_announced IS 'the store said before the period''s end that it would not renew';
-COMMENT ON COLUMN purchase.lookup_id IS 'by which of its identifiers the store itself is asked; absent: only RevenueCat knows it';
-COMMENT ON COLUMN purchase.account_key
-    IS 'the user whom the id that the app gave the store names, where another witness named somebody else';
-COMMENT ON COLUMN purchase.stated_at IS 'the store''s own version of what stands here: when it signed or fetched it';
+COMMENT ON COLUMN purchase.lookup_id IS 'the identifier by which the store itself is asked; null: only RevenueCat knows the purchase';
+COMMENT ON COLUMN purchase.account_key IS 'the user that the account id in the purchase names, owner or not; null: none is known';
+COMMENT ON COLUMN purchase.stated_at IS 'when the store signed or fetched the newest statement on record';
 COMMENT ON COLUMN purchase.carried IS
-    'the entitlements that last gave access, where the store lists others by now or none; null: those that it lists';
+    'the entitlements that last gave access, if the store lists others now or none; null: the listed ones';
 
 CREATE TABLE purchase_identifier (
     value       text   NOT NULL,
@@ -188,7 +187,7 @@ CREATE TABLE purchase_identifier (
 );
 CREATE INDEX purchase_identifier_purchase ON purchase_identifier (purchase_id);
 
--- Access given by our own people.
+-- Access that an operator gave.
 CREATE TABLE "grant" (
     id         bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     user_key   bigint      NOT NULL,
@@ -200,7 +199,7 @@ CREATE TABLE "grant" (
 );
 CREATE INDEX grant_user ON "grant" (user_key);
 
--- Proofs that a user's app has shown within a day, by digest: a restore that shows nothing new can be told from one that does.
+-- Digests of the proofs that a user's app submitted lately: a proof is new if none within a day is the same.
 CREATE TABLE shown_proof (
     user_key bigint      NOT NULL,
     digest   bytea       NOT NULL,
@@ -218,13 +217,13 @@ CREATE TABLE chargeback (
     lifted_by   text,
     lifted_for  text        CHECK (length(lifted_for) <= 200)
 );
-COMMENT ON TABLE chargeback IS 'purchases whose money was taken back as fraud or by a chargeback, as a store''s list says';
-COMMENT ON COLUMN chargeback.at IS 'when, by the store''s word; the last one';
-COMMENT ON COLUMN chargeback.entries IS 'of chargeback_name: what the list gave it under';
-COMMENT ON COLUMN chargeback.lifted_at IS 'a person said that it does not count; the next one does';
+COMMENT ON TABLE chargeback IS 'purchases whose payment was reversed as fraud or by a chargeback, as a backfill found';
+COMMENT ON COLUMN chargeback.at IS 'when the last chargeback was made, as the store says; when it was listed, if the store does not say';
+COMMENT ON COLUMN chargeback.entries IS 'the values of chargeback_name.entry under which the store listed the purchase';
+COMMENT ON COLUMN chargeback.lifted_at IS 'when the schema''s owner said that it does not count; a later chargeback counts again';
 
--- A purchase may become known after it was charged back: names that a list gave are kept, as hashes. A token can't be found by
--- its hash; an order's number could be by somebody with much time, so the desk's roles see no hash.
+-- A purchase may become known after its chargeback, so the names that the store listed are kept as hashes. A token cannot be computed
+-- from its hash. An order number could be, with much work, so the desk's database roles may not read the hashes.
 CREATE TABLE chargeback_name (
     hash       bytea       PRIMARY KEY CHECK (octet_length(hash) = 32),
     entry      bytea       NOT NULL,
@@ -235,12 +234,12 @@ CREATE TABLE chargeback_name (
     lifted_for text        CHECK (length(lifted_for) <= 200)
 );
 CREATE INDEX chargeback_name_entry ON chargeback_name (entry);
-COMMENT ON TABLE chargeback_name IS 'tokens and orders that a store''s list gave as charged back';
+COMMENT ON TABLE chargeback_name IS 'tokens and orders that a store listed as charged back';
 COMMENT ON COLUMN chargeback_name.hash IS 'SHA-256 of the store, a space, and the token or order';
-COMMENT ON COLUMN chargeback_name.entry IS 'the hash of the first name that stood in the same place, the token: they are lifted together';
-COMMENT ON COLUMN chargeback_name.lifted_at IS 'a person said that it does not count; the next one does';
+COMMENT ON COLUMN chargeback_name.entry IS 'the hash of the first name in the same list entry: names of one entry are lifted together';
+COMMENT ON COLUMN chargeback_name.lifted_at IS 'when the schema''s owner said that it does not count; a later chargeback counts again';
 
--- Owners' word that a purchase of theirs may go to the account whose app shows a reference. Kept whatever the reference leads to.
+-- Consent: an owner gives a purchase to their other account, whose app displays the reference. The reference may lead to no ticket.
 CREATE TABLE purchase_release (
     id           bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     owner_key    bigint      NOT NULL,
@@ -250,13 +249,13 @@ CREATE TABLE purchase_release (
     ended_at     timestamptz,
     UNIQUE (owner_key, reference)
 );
-COMMENT ON COLUMN purchase_release.claimant_key IS 'whose case it was, where there was one at that time';
-COMMENT ON COLUMN purchase_release.ended_at IS 'when the owner took it back by objecting';
+COMMENT ON COLUMN purchase_release.claimant_key IS 'the claimant of the ticket to which the reference led; null: it led to none';
+COMMENT ON COLUMN purchase_release.ended_at IS 'when the owner withdrew the consent by objecting';
 
 -- ---- What was read and decided ---------------------------------------------------------------------------------------
 
--- What a store said, when we asked, and a hash of the words. Never changed, never deleted while a decision rests on it.
--- By months of the job's id; see `maintain_partitions`.
+-- What a store stated in one read, when the request began, and a hash of the statement. The product never changes or deletes a row.
+-- Partitioned by the month of the job's id.
 CREATE SEQUENCE observation_id_seq;
 CREATE TABLE observation (
     id               bigint      NOT NULL DEFAULT nextval('observation_id_seq'),
@@ -283,7 +282,7 @@ CREATE TABLE observation (
 CREATE INDEX observation_user ON observation (user_key, id);
 CREATE INDEX observation_account_line ON observation (user_key, asked_at) WHERE attribution = 'same_account';
 
--- By months of the job's id, so that one decision a job is a constraint.
+-- Partitioned by the month of the job's id, so that one decision a job stays a constraint.
 CREATE SEQUENCE decision_id_seq;
 CREATE TABLE decision (
     id                 bigint      NOT NULL DEFAULT nextval('decision_id_seq'),
@@ -316,7 +315,7 @@ COMMENT ON COLUMN decision.previous_id IS
     'the user''s decision before, where checks had confirmed it; the other columns say how often and when';
 COMMENT ON COLUMN decision.braked IS 'a demotion that counts toward the brake';
 
--- Later asset batches of a decision.
+-- Asset batches of a decision after its first one. `failed`: the SQLSTATE with which the host refused an asset.
 CREATE TABLE asset_batch (
     id          bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     decision_id bigint      NOT NULL,
@@ -326,7 +325,7 @@ CREATE TABLE asset_batch (
 );
 CREATE INDEX asset_batch_decision ON asset_batch (decision_id);
 
--- Unfinished asset work of a user; a newer change of type replaces it.
+-- Unfinished asset work of a user. A newer change of type replaces it.
 CREATE TABLE asset_run (
     user_key    bigint      PRIMARY KEY,
     epoch       bigint      NOT NULL,
@@ -341,10 +340,10 @@ CREATE TABLE asset_run (
     last_error  text
 );
 CREATE INDEX asset_run_due ON asset_run (due);
-COMMENT ON COLUMN asset_run.parked IS 'the host refuses what is left; tried again every hour';
+COMMENT ON COLUMN asset_run.parked IS 'the host refuses the assets that are left; the worker tries again every hour';
 
--- Written with the grant, deleted once Google Play has taken the call. `called`: a call was begun, and only a read can tell
--- what came of it.
+-- Google Play sales to acknowledge. The worker writes a row when it grants access, and deletes it when nothing is left to do.
+-- `called`: a call was begun, so only a read shows whether it took effect.
 CREATE TABLE acknowledgement (
     token      text        PRIMARY KEY,
     product_id text        NOT NULL,
@@ -354,17 +353,17 @@ CREATE TABLE acknowledgement (
     attempt    integer     NOT NULL DEFAULT 0,
     called     boolean     NOT NULL DEFAULT false,
     last_error text,
-    -- Google Play drops the ids of the purchase before a resubscription with its acknowledgement, unless the call names them.
+    -- When a resubscription is acknowledged, Google Play drops the ids of the earlier purchase unless the call names them.
     account_id text,
     profile_id text
 );
 CREATE INDEX acknowledgement_due ON acknowledgement (due);
-COMMENT ON COLUMN acknowledgement.account_id IS 'the obfuscated account id that Google Play is asked to keep';
+COMMENT ON COLUMN acknowledgement.account_id IS 'the obfuscated account id that the call asks Google Play to keep';
 
 -- ---- Jobs ------------------------------------------------------------------------------------------------------------
 
--- The hot queue: one row a user, so that one job of a user runs at a time by the primary key itself. A row holds at
--- most one queued or running restore and reconcile, and one successor of each.
+-- The job queue: one row per user, so the primary key alone lets only one job of a user run at a time. A row holds at most one
+-- restore and one reconcile that are queued or running, and one successor of each.
 CREATE TABLE queue (
     user_key            bigint      PRIMARY KEY,
     due                 timestamptz NOT NULL,
@@ -389,19 +388,19 @@ CREATE TABLE queue (
     reconcile_queued_at timestamptz
 ) WITH (fillfactor = 50, vacuum_truncate = off, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000,
         autovacuum_vacuum_cost_delay = 0, autovacuum_vacuum_insert_threshold = -1);
--- Nothing that a claim changes stands in this index: a claim stays a heap-only update.
+-- The index has no column that a dequeue changes, so a dequeue stays a heap-only update.
 CREATE INDEX queue_due ON queue (lane, due);
 CREATE UNIQUE INDEX queue_restore ON queue (restore_id) WHERE restore_id IS NOT NULL;
 CREATE UNIQUE INDEX queue_reconcile ON queue (reconcile_id) WHERE reconcile_id IS NOT NULL;
 CREATE UNIQUE INDEX queue_restore_next ON queue (restore_next) WHERE restore_next IS NOT NULL;
 CREATE UNIQUE INDEX queue_reconcile_next ON queue (reconcile_next) WHERE reconcile_next IS NOT NULL;
-COMMENT ON COLUMN queue.lane IS '0 restore, 1 event, 2 sweep, 9 quarantine (rows whose workers kept dying)';
-COMMENT ON COLUMN queue.active IS 'while owned: 0 the restore runs, 1 the reconcile runs';
+COMMENT ON COLUMN queue.lane IS '0 restore, 1 event, 2 background, 9 quarantine (rows whose workers kept dying)';
+COMMENT ON COLUMN queue.active IS 'the job that a worker runs, or that is to be canceled: 0 the restore, 1 the reconcile; null: none';
 COMMENT ON COLUMN queue.said IS 'a job of this row may have a row in job_request';
-COMMENT ON COLUMN queue.restore_queued_at IS 'when the restore was put back, or had its turn behind another; null: when its id was made';
-COMMENT ON COLUMN queue.reconcile_queued_at IS 'the same of the reconcile';
+COMMENT ON COLUMN queue.restore_queued_at IS 'when the restore was queued again or followed another; null: when its id was made';
+COMMENT ON COLUMN queue.reconcile_queued_at IS 'as restore_queued_at, for the reconcile';
 
--- What a request said beyond its user; absent where it said nothing.
+-- What a request carried beside its user. There is no row if it carried nothing.
 CREATE TABLE job_request (
     id           uuid   NOT NULL,
     proofs       jsonb,
@@ -428,9 +427,9 @@ CREATE TABLE job_history (
 ) PARTITION BY RANGE (id);
 CREATE UNIQUE INDEX job_history_id ON job_history (id);
 CREATE INDEX job_history_dead ON job_history (last_error) WHERE state = 'dead';
--- A restore's reference is spelled from the last bits of its id: people read it out to support.
+-- A restore's reference is made of the last bits of its id: agents search by it.
 CREATE INDEX job_history_reference ON job_history (substring(uuid_send(id) FROM 13)) WHERE kind = 0;
--- The newest of a user's jobs are asked for by id: without it in the index, each day's ids are walked backwards.
+-- The newest jobs of a user are selected by id: without the id in this index, PostgreSQL walks the ids of each day backwards.
 CREATE INDEX job_history_user_id ON job_history (user_key, id);
 CREATE INDEX job_history_dead_end ON job_history (finished_at DESC, id DESC) INCLUDE (user_key) WHERE state = 'dead';
 COMMENT ON COLUMN job_history.confirms IS 'the decision that this check confirmed: it has no row of its own in decision and observation';
@@ -446,7 +445,7 @@ CREATE TABLE idempotency (
 );
 CREATE INDEX idempotency_created_at ON idempotency USING brin (created_at);
 
--- Processes that may hold jobs. A lease is the process's, not the job's: one small update a heartbeat.
+-- Worker processes. The lease belongs to the process and not to each job, so a heartbeat is one small update.
 CREATE SEQUENCE worker_epoch AS integer;
 
 CREATE TABLE worker (
@@ -460,11 +459,11 @@ CREATE TABLE worker (
     mode       text
 ) WITH (fillfactor = 50);
 COMMENT ON COLUMN worker.version IS 'the build that it runs';
-COMMENT ON COLUMN worker.lists IS 'the stores'' lists that it can read';
-COMMENT ON COLUMN worker.mode IS 'its MODE; absent: a build that does not say';
+COMMENT ON COLUMN worker.lists IS 'the backfills that the worker can read';
+COMMENT ON COLUMN worker.mode IS 'its MODE; null: the build does not state it';
 
--- Requests of an address or a user within a minute that begins with its first request. Unlogged: a crash forgets a minute.
--- The key is a digest: nobody learns from here who called.
+-- How many requests an address or a user made in the minute that the first of them began. Unlogged: a crash forgets a minute.
+-- The key is a digest, so the table does not reveal the caller.
 CREATE UNLOGGED TABLE request_count (
     key   bytea       PRIMARY KEY,
     began timestamptz NOT NULL,
@@ -472,12 +471,12 @@ CREATE UNLOGGED TABLE request_count (
 ) WITH (fillfactor = 50);
 CREATE INDEX request_count_began ON request_count USING brin (began);
 
--- When work that locks tables may be tried again, by any process.
+-- When maintenance that locks tables may be tried again, by any process.
 CREATE TABLE upkeep (
     name    text        PRIMARY KEY,
     next_at timestamptz NOT NULL DEFAULT '-infinity'
 );
-COMMENT ON COLUMN upkeep.next_at IS 'a failed try waits for minutes, whichever process made it';
+COMMENT ON COLUMN upkeep.next_at IS 'after a failed try, every process waits until then';
 
 -- ---- Store events and messages ---------------------------------------------------------------------------------------
 
@@ -503,14 +502,15 @@ CREATE INDEX inbox_users ON inbox USING gin (user_keys) WHERE user_keys IS NOT N
 CREATE INDEX inbox_about ON inbox (received_at) WHERE about IS NOT NULL;
 CREATE INDEX inbox_received ON inbox (source, received_at);
 CREATE INDEX inbox_asks ON inbox (ask_due) WHERE ask_due IS NOT NULL;
-COMMENT ON COLUMN inbox.state IS 'received; waiting: its user is not known yet; done; ignored: it is about nobody; parked';
-COMMENT ON COLUMN inbox.promises IS 'it speaks of access that begins or goes on';
-COMMENT ON COLUMN inbox.about IS 'the users it may be about, until they are known: users, purchases, anonymous customers, blocked; '
-                                 'then the purchases that our records do not hold yet';
-COMMENT ON COLUMN inbox.is_listed IS 'nobody delivered it: it was found in a store''s list';
-COMMENT ON COLUMN inbox.ask_due IS 'when the stores are to be asked who it is about; NULL: not now';
+COMMENT ON COLUMN inbox.state IS 'received; waiting: no user is known yet, or a run is about to read the user; done; '
+                                 'ignored: it concerns no user; parked: no user was found, or the user was erased';
+COMMENT ON COLUMN inbox.promises IS 'the event says that access begins or continues';
+COMMENT ON COLUMN inbox.about IS 'what the event names, until its users are known: users, purchases, anonymous, blocked; '
+                                 'after that, the purchases for which the next read has to ask';
+COMMENT ON COLUMN inbox.is_listed IS 'a backfill found the event before the store delivered it';
+COMMENT ON COLUMN inbox.ask_due IS 'when a worker asks the stores which user the event concerns; null: not now';
 
--- The words of an event, for a while: what support reads, and nothing decides by.
+-- The body of an event, kept for a time. The schema's owner can read it; no decision uses it.
 CREATE TABLE inbox_body (
     id          bigint      PRIMARY KEY,
     received_at timestamptz NOT NULL DEFAULT now(),
@@ -518,7 +518,7 @@ CREATE TABLE inbox_body (
 );
 CREATE INDEX inbox_body_received ON inbox_body USING brin (received_at);
 
--- Who it is about stands in one place alone: the identity is filled in at the delivery.
+-- Messages for our webhooks. A row holds the user's key alone; the webhook sender fills in the user's id when it delivers.
 CREATE TABLE outbox (
     id         bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     uid        uuid        NOT NULL DEFAULT new_id(),
@@ -533,12 +533,12 @@ CREATE TABLE outbox (
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05);
 CREATE INDEX outbox_due ON outbox (due) WHERE NOT is_dead;
 CREATE INDEX outbox_user ON outbox (user_key, id) WHERE NOT is_dead;
-COMMENT ON COLUMN outbox.uid IS 'the message''s own id: the same at every try';
-COMMENT ON COLUMN outbox.is_dead IS 'given up after three days; deliver it again by setting is_dead to false and due to now()';
+COMMENT ON COLUMN outbox.uid IS 'the message''s id for receivers: the same at every try';
+COMMENT ON COLUMN outbox.is_dead IS 'given up after three days; to deliver it again, set is_dead to false and due to now()';
 
--- ---- Stores: budgets, health, and what stops demotions ---------------------------------------------------------------
+-- ---- Stores: rate limits, health, and what stops demotions -----------------------------------------------------------
 
--- One token bucket a credential, shared by all workers.
+-- One token bucket per credential, shared by all workers.
 CREATE TABLE rate_budget (
     credential    text             PRIMARY KEY,
     tokens        double precision NOT NULL,
@@ -550,7 +550,7 @@ CREATE TABLE rate_budget (
     blocked_until timestamptz
 ) WITH (fillfactor = 20);
 
--- How far the stores' clocks stand from the database's, by store.
+-- When each store last answered or failed, and how far its clock is from the database's.
 CREATE TABLE store_health (
     store           text             PRIMARY KEY,
     last_answer_at  timestamptz,
@@ -559,18 +559,18 @@ CREATE TABLE store_health (
     skew_seconds    double precision,
     latency_seconds double precision
 );
-COMMENT ON COLUMN store_health.latency_seconds IS 'how long the store''s answers took lately, the newest counting most';
+COMMENT ON COLUMN store_health.latency_seconds IS 'how long the store''s answers took lately; the newest count most';
 
--- Answers about purchases that gave access, by store and ten minutes: in how many the store knew them.
 CREATE TABLE store_knowledge (
     store text        NOT NULL,
     at    timestamptz NOT NULL,
     known bigint      NOT NULL,
     PRIMARY KEY (store, at)
 );
-COMMENT ON TABLE store_knowledge IS 'how many users'' purchases each store knew, by ten minutes; kept for two days';
+COMMENT ON TABLE store_knowledge
+    IS 'in how many answers each store knew the purchases that gave a user access, by ten minutes; kept for two days';
 
--- Users whose purchases a store did not list: once each, until the store knows the user again.
+-- Users whose purchases a store did not list: one row per user and store, until a later read finds no absence or 30 days have passed.
 CREATE TABLE store_absence (
     store    text        NOT NULL,
     user_key bigint      NOT NULL,
@@ -579,9 +579,9 @@ CREATE TABLE store_absence (
     PRIMARY KEY (store, user_key)
 );
 CREATE INDEX store_absence_at ON store_absence (store, at);
-COMMENT ON COLUMN store_absence.unknown IS 'a purchase that has to exist; otherwise a first absence';
+COMMENT ON COLUMN store_absence.unknown IS 'true: the store does not know a purchase that has to exist; false: a first absence';
 
--- By which credentials each store was asked last: a digest under a salt of its own, which tells nothing of them.
+-- The credentials by which each store was asked last, as a digest with a salt of its own. The digest does not reveal them.
 CREATE TABLE store_credential (
     store  text        PRIMARY KEY,
     salt   bytea       NOT NULL DEFAULT uuid_send(gen_random_uuid()),
@@ -590,9 +590,9 @@ CREATE TABLE store_credential (
     since  timestamptz NOT NULL DEFAULT now()
 );
 COMMENT ON COLUMN store_credential.state IS
-    'unchecked: changed, and no known customer was asked for yet; doubted: the store knew none of those who were asked for';
+    'confirmed; unchecked: changed, and not yet tried with known customers; doubted: the store knew none of the customers tried';
 
--- Switches that hold for every worker.
+-- Switches that every worker obeys.
 CREATE TABLE control (
     name   text        PRIMARY KEY CHECK (name IN ('demotions', 'transfers', 'all')),
     paused boolean     NOT NULL DEFAULT false,
@@ -600,10 +600,10 @@ CREATE TABLE control (
     by     text        NOT NULL DEFAULT session_user,
     cause  text
 );
-COMMENT ON COLUMN control.cause IS 'why the product paused it by itself (absences, credentials); null where a person did';
+COMMENT ON COLUMN control.cause IS 'why the product itself paused it (absences, credentials); null: an operator did';
 INSERT INTO control (name) VALUES ('demotions'), ('transfers'), ('all');
 
--- The demotion brake: the row is locked by whoever demotes, so that the limit holds across workers.
+-- The demotion brake. A worker that demotes locks the row, so the limit holds across workers.
 CREATE TABLE brake (
     one         boolean     PRIMARY KEY DEFAULT true CHECK (one),
     subscribers bigint      NOT NULL DEFAULT 0,
@@ -611,13 +611,13 @@ CREATE TABLE brake (
 );
 INSERT INTO brake DEFAULT VALUES;
 
--- Demotions that count toward the brake, by the minute: the last day is a sum of 1,441 rows at the most. Written under the brake's lock.
+-- Demotions that count toward the brake, by minute: a day is a sum of at most 1,441 rows. Written while the row of `brake` is locked.
 CREATE TABLE brake_minute (
     minute    timestamptz PRIMARY KEY,
     demotions integer     NOT NULL
 ) WITH (fillfactor = 50);
 
--- What an operator has to know: written once a kind, counted afterwards.
+-- What an operator has to know. An alarm that is raised again is counted in its row.
 CREATE TABLE alarm (
     name     text        PRIMARY KEY,
     detail   text        NOT NULL,
@@ -626,21 +626,21 @@ CREATE TABLE alarm (
     count    bigint      NOT NULL DEFAULT 1
 );
 
--- How often the records were found to break a law at its last check.
+-- How many records broke each invariant when a worker last counted them. `broken` is null while the count has not ended.
 CREATE TABLE law_check (
     name       text        PRIMARY KEY,
     broken     bigint,
     checked_at timestamptz NOT NULL DEFAULT now()
 );
 
--- ---- RevenueCat customers by account id ------------------------------------------------------------------------------
+-- ---- Users by a store's account id -----------------------------------------------------------------------------------
 
 CREATE TABLE account_index (
     root    bigint NOT NULL,
     user_id text   COLLATE "C" NOT NULL,
     PRIMARY KEY (root, user_id)
 );
-COMMENT ON TABLE account_index IS 'a part of each digest of a user''s id that an app may give to a store';
+COMMENT ON TABLE account_index IS 'finds a user by root: a part of a digest of the user''s id, as an app may give it to a store';
 
 CREATE TABLE account_walk (
     fingerprint       bytea       PRIMARY KEY,
@@ -652,8 +652,8 @@ CREATE TABLE account_walk (
     users             bigint,
     used_at           timestamptz NOT NULL DEFAULT now()
 );
-COMMENT ON TABLE account_walk IS 'walks through the host''s users that fill account_index, one row a configuration of derivations';
-COMMENT ON COLUMN account_walk.complete_began_at IS 'when the last walk began that came to its end: every id asked for before was resolved';
+COMMENT ON TABLE account_walk IS 'walks over the host''s users that fill account_index, one row per set of derivations';
+COMMENT ON COLUMN account_walk.complete_began_at IS 'when the last completed walk began: it answered every question asked before that';
 
 CREATE TABLE account_question (
     fingerprint bytea       NOT NULL,
@@ -664,20 +664,20 @@ CREATE TABLE account_question (
     PRIMARY KEY (fingerprint, root)
 );
 CREATE INDEX account_question_asked ON account_question (fingerprint, asked_at);
-COMMENT ON TABLE account_question IS 'account ids that the index did not know; answered by a walk that began after asked_at';
-COMMENT ON COLUMN account_question.since IS 'from when on a job has waited for the answer without a longer break';
+COMMENT ON TABLE account_question IS 'account ids that the index did not know; a walk that began after asked_at answers them';
+COMMENT ON COLUMN account_question.since IS 'since when jobs have waited for the answer without a break of more than 15 minutes';
 
 -- ---- Runs ------------------------------------------------------------------------------------------------------------
 
--- The number rises with every change of hands. Whoever wrote it down before may write nothing more: each step of a leader
--- is one statement that asks for it first, so that a process that stood still for a while holds nothing and changes nothing.
+-- `fence` rises with every change of the leader. Each step of a leader is one statement that first compares its number with `fence`:
+-- so a process that stalled and lost the lead changes nothing.
 CREATE TABLE leader (
     name       text        PRIMARY KEY CHECK (name IN ('scheduler', 'planner')),
     fence      bigint      NOT NULL,
     holder     text        NOT NULL,
     expires_at timestamptz NOT NULL
 ) WITH (fillfactor = 50);
-COMMENT ON COLUMN leader.holder IS 'host and process, for people';
+COMMENT ON COLUMN leader.holder IS 'host and process, for operators to read';
 
 CREATE TABLE schedule (
     name          text        PRIMARY KEY CHECK (name ~ '^[a-z][a-z0-9_-]{0,39}$'),
@@ -693,9 +693,9 @@ CREATE TABLE schedule (
     CONSTRAINT schedule_scope_check
         CHECK (scope IN ('due', 'all') AND days IS NULL OR scope = 'since' AND days IS NOT NULL AND NOT is_dry AND max_demotions IS NULL)
 );
-COMMENT ON COLUMN schedule.slot_at IS 'slots up to here were started or passed over; of those missed since the newest is caught up';
-COMMENT ON COLUMN schedule.late_since IS 'the slot that waits, because a run of its scope still goes on';
-COMMENT ON COLUMN schedule.days IS 'of the scope since: how far back stores list at least';
+COMMENT ON COLUMN schedule.slot_at IS 'slots up to here were started or skipped; of the slots missed after it, only the newest is started';
+COMMENT ON COLUMN schedule.late_since IS 'the slot that waits because a run of its scope still goes on';
+COMMENT ON COLUMN schedule.days IS 'for the scope since: how many days a backfill reaches back at least';
 
 CREATE TABLE run (
     id             bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -742,21 +742,21 @@ CREATE TABLE run (
     listed         jsonb       NOT NULL DEFAULT '{}',
     lists_only     boolean     NOT NULL DEFAULT false
 );
--- Never two runs of one scope; a dry run may look beside a real one.
+-- Two runs of one scope never go on at once. A dry run may go on beside a real one.
 CREATE UNIQUE INDEX run_open ON run (scope, is_dry) WHERE state IN ('reading', 'applying') AND scope <> 'diff' AND NOT is_confirmed;
--- What was reviewed is written once.
+-- A dry run that an operator approved is written once.
 CREATE UNIQUE INDEX run_of_run ON run (of_run) WHERE state <> 'canceled';
 CREATE INDEX run_going ON run (id) WHERE state IN ('reading', 'applying', 'stopped');
 CREATE INDEX run_listed ON run (schedule, id) WHERE lists_only;
-COMMENT ON COLUMN run.is_confirmed IS 'a person has confirmed the changes by their hash: they are not measured by the limit';
-COMMENT ON COLUMN run.skipped IS 'users whose account''s status lets nothing be decided; no store is asked about them';
-COMMENT ON COLUMN run.late IS 'users whom transactions of the host held when their turn came; they are tried again';
-COMMENT ON COLUMN run.settled_at IS 'when everybody had been read';
-COMMENT ON COLUMN run.held IS 'demotions that wait until everybody was read';
-COMMENT ON COLUMN run.listed IS 'by list: from when on, up to when, how many were listed, and how many of them were new';
-COMMENT ON COLUMN run.lists_only IS 'no user is read but those whom stores'' lists lead to';
+COMMENT ON COLUMN run.is_confirmed IS 'an operator approved the changes by their hash: the limit does not apply to them';
+COMMENT ON COLUMN run.skipped IS 'how many users the run does not read: not eligible, erased, or read after since already';
+COMMENT ON COLUMN run.late IS 'users to try again: another transaction had locked them, or their job could not decide';
+COMMENT ON COLUMN run.settled_at IS 'when every user had been read';
+COMMENT ON COLUMN run.held IS 'how many demotions were held when every user had been read';
+COMMENT ON COLUMN run.listed IS 'by backfill: from when, until when, how many events were listed, how many of them were new, and any error';
+COMMENT ON COLUMN run.lists_only IS 'the run reads only users that its backfills name';
 
--- A stretch of a run. Of a real run: users with the jobs that read them; of a dry run: users whom a worker reads at once.
+-- A part of a run. In a real run: users, and the jobs that read them. In a dry run: users that one worker reads.
 CREATE TABLE run_part (
     run_id   bigint      NOT NULL REFERENCES run ON DELETE CASCADE,
     number   integer     NOT NULL,
@@ -771,10 +771,10 @@ CREATE TABLE run_part (
     PRIMARY KEY (run_id, number)
 ) WITH (fillfactor = 80);
 CREATE INDEX run_part_open ON run_part (run_id, number) WHERE ended_at IS NULL;
-COMMENT ON COLUMN run_part.due IS 'of a dry run: when a worker may take it up';
-COMMENT ON COLUMN run_part.outcomes IS 'in the order of the keys';
+COMMENT ON COLUMN run_part.due IS 'in a dry run: when a worker may take the part';
+COMMENT ON COLUMN run_part.outcomes IS 'in the order of keys';
 
--- Users whom a run changes, or would change.
+-- Users that a run changes or would change.
 CREATE TABLE run_change (
     run_id      bigint  NOT NULL REFERENCES run ON DELETE CASCADE,
     user_key    bigint  NOT NULL,
@@ -790,11 +790,11 @@ CREATE TABLE run_change (
     explanation text    NOT NULL,
     PRIMARY KEY (run_id, user_key)
 );
--- A demotion that is held is held from whoever reads the user meanwhile.
+-- A worker that would demote a user checks here whether a run holds the demotion.
 CREATE INDEX run_change_held ON run_change (user_key) WHERE state = 'held';
-COMMENT ON COLUMN run_change.epoch IS 'user_sync.epoch when it was decided: whoever was changed since is decided anew';
+COMMENT ON COLUMN run_change.epoch IS 'user_sync.epoch at the decision: a held demotion counts no more once the user''s epoch differs';
 
--- A store's list that a run reads, a window after the other.
+-- A backfill of a run, read one window of time after the other.
 CREATE TABLE run_listing (
     run_id   bigint      NOT NULL REFERENCES run ON DELETE CASCADE,
     list     text        NOT NULL CHECK (list IN ('app_store', 'app_store_sandbox', 'google_play')),
@@ -812,24 +812,23 @@ CREATE TABLE run_listing (
     PRIMARY KEY (run_id, list)
 ) WITH (fillfactor = 50);
 CREATE INDEX run_listing_open ON run_listing (run_id, list) WHERE ended_at IS NULL;
-COMMENT ON COLUMN run_listing.reached IS 'whatever came before was listed';
-COMMENT ON COLUMN run_listing.moved_at IS 'when somebody last heard of it';
-COMMENT ON COLUMN run_listing.tries IS 'whoever takes it up shuts the turn before out';
-COMMENT ON COLUMN run_listing.failures IS 'in a row';
-COMMENT ON COLUMN run_listing.passing IS 'of the window that is being listed: counted once it was listed to its end';
+COMMENT ON COLUMN run_listing.reached IS 'everything before this time was listed';
+COMMENT ON COLUMN run_listing.moved_at IS 'when a worker last kept a page or finished a window';
+COMMENT ON COLUMN run_listing.tries IS 'rises when a worker takes the backfill; a worker with a lower number may write nothing';
+COMMENT ON COLUMN run_listing.failures IS 'how many tries failed in a row';
+COMMENT ON COLUMN run_listing.passing IS 'counts of the window in work; they are added to counts when the window ends';
 
--- Where the round through the known users stands, who have no look planned. A walk by key needs no index that every job would
--- have to write.
+-- How far `plan_looks` has come in its pass over the known users. A walk by key needs no index that every job would have to write.
 CREATE TABLE look_round (
     is_only   boolean     PRIMARY KEY DEFAULT true CHECK (is_only),
     after_key bigint      NOT NULL DEFAULT 0,
     began_at  timestamptz NOT NULL DEFAULT 'epoch'
 );
-COMMENT ON COLUMN look_round.after_key IS 'users up to this key were looked through in the round; 0: it is over';
+COMMENT ON COLUMN look_round.after_key IS 'users up to this key were examined in the present pass; 0: the pass is over';
 INSERT INTO look_round DEFAULT VALUES;
 
--- Questions what a reconcile of a user would do now, and the answers of workers. They stand beside the queue: a job there may be
--- joined by whoever asks for a true one, and has a decision in `decision_log` for itself.
+-- Dry runs of single users: each asks what a reconcile would do, and a worker writes the answer here. They are no jobs of the queue,
+-- because a request for a real reconcile could join such a job, and a job writes a decision to `decision_log`.
 CREATE TABLE dry_run (
     id          uuid        PRIMARY KEY DEFAULT new_id(),
     user_key    bigint      NOT NULL,
@@ -851,8 +850,8 @@ CREATE UNIQUE INDEX dry_run_open ON dry_run (user_key) WHERE due IS NOT NULL;
 CREATE INDEX dry_run_due ON dry_run (due) WHERE due IS NOT NULL;
 CREATE INDEX dry_run_user ON dry_run (user_key, asked_at);
 CREATE INDEX dry_run_asked ON dry_run (asked_at);
-COMMENT ON TABLE dry_run IS 'what reconciles would have done: nothing of it was written anywhere else; kept for 30 days';
-COMMENT ON COLUMN dry_run.due IS 'when a worker takes it up; absent: it is answered';
+COMMENT ON TABLE dry_run IS 'what reconciles would have done; nothing of it was written anywhere else; kept for 30 days';
+COMMENT ON COLUMN dry_run.due IS 'when a worker may take it; null: it is answered';
 
 -- ---- Operators -------------------------------------------------------------------------------------------------------
 
@@ -868,14 +867,14 @@ CREATE TABLE operator (
     lost_at     timestamptz,
     break_glass boolean     NOT NULL DEFAULT false CHECK (NOT break_glass OR role = 'admin')
 );
-COMMENT ON COLUMN operator.user_key IS 'the account that the operator has in the app: nobody decides their own case';
-COMMENT ON COLUMN operator.held_until IS 'until then the account decides nothing, unless an admin other than held_by confirms it:'
-    ' nobody makes themselves a second pair of eyes';
+COMMENT ON COLUMN operator.user_key IS 'the operator''s own account in the app: operators may not decide their own tickets';
+COMMENT ON COLUMN operator.held_until IS 'until then the account may decide nothing, unless an admin other than held_by confirms it:'
+    ' so an admin cannot create their own second approver';
 COMMENT ON COLUMN operator.lost_at
-    IS 'when the role was last changed, or the account disabled or reset: what was agreed to before counts no more';
-COMMENT ON COLUMN operator.break_glass IS 'signs in with a password here also while an identity provider is in use';
+    IS 'when the operator role last changed or was lost, or the account was disabled, enabled or reset: earlier approvals count no more';
+COMMENT ON COLUMN operator.break_glass IS 'the operator may sign in with a password while an identity provider is in use';
 
--- Every account in the app that ever was an operator's: to have it erased, or to link another, opens no case to them.
+-- Every app account that was ever an operator's. After it is erased or another is linked, the operator may still not decide its tickets.
 CREATE TABLE operator_account (
     operator_id bigint      NOT NULL REFERENCES operator,
     user_key    bigint      NOT NULL,
@@ -883,7 +882,7 @@ CREATE TABLE operator_account (
     PRIMARY KEY (operator_id, user_key)
 );
 
--- Apart from the operators, so that whoever may read those reads none of these.
+-- Secrets of operators, apart from `operator`, so that a database role that may read operators cannot read these.
 CREATE TABLE operator_secret (
     operator_id bigint      PRIMARY KEY REFERENCES operator,
     cost        text        NOT NULL CHECK (cost ~ '^scrypt\$[0-9]{1,2}\$[0-9]{1,2}\$[0-9]{1,2}$'),
@@ -893,10 +892,11 @@ CREATE TABLE operator_secret (
     device      bytea       CHECK (octet_length(device) = 20),
     last_period bigint
 );
-COMMENT ON COLUMN operator_secret.verifier IS 'SHA-256 of what scrypt makes of the password: who reads it can show nothing';
-COMMENT ON COLUMN operator_secret.expires_at IS 'of a password that somebody else gave: signing in needs one of the operator''s own';
-COMMENT ON COLUMN operator_secret.device IS 'the key of one-time codes';
-COMMENT ON COLUMN operator_secret.last_period IS 'the period of the last code that was taken; no code is taken twice';
+COMMENT ON COLUMN operator_secret.verifier IS 'SHA-256 of what scrypt makes of the password: a reader of this column cannot sign in';
+COMMENT ON COLUMN operator_secret.expires_at
+    IS 'when a password that an admin gave expires; signing in with it requires a new one; null: the operator chose the password';
+COMMENT ON COLUMN operator_secret.device IS 'the secret key of the one-time codes';
+COMMENT ON COLUMN operator_secret.last_period IS 'the period of the last accepted code; a code is accepted once';
 
 CREATE TABLE operator_session (
     digest      bytea       PRIMARY KEY CHECK (octet_length(digest) = 32),
@@ -908,11 +908,11 @@ CREATE TABLE operator_session (
     ends_at     timestamptz
 );
 CREATE INDEX operator_session_operator ON operator_session (operator_id);
-COMMENT ON COLUMN operator_session.digest IS 'SHA-256 of what the functions take for a session: who reads it can show nothing';
-COMMENT ON COLUMN operator_session.proved_at IS 'when password and code were given last';
-COMMENT ON COLUMN operator_session.ends_at IS 'the session ends then, whatever happens: the identity provider is asked again';
+COMMENT ON COLUMN operator_session.digest IS 'SHA-256 of the session''s secret: a reader of this column cannot use the session';
+COMMENT ON COLUMN operator_session.proved_at IS 'when the operator last gave password and code, or last signed in at the identity provider';
+COMMENT ON COLUMN operator_session.ends_at IS 'the latest end that the identity provider allows; null: a password began the session';
 
--- What operators did, and what was refused to them.
+-- What operators did, and what the desk refused them.
 CREATE TABLE operator_event (
     id          bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     at          timestamptz NOT NULL DEFAULT clock_timestamp(),
@@ -922,20 +922,20 @@ CREATE TABLE operator_event (
     detail      jsonb       NOT NULL DEFAULT '{}'
 );
 CREATE INDEX operator_event_operator ON operator_event (operator_id, id);
-COMMENT ON COLUMN operator_event.about_id IS 'the operator that it was done to';
+COMMENT ON COLUMN operator_event.about_id IS 'the operator that the act concerns';
 
 CREATE TABLE operator_ban (
     id          bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    -- No foreign key: its check would wait for the transaction that has the operator's row locked.
+    -- No foreign key: its check would wait for a transaction that has locked the operator's row.
     operator_id bigint      NOT NULL,
     at          timestamptz NOT NULL DEFAULT clock_timestamp(),
     by_id       bigint
 );
 CREATE INDEX operator_ban_operator ON operator_ban (operator_id);
-COMMENT ON TABLE operator_ban IS 'operators who are disabled: only ever inserted into, so that no open transaction is waited for;'
-    ' operator.disabled_at follows as soon as the row is free';
+COMMENT ON TABLE operator_ban IS 'operators who are disabled: an insert waits for no open transaction;'
+    ' operator.disabled_at follows as soon as the operator''s row is free; a reset of the account deletes the rows';
 
--- What an operator has signed in with before: a browser by its cookie, a terminal by a file beside its session.
+-- Clients with which an operator signed in before: a browser is known by its cookie, a terminal by a file beside its session.
 CREATE TABLE known_client (
     digest      bytea       NOT NULL CHECK (octet_length(digest) = 32),
     operator_id bigint      NOT NULL REFERENCES operator,
@@ -943,9 +943,9 @@ CREATE TABLE known_client (
     PRIMARY KEY (digest, operator_id)
 );
 CREATE INDEX known_client_operator ON known_client (operator_id, used_at);
-COMMENT ON COLUMN known_client.digest IS 'SHA-256 of what the browser or the terminal shows: who reads it can show nothing';
+COMMENT ON COLUMN known_client.digest IS 'SHA-256 of the client''s secret: a reader of this column cannot pose as the client';
 
--- One row a try, only ever inserted by an announcement: tries wait for no other's. A try that has ended well counts no more.
+-- One row per sign-in attempt. Its announcement inserts it, so attempts do not wait for each other.
 CREATE TABLE sign_in_attempt (
     id      uuid        PRIMARY KEY DEFAULT gen_random_uuid(),
     at      timestamptz NOT NULL DEFAULT clock_timestamp(),
@@ -962,12 +962,14 @@ CREATE INDEX sign_in_attempt_address ON sign_in_attempt (address, at);
 CREATE INDEX sign_in_attempt_client ON sign_in_attempt (client, name, at) WHERE client IS NOT NULL;
 CREATE INDEX sign_in_attempt_at ON sign_in_attempt (at);
 COMMENT ON COLUMN sign_in_attempt.name IS 'SHA-256 of the name, whether an operator has it or not';
-COMMENT ON COLUMN sign_in_attempt.address IS 'SHA-256 of where it came from; a terminal''s is that of its connection to the database';
-COMMENT ON COLUMN sign_in_attempt.client IS 'the known client that it came from, if any';
-COMMENT ON COLUMN sign_in_attempt.knows IS 'it was announced with the right password: to undo the try undoes no count of wrong codes';
-COMMENT ON COLUMN sign_in_attempt.result IS 'null: announced; tried: refused; incomplete: the right password, and something missing';
+COMMENT ON COLUMN sign_in_attempt.address IS 'SHA-256 of the client''s address; of a terminal, that of its connection to the database';
+COMMENT ON COLUMN sign_in_attempt.client IS 'the known client that it came from; null: none';
+COMMENT ON COLUMN sign_in_attempt.knows
+    IS 'the announcement had the right password: if the sign-in is rolled back, it still counts as a wrong code';
+COMMENT ON COLUMN sign_in_attempt.result
+    IS 'null: announced; tried: refused or postponed; incomplete: the right password, but something is missing; good: signed in';
 
--- Sign-ins that were refused; kept apart from what operators did, because anybody can fill it.
+-- Refused sign-ins. They are kept apart from `operator_event`, because any caller can fill this table.
 CREATE TABLE sign_in_refusal (
     id          bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     at          timestamptz NOT NULL DEFAULT clock_timestamp(),
@@ -976,10 +978,10 @@ CREATE TABLE sign_in_refusal (
     address     bytea
 );
 CREATE INDEX sign_in_refusal_reason ON sign_in_refusal (reason, at);
-COMMENT ON COLUMN sign_in_refusal.operator_id IS 'whose name it was, if anybody''s';
-COMMENT ON COLUMN sign_in_refusal.address IS 'SHA-256 of whence';
+COMMENT ON COLUMN sign_in_refusal.operator_id IS 'the operator who has the name; null: no operator has it';
+COMMENT ON COLUMN sign_in_refusal.address IS 'SHA-256 of the client''s address';
 
--- Salts of names that are nobody's come from here: they stay the same, as an operator's would.
+-- Opaque ids of tickets are derived from this, and salts for names that no operator has: such a salt stays the same, as a real one does.
 CREATE TABLE desk_secret (
     one   boolean PRIMARY KEY DEFAULT true CHECK (one),
     bytes bytea   NOT NULL
@@ -987,8 +989,7 @@ CREATE TABLE desk_secret (
 INSERT INTO desk_secret (bytes)
 VALUES (sha256(convert_to(gen_random_uuid()::text || gen_random_uuid()::text || gen_random_uuid()::text, 'UTF8')));
 
--- The provider in use. While there is one, passwords of operators' own are taken from admins alone who are marked for the case that it
--- fails.
+-- The identity provider in use. While there is a row, only admins with `break_glass` may sign in with a password.
 CREATE TABLE sign_in_provider (
     one    boolean     PRIMARY KEY DEFAULT true CHECK (one),
     issuer text        NOT NULL,
@@ -1003,9 +1004,9 @@ CREATE TABLE operator_identity (
     UNIQUE (issuer, subject)
 );
 COMMENT ON TABLE operator_identity
-    IS 'who an operator is at the identity provider; a name can pass to another person, a subject never does';
+    IS 'which subject an operator is at the identity provider; a name there can be given to another account, a subject cannot';
 
--- A terminal that asks to be signed in by its operator's browser.
+-- Terminals that wait until their operator signs them in from a browser.
 CREATE TABLE terminal_request (
     code       text        PRIMARY KEY CHECK (code ~ '^[BCDFGHJKLMNPQRSTVWXZ]{8}$'),
     digest     bytea       NOT NULL CHECK (octet_length(digest) = 32),
@@ -1017,7 +1018,7 @@ COMMENT ON COLUMN terminal_request.asked_by IS 'the database user';
 
 -- ---- The desk: rules that a team may change --------------------------------------------------------------------------
 
--- Which role has which duty.
+-- Which operator role has which permission.
 CREATE TABLE desk_duty (
     duty text NOT NULL,
     role text NOT NULL,
@@ -1039,26 +1040,26 @@ SELECT d.duty, unnest(d.roles)
                ('retry', ARRAY['senior', 'admin']),
                ('manage', ARRAY['admin'])) AS d(duty, roles);
 
--- Numbers of the desk that a team may change.
+-- Settings of the desk that a team may change.
 CREATE TABLE desk_setting (
     name  text   PRIMARY KEY,
     value bigint NOT NULL CHECK (value > 0)
 );
 COMMENT ON TABLE desk_setting IS
-    'answer_days: how long a claimant has to answer; release_days: how long a release counts; reveals_per_hour: how often an '
-    'operator sees ids, a list counting twenty times';
+    'answer_days: how long a claimant has to answer; replies_per_day, releases_per_day: how many replies and consents a user may '
+    'send; release_days: how long a consent counts; reveals_per_hour: how many ids an operator may see, a list counting as twenty';
 INSERT INTO desk_setting (name, value) VALUES
     ('answer_days', 7), ('replies_per_day', 10), ('releases_per_day', 5), ('release_days', 30);
 INSERT INTO desk_setting (name, value) VALUES ('reveals_per_hour', 60);
 
--- What support may ask a claimant; the apps' users read it in their own language.
+-- Questions that an agent may ask a claimant. The app shows each in the user's language.
 CREATE TABLE desk_question (
     key text PRIMARY KEY CHECK (key ~ '^[a-z][a-z_]{0,39}$')
 );
 INSERT INTO desk_question (key) VALUES
     ('proof_of_purchase'), ('order_number'), ('which_store'), ('other_account'), ('sign_in_there');
 
--- How long each stage of a case may take; a team may change the figures.
+-- How long each stage of a ticket may take. A team may change the values.
 CREATE TABLE desk_clock (
     stage     text     NOT NULL CHECK (stage IN ('first_look', 'decision', 'execution')),
     is_urgent boolean  NOT NULL,
@@ -1070,7 +1071,7 @@ INSERT INTO desk_clock (stage, is_urgent, within) VALUES
     ('decision',   false, '3 days'),  ('decision',   true, '1 day'),
     ('execution',  false, '4 hours'), ('execution',  true, '1 hour');
 
--- Who has to act: the rows of the queue's filter.
+-- Which tickets each lane of the console's ticket list holds: a lane says who has to act.
 CREATE TABLE desk_lane (
     lane  text     NOT NULL,
     place smallint NOT NULL,
@@ -1083,7 +1084,7 @@ INSERT INTO desk_lane (lane, place, state) VALUES
     ('closed', 9, 'transferred'), ('closed', 9, 'refused'), ('closed', 9, 'expired'), ('closed', 9, 'auto_resolved'),
     ('closed', 9, 'duplicate');
 
--- Every way that a ticket can go; what has no row does not happen.
+-- Every change of a ticket's state. A change without a row here does not happen.
 CREATE TABLE ticket_move (
     state text NOT NULL,
     event text NOT NULL,
@@ -1127,7 +1128,7 @@ INSERT INTO ticket_move (state, event, next) VALUES
     ('approved',         'refuse',           'refused'),
     ('approved',         'cause_gone',       'auto_resolved'),
     ('approved',         'superseded',       'duplicate'),
-    -- What has begun is carried to its end: nothing else closes it.
+    -- A transfer that has begun is carried to its end: nothing else closes its ticket.
     ('executing',        'executed',         'transferred'),
     ('executing',        'stopped',          'new'),
     ('refused',          'reopen',           'new'),
@@ -1157,7 +1158,7 @@ CREATE TABLE ticket (
     holder_id         bigint,
     holder_until      timestamptz,
     evidence_id       bigint,
-    -- Where a claimant taps several times in a row, the evidence is collected once.
+    -- If a claimant taps several times in a row, the evidence is collected once.
     evidence_due      timestamptz DEFAULT now() + interval '10 seconds',
     evidence_tries    smallint    NOT NULL DEFAULT 0,
     evidence_error    text,
@@ -1177,7 +1178,7 @@ CREATE TABLE ticket (
     waited            interval    NOT NULL DEFAULT '0',
     due_at            timestamptz,
     owner_heard_at    timestamptz,
-    -- Each request is counted, and whoever collects notes how many there were: one that comes meanwhile is seen, whenever it began.
+    -- Requests are counted, and the collecting worker notes the count: so a request that commits meanwhile is noticed.
     evidence_asks     bigint      NOT NULL DEFAULT 0,
     evidence_seen     bigint      NOT NULL DEFAULT 0,
     evidence_taken_at timestamptz,
@@ -1190,7 +1191,7 @@ CREATE TABLE ticket (
     CONSTRAINT ticket_question CHECK (num_nulls(question, question_at, answer_until) IN (0, 3)),
     CONSTRAINT ticket_waiver CHECK (num_nulls(owner_waived_at, owner_waived_by, owner_waived_hash) IN (0, 3))
 );
--- At most one open ticket for (purchase, claimant), and for (no purchase yet, claimant).
+-- At most one open ticket per claimant and purchase, and one per claimant without a purchase.
 CREATE UNIQUE INDEX ticket_open ON ticket (claimant_key, coalesce(purchase_id, 0))
  WHERE state NOT IN ('transferred', 'refused', 'expired', 'auto_resolved', 'duplicate');
 CREATE INDEX ticket_purchase ON ticket (purchase_id);
@@ -1210,31 +1211,31 @@ CREATE INDEX ticket_closed ON ticket (closed_at DESC, id DESC) WHERE closed_at I
 CREATE INDEX ticket_holder ON ticket (holder_id) WHERE holder_id IS NOT NULL;
 CREATE INDEX ticket_original ON ticket (original_id) WHERE original_id IS NOT NULL;
 CREATE INDEX ticket_created ON ticket USING brin (created_at);
--- By `-id`, an order that the primary key can't give: walked back for a rare state, it would be read to its beginning.
+-- `-id`, so that PostgreSQL does not use the primary key instead: for a rare state it would walk that key back to its beginning.
 CREATE INDEX ticket_state_newest ON ticket (state, (-id));
 CREATE INDEX ticket_closed_kind ON ticket (kind, closed_at DESC, id DESC) WHERE closed_at IS NOT NULL;
-COMMENT ON COLUMN ticket.deadline IS 'when the store takes the sale back: to be decided before';
-COMMENT ON COLUMN ticket.subject_id IS 'the purchase that the desk found behind original_id, where the verdict knew none';
-COMMENT ON COLUMN ticket.holder_id IS 'the operator who works on it, until holder_until';
-COMMENT ON COLUMN ticket.evidence_due IS 'when the evidence is to be collected anew; absent: not before somebody asks';
-COMMENT ON COLUMN ticket.owner_asked_at IS 'when the owner was first told that a transfer was asked for';
-COMMENT ON COLUMN ticket.owner_until IS 'until when the owner may object to a transfer';
-COMMENT ON COLUMN ticket.owner_no_at IS 'when the owner said no';
-COMMENT ON COLUMN ticket.lent_grant_id IS 'the access that was given while the case is open; it ends with the case';
+COMMENT ON COLUMN ticket.deadline IS 'when the store reverses the sale: the ticket has to be decided before';
+COMMENT ON COLUMN ticket.subject_id IS 'the purchase that the desk found by a reported or original id, if purchase_id is null';
+COMMENT ON COLUMN ticket.holder_id IS 'the operator who has the ticket assigned, until holder_until';
+COMMENT ON COLUMN ticket.evidence_due IS 'when a worker collects the evidence again; null: only when it is requested';
+COMMENT ON COLUMN ticket.owner_asked_at IS 'when the owner was asked about a transfer; null: not asked on the present evidence';
+COMMENT ON COLUMN ticket.owner_until IS 'until when a transfer waits for the owner''s objection';
+COMMENT ON COLUMN ticket.owner_no_at IS 'when the owner objected';
+COMMENT ON COLUMN ticket.lent_grant_id IS 'the grant that gives the claimant temporary access; it ends with the ticket';
 COMMENT ON COLUMN ticket.question IS 'what the claimant was asked last';
-COMMENT ON COLUMN ticket.answer_until IS 'until when an answer is awaited';
-COMMENT ON COLUMN ticket.owner_yes_at IS 'when the owner who is asked now agreed';
-COMMENT ON COLUMN ticket.clock_from IS 'when the case was opened, or opened again';
-COMMENT ON COLUMN ticket.waited IS 'how long somebody outside the desk had to act; counts for none of its clocks';
-COMMENT ON COLUMN ticket.due_at IS 'until when the desk has to take the next step; absent: it is not the desk''s turn';
+COMMENT ON COLUMN ticket.answer_until IS 'until when the desk waits for the claimant''s answer';
+COMMENT ON COLUMN ticket.owner_yes_at IS 'when the owner consented to what they are asked now';
+COMMENT ON COLUMN ticket.clock_from IS 'when the ticket was opened, or last reopened';
+COMMENT ON COLUMN ticket.waited IS 'how long the ticket waited for claimant or owner: the desk''s clocks do not count this time';
+COMMENT ON COLUMN ticket.due_at IS 'until when the desk has to take the next step; null: it has none to take';
 COMMENT ON COLUMN ticket.owner_heard_at
-    IS 'since when the present owner knows of the case: they may object, whatever became of the question';
-COMMENT ON COLUMN ticket.evidence_asks IS 'how often evidence was asked for';
-COMMENT ON COLUMN ticket.evidence_seen IS 'how many of evidence_asks there were when it was last begun to collect it';
-COMMENT ON COLUMN ticket.evidence_taken_at IS 'since when somebody collects it; whoever takes longer than two minutes is given up';
-COMMENT ON COLUMN ticket.owner_waived_at IS 'when a senior skipped the rest of the owner''s time; nobody has agreed by that';
-COMMENT ON COLUMN ticket.owner_waived_by IS 'which operator';
-COMMENT ON COLUMN ticket.owner_waived_hash IS 'on which evidence';
+    IS 'since when the present owner knows of the ticket: from then on they may object, whatever became of the question';
+COMMENT ON COLUMN ticket.evidence_asks IS 'how many times evidence was requested';
+COMMENT ON COLUMN ticket.evidence_seen IS 'evidence_asks when a worker last began to collect';
+COMMENT ON COLUMN ticket.evidence_taken_at IS 'since when a worker collects evidence; after two minutes another worker may';
+COMMENT ON COLUMN ticket.owner_waived_at IS 'when a senior skipped the rest of the owner''s window; this is no consent';
+COMMENT ON COLUMN ticket.owner_waived_by IS 'the operator who skipped the window';
+COMMENT ON COLUMN ticket.owner_waived_hash IS 'the hash of the evidence on which the window was skipped';
 
 CREATE TABLE ticket_event (
     id          bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -1247,7 +1248,7 @@ CREATE TABLE ticket_event (
 );
 CREATE INDEX ticket_event_ticket ON ticket_event (ticket_id, id);
 
--- What operators write in their own words; apart from the events, so that an erasure can take it away.
+-- Notes of operators. They are kept apart from the events, so that an erasure can remove their text.
 CREATE TABLE ticket_note (
     id          bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     ticket_id   bigint      NOT NULL REFERENCES ticket,
@@ -1257,7 +1258,7 @@ CREATE TABLE ticket_note (
 );
 CREATE INDEX ticket_note_ticket ON ticket_note (ticket_id, id);
 
--- What people are to hear of their tickets: a worker that tells others passes it on, and one that does not leaves it.
+-- Notifications to claimants and owners about their tickets. A worker that sends webhooks moves them to `outbox`; others leave them.
 CREATE TABLE ticket_news (
     id       bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     user_key bigint      NOT NULL,
@@ -1266,9 +1267,9 @@ CREATE TABLE ticket_news (
     data     jsonb       NOT NULL
 );
 CREATE INDEX ticket_news_user ON ticket_news (user_key);
-COMMENT ON COLUMN ticket_news.data IS 'names nobody; what an owner hears does not tell who asks';
+COMMENT ON COLUMN ticket_news.data IS 'names no user: an owner does not learn who the claimant is';
 
--- Apart from the events, so that an erasure can take it away: anything may have been typed.
+-- Kept apart from the events, so that an erasure can remove them: a reported id may hold any text.
 CREATE TABLE ticket_claim (
     ticket_id   bigint      NOT NULL REFERENCES ticket,
     kind        text        NOT NULL CHECK (kind IN ('order_id', 'transaction_id', 'onside_order_id')),
@@ -1281,13 +1282,13 @@ CREATE TABLE ticket_claim (
 );
 CREATE INDEX ticket_claim_at ON ticket_claim (at);
 COMMENT ON TABLE ticket_claim
-    IS 'ids that a claimant sent with a restore, or an agent read in a mail; what looking them up found stands in the evidence';
-COMMENT ON COLUMN ticket_claim.store IS 'which the app named; absent: what the id looks like decides who is asked';
-COMMENT ON COLUMN ticket_claim.by_claimant IS 'the claimant sent it: what they never sent does not speak against them';
+    IS 'reported ids: a claimant sent them with a restore, or an agent read them in a mail; what the stores answered is in the evidence';
+COMMENT ON COLUMN ticket_claim.store IS 'the store that the app named; null: the form of the id decides which store is asked';
+COMMENT ON COLUMN ticket_claim.by_claimant IS 'the claimant sent it; an id that they did not send does not count against them';
 COMMENT ON COLUMN ticket_claim.by_agent_at
-    IS 'when an agent gave it last: the newest of these says which purchase is meant; absent: none did';
+    IS 'when an agent last gave it: the newest of these says which purchase is meant; null: no agent gave it';
 
--- What was found out about a case at one time.
+-- The evidence of a ticket, as collected at one time.
 CREATE TABLE ticket_evidence (
     id           bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     ticket_id    bigint      NOT NULL REFERENCES ticket,
@@ -1305,15 +1306,15 @@ CREATE TABLE ticket_evidence (
     document     jsonb       NOT NULL,
     UNIQUE (ticket_id, id)
 );
-COMMENT ON COLUMN ticket_evidence.asked_at IS 'when the first request for it began';
-COMMENT ON COLUMN ticket_evidence.hash IS 'SHA-256 over all that a decision rests on; the same words, the same hash';
-COMMENT ON COLUMN ticket_evidence.approvals IS 'how many people have to agree to a transfer';
-COMMENT ON COLUMN ticket_evidence.also_moves IS 'what a transfer would move besides the purchase in question';
-COMMENT ON COLUMN ticket_evidence.holds IS 'how long an approval on it holds';
+COMMENT ON COLUMN ticket_evidence.asked_at IS 'when the first store request for it began';
+COMMENT ON COLUMN ticket_evidence.hash IS 'SHA-256 over everything on which a decision rests: the same facts have the same hash';
+COMMENT ON COLUMN ticket_evidence.approvals IS 'how many operators have to approve a transfer';
+COMMENT ON COLUMN ticket_evidence.also_moves IS 'what a transfer would move beside the purchase in question';
+COMMENT ON COLUMN ticket_evidence.holds IS 'how long an approval on this evidence holds';
 COMMENT ON COLUMN ticket_evidence.document IS 'names users by their keys alone';
 ALTER TABLE ticket ADD FOREIGN KEY (id, evidence_id) REFERENCES ticket_evidence (ticket_id, id);
 
--- Who agreed, on which evidence.
+-- Approvals of transfers: which operator, on which evidence.
 CREATE TABLE ticket_approval (
     id          bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     ticket_id   bigint      NOT NULL REFERENCES ticket,
@@ -1327,7 +1328,7 @@ CREATE TABLE ticket_approval (
         'stopped', 'decided')),
     CHECK ((ended_at IS NULL) = (ended_by IS NULL))
 );
--- Nobody agrees twice, from wherever they do it.
+-- An operator has at most one approval of a ticket in force, from whatever client.
 CREATE UNIQUE INDEX ticket_approval_once ON ticket_approval (ticket_id, operator_id) WHERE ended_at IS NULL;
 CREATE INDEX ticket_approval_ticket ON ticket_approval (ticket_id, id);
 CREATE INDEX ticket_approval_operator ON ticket_approval (operator_id) WHERE ended_at IS NULL;
@@ -1341,9 +1342,9 @@ CREATE TABLE grant_approval (
     at          timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (ticket_id, operator_id)
 );
-COMMENT ON TABLE grant_approval IS 'who agrees to access until a paid period ends: on which evidence, for which purchase, until when';
+COMMENT ON TABLE grant_approval IS 'approvals of access until the end of a paid period: on which evidence, for which purchase, until when';
 
--- What claimants and owners said in their own words; apart from the events, so that an erasure can take it away.
+-- Replies of claimants and owners. They are kept apart from the events, so that an erasure can remove their text.
 CREATE TABLE ticket_reply (
     id        bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     ticket_id bigint      NOT NULL REFERENCES ticket,
@@ -1358,9 +1359,9 @@ CREATE TABLE ticket_reply (
 CREATE INDEX ticket_reply_ticket ON ticket_reply (ticket_id, id);
 CREATE INDEX ticket_reply_user ON ticket_reply (user_key, at);
 CREATE UNIQUE INDEX ticket_reply_key ON ticket_reply (user_key, key) WHERE key IS NOT NULL;
-COMMENT ON COLUMN ticket_reply.request IS 'a digest of what was sent with the key';
+COMMENT ON COLUMN ticket_reply.request IS 'a digest of what the user sent with the key';
 
--- Who asked to see the accounts of a ticket unmasked; shown in a later transaction alone, so that the trace stays.
+-- Requests of operators to see the users' ids of a ticket. Only a later transaction shows them, so that the request stays on record.
 CREATE TABLE ticket_reveal (
     id          bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     ticket_id   bigint,
@@ -1369,9 +1370,9 @@ CREATE TABLE ticket_reveal (
     xact        xid8        NOT NULL DEFAULT pg_current_xact_id()
 );
 CREATE INDEX ticket_reveal_operator ON ticket_reveal (operator_id, at);
-COMMENT ON COLUMN ticket_reveal.ticket_id IS 'absent: a list of them';
+COMMENT ON COLUMN ticket_reveal.ticket_id IS 'null: a list of tickets, see list_reveal';
 
--- Asks to see a user's id; it is shown in a later transaction within the minute.
+-- Requests of operators to see a user's id. A later transaction shows it, within a minute.
 CREATE TABLE user_reveal (
     id          bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     user_key    bigint      NOT NULL,
@@ -1381,18 +1382,17 @@ CREATE TABLE user_reveal (
 );
 CREATE INDEX user_reveal_operator ON user_reveal (operator_id, at);
 
--- Which tickets a list was shown of with ids: those alone that were on the page when it was asked for.
+-- Which tickets a revealed list shows with ids: only those on the page when the operator requested it.
 CREATE TABLE list_reveal (
     reveal_id bigint   PRIMARY KEY,
     tickets   bigint[] NOT NULL
 );
-COMMENT ON TABLE list_reveal IS 'tickets whose ids a list has shown, for a row of ticket_reveal';
+COMMENT ON TABLE list_reveal IS 'tickets whose users'' ids a list may show, for a row of ticket_reveal';
 
 -- ---- Transfers -------------------------------------------------------------------------------------------------------
 
--- A transfer on its way. Steps: `begun`; `calling` (RevenueCat's call was begun, and only a reading tells what came of it);
--- `confirmed` (a reading shows the purchases with the claimant, or there was nothing to call for); `done`; `stopped` before
--- anything was moved.
+-- Transfers. Steps: `begun`; `calling` (the call to RevenueCat was begun, and only a read shows whether it took effect); `confirmed`
+-- (a read shows the purchases with the claimant, or no call was needed); `done`; `stopped` before a purchase was moved.
 CREATE TABLE transfer (
     id          bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     ticket_id   bigint      NOT NULL REFERENCES ticket,
@@ -1413,16 +1413,16 @@ CREATE TABLE transfer (
     FOREIGN KEY (ticket_id, evidence_id) REFERENCES ticket_evidence (ticket_id, id)
 );
 CREATE UNIQUE INDEX transfer_once ON transfer (ticket_id) WHERE step <> 'stopped';
--- A call moves all that a customer has: one at a time for a purchase, and for whom it is taken from.
+-- A call moves everything that a customer has: so only one transfer at a time goes on for a purchase, and one for its former owner.
 CREATE UNIQUE INDEX transfer_purchase ON transfer (purchase_id) WHERE step NOT IN ('done', 'stopped');
 CREATE UNIQUE INDEX transfer_from ON transfer (from_key) WHERE step NOT IN ('done', 'stopped');
 CREATE INDEX transfer_due ON transfer (due) WHERE step NOT IN ('done', 'stopped');
 CREATE INDEX transfer_parties ON transfer (to_key);
 CREATE INDEX transfer_from_all ON transfer (from_key);
-COMMENT ON COLUMN transfer.from_key IS 'who owned the purchase when it was begun; what the records say later changes nothing';
-COMMENT ON COLUMN transfer.evidence_id IS 'on what it was allowed';
-COMMENT ON COLUMN transfer.called_at IS 'when the last call was begun';
-COMMENT ON COLUMN transfer.moves IS 'RevenueCat''s ids of all that the call moves';
+COMMENT ON COLUMN transfer.from_key IS 'who owned the purchase when the transfer began; later changes of the records do not change it';
+COMMENT ON COLUMN transfer.evidence_id IS 'the evidence on which the last step was allowed';
+COMMENT ON COLUMN transfer.called_at IS 'when the last call began; null: none did, or RevenueCat refused it';
+COMMENT ON COLUMN transfer.moves IS 'RevenueCat''s ids of everything that the call moves';
 
 CREATE TABLE transfer_step (
     id          bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -1433,9 +1433,9 @@ CREATE TABLE transfer_step (
 );
 CREATE INDEX transfer_step_transfer ON transfer_step (transfer_id, id);
 
--- The App Store goes on naming whoever it was told of, until it is told of somebody else: once for each purchase that was moved.
--- States: `due`; `set`; `skipped`, where there is nothing to tell it; `refused`, by the App Store; `given_up`, without an answer.
--- The transfer is done whatever becomes of it.
+-- After a transfer the App Store still names the former owner, until a worker sets another account token: one row per moved purchase.
+-- States: `due`; `set`; `skipped`, if there is nothing to set; `refused` by the App Store; `given_up`, without an answer.
+-- The transfer is done in each of these states.
 CREATE TABLE transfer_token (
     id          bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     transfer_id bigint      NOT NULL REFERENCES transfer ON DELETE CASCADE,
@@ -1451,9 +1451,9 @@ CREATE TABLE transfer_token (
 );
 CREATE INDEX transfer_token_due ON transfer_token (due) WHERE state = 'due';
 CREATE INDEX transfer_token_purchase ON transfer_token (purchase_id, id) WHERE state = 'due';
-COMMENT ON COLUMN transfer_token.reason IS 'a code: why it is not set, or why the last try failed';
-COMMENT ON COLUMN transfer_token.tries IS 'how often it was taken up since somebody asked for it';
-COMMENT ON COLUMN transfer_token.turn IS 'how often it was taken up at all: whoever was shut out writes nothing any more';
+COMMENT ON COLUMN transfer_token.reason IS 'a code: why the token is not set, or why the last try failed';
+COMMENT ON COLUMN transfer_token.tries IS 'how many times a worker tried since the last request';
+COMMENT ON COLUMN transfer_token.turn IS 'how many times a worker tried in all; a worker with a lower number may write nothing';
 
 -- ---- Privileges ------------------------------------------------------------------------------------------------------
 
@@ -1461,10 +1461,10 @@ CREATE TABLE role_privilege (
     role      text NOT NULL,
     kind      text NOT NULL CHECK (kind IN ('schema', 'table', 'sequence', 'function')),
     object    text NOT NULL,
-    -- A column; empty: the whole.
+    -- A column; empty: the whole object.
     part      text NOT NULL DEFAULT '',
     privilege text NOT NULL,
     PRIMARY KEY (role, kind, object, part, privilege)
 );
-COMMENT ON TABLE role_privilege IS 'what each role of entitlement-sync may do; migrate grants it, doctor compares';
+COMMENT ON TABLE role_privilege IS 'what each database role of entitlement-sync may do; migrate grants it, doctor compares';
 
