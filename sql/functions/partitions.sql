@@ -1,4 +1,5 @@
--- Partitions without gaps, made ahead: daily ones of the jobs' history, dropped after retention; monthly ones of decisions and observations.
+-- Partitions without gaps, made ahead: daily ones of the history of jobs, dropped after retention; monthly ones of decisions and
+-- observations, kept.
 
 -- The partitioned tables, each by an id of version 7 (`key`). `ahead`: how far partitions are made; `is_kept`: none is dropped.
 CREATE OR REPLACE FUNCTION partitioned_tables()

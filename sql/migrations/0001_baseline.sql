@@ -310,6 +310,7 @@ CREATE UNIQUE INDEX decision_job ON decision (job_id);
 CREATE INDEX decision_id ON decision (id);
 CREATE INDEX decision_user ON decision (user_key, id);
 CREATE INDEX decision_at ON decision USING brin (at) WITH (pages_per_range = 16);
+CREATE INDEX decision_change ON decision (at) WHERE type_before IS DISTINCT FROM type_after;
 COMMENT ON COLUMN decision.observed IS 'computed in observe mode: nothing else was written';
 COMMENT ON COLUMN decision.previous_id IS
     'the user''s decision before, where checks had confirmed it; the other columns say how often and when';
@@ -1210,7 +1211,7 @@ CREATE INDEX ticket_queue_kind ON ticket (state, kind, coalesce(due_at, 'infinit
 CREATE INDEX ticket_closed ON ticket (closed_at DESC, id DESC) WHERE closed_at IS NOT NULL;
 CREATE INDEX ticket_holder ON ticket (holder_id) WHERE holder_id IS NOT NULL;
 CREATE INDEX ticket_original ON ticket (original_id) WHERE original_id IS NOT NULL;
-CREATE INDEX ticket_created ON ticket USING brin (created_at);
+CREATE INDEX ticket_created ON ticket (created_at);
 -- `-id`, so that PostgreSQL does not use the primary key instead: for a rare state it would walk that key back to its beginning.
 CREATE INDEX ticket_state_newest ON ticket (state, (-id));
 CREATE INDEX ticket_closed_kind ON ticket (kind, closed_at DESC, id DESC) WHERE closed_at IS NOT NULL;

@@ -518,8 +518,12 @@ BEGIN
      CROSS JOIN (VALUES ('transferred'), ('other help'), ('refused'), ('closed itself')) AS v(part)
     UNION ALL
     SELECT 'outcome', d.outcome || CASE WHEN d.observed THEN ', only observed' ELSE '' END, '', d.observed::integer, count(*)
-      FROM decision AS d
-     WHERE d.at >= moment - interval '1 day' GROUP BY d.outcome, d.observed
+      FROM (SELECT x.outcome, x.observed FROM decision AS x WHERE x.at >= moment - interval '1 day'
+             UNION ALL
+            SELECT h.outcome, false FROM job_history AS h
+             WHERE h.confirms IS NOT NULL AND h.id >= first_id_at(moment - interval '2 days')
+               AND h.finished_at >= moment - interval '1 day') AS d
+     GROUP BY d.outcome, d.observed
     UNION ALL
     SELECT 'queue', x.bar, '', x.place, x.figure
       FROM (SELECT count(*) FILTER (WHERE q.owner IS NULL AND q.due <= clock_timestamp()) AS queued,
