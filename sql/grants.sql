@@ -18,13 +18,13 @@ SELECT apply_privileges(ARRAY(
         ('api', 'table', 'SELECT',
          'schema_release'),
         ('api', 'function', 'EXECUTE',
-         'accept_events app_restores entitlement_answer estimated_wait host_id id_time reference_of release_purchase
+         'accept_events app_restores consent_to_transfer entitlement_answer estimated_wait host_id id_time reference_of
          reply_to_ticket restore_answers take_requests ticket_answers'),
         ('worker', 'schema', 'USAGE',
          'entitlement_sync'),
         ('worker', 'table', 'DELETE INSERT SELECT UPDATE',
          'acknowledgement alarm asset_run brake brake_minute control decision_log dry_run grant idempotency inbox inbox_body
-         inbox_log job_history job_request job_status law_check outbox purchase purchase_identifier queue rate_budget
+         inbox_log invariant_check job_history job_request job_status outbox purchase purchase_identifier queue rate_budget
          request_count schedule shown_proof store_health ticket_status user_sync worker'),
         ('worker', 'table', 'INSERT',
          'ticket_event.job_id ticket_event.kind ticket_event.ticket_id'),
@@ -33,9 +33,9 @@ SELECT apply_privileges(ARRAY(
         ('worker', 'table', 'INSERT SELECT UPDATE',
          'upkeep'),
         ('worker', 'table', 'SELECT',
-         'account_index account_walk chargeback chargeback_name confirmation confirmed_decision job_decision leader look_round
-         past_decision past_observation product role_privilege run run_change run_listing run_part sandbox_user schema_release
-         store_absence store_knowledge ticket_approval ticket_claim ticket_event ticket_evidence ticket_move transfer
+         'account_index account_walk chargeback chargeback_name check_round confirmation confirmed_decision job_decision leader
+         past_decision past_observation product role_privilege run run_backfill run_change run_part sandbox_user schema_release
+         store_absence store_knowledge ticket_approval ticket_event ticket_evidence ticket_move ticket_reported_id transfer
          transfer_step transfer_token'),
         ('worker', 'table', 'UPDATE',
          'run.predicted_end run_part.due ticket.deadline ticket.evidence_due ticket.evidence_error ticket.evidence_seen
@@ -47,46 +47,47 @@ SELECT apply_privileges(ARRAY(
          'asset_batch_id_seq decision_id_seq grant_id_seq inbox_id_seq observation_id_seq outbox_id_seq purchase_id_block
          ticket_event_id_seq ticket_number user_sync_user_key_seq worker_epoch'),
         ('worker', 'function', 'EXECUTE',
-         'accept_events account_lines add_accounts allow_transfer app_restores ask_accounts ask_dry_run ask_lists ask_run
-         begin_account_walk cancel_run charged_back checked_proofs close_parts compact_queue count_run drain_inbox
-         end_account_walk enqueue enqueue_reconciles entitlement_answer entitlement_names erase_user estimated_wait
-         expire_questions feed_run first_id_at first_id_of forget_absences forget_accounts forget_events forget_questions
-         forget_requests forget_runs forget_sign_ins host_id id_time is_named_by_id is_released judge_credentials keep_answers
-         keep_evidence keep_listing keep_part living maintain_partitions means_access missing_days missing_privileges
-         move_listing name_found name_hash name_purchase new_id note_absences note_credentials note_known partitioned_tables
-         partitions_of plan_listings plan_looks predict_run product_changed put_off_listing reference_of release_purchase
-         release_run reply_to_ticket request_reconcile request_restore requeue_dead restore_answers restored_products
-         restored_products_of runs_of settle_call settle_run settle_transfer spell_inbox stacked_ends start_scheduled step_down
-         take_asks take_lead take_listing take_outbox take_part take_requests tell_tickets tend_tickets ticket_answers
-         united_proofs user_events user_key_of user_standing ways_in'),
+         'accept_events account_lines add_accounts allow_transfer app_restores apply_ticket_deadlines approve_run ask_accounts
+         ask_backfill ask_dry_run ask_run begin_account_walk cancel_run charged_back checked_proofs close_parts compact_queue
+         consent_to_transfer count_run drain_inbox end_account_walk enqueue enqueue_reconciles entitlement_answer
+         entitlement_names erase_user estimated_wait expire_questions feed_run first_id_at first_id_of forget_absences
+         forget_accounts forget_events forget_questions forget_requests forget_runs forget_sign_ins has_owner_consent host_id
+         id_time is_named_by_reported_id judge_credentials keep_answers keep_backfill keep_evidence keep_part
+         maintain_partitions means_access missing_days missing_privileges move_backfill name_found name_hash name_purchase
+         new_id note_absences note_credentials note_known partitioned_tables partitions_of plan_backfills plan_checks
+         postpone_backfill predict_run product_changed publish_ticket_news reference_of reply_to_ticket request_reconcile
+         request_restore requeue_dead restore_answers restored_products restored_products_of runs_of settle_call settle_run
+         settle_transfer spell_inbox stacked_ends start_scheduled step_down surviving_purchase take_asks take_backfill
+         take_lead take_outbox take_part take_requests ticket_answers united_proofs user_events user_key_of user_standing
+         ways_in'),
         ('support', 'schema', 'USAGE',
          'entitlement_sync'),
         ('support', 'table', 'SELECT',
          'alarm asset_batch asset_run brake chargeback.at chargeback.lifted_at chargeback.lifted_by chargeback.lifted_for
          chargeback.noted_at chargeback.purchase_id chargeback_name.at chargeback_name.lifted_at chargeback_name.lifted_by
-         chargeback_name.lifted_for chargeback_name.noted_at control decision desk_clock desk_duty desk_lane desk_question
-         inbox.attempt inbox.due inbox.event_id inbox.id inbox.is_listed inbox.kind inbox.occurred_at inbox.promises
-         inbox.received_at inbox.source inbox.state inbox.user_keys inbox_log job_decision law_check leader operator product
-         purchase.account_key purchase.end_announced purchase.entitlements purchase.environment purchase.first_seen_at
-         purchase.former_owner_key purchase.gives_access purchase.id purchase.kind purchase.merged_into purchase.observed_at
-         purchase.owner_key purchase.owner_rule purchase.owner_since purchase.ownership purchase.period_ends_at
-         purchase.product_id purchase.renewal purchase.source purchase.stated_at purchase.status purchase.store
-         purchase.transferred_at rate_budget run.asked_at run.asked_by run.confirmed_at run.confirmed_by run.counted
-         run.cursor_at run.cursor_key run.demotion_limit run.ended run.ended_at run.errors run.fed run.hash run.held run.id
-         run.is_confirmed run.is_dry run.is_fed run.is_paged run.late run.late_due run.late_since run.listed run.lists_only
-         run.max_demotions run.of_run run.outcomes run.parts run.predicted_end run.progress run.rules run.schedule run.scope
-         run.settled_at run.since run.skipped run.started_at run.state run.subscribers run.total run_change run_listing
-         run_part schedule schema_release store_absence store_credential.since store_credential.state store_credential.store
-         store_health store_knowledge ticket_move worker'),
+         chargeback_name.lifted_for chargeback_name.noted_at control decision desk_clock desk_lane desk_question inbox.attempt
+         inbox.due inbox.event_id inbox.id inbox.is_access_event inbox.is_backfilled inbox.kind inbox.occurred_at
+         inbox.received_at inbox.source inbox.state inbox.user_keys inbox_log invariant_check job_decision leader operator
+         operator_permission product purchase.account_key purchase.end_announced purchase.entitlements purchase.environment
+         purchase.first_seen_at purchase.former_owner_key purchase.gives_access purchase.id purchase.kind purchase.merged_into
+         purchase.observed_at purchase.owner_key purchase.owner_rule purchase.owner_since purchase.ownership
+         purchase.period_ends_at purchase.product_id purchase.renewal purchase.source purchase.stated_at purchase.status
+         purchase.store purchase.transferred_at rate_budget run.asked_at run.asked_by run.confirmed_at run.confirmed_by
+         run.counted run.cursor_at run.cursor_key run.demotion_limit run.ended run.ended_at run.errors run.fed run.hash
+         run.held run.id run.is_backfill_only run.is_confirmed run.is_dry run.is_fed run.is_paged run.late run.late_due
+         run.late_since run.listed run.max_demotions run.of_run run.outcomes run.parts run.predicted_end run.progress run.rules
+         run.schedule run.scope run.settled_at run.since run.skipped run.started_at run.state run.subscribers run.total
+         run_backfill run_change run_part schedule schema_release store_absence store_credential.since store_credential.state
+         store_credential.store store_health store_knowledge ticket_move worker'),
         ('support', 'function', 'EXECUTE',
-         'acting add_operator allow_terminal announce_sign_in approve_ticket ask_claimant ask_terminal begin_transfer
-         claim_ticket confirm_operator desk_alive desk_causes desk_counts desk_dead desk_dry_run desk_figures desk_log desk_me
-         desk_queue desk_restore desk_retry desk_search desk_timeline desk_user disable_operator end_other_sessions first_id_of
-         id_time identify_operator lend_access link_operator linked_tickets list_tickets mark_break_glass missing_days new_id
-         note_order note_refusal note_ticket open_ticket operators own_sessions partitioned_tables partitions_of
-         provider_in_use reference_of refresh_evidence refuse_ticket release_ticket reset_operator resolve_transfer
-         retry_tokens reveal_list reveal_ticket reveal_user session_name show_ticket sign_in sign_in_salt sign_out
-         terminal_asking ticket_named ticket_replies ticket_tokens ticket_waiver ticket_window waive_owner_window
+         'acting add_operator allow_terminal announce_sign_in approve_ticket ask_claimant ask_terminal assign_ticket
+         begin_transfer confirm_operator desk_alive desk_causes desk_counts desk_dead desk_dry_run desk_figures desk_log
+         desk_me desk_queue desk_restore desk_retry desk_search desk_timeline desk_user disable_operator end_other_sessions
+         first_id_of give_temporary_access id_time identify_operator link_operator linked_tickets list_tickets mark_break_glass
+         missing_days new_id note_order note_refusal note_ticket open_ticket operators own_sessions partitioned_tables
+         partitions_of provider_in_use reference_of refresh_evidence refuse_ticket reset_operator resolve_transfer retry_tokens
+         reveal_list reveal_ticket reveal_user session_name show_ticket sign_in sign_in_salt sign_out terminal_asking
+         ticket_named ticket_replies ticket_tokens ticket_waiver ticket_window unassign_ticket waive_owner_window
          withdraw_approval'),
         ('console', 'schema', 'USAGE',
          'entitlement_sync'),
@@ -98,22 +99,23 @@ SELECT apply_privileges(ARRAY(
          'alarm asset_batch asset_run brake chargeback.at chargeback.lifted_at chargeback.lifted_by chargeback.lifted_for
          chargeback.noted_at chargeback.purchase_id chargeback_name.at chargeback_name.lifted_at chargeback_name.lifted_by
          chargeback_name.lifted_for chargeback_name.noted_at confirmation confirmed_decision control decision decision_log
-         desk_clock desk_duty desk_lane desk_question desk_setting dry_run grant inbox.attempt inbox.due inbox.event_id
-         inbox.id inbox.is_listed inbox.kind inbox.occurred_at inbox.promises inbox.received_at inbox.source inbox.state
-         inbox.user_keys inbox_log job_decision job_history job_status law_check leader list_reveal observation operator
-         operator_event outbox past_decision past_observation product purchase.account_key purchase.end_announced
-         purchase.entitlements purchase.environment purchase.first_seen_at purchase.former_owner_key purchase.gives_access
-         purchase.id purchase.kind purchase.merged_into purchase.observed_at purchase.owner_key purchase.owner_rule
-         purchase.owner_since purchase.ownership purchase.period_ends_at purchase.product_id purchase.renewal purchase.source
-         purchase.stated_at purchase.status purchase.store purchase.transferred_at purchase_identifier_log purchase_release
-         queue rate_budget run.asked_at run.asked_by run.confirmed_at run.confirmed_by run.counted run.cursor_at run.cursor_key
-         run.demotion_limit run.ended run.ended_at run.errors run.fed run.hash run.held run.id run.is_confirmed run.is_dry
-         run.is_fed run.is_paged run.late run.late_due run.late_since run.listed run.lists_only run.max_demotions run.of_run
-         run.outcomes run.parts run.predicted_end run.progress run.rules run.schedule run.scope run.settled_at run.since
-         run.skipped run.started_at run.state run.subscribers run.total run_change run_listing run_part sandbox_user schedule
-         schema_release sign_in_refusal store_absence store_credential.since store_credential.state store_credential.store
-         store_health store_knowledge ticket ticket_approval ticket_claim ticket_event ticket_evidence ticket_move ticket_note
-         ticket_reply ticket_reveal ticket_status transfer transfer_step transfer_token user_reveal user_sync worker'),
+         desk_clock desk_lane desk_question desk_setting dry_run grant inbox.attempt inbox.due inbox.event_id inbox.id
+         inbox.is_access_event inbox.is_backfilled inbox.kind inbox.occurred_at inbox.received_at inbox.source inbox.state
+         inbox.user_keys inbox_log invariant_check job_decision job_history job_status leader list_reveal observation operator
+         operator_event operator_permission outbox past_decision past_observation product purchase.account_key
+         purchase.end_announced purchase.entitlements purchase.environment purchase.first_seen_at purchase.former_owner_key
+         purchase.gives_access purchase.id purchase.kind purchase.merged_into purchase.observed_at purchase.owner_key
+         purchase.owner_rule purchase.owner_since purchase.ownership purchase.period_ends_at purchase.product_id
+         purchase.renewal purchase.source purchase.stated_at purchase.status purchase.store purchase.transferred_at
+         purchase_consent purchase_identifier_log queue rate_budget run.asked_at run.asked_by run.confirmed_at run.confirmed_by
+         run.counted run.cursor_at run.cursor_key run.demotion_limit run.ended run.ended_at run.errors run.fed run.hash
+         run.held run.id run.is_backfill_only run.is_confirmed run.is_dry run.is_fed run.is_paged run.late run.late_due
+         run.late_since run.listed run.max_demotions run.of_run run.outcomes run.parts run.predicted_end run.progress run.rules
+         run.schedule run.scope run.settled_at run.since run.skipped run.started_at run.state run.subscribers run.total
+         run_backfill run_change run_part sandbox_user schedule schema_release sign_in_refusal store_absence
+         store_credential.since store_credential.state store_credential.store store_health store_knowledge ticket
+         ticket_approval ticket_event ticket_evidence ticket_move ticket_note ticket_reply ticket_reported_id ticket_reveal
+         ticket_status transfer transfer_step transfer_token user_reveal user_sync worker'),
         ('auditor', 'function', 'EXECUTE',
          'first_id_of id_time means_access missing_days partitioned_tables partitions_of reference_of user_events user_standing')
            ) AS v(role, kind, privileges, objects)

@@ -1,7 +1,7 @@
 -- All triggers, table by table, in the order in which they fire: BEFORE triggers by name, then AFTER triggers by name.
 
-CREATE OR REPLACE TRIGGER forget_claims BEFORE UPDATE OF user_id ON user_sync FOR EACH ROW
-    WHEN (NEW.user_id IS NULL AND OLD.user_id IS NOT NULL) EXECUTE FUNCTION forget_claims();
+CREATE OR REPLACE TRIGGER forget_reported_ids BEFORE UPDATE OF user_id ON user_sync FOR EACH ROW
+    WHEN (NEW.user_id IS NULL AND OLD.user_id IS NOT NULL) EXECUTE FUNCTION forget_reported_ids();
 CREATE OR REPLACE TRIGGER forget_notes BEFORE UPDATE OF user_id ON user_sync FOR EACH ROW
     WHEN (NEW.user_id IS NULL AND OLD.user_id IS NOT NULL) EXECUTE FUNCTION forget_notes();
 CREATE OR REPLACE TRIGGER forget_operator_account BEFORE UPDATE OF user_id ON user_sync FOR EACH ROW
@@ -24,8 +24,8 @@ CREATE OR REPLACE TRIGGER accept_credentials AFTER UPDATE OF paused ON control F
 
 CREATE OR REPLACE TRIGGER forget_cursors BEFORE UPDATE ON run FOR EACH ROW EXECUTE FUNCTION forget_cursors();
 
-CREATE OR REPLACE TRIGGER tell_desk AFTER UPDATE OF ended_at ON dry_run FOR EACH ROW WHEN (NEW.ended_at IS NOT NULL)
-    EXECUTE FUNCTION tell_desk();
+CREATE OR REPLACE TRIGGER notify_desk AFTER UPDATE OF ended_at ON dry_run FOR EACH ROW WHEN (NEW.ended_at IS NOT NULL)
+    EXECUTE FUNCTION notify_desk();
 
 CREATE OR REPLACE TRIGGER hold_new_operator BEFORE INSERT ON operator FOR EACH ROW EXECUTE FUNCTION hold_operator();
 CREATE OR REPLACE TRIGGER hold_reset_operator BEFORE UPDATE OF held_by ON operator FOR EACH ROW EXECUTE FUNCTION hold_operator();
@@ -53,30 +53,30 @@ CREATE OR REPLACE TRIGGER guard_first_state BEFORE INSERT ON ticket FOR EACH ROW
 CREATE OR REPLACE TRIGGER guard_state BEFORE UPDATE OF state ON ticket FOR EACH ROW
     WHEN (OLD.state IS DISTINCT FROM NEW.state) EXECUTE FUNCTION guard_ticket_state();
 CREATE OR REPLACE TRIGGER keep_agreement
-    BEFORE UPDATE OF state, evidence_id, owner_asked_at, owner_until, owner_yes_at, owner_waived_at ON ticket FOR EACH ROW
-    WHEN (NEW.owner_yes_at IS NOT NULL OR NEW.owner_waived_at IS NOT NULL) EXECUTE FUNCTION keep_agreement();
-CREATE OR REPLACE TRIGGER keep_clock BEFORE INSERT OR UPDATE OF state, looked_at, kind, priority, deadline ON ticket
+    BEFORE UPDATE OF state, evidence_id, owner_asked_at, owner_until, owner_consented_at, owner_waived_at ON ticket FOR EACH ROW
+    WHEN (NEW.owner_consented_at IS NOT NULL OR NEW.owner_waived_at IS NOT NULL) EXECUTE FUNCTION keep_agreement();
+CREATE OR REPLACE TRIGGER keep_clock BEFORE INSERT OR UPDATE OF state, assigned_at, kind, priority, deadline ON ticket
     FOR EACH ROW EXECUTE FUNCTION keep_clock();
-CREATE OR REPLACE TRIGGER keep_owner BEFORE UPDATE OF owner_key, owner_asked_at, owner_until, owner_no_at, state ON ticket
+CREATE OR REPLACE TRIGGER keep_owner BEFORE UPDATE OF owner_key, owner_asked_at, owner_until, owner_objected_at, state ON ticket
     FOR EACH ROW EXECUTE FUNCTION keep_owner();
 CREATE OR REPLACE TRIGGER keep_request BEFORE UPDATE OF evidence_id ON ticket FOR EACH ROW
     WHEN (NEW.evidence_id IS NOT NULL) EXECUTE FUNCTION keep_request();
-CREATE OR REPLACE TRIGGER tell_owner AFTER UPDATE OF state ON ticket FOR EACH ROW
-    WHEN (OLD.state IS DISTINCT FROM NEW.state) EXECUTE FUNCTION tell_owner();
-CREATE OR REPLACE TRIGGER tell_verdict AFTER UPDATE OF verdict ON ticket FOR EACH ROW
-    WHEN (NEW.state = 'refused' AND NEW.verdict IS NOT NULL) EXECUTE FUNCTION tell_verdict();
+CREATE OR REPLACE TRIGGER notify_owner AFTER UPDATE OF state ON ticket FOR EACH ROW
+    WHEN (OLD.state IS DISTINCT FROM NEW.state) EXECUTE FUNCTION notify_owner();
+CREATE OR REPLACE TRIGGER notify_claimant AFTER UPDATE OF verdict ON ticket FOR EACH ROW
+    WHEN (NEW.state = 'refused' AND NEW.verdict IS NOT NULL) EXECUTE FUNCTION notify_claimant();
 
 CREATE OR REPLACE TRIGGER append_only BEFORE UPDATE OR DELETE ON ticket_event FOR EACH ROW EXECUTE FUNCTION append_only();
 CREATE OR REPLACE TRIGGER no_truncate BEFORE TRUNCATE ON ticket_event FOR EACH STATEMENT EXECUTE FUNCTION append_only();
-CREATE OR REPLACE TRIGGER keep_claims AFTER INSERT ON ticket_event FOR EACH ROW
-    WHEN (NEW.job_id IS NOT NULL AND NEW.kind IN ('opened', 'touched')) EXECUTE FUNCTION keep_claims();
-CREATE OR REPLACE TRIGGER tell_desk AFTER INSERT ON ticket_event FOR EACH ROW EXECUTE FUNCTION tell_desk();
+CREATE OR REPLACE TRIGGER keep_reported_ids AFTER INSERT ON ticket_event FOR EACH ROW
+    WHEN (NEW.job_id IS NOT NULL AND NEW.kind IN ('opened', 'touched')) EXECUTE FUNCTION keep_reported_ids();
+CREATE OR REPLACE TRIGGER notify_desk AFTER INSERT ON ticket_event FOR EACH ROW EXECUTE FUNCTION notify_desk();
 
 CREATE OR REPLACE TRIGGER append_only BEFORE UPDATE OR DELETE ON ticket_evidence FOR EACH ROW EXECUTE FUNCTION append_only();
 CREATE OR REPLACE TRIGGER no_truncate BEFORE TRUNCATE ON ticket_evidence FOR EACH STATEMENT EXECUTE FUNCTION append_only();
 CREATE OR REPLACE TRIGGER note_doubt AFTER INSERT ON ticket_evidence FOR EACH ROW
     WHEN ('proof_failed' = ANY (NEW.facts)) EXECUTE FUNCTION note_doubt();
-CREATE OR REPLACE TRIGGER tell_desk AFTER INSERT ON ticket_evidence FOR EACH ROW EXECUTE FUNCTION tell_desk();
+CREATE OR REPLACE TRIGGER notify_desk AFTER INSERT ON ticket_evidence FOR EACH ROW EXECUTE FUNCTION notify_desk();
 
 CREATE OR REPLACE TRIGGER append_only BEFORE UPDATE OR DELETE ON ticket_reveal FOR EACH ROW EXECUTE FUNCTION append_only();
 
@@ -90,6 +90,6 @@ CREATE OR REPLACE TRIGGER owe_tokens AFTER UPDATE OF step ON transfer FOR EACH R
 
 CREATE OR REPLACE TRIGGER append_only BEFORE UPDATE OR DELETE ON transfer_step FOR EACH ROW EXECUTE FUNCTION append_only();
 CREATE OR REPLACE TRIGGER no_truncate BEFORE TRUNCATE ON transfer_step FOR EACH STATEMENT EXECUTE FUNCTION append_only();
-CREATE OR REPLACE TRIGGER tell_desk AFTER INSERT ON transfer_step FOR EACH ROW EXECUTE FUNCTION tell_desk();
+CREATE OR REPLACE TRIGGER notify_desk AFTER INSERT ON transfer_step FOR EACH ROW EXECUTE FUNCTION notify_desk();
 
-CREATE OR REPLACE TRIGGER tell_desk AFTER INSERT OR UPDATE OF state ON transfer_token FOR EACH ROW EXECUTE FUNCTION tell_desk();
+CREATE OR REPLACE TRIGGER notify_desk AFTER INSERT OR UPDATE OF state ON transfer_token FOR EACH ROW EXECUTE FUNCTION notify_desk();

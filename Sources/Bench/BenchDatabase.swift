@@ -126,7 +126,7 @@ package struct BenchDatabase: Sendable {
         )
         try await pool.query(
             """
-            INSERT INTO entitlement_sync.user_sync (user_id, next_look)
+            INSERT INTO entitlement_sync.user_sync (user_id, next_check_at)
             SELECT \(prefix) || n, now() + interval '1 day' + n * interval '29 days' / \(Int64(count))
               FROM generate_series(1, \(Int64(count))) AS n
             """
@@ -350,7 +350,7 @@ package struct BenchDatabase: Sendable {
               FROM entitlement_sync.queue AS q WHERE q.user_key = ANY (keys);
             UPDATE entitlement_sync.user_sync AS s
                SET epoch = s.epoch + 1, read_at = now(), recorded_at = now(), ever_observed = true,
-                   decided_subscriber = true, fingerprint = md5(s.user_id)::uuid, next_look = now() + interval '19 days'
+                   decided_subscriber = true, fingerprint = md5(s.user_id)::uuid, next_check_at = now() + interval '19 days'
              WHERE s.user_key = ANY (keys);
             INSERT INTO entitlement_sync.decision (user_key, job_id, assets_changed, kind, rule, outcome, type_before,
                         type_after, explanation)

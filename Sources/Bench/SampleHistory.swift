@@ -57,7 +57,7 @@ package enum SampleHistory {
             INSERT INTO users (id, type)
             SELECT 'past-' || n, CASE n % 2 WHEN 0 THEN 'free' ELSE 'subscriber' END FROM generate_series(1, \(users)) AS n;
             INSERT INTO assets (user_id) SELECT 'past-' || n FROM generate_series(1, \(users)) AS n;
-            INSERT INTO entitlement_sync.user_sync (user_key, user_id, read_at, full_read_at, next_look, ever_observed)
+            INSERT INTO entitlement_sync.user_sync (user_key, user_id, read_at, full_read_at, next_check_at, ever_observed)
             OVERRIDING SYSTEM VALUE
             SELECT \(firstKey) + n, 'past-' || n, now() - interval '15 days', now() - interval '15 days',
                    now() + n * (interval '30 days' / (\(users))) + interval '1 day', true

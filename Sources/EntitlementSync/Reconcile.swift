@@ -136,7 +136,7 @@ struct Reconcile: AsyncParsableCommand {
                 outcome: answer?.outcome ?? "queued",
                 rule: answer?.rule,
                 explanation: answer?.explanation ?? answer?.error,
-                foreseen: answer ?? Foreseen()
+                predicted: answer ?? Foreseen()
             )
         }
         try print(lines)
@@ -154,12 +154,12 @@ struct Reconcile: AsyncParsableCommand {
                 ["user", "outcome", "rule", "why"] + (dryRun ? ["type", "assets"] : []),
                 lines.map {
                     [$0.userID ?? "-", $0.outcome ?? "-", $0.rule ?? "-", $0.explanation ?? "-"]
-                        + ($0.foreseen.map { [Self.change($0), "\($0.assets)"] } ?? [])
+                        + ($0.predicted.map { [Self.change($0), "\($0.assets)"] } ?? [])
                 }
             )
             let sums = counts.sorted { $0.key < $1.key }.map { "\($0.value) \($0.key)" }.joined(separator: ", ")
             Output.line(dryRun ? "dry run, nothing was changed: \(sums)" : sums)
-            if lines.contains(where: { $0.foreseen?.isPaused == true }) {
+            if lines.contains(where: { $0.predicted?.isPaused == true }) {
                 Output.line("everything is paused: a reconcile itself would wait until entitlement-sync resume")
             }
         }

@@ -10,7 +10,7 @@ struct ReconcileLine: Encodable {
     var rule: String?
     var explanation: String?
     /// What else a dry run says; left out where it is none.
-    var foreseen: Foreseen?
+    var predicted: Foreseen?
 
     private enum CodingKeys: String, CodingKey {
         case outcome, rule, explanation, assets, error, paused
@@ -28,13 +28,13 @@ struct ReconcileLine: Encodable {
         try row.encode(outcome, forKey: .outcome)
         try row.encode(rule, forKey: .rule)
         try row.encode(explanation, forKey: .explanation)
-        guard let foreseen else { return }
+        guard let predicted else { return }
         try row.encode(true, forKey: .dryRun)
-        try row.encode(foreseen.typeBefore, forKey: .typeBefore)
-        try row.encode(foreseen.typeAfter, forKey: .typeAfter)
-        try row.encode(foreseen.assets, forKey: .assets)
-        try row.encodeIfPresent(foreseen.error, forKey: .error)
-        try row.encode(foreseen.isPaused, forKey: .paused)
+        try row.encode(predicted.typeBefore, forKey: .typeBefore)
+        try row.encode(predicted.typeAfter, forKey: .typeAfter)
+        try row.encode(predicted.assets, forKey: .assets)
+        try row.encodeIfPresent(predicted.error, forKey: .error)
+        try row.encode(predicted.isPaused, forKey: .paused)
     }
 }
 
@@ -53,10 +53,10 @@ extension ReconcileLine {
             explanation: line.explanation
         )
         guard isDry else { return }
-        var foreseen = Foreseen()
-        foreseen.typeBefore = line.typeBefore
-        foreseen.typeAfter = line.typeAfter
-        foreseen.assets = Int(line.assets ?? 0)
-        self.foreseen = foreseen
+        var predicted = Foreseen()
+        predicted.typeBefore = line.typeBefore
+        predicted.typeAfter = line.typeAfter
+        predicted.assets = Int(line.assets ?? 0)
+        self.predicted = predicted
     }
 }

@@ -69,7 +69,7 @@ extension Runs.Change {
 extension RunRecord {
     /// A change's state, as it is shown.
     func word(of state: String, isAnnounced: Bool) -> String {
-        let isOnlyObserved = state == "foreseen" && !isDry && scope != .diff
+        let isOnlyObserved = state == "predicted" && !isDry && scope != .diff
         return isAnnounced && state != "void" && !isOnlyObserved ? "announced" : state
     }
 }

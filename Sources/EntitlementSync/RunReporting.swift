@@ -67,13 +67,13 @@ struct RunReporting {
     /// Counts what is written, held, or would be written.
     private func count(_ changes: [Runs.ChangeCount], of run: RunRecord, into report: inout RunReport) {
         let types = changes.filter { $0.outcome == "promoted" || $0.outcome == "demoted" }
-        // What was confirmed came to nothing where it is still foreseen.
-        report.isObserved = !run.isDry && run.scope != .diff && types.contains { $0.state == "foreseen" }
+        // What was confirmed came to nothing where it is still predicted.
+        report.isObserved = !run.isDry && run.scope != .diff && types.contains { $0.state == "predicted" }
         let standing = types.filter { change in
             switch change.state {
             case "applied": true
             case "held": run.state != .canceled
-            case "foreseen": run.isDry || report.isObserved
+            case "predicted": run.isDry || report.isObserved
             default: false
             }
         }

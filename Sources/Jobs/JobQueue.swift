@@ -79,7 +79,7 @@ package struct JobQueue: Sendable {
                                      WHEN q.restore_id IS NOT NULL AND (q.restore_due <= now() OR q.reconcile_id IS NULL)
                                      THEN 0 ELSE 1 END
                  WHERE q.ctid = ANY (ARRAY(SELECT picked.ctid FROM picked)) AND q.owner IS NULL
-                RETURNING q.user_key, q.active, q.lane, q.due, q.crashes, q.said,
+                RETURNING q.user_key, q.active, q.lane, q.due, q.crashes, q.has_request,
                           CASE q.active WHEN 0 THEN q.restore_id ELSE q.reconcile_id END AS id,
                           CASE q.active WHEN 0 THEN q.restore_attempt ELSE q.reconcile_attempt END AS attempt,
                           CASE q.active WHEN 0 THEN q.restore_error ELSE q.reconcile_error END AS error,
@@ -89,11 +89,11 @@ package struct JobQueue: Sendable {
                    EXISTS (SELECT 1 FROM entitlement_sync.sandbox_user AS s
                             WHERE s.user_id = u.user_id AND s.until > now()),
                    -- Not joined: each of the partitions would be asked for each job, and few jobs say anything.
-                   CASE WHEN c.said THEN (SELECT x.proofs::text FROM entitlement_sync.job_request AS x WHERE x.id = c.id)
+                   CASE WHEN c.has_request THEN (SELECT x.proofs::text FROM entitlement_sync.job_request AS x WHERE x.id = c.id)
                         END,
-                   CASE WHEN c.said THEN (SELECT x.client_error FROM entitlement_sync.job_request AS x WHERE x.id = c.id)
+                   CASE WHEN c.has_request THEN (SELECT x.client_error FROM entitlement_sync.job_request AS x WHERE x.id = c.id)
                         END,
-                   CASE WHEN c.said THEN (SELECT x.product_ids FROM entitlement_sync.job_request AS x WHERE x.id = c.id)
+                   CASE WHEN c.has_request THEN (SELECT x.product_ids FROM entitlement_sync.job_request AS x WHERE x.id = c.id)
                         END,
                    clock_timestamp()
               FROM claimed AS c

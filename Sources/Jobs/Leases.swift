@@ -26,7 +26,7 @@ package struct Leases: Sendable {
     ) async throws(PostgresError) -> Int32 {
         let rows = try await pool.query(
             """
-            INSERT INTO entitlement_sync.worker (epoch, host, pid, version, lists, mode, expires_at)
+            INSERT INTO entitlement_sync.worker (epoch, host, pid, version, backfills, mode, expires_at)
             SELECT d.epoch, \(host), \(pid), \(version), \(lists), \(mode),
                    clock_timestamp() + \(duration.microseconds) * interval '1 microsecond'
               FROM (SELECT greatest(('x' || left(gen_random_uuid()::text, 8))::bit(32)::integer & 2147483647, 1) AS epoch

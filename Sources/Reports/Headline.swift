@@ -40,7 +40,7 @@ extension RunReport {
             )
         case (false, "stopped"): stopped
         case (false, "done"): done
-        case (true, "done"), (true, "applying"), (true, "stopped"): foreseen
+        case (true, "done"), (true, "applying"), (true, "stopped"): predicted
         case (_, "canceled"): canceled
         default:
             Headline(
@@ -146,7 +146,7 @@ extension RunReport {
             + "\(Figures.grouped(demotions)) would lose access"
     }
 
-    private var foreseen: Headline {
+    private var predicted: Headline {
         if exceedsLimit, let demotionLimit {
             return Headline(
                 tone: .warning,

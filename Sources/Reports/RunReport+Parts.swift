@@ -57,7 +57,7 @@ extension RunReport {
         package var typeAfter: String?
         /// Assets that freeze or come back.
         package var assets: Int64
-        /// How far it is: `foreseen`, `held`, `applied` or `void`.
+        /// How far it is: `predicted`, `held`, `applied` or `void`.
         package var state: String
 
         package init(

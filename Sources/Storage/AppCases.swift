@@ -146,7 +146,7 @@ extension AppRequests {
         try await pool.retrying(2) { connection in
             _ = try await connection.query(
                 """
-                SELECT entitlement_sync.release_purchase(
+                SELECT entitlement_sync.consent_to_transfer(
                            coalesce(entitlement_sync.host_id(\(userID)), \(userID)), \(reference))
                 """
             )

@@ -63,11 +63,11 @@ extension Apply {
     package struct Foresight: Sendable {
         /// What a user's job comes to, and the version of the user's record that it was decided on.
         package struct Answer: Sendable {
-            package var foreseen: Foreseen
+            package var predicted: Foreseen
             package var epoch: Int64
 
-            package init(_ foreseen: Foreseen, epoch: Int64 = 0) {
-                self.foreseen = foreseen
+            package init(_ predicted: Foreseen, epoch: Int64 = 0) {
+                self.predicted = predicted
                 self.epoch = epoch
             }
         }
@@ -97,7 +97,7 @@ extension Apply {
     package func foresee(_ item: ReadJob, epoch: Int32) async throws -> Foreseen? {
         let foresight = try await foresee([item], epoch: epoch, limits: true)
         let key = item.job.userKey
-        if let answer = foresight.answers[key] { return answer.foreseen }
+        if let answer = foresight.answers[key] { return answer.predicted }
         return foresight.retries[key].map { Foreseen(error: $0.error, isPaused: foresight.isPaused) }
     }
 

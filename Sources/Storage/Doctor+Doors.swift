@@ -68,7 +68,7 @@ extension Doctor {
             """
             SELECT s.source, (SELECT extract(epoch FROM now() - max(i.received_at))::double precision
                                 FROM entitlement_sync.inbox AS i
-                               WHERE i.source = s.source AND NOT i.is_listed)
+                               WHERE i.source = s.source AND NOT i.is_backfilled)
               FROM unnest('{revenuecat,app_store,google_play}'::text[]) AS s(source)
             """
         )

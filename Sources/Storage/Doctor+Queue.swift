@@ -34,7 +34,7 @@ extension Doctor {
                      WHERE EXISTS (SELECT 1 FROM entitlement_sync.worker AS w
                                     WHERE w.expires_at > now()
                                       AND w.started_at < now() - \(limits.lawAge.microseconds) * interval '1 microsecond')
-                       AND NOT EXISTS (SELECT 1 FROM entitlement_sync.law_check AS c
+                       AND NOT EXISTS (SELECT 1 FROM entitlement_sync.invariant_check AS c
                                         WHERE c.name = l.name
                                           -- Without a number while somebody looks.
                                           AND (c.broken IS NOT NULL OR c.checked_at > now() - interval '2 minutes')

@@ -11,7 +11,7 @@ extension Doctor {
                    EXISTS (SELECT 1 FROM entitlement_sync.leader AS l
                             WHERE l.name = 'scheduler' AND l.expires_at > clock_timestamp()),
                    EXISTS (SELECT 1 FROM entitlement_sync.worker AS w
-                            WHERE w.expires_at > clock_timestamp() AND w.lists <> '{}')
+                            WHERE w.expires_at > clock_timestamp() AND w.backfills <> '{}')
                    AND NOT EXISTS (SELECT 1 FROM entitlement_sync.schedule AS s WHERE s.scope = 'since'),
                    (SELECT count(*) FROM entitlement_sync.run AS r
                      WHERE r.state = 'stopped' AND r.settled_at < clock_timestamp() - interval '72 hours')

@@ -44,7 +44,7 @@ extension LawWatch {
     package func drift() async throws -> Drift? {
         let rows = try await pool.query(
             """
-            SELECT c.name, c.broken FROM entitlement_sync.law_check AS c
+            SELECT c.name, c.broken FROM entitlement_sync.invariant_check AS c
              WHERE starts_with(c.name, \(Self.prefix)) AND c.broken IS NOT NULL
             """
         )
@@ -55,7 +55,7 @@ extension LawWatch {
         }
         guard let looked = found[Self.looked] else { return nil }
         var drift = Drift(looked: looked, oldestEvidenceSeconds: found[Self.prefix + "oldest_evidence_seconds"] ?? 0)
-        drift.looksNextDay = found[Self.prefix + "looks_next_day"] ?? 0
+        drift.looksNextDay = found[Self.prefix + "checks_next_day"] ?? 0
         if let half = found[Self.prefix + "convergence_half_ms"], let most = found[Self.prefix + "convergence_most_ms"],
             most > 0
         {
@@ -84,21 +84,21 @@ extension LawWatch {
         let looks = try await pool.query(
             """
             SELECT count(*) FROM (SELECT 1 FROM entitlement_sync.user_sync AS u
-                                   WHERE u.next_look < now() + interval '1 day' LIMIT 5000000) AS d
+                                   WHERE u.next_check_at < now() + interval '1 day' LIMIT 5000000) AS d
             """
         ).first?.decode(Int64.self, at: 0)
         let (half, most) =
             try await pool.query(Self.convergence).first?.decode(Int64.self, Int64.self)
             ?? (Int64(0), Int64(0))
         let found: [(String, Int64)] = [
-            ("looks_next_day", looks ?? 0), ("convergence_half_ms", half), ("convergence_most_ms", most),
+            ("checks_next_day", looks ?? 0), ("convergence_half_ms", half), ("convergence_most_ms", most),
             ("looked", looked), (Drift.Kind.subscriberWithoutAccess.rawValue, without),
             (Drift.Kind.freeWithAccess.rawValue, free), (Drift.Kind.evidenceOverdue.rawValue, overdue),
             ("oldest_evidence_seconds", oldest),
         ]
         try await pool.query(
             """
-            INSERT INTO entitlement_sync.law_check AS c (name, broken)
+            INSERT INTO entitlement_sync.invariant_check AS c (name, broken)
             SELECT n.name, n.value FROM unnest(\(found.map { Self.prefix + $0.0 }), \(found.map(\.1))) AS n(name, value)
             ON CONFLICT (name) DO UPDATE SET broken = excluded.broken, checked_at = now()
             """

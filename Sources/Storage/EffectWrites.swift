@@ -139,15 +139,15 @@ enum EffectWrites {
                    absent_since = CASE n.absence WHEN 'clear' THEN NULL WHEN 'begin' THEN n.asked_at
                                                  ELSE u.absent_since END,
                    moved_away_at = CASE n.absence WHEN 'clear' THEN NULL ELSE u.moved_away_at END,
-                   next_look = CASE n.plan WHEN 'keep' THEN u.next_look
+                   next_check_at = CASE n.plan WHEN 'keep' THEN u.next_check_at
                                            WHEN 'await_eligibility' THEN NULL
                                            -- One that is far enough away will do, and leaves the index as it is.
                                            WHEN 'background'
-                                           THEN CASE WHEN u.next_look <= n.next_look
-                                                      AND u.next_look >= n.asked_at + (n.next_look - n.asked_at) / 2
-                                                     THEN u.next_look ELSE n.next_look END
-                                           ELSE n.next_look END,
-                   shut_out = CASE n.plan WHEN 'keep' THEN u.shut_out ELSE n.plan = 'await_eligibility' END,
+                                           THEN CASE WHEN u.next_check_at <= n.next_check_at
+                                                      AND u.next_check_at >= n.asked_at + (n.next_check_at - n.asked_at) / 2
+                                                     THEN u.next_check_at ELSE n.next_check_at END
+                                           ELSE n.next_check_at END,
+                   awaits_eligibility = CASE n.plan WHEN 'keep' THEN u.awaits_eligibility ELSE n.plan = 'await_eligibility' END,
                    ever_observed = u.ever_observed OR n.observed,
                    decided_subscriber = coalesce(n.decided, u.decided_subscriber),
                    fingerprint = n.fingerprint,
@@ -167,7 +167,7 @@ enum EffectWrites {
                           \(effects.map { effect in effect.decidedType.map { $0 == .subscriber } }),
                           \(effects.map(\.fingerprint)), \(effects.map { $0.confirmation?.decision }),
                           \(effects.map { $0.confirmation?.id }))
-                   AS n(user_key, changes, coverage, asked_at, absence, observed, plan, next_look, decided, fingerprint,
+                   AS n(user_key, changes, coverage, asked_at, absence, observed, plan, next_check_at, decided, fingerprint,
                         confirms, confirmed_id)
              \(rawSQL: LedgerWrites.row(of: "user_sync", where: "user_key"))
              WHERE u.ctid = found.place

@@ -86,7 +86,7 @@ package struct Inbox: Sendable {
         try await pool.retrying { connection in
             try await connection.query("SELECT entitlement_sync.spell_inbox(\(Int32(clamping: most)))")
             let rows = try await connection.query(
-                "SELECT d.looked, d.queued FROM entitlement_sync.drain_inbox(\(Int32(clamping: most))) AS d"
+                "SELECT d.examined, d.queued FROM entitlement_sync.drain_inbox(\(Int32(clamping: most))) AS d"
             )
             guard let row = rows.first else { return Drained(looked: 0, queued: 0) }
             let (looked, queued) = try row.decode(Int64.self, Int64.self)
@@ -130,7 +130,7 @@ package struct Inbox: Sendable {
     /// - Throws: `PostgresError`.
     package func takeAsks(upTo most: Int) async throws -> [Ask] {
         try await pool.query(
-            "SELECT t.id, t.attempt, t.is_listed, t.about FROM entitlement_sync.take_asks(\(Int32(clamping: most))) AS t"
+            "SELECT t.id, t.attempt, t.is_backfilled, t.about FROM entitlement_sync.take_asks(\(Int32(clamping: most))) AS t"
         ).map { row in
             let (id, attempt, isListed, about) = try row.decode(Int64.self, Int32.self, Bool.self, String.self)
             return Ask(id: id, attempt: attempt, isListed: isListed, about: about)

@@ -206,7 +206,7 @@ package struct LawWatch: Sendable {
     /// - Returns: `false`: nothing was due, or somebody else took it.
     package func step() async throws -> Bool {
         let rows = try await pool.query(
-            "SELECT c.name, extract(epoch FROM now() - c.checked_at)::double precision FROM entitlement_sync.law_check AS c"
+            "SELECT c.name, extract(epoch FROM now() - c.checked_at)::double precision FROM entitlement_sync.invariant_check AS c"
         )
         var ages: [String: Double] = [:]
         for row in rows {
@@ -221,7 +221,7 @@ package struct LawWatch: Sendable {
         guard try await isDue(law.name) else { return false }
         let broken = try await pool.query(law.broken(Self.newest)).first?.decode(Int64.self, at: 0) ?? 0
         try await pool.query(
-            "UPDATE entitlement_sync.law_check AS c SET broken = \(broken) WHERE c.name = \(law.name)"
+            "UPDATE entitlement_sync.invariant_check AS c SET broken = \(broken) WHERE c.name = \(law.name)"
         )
         return true
     }
@@ -230,7 +230,7 @@ package struct LawWatch: Sendable {
     func isDue(_ name: String) async throws -> Bool {
         let taken = try await pool.query(
             """
-            INSERT INTO entitlement_sync.law_check AS c (name) VALUES (\(name))
+            INSERT INTO entitlement_sync.invariant_check AS c (name) VALUES (\(name))
             ON CONFLICT (name) DO UPDATE SET checked_at = now(), broken = NULL
              WHERE c.checked_at < now() - \(Self.interval.microseconds) * interval '1 microsecond'
             RETURNING 1
@@ -244,7 +244,7 @@ package struct LawWatch: Sendable {
         let names = RecordLaw.all.map(\.name)
         return try await pool.query(
             """
-            SELECT c.name, c.broken FROM entitlement_sync.law_check AS c
+            SELECT c.name, c.broken FROM entitlement_sync.invariant_check AS c
              WHERE c.name = ANY (\(names)) AND c.broken IS NOT NULL
             """
         ).map { try $0.decode(String.self, Int64.self) }

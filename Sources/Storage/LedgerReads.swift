@@ -156,7 +156,7 @@ enum LedgerReads {
     static func facts(_ userKeys: [Int64]) -> PostgresRequest<[Int64: UserFacts]> {
         PostgresRequest(
             """
-            SELECT u.user_key, u.epoch, u.read_at, u.absent_since, u.promised_at, u.moved_away_at,
+            SELECT u.user_key, u.epoch, u.read_at, u.absent_since, u.access_event_at, u.moved_away_at,
                    CASE WHEN u.flips_since > now() - interval '1 day' THEN u.flips ELSE 0 END, u.ever_observed,
                    u.user_id IS NULL, u.decided_subscriber, u.fingerprint, u.decision_id, u.confirmed, u.recorded_at
               FROM entitlement_sync.user_sync AS u

@@ -221,7 +221,7 @@ package struct Housekeeping: Sendable {
     /// - Throws: `PostgresError`.
     package func planLooks(background: Duration?) async throws -> Int64 {
         let planned = try await pool.query(
-            "SELECT entitlement_sync.plan_looks(\(Self.usersAtOnce), \(Self.looksAtOnce), \(background?.components.seconds))"
+            "SELECT entitlement_sync.plan_checks(\(Self.usersAtOnce), \(Self.looksAtOnce), \(background?.components.seconds))"
         )
         return try planned.first?.decode(Int64.self, at: 0) ?? 0
     }
@@ -240,16 +240,16 @@ package struct Housekeeping: Sendable {
             """
             WITH due AS MATERIALIZED (
                 SELECT u.user_key FROM entitlement_sync.user_sync AS u
-                 WHERE u.next_look <= now()
+                 WHERE u.next_check_at <= now()
                    -- Whoever has been queued and not read yet is enough; and a run has those that were due when it was asked for.
                    AND (SELECT count(*) FROM (SELECT 1 FROM entitlement_sync.queue AS q WHERE q.lane = 2 LIMIT 4000) AS w)
                        < 4000
-                   AND u.next_look > coalesce((SELECT max(r.asked_at) FROM entitlement_sync.run AS r
+                   AND u.next_check_at > coalesce((SELECT max(r.asked_at) FROM entitlement_sync.run AS r
                                                 WHERE r.scope = 'due' AND NOT r.is_dry AND r.state = 'reading'
                                                   AND NOT r.is_paged), '-infinity')
-                 ORDER BY u.next_look LIMIT 100 FOR NO KEY UPDATE SKIP LOCKED
+                 ORDER BY u.next_check_at LIMIT 100 FOR NO KEY UPDATE SKIP LOCKED
             )
-            UPDATE entitlement_sync.user_sync AS u SET next_look = now() + interval '6 hours'
+            UPDATE entitlement_sync.user_sync AS u SET next_check_at = now() + interval '6 hours'
               FROM due AS d WHERE u.user_key = d.user_key
             RETURNING u.user_key
             """
@@ -262,8 +262,8 @@ package struct Housekeeping: Sendable {
             // A host's open transaction speaks of them: it may queue them itself, or not.
             try await pool.query(
                 """
-                UPDATE entitlement_sync.user_sync AS u SET next_look = now() + interval '1 minute'
-                 WHERE u.user_key = ANY (\(held.sorted())) AND u.next_look > now()
+                UPDATE entitlement_sync.user_sync AS u SET next_check_at = now() + interval '1 minute'
+                 WHERE u.user_key = ANY (\(held.sorted())) AND u.next_check_at > now()
                 """
             )
         }

@@ -41,11 +41,11 @@ struct RecordsAhead {
                SET read_at = CASE WHEN u.read_at > n.at THEN n.at ELSE u.read_at END,
                    full_read_at = CASE WHEN u.full_read_at > n.at THEN n.at ELSE u.full_read_at END,
                    absent_since = CASE WHEN u.absent_since > n.at THEN n.at ELSE u.absent_since END,
-                   promised_at = CASE WHEN u.promised_at > n.at THEN n.at ELSE u.promised_at END,
+                   access_event_at = CASE WHEN u.access_event_at > n.at THEN n.at ELSE u.access_event_at END,
                    moved_away_at = CASE WHEN u.moved_away_at > n.at THEN n.at ELSE u.moved_away_at END
               FROM (SELECT clock_timestamp() AS at) AS n
              WHERE u.user_key = ANY (\(users.sorted()))
-               AND greatest(u.read_at, u.full_read_at, u.absent_since, u.promised_at, u.moved_away_at) > n.at
+               AND greatest(u.read_at, u.full_read_at, u.absent_since, u.access_event_at, u.moved_away_at) > n.at
             RETURNING u.user_key
             """
         ).map { try $0.decode(Int64.self, at: 0) }

@@ -38,7 +38,7 @@ package struct DeskRefusal: Hashable, Sendable {
         "approved": "people have approved it; only somebody who may approve refuses it now",
         "not_approved": "you have not approved it",
         "no_proof": "nothing that a store has verified shows the payment, or the evidence is too old; see the ticket",
-        "lent_already": "the claimant was given access for this purchase before; decide the case",
+        "temporary_access_given_already": "the claimant was given access for this purchase before; decide the case",
         "second_needed":
             "your agreement is on record; another approver, who neither opened the ticket nor took it first, has to decide the same"
             + " on the same evidence",

@@ -155,7 +155,7 @@ package struct DeskTicket: Decodable, Sendable {
         case suggested, reason, evidence, events, replies, linked, tokens
         case originalID = "original_id"
         case createdAt = "created_at"
-        case holderUntil = "holder_until"
+        case holderUntil = "assigned_until"
         case ownerUntil = "owner_until"
         case ownerWaiver = "owner_waiver"
         case ownerHours = "owner_hours"

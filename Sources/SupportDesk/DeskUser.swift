@@ -114,7 +114,7 @@ package struct DeskUser: Decodable, Sendable {
         case isErased = "is_erased"
         case createdAt = "created_at"
         case fullReadAt = "full_read_at"
-        case nextLook = "next_look"
+        case nextLook = "next_check_at"
         case frozenAssets = "frozen_assets"
         case dryRun = "dry_run"
     }

@@ -86,7 +86,7 @@ extension Lane {
         answers.append(
             "replayed \(totals.decisions) \(totals.agreeing) \(totals.held) \(totals.unreplayable) \(differences)"
         )
-        try await host.query("DELETE FROM entitlement_sync.law_check")
+        try await host.query("DELETE FROM entitlement_sync.invariant_check")
         let watch = LawWatch(pool: host)
         while try await watch.step() {}
         answers += try await watch.found().map { "\($0.name) \($0.broken)" }.sorted()

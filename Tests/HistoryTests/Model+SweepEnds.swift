@@ -99,7 +99,7 @@ extension Model {
         made.isConfirmed = true
         made.changes = dry.changes.filter { $0.value.outcome != .deferred }.mapValues { change in
             var held = change
-            held.state = change.outcome == .demoted ? .held : .foreseen
+            held.state = change.outcome == .demoted ? .held : .predicted
             return held
         }
         sweeps.append(made)
@@ -149,7 +149,7 @@ extension Model {
                 else { continue }
                 sweeps[index].changes[item.user] = Sweep.Change(
                     epoch: people[item.user].epoch,
-                    state: .foreseen,
+                    state: .predicted,
                     outcome: verdict.outcome,
                     rule: verdict.rule,
                     before: before,

@@ -16,7 +16,7 @@ extension Model {
         }
 
         struct Change {
-            enum State: String { case foreseen, held, applied, void }
+            enum State: String { case predicted, held, applied, void }
             var epoch: Int64
             var state: State
             var outcome: Outcome
@@ -28,7 +28,7 @@ extension Model {
             var decision: Int?
 
             /// Whether somebody may have it written.
-            var isOpen: Bool { (state == .held || state == .foreseen) && outcome != .deferred }
+            var isOpen: Bool { (state == .held || state == .predicted) && outcome != .deferred }
         }
 
         var id: Int64
@@ -177,7 +177,7 @@ extension Model {
                 let state = sweeps[index].changes[user]?.state
                 let isUnread =
                     jobs[part.jobs[place]].state == .dead && !final.contains(jobs[part.jobs[place]].error ?? "")
-                if state == .held || state == .foreseen, reasons[place] == Rule.demotionsPaused.rawValue || isUnread {
+                if state == .held || state == .predicted, reasons[place] == Rule.demotionsPaused.rawValue || isUnread {
                     again.insert(user)
                 }
             }
@@ -202,7 +202,7 @@ extension Model {
         let isOld = decisions[(number + 1)...].contains { jobs[$0.job].user == user && $0.rule != .proposed }
         let state: Sweep.Change.State =
             if decision.isObserved || decision.outcome == .deferred && !isProposed {
-                .foreseen
+                .predicted
             } else if !isProposed {
                 .applied
             } else {

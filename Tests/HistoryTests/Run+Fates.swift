@@ -8,7 +8,7 @@ extension Run {
     mutating func fallDue(_ user: Int) async throws {
         guard model.people[user].isKnown else { return }
         try await lane.host.query(
-            "UPDATE entitlement_sync.user_sync SET next_look = '2001-01-01 UTC' WHERE user_id = \(userID(user))"
+            "UPDATE entitlement_sync.user_sync SET next_check_at = '2001-01-01 UTC' WHERE user_id = \(userID(user))"
         )
         model.people[user].look = Instant(microseconds: 978_307_200_000_000)
     }

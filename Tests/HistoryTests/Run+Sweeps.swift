@@ -65,7 +65,7 @@ extension Run {
         guard model.people[user].look != nil, let key = model.people[user].key else { return }
         let row = try await lane.host.query(
             """
-            SELECT u.next_look, u.next_look > clock_timestamp() + interval '5 hours'
+            SELECT u.next_check_at, u.next_check_at > clock_timestamp() + interval '5 hours'
               FROM entitlement_sync.user_sync AS u WHERE u.user_key = \(key)
             """
         ).first
@@ -86,7 +86,7 @@ extension Run {
         }
     }
 
-    /// Reads a part of a dry run as its worker does; whoever touches another's purchase is foreseen after that one.
+    /// Reads a part of a dry run as its worker does; whoever touches another's purchase is predicted after that one.
     mutating func part(_ side: Side) async throws {
         let parts = RunParts(pool: lane.pool(side))
         let waiting = model.sweeps.indices.first { index in
@@ -121,7 +121,7 @@ extension Run {
             for (key, retry) in foresight.retries { answers[key] = .init(Foreseen(error: retry.error)) }
             let (count, rest) = (left.count, left.filter { foresight.postponed.contains($0.job.userKey) })
             try expect(rest.count < count, "a part of a dry run does not come to an end")
-            if !rest.isEmpty { model.note("foreseen after others of the part") }
+            if !rest.isEmpty { model.note("predicted after others of the part") }
             left = rest
         }
         let isKept = try await parts.keep(answers, of: taken)

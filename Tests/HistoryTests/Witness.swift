@@ -93,7 +93,7 @@ enum Witness {
             DELETE FROM entitlement_sync.run_part;
             DELETE FROM entitlement_sync.run;
             DELETE FROM entitlement_sync.leader;
-            DELETE FROM entitlement_sync.law_check;
+            DELETE FROM entitlement_sync.invariant_check;
             DELETE FROM entitlement_sync.outbox;
             DELETE FROM entitlement_sync.ticket_event;
             DELETE FROM entitlement_sync.ticket;
@@ -173,7 +173,7 @@ enum Witness {
                          (a.frozen_at IS NOT NULL)::text) FROM public.assets AS a
         UNION ALL
         SELECT concat_ws('|', 'known', s.name, s.epoch, hist.micros(s.read_at), hist.micros(s.absent_since),
-                         hist.micros(s.moved_away_at), s.ever_observed::text, hist.micros(s.next_look))
+                         hist.micros(s.moved_away_at), s.ever_observed::text, hist.micros(s.next_check_at))
           FROM hist.person AS s
         UNION ALL
         SELECT concat_ws('|', 'key', s.name, s.user_key) FROM hist.person AS s WHERE s.user_id IS NOT NULL

@@ -116,7 +116,7 @@ import Testing
                 #expect(json.out.contains(word), "\(word) in \(json)")
             }
             let shown = try await site.run("runs", "show", "1", "--output", "json")
-            #expect(shown.out.contains(#""demoted":{"foreseen":2}"#), "\(shown)")
+            #expect(shown.out.contains(#""demoted":{"predicted":2}"#), "\(shown)")
             #expect(
                 !run.out.contains("Count toward the limit") && run.out.contains("Demotions, only observed"),
                 "\(run)"
@@ -263,13 +263,13 @@ import Testing
             let victim = try await site.start("worker")
             #expect(try await site.run("reconcile", "--since", since, "--wait", "0").code == 75)
             try await site.until(
-                "SELECT count(*) FROM entitlement_sync.run_listing AS y WHERE y.list = 'app_store' AND y.reached > y.since"
+                "SELECT count(*) FROM entitlement_sync.run_backfill AS y WHERE y.list = 'app_store' AND y.reached > y.since"
             )
             victim.signal(SIGKILL)
             #expect(try await victim.ending().signal == SIGKILL)
             try await stores.simulator.heal()
             // Its minute is over.
-            try await site.execute("UPDATE entitlement_sync.run_listing SET due = now() WHERE ended_at IS NULL")
+            try await site.execute("UPDATE entitlement_sync.run_backfill SET due = now() WHERE ended_at IS NULL")
             #expect(try await site.run("worker", "--until-idle").code == 0)
             let shown = try await site.run("runs", "show", "1")
             #expect(

@@ -22,9 +22,9 @@ import Testing
     static var reports: [RunReport] {
         var running = Sample.stopped
         running.state = "reading"
-        var foreseen = Sample.stopped
-        foreseen.isDryRun = true
-        return [Sample.stopped, Sample.empty, running, foreseen] + Sample.nasty.map { Sample.filled(with: $0) }
+        var predicted = Sample.stopped
+        predicted.isDryRun = true
+        return [Sample.stopped, Sample.empty, running, predicted] + Sample.nasty.map { Sample.filled(with: $0) }
     }
 
     @Test(arguments: [true, false])

@@ -7,7 +7,7 @@ import Testing
 /// Records that are dated to a time that is still to come: the database's clock was set back since.
 struct ClockTests {
     private static let columns = [
-        "user_sync.read_at", "user_sync.full_read_at", "user_sync.absent_since", "user_sync.promised_at",
+        "user_sync.read_at", "user_sync.full_read_at", "user_sync.absent_since", "user_sync.access_event_at",
         "user_sync.moved_away_at", "purchase.observed_at", "purchase.owner_since",
     ]
 
@@ -23,7 +23,7 @@ struct ClockTests {
         try await world.number(
             """
             SELECT (SELECT count(*) FROM entitlement_sync.user_sync AS u
-                     WHERE greatest(u.read_at, u.full_read_at, u.absent_since, u.promised_at, u.moved_away_at) > now())
+                     WHERE greatest(u.read_at, u.full_read_at, u.absent_since, u.access_event_at, u.moved_away_at) > now())
                  + (SELECT count(*) FROM entitlement_sync.purchase AS p
                      WHERE greatest(p.observed_at, p.owner_since) > now())
             """

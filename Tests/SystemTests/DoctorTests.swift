@@ -61,7 +61,7 @@ struct DoctorTests {
             made: """
                 INSERT INTO entitlement_sync.worker (epoch, host, pid, version, started_at, expires_at)
                 VALUES (2000000000, 'here', 1, 'any', now() - interval '2 hours', now() + interval '1 hour');
-                UPDATE entitlement_sync.law_check AS c SET checked_at = now() - interval '2 hours' WHERE c.name = 'none_lost'
+                UPDATE entitlement_sync.invariant_check AS c SET checked_at = now() - interval '2 hours' WHERE c.name = 'none_lost'
                 """
         ),
         // As a look for drift leaves it that failed.
@@ -70,7 +70,7 @@ struct DoctorTests {
             made: """
                 INSERT INTO entitlement_sync.worker (epoch, host, pid, version, started_at, expires_at)
                 VALUES (2000000000, 'here', 1, 'any', now() - interval '2 hours', now() + interval '1 hour');
-                UPDATE entitlement_sync.law_check AS c SET broken = NULL, checked_at = now() - interval '5 minutes'
+                UPDATE entitlement_sync.invariant_check AS c SET broken = NULL, checked_at = now() - interval '5 minutes'
                  WHERE c.name = 'drift.looked'
                 """
         ),
@@ -244,7 +244,7 @@ struct DoctorTests {
             for turn in 1...RecordLaw.all.count {
                 #expect(try await watch.drift() == nil, "drift is the last")
                 do { _ = try await watch.step() } catch is PostgresError {}
-                #expect(try await world.number("SELECT count(*) FROM entitlement_sync.law_check") == Int64(turn))
+                #expect(try await world.number("SELECT count(*) FROM entitlement_sync.invariant_check") == Int64(turn))
             }
             #expect(try await watch.step())
             #expect(try await watch.drift() != nil)
@@ -253,12 +253,12 @@ struct DoctorTests {
             // Long after, whatever was checked longest ago comes first.
             try await world.pool.query(
                 """
-                UPDATE entitlement_sync.law_check SET checked_at = now() - interval '1 day',
+                UPDATE entitlement_sync.invariant_check SET checked_at = now() - interval '1 day',
                        broken = CASE WHEN name = 'one_owner' THEN 7 ELSE broken END;
                 """
             )
             try await world.pool.query(
-                "UPDATE entitlement_sync.law_check SET checked_at = now() - interval '2 days' WHERE name = 'one_owner'"
+                "UPDATE entitlement_sync.invariant_check SET checked_at = now() - interval '2 days' WHERE name = 'one_owner'"
             )
             #expect(try await watch.step())
             #expect(try await watch.found().contains { $0.name == "one_owner" && $0.broken == 0 })

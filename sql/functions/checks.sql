@@ -3,27 +3,27 @@
 -- Plans checks for users of a pass that have none: for the next `batch` users, or up to the `most`th without one. A user whose account is
 -- eligible again is checked within five minutes, any other eligible user within `background` seconds (null: not at all). Returns how many
 -- checks it planned; 0 also if another process plans at this moment, or if the last pass is over and began less than ten minutes ago.
-CREATE OR REPLACE FUNCTION plan_looks(batch integer, most integer, background bigint) RETURNS bigint
+CREATE OR REPLACE FUNCTION plan_checks(batch integer, most integer, background bigint) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp
 SET enable_seqscan = off SET lock_timeout = '1s' AS $$
 DECLARE
-    r       look_round;
+    r       check_round;
     last    bigint;
     ids     text[];
     planned bigint;
 BEGIN
     PERFORM check_isolation();
-    SELECT x.* INTO r FROM look_round AS x FOR UPDATE SKIP LOCKED;
+    SELECT x.* INTO r FROM check_round AS x FOR UPDATE SKIP LOCKED;
     IF NOT FOUND OR r.after_key = 0 AND r.began_at > clock_timestamp() - interval '10 minutes' THEN
         RETURN 0;
     END IF;
     WITH w AS MATERIALIZED (
-        SELECT u.user_key, u.user_id, u.next_look, u.shut_out, u.met_dry, u.read_at FROM user_sync AS u
+        SELECT u.user_key, u.user_id, u.next_check_at, u.awaits_eligibility, u.is_dry_run_only, u.read_at FROM user_sync AS u
          WHERE u.user_key > r.after_key ORDER BY u.user_key LIMIT batch
     ), c AS MATERIALIZED (
         SELECT w.user_key, w.user_id FROM w
-         WHERE w.user_id IS NOT NULL AND w.next_look IS NULL AND (w.shut_out OR background IS NOT NULL)
-           AND (NOT w.met_dry OR w.read_at IS NOT NULL
+         WHERE w.user_id IS NOT NULL AND w.next_check_at IS NULL AND (w.awaits_eligibility OR background IS NOT NULL)
+           AND (NOT w.is_dry_run_only OR w.read_at IS NOT NULL
                 OR EXISTS (SELECT 1 FROM job_history AS h WHERE h.user_key = w.user_key))
          ORDER BY w.user_key LIMIT most
     )
@@ -31,7 +31,7 @@ BEGIN
                 WHEN (SELECT count(*) FROM w) = batch THEN (SELECT max(w.user_key) FROM w) END,
            (SELECT array_agg(c.user_id ORDER BY c.user_id) FROM c)
       INTO last, ids;
-    UPDATE look_round AS x
+    UPDATE check_round AS x
        SET after_key = coalesce(last, 0),
            began_at = CASE WHEN r.after_key = 0 THEN clock_timestamp() ELSE x.began_at END;
     IF ids IS NULL THEN
@@ -41,16 +41,16 @@ BEGIN
         SELECT h.id FROM entitlement_sync_host.read_users(ids) AS h WHERE h.status IN ('active', 'onboarding')
     ), wanted AS MATERIALIZED (
         -- A user whose account is still not eligible is left as it is.
-        SELECT u.user_key, u.shut_out, a.id IS NOT NULL AS is_able
+        SELECT u.user_key, u.awaits_eligibility, a.id IS NOT NULL AS is_able
           FROM unnest(ids) AS i(id) LEFT JOIN able AS a ON a.id = i.id
-         CROSS JOIN LATERAL (SELECT x.user_key, x.shut_out FROM user_sync AS x
-                              WHERE x.user_id = i.id AND x.next_look IS NULL AND (NOT x.shut_out OR a.id IS NOT NULL)
+         CROSS JOIN LATERAL (SELECT x.user_key, x.awaits_eligibility FROM user_sync AS x
+                              WHERE x.user_id = i.id AND x.next_check_at IS NULL AND (NOT x.awaits_eligibility OR a.id IS NOT NULL)
                                 FOR NO KEY UPDATE SKIP LOCKED) AS u
     ), written AS (
         UPDATE user_sync AS u
-           SET shut_out = NOT n.is_able,
-               next_look = CASE WHEN NOT n.is_able THEN NULL
-                                WHEN n.shut_out THEN clock_timestamp() + random() * interval '5 minutes'
+           SET awaits_eligibility = NOT n.is_able,
+               next_check_at = CASE WHEN NOT n.is_able THEN NULL
+                                WHEN n.awaits_eligibility THEN clock_timestamp() + random() * interval '5 minutes'
                                 ELSE clock_timestamp() + random() * background * interval '1 second' END
           FROM wanted AS n WHERE u.user_key = n.user_key
         RETURNING n.is_able
@@ -174,24 +174,24 @@ LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp SET timezone = '
         SELECT e.at, e.id, 'ticket',
                format('Ticket %s (%s) %s.', reference_of('T', t.uid), t.kind,
                       CASE e.kind
-                          WHEN 'approved' THEN 'was approved by somebody'
-                          WHEN 'access_lent' THEN 'gives access while it is open'
+                          WHEN 'approved' THEN 'was approved'
+                          WHEN 'temporary_access_given' THEN 'gives access while it is open'
                           WHEN 'approval_withdrawn' THEN 'lost an approval'
                           WHEN 'approvals_voided' THEN 'lost its approvals'
                           WHEN 'claimant_asked' THEN 'has a question for the claimant'
                           WHEN 'claimant_replied' THEN 'was answered by the claimant'
                           WHEN 'expired' THEN 'was closed: no answer came in time'
-                          WHEN 'lease_ended' THEN 'is nobody''s any more'
+                          WHEN 'lease_ended' THEN 'is unassigned again'
                           WHEN 'note' THEN 'was remarked on'
                           WHEN 'owner_agreed' THEN 'has the owner''s consent'
                           WHEN 'owner_asked' THEN 'leaves the owner time to object'
                           WHEN 'owner_objected' THEN 'was objected to by the owner'
-                          WHEN 'owner_released' THEN 'is about a purchase that its owner releases'
+                          WHEN 'owner_consented' THEN 'is about a purchase that its owner releases'
                           WHEN 'owner_replied' THEN 'was answered by the owner'
                           WHEN 'owner_read' THEN 'had its owner read again'
                           WHEN 'owner_window_waived' THEN 'waits for the owner no longer'
                           WHEN 'revealed' THEN 'was shown with the users'' ids'
-                          WHEN 'token_asked' THEN 'has the App Store told of the new owner again'
+                          WHEN 'token_asked' THEN 'has another call to the App Store planned'
                           WHEN 'transfer_begun' THEN 'is being carried out'
                           WHEN 'transfer_resolved' THEN 'had its transfer ended by hand'
                           WHEN 'transfer_stopped' THEN 'was not carried out'
@@ -207,14 +207,14 @@ LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp SET timezone = '
                       CASE e.kind WHEN 'owner_asked' THEN 'has time to object to a transfer of a purchase'
                                   WHEN 'owner_agreed' THEN 'agreed to the transfer'
                                   WHEN 'owner_objected' THEN 'objected to the transfer'
-                                  WHEN 'owner_released' THEN 'released the purchase'
+                                  WHEN 'owner_consented' THEN 'released the purchase'
                                   ELSE 'is waited for no longer' END)
           FROM ticket AS t JOIN me ON me.user_key = t.owner_key
           JOIN ticket_event AS e ON e.ticket_id = t.id
-         WHERE e.kind IN ('owner_asked', 'owner_agreed', 'owner_objected', 'owner_released', 'owner_window_waived')
+         WHERE e.kind IN ('owner_asked', 'owner_agreed', 'owner_objected', 'owner_consented', 'owner_window_waived')
         UNION ALL
         SELECT i.received_at, i.id, 'event',
-               format('%s said %s%s; that is a reason to look, and no more.',
+               format('%s said %s%s; that is a reason for a check, and no more.',
                       CASE i.source WHEN 'revenuecat' THEN 'RevenueCat' WHEN 'app_store' THEN 'The App Store'
                                     WHEN 'google_play' THEN 'Google Play' ELSE i.source END, i.kind,
                       coalesce(', of ' || to_char(i.occurred_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI') || ' UTC', ''))

@@ -34,7 +34,7 @@ BEGIN
         END IF;
         RETURN;
     END IF;
-    UPDATE user_sync AS u SET user_id = NULL, next_look = NULL, promised_at = NULL WHERE u.user_key = known;
+    UPDATE user_sync AS u SET user_id = NULL, next_check_at = NULL, access_event_at = NULL WHERE u.user_key = known;
     DELETE FROM idempotency AS i WHERE i.user_key = known;
     DELETE FROM shown_proof AS s WHERE s.user_key = known;
     UPDATE "grant" AS g SET reason = '(erased)' WHERE g.user_key = known;
@@ -55,7 +55,7 @@ END
 $$;
 
 -- Deletes the reported ids of an erased user's tickets.
-CREATE OR REPLACE FUNCTION forget_claims() RETURNS trigger
+CREATE OR REPLACE FUNCTION forget_reported_ids() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 BEGIN
     WITH about AS MATERIALIZED (
@@ -63,7 +63,7 @@ BEGIN
          UNION
         SELECT t.id FROM ticket AS t WHERE t.owner_key = NEW.user_key
     ), forgotten AS (
-        DELETE FROM ticket_claim AS c USING about AS a WHERE c.ticket_id = a.id
+        DELETE FROM ticket_reported_id AS c USING about AS a WHERE c.ticket_id = a.id
     )
     -- A reported id also stands in `original_id`, if an agent opened or touched the ticket.
     UPDATE ticket AS t SET original_id = NULL
@@ -71,7 +71,7 @@ BEGIN
      WHERE t.id = a.id AND t.original_id IS NOT NULL
        AND (EXISTS (SELECT 1 FROM ticket_event AS e
                      WHERE e.ticket_id = t.id AND e.kind IN ('opened', 'touched') AND e.operator_id IS NOT NULL)
-            OR EXISTS (SELECT 1 FROM ticket_claim AS c WHERE c.ticket_id = t.id AND c.value = t.original_id));
+            OR EXISTS (SELECT 1 FROM ticket_reported_id AS c WHERE c.ticket_id = t.id AND c.value = t.original_id));
     RETURN NEW;
 END
 $$;

@@ -7,7 +7,7 @@ CREATE OR REPLACE FUNCTION accept_events(
     event_ids   text[],
     kinds       text[],
     occurred    timestamptz[],
-    promising   boolean[],
+    access_events   boolean[],
     names       text[],
     abouts      text[],
     bodies      bytea[]
@@ -20,12 +20,12 @@ BEGIN
     WITH sent AS MATERIALIZED (
         -- Sorted, because two callers that insert the same events in different orders could deadlock.
         SELECT DISTINCT ON (e.event_id) e.*
-          FROM unnest(event_ids, kinds, occurred, promising, names, abouts, bodies)
-               AS e(event_id, kind, occurred_at, promises, names, about, body)
+          FROM unnest(event_ids, kinds, occurred, access_events, names, abouts, bodies)
+               AS e(event_id, kind, occurred_at, is_access_event, names, about, body)
          ORDER BY e.event_id
     ), kept AS (
-        INSERT INTO inbox (source, event_id, kind, occurred_at, promises, about, state)
-        SELECT source, s.event_id, s.kind, s.occurred_at, s.promises,
+        INSERT INTO inbox (source, event_id, kind, occurred_at, is_access_event, about, state)
+        SELECT source, s.event_id, s.kind, s.occurred_at, s.is_access_event,
                CASE WHEN s.names IS NOT NULL OR s.about IS NOT NULL
                     THEN coalesce(s.about::jsonb, '{"purchases": []}')
                          || jsonb_build_object('users', to_jsonb(string_to_array(coalesce(s.names, ''), E'\n'))) END,
@@ -48,7 +48,7 @@ $$;
 -- our records. Returns how many events it examined, and how many users it queued. A row that another transaction has locked for longer
 -- than a moment is left for the next call. An event that leads to no user waits, and a worker asks its store.
 CREATE OR REPLACE FUNCTION drain_inbox(most integer DEFAULT 500)
-RETURNS TABLE (looked bigint, queued bigint)
+RETURNS TABLE (examined bigint, queued bigint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = entitlement_sync, pg_temp SET lock_timeout = '50ms' SET enable_seqscan = off SET enable_mergejoin = off SET jit = off
     AS $$
@@ -68,9 +68,9 @@ BEGIN
     picked := ARRAY(SELECT i.id FROM inbox AS i
                      WHERE i.state IN ('received', 'waiting') AND i.due <= clock_timestamp()
                      ORDER BY i.due LIMIT most FOR UPDATE SKIP LOCKED);
-    looked := cardinality(picked);
+    examined := cardinality(picked);
     queued := 0;
-    IF looked = 0 THEN
+    IF examined = 0 THEN
         RETURN NEXT;
         RETURN;
     END IF;
@@ -117,12 +117,12 @@ BEGIN
         SELECT k.key, max(CASE WHEN i.occurred_at < i.received_at - interval '10 minutes' THEN i.occurred_at
                                ELSE i.received_at END) AS at
           FROM unnest(events, keys) AS k(event, key) JOIN inbox AS i ON i.id = k.event
-         WHERE i.promises GROUP BY 1
+         WHERE i.is_access_event GROUP BY 1
     ), locked AS MATERIALIZED (
         SELECT u.user_key FROM user_sync AS u JOIN promised AS p ON p.key = u.user_key
          ORDER BY u.user_key FOR NO KEY UPDATE OF u SKIP LOCKED
     ), noted AS (
-        UPDATE user_sync AS u SET promised_at = greatest(u.promised_at, p.at)
+        UPDATE user_sync AS u SET access_event_at = greatest(u.access_event_at, p.at)
           FROM promised AS p JOIN locked AS l ON l.user_key = p.key
          WHERE u.user_key = p.key
     )
@@ -133,7 +133,7 @@ BEGIN
     -- A user that only a backfill names goes into the background lane, where a run can hold the demotion.
     slow := ARRAY(SELECT t.key FROM unnest(todo) AS t(key)
                    WHERE NOT EXISTS (SELECT 1 FROM unnest(events, keys) AS k(event, key) JOIN inbox AS i ON i.id = k.event
-                                      WHERE k.key = t.key AND NOT i.is_listed));
+                                      WHERE k.key = t.key AND NOT i.is_backfilled));
     -- If a run will still read the user, the event waits: it is examined again in case the run ends before it has read the user.
     later := ARRAY(SELECT t.key FROM unnest(slow) AS t(key)
                     WHERE EXISTS (SELECT 1 FROM run AS r JOIN user_sync AS u ON u.user_key = t.key
@@ -193,10 +193,10 @@ BEGIN
            -- Purchases that our records lack are kept, because the queued read asks their store for them.
            about = CASE WHEN n.state <> 'done' THEN i.about
                         WHEN i.about -> 'purchases' = '[]' THEN NULL
-                        WHEN first_words(i.about) THEN jsonb_build_object('purchases', i.about -> 'purchases') END,
+                        WHEN is_first_mention(i.about) THEN jsonb_build_object('purchases', i.about -> 'purchases') END,
            ask_due = CASE WHEN n.state = 'waiting' AND NOT n.is_left AND may_ask(i.about)
                                -- A voided purchase gives no access, so its user does not have to be found.
-                               AND NOT (i.is_listed AND i.kind = 'voidedPurchase') THEN clock_timestamp() END,
+                               AND NOT (i.is_backfilled AND i.kind = 'voidedPurchase') THEN clock_timestamp() END,
            attempt = CASE WHEN n.is_held OR n.is_left THEN i.attempt ELSE i.attempt + 1 END,
            due = clock_timestamp() + CASE WHEN n.is_held THEN interval '1 second' WHEN n.is_left THEN interval '1 minute'
                                           WHEN n.state = 'done' THEN interval '0' ELSE
@@ -226,7 +226,7 @@ $$;
 
 -- Whether an event names a purchase for which its user's next read has to ask: our records have no owner for it, or it ended more than
 -- 61 days ago, so that a read does not include it otherwise.
-CREATE OR REPLACE FUNCTION first_words(about jsonb) RETURNS boolean
+CREATE OR REPLACE FUNCTION is_first_mention(about jsonb) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
     SELECT EXISTS (
         SELECT 1 FROM jsonb_to_recordset(about -> 'purchases') AS n(store text, environment text, value text)
@@ -267,7 +267,7 @@ $$;
 -- Leases up to `most` events whose stores have to be asked for the user. An event is due again after two minutes, unless an answer
 -- is kept before.
 CREATE OR REPLACE FUNCTION take_asks(most integer)
-RETURNS TABLE (id bigint, attempt integer, is_listed boolean, about text)
+RETURNS TABLE (id bigint, attempt integer, is_backfilled boolean, about text)
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET enable_seqscan = off AS $$
     WITH due AS MATERIALIZED (
         SELECT i.id FROM inbox AS i
@@ -276,7 +276,7 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_te
     )
     UPDATE inbox AS i SET ask_due = clock_timestamp() + interval '2 minutes'
       FROM due AS d WHERE i.id = d.id
-    RETURNING i.id, i.attempt::integer, i.is_listed, i.about::text
+    RETURNING i.id, i.attempt::integer, i.is_backfilled, i.about::text
 $$;
 
 -- Keeps the stores' answers about events: ids that may be users' ids, and further identifiers of the purchases. If an answer has anything

@@ -18,7 +18,7 @@ BEGIN
         SELECT e.answered_by INTO answered_by FROM enqueue_reconciles(ARRAY[for_user], job_lane, ARRAY[fresh], says) AS e;
         RETURN answered_by;
     END IF;
-    INSERT INTO queue AS q (user_key, due, lane, restore_id, restore_due, said) VALUES (for_user, at, 0, fresh, at, says)
+    INSERT INTO queue AS q (user_key, due, lane, restore_id, restore_due, has_request) VALUES (for_user, at, 0, fresh, at, says)
     ON CONFLICT (user_key) DO UPDATE SET
         restore_id   = CASE WHEN (q.owner IS NOT NULL OR q.cancel) AND q.active = 0 THEN q.restore_id
                             ELSE coalesce(q.restore_id, excluded.restore_id) END,
@@ -26,7 +26,7 @@ BEGIN
                             ELSE least(q.restore_due, at) END,
         restore_next = CASE WHEN (q.owner IS NOT NULL OR q.cancel) AND q.active = 0
                             THEN coalesce(q.restore_next, excluded.restore_id) ELSE q.restore_next END,
-        said         = q.said OR says,
+        has_request  = q.has_request OR says,
         lane         = CASE WHEN q.owner IS NOT NULL OR q.lane = 9 THEN q.lane ELSE 0 END,
         -- A row that waits in another lane is due now and not earlier: a dequeue reads restores from its watermark on.
         due          = CASE WHEN q.owner IS NOT NULL THEN q.due WHEN q.lane IN (1, 2) THEN at ELSE least(q.due, at) END
@@ -45,7 +45,7 @@ DECLARE
     at timestamptz := clock_timestamp();
 BEGIN
     RETURN QUERY
-    INSERT INTO queue AS q (user_key, due, lane, reconcile_id, reconcile_due, reconcile_lane, said)
+    INSERT INTO queue AS q (user_key, due, lane, reconcile_id, reconcile_due, reconcile_lane, has_request)
     -- Sorted, because two callers that lock the same users in different orders could deadlock.
     SELECT w.key, at, job_lane, w.id, at, job_lane, says FROM unnest(keys, fresh) AS w(key, id) ORDER BY w.key
     ON CONFLICT (user_key) DO UPDATE SET
@@ -57,7 +57,7 @@ BEGIN
         reconcile_next = CASE WHEN (q.owner IS NOT NULL OR q.cancel) AND q.active = 1
                               THEN coalesce(q.reconcile_next, excluded.reconcile_id) ELSE q.reconcile_next END,
         due            = CASE WHEN q.owner IS NOT NULL THEN q.due ELSE least(q.due, at) END,
-        said           = q.said OR says,
+        has_request    = q.has_request OR says,
         lane           = CASE WHEN q.owner IS NOT NULL OR q.lane = 9 THEN q.lane ELSE least(q.lane, job_lane) END
     RETURNING q.user_key, CASE WHEN (q.owner IS NOT NULL OR q.cancel) AND q.active = 1 THEN q.reconcile_next
                                ELSE q.reconcile_id END;
@@ -109,13 +109,14 @@ DECLARE
 BEGIN
     PERFORM set_config('lock_timeout', '50ms', true);
     BEGIN
-        INSERT INTO user_sync (user_id, met_dry) SELECT x.id, dry FROM unnest(ids) AS x(id) ORDER BY 1 ON CONFLICT (user_id) DO NOTHING;
+        INSERT INTO user_sync (user_id, is_dry_run_only) SELECT x.id, dry FROM unnest(ids) AS x(id) ORDER BY 1
+            ON CONFLICT (user_id) DO NOTHING;
     EXCEPTION
         WHEN lock_not_available THEN
             PERFORM set_config('lock_timeout', '10ms', true);
             FOREACH one IN ARRAY ids LOOP
                 BEGIN
-                    INSERT INTO user_sync (user_id, met_dry) VALUES (one, dry) ON CONFLICT (user_id) DO NOTHING;
+                    INSERT INTO user_sync (user_id, is_dry_run_only) VALUES (one, dry) ON CONFLICT (user_id) DO NOTHING;
                 EXCEPTION
                     WHEN lock_not_available THEN
                         waits := waits + 1;

@@ -152,8 +152,8 @@ BEGIN
                                     ELSE ARRAY(SELECT DISTINCT p.id FROM unnest(r.product_ids || excluded.product_ids) AS p(id)
                                                 ORDER BY p.id LIMIT 100) END,
                 origin       = coalesce(excluded.origin, r.origin);
-        ELSIF EXISTS (SELECT 1 FROM queue AS q WHERE q.user_key = known AND q.said) THEN
-            -- Every product is wanted from here on. The condition on `said` saves an update that opens the partitions of all days.
+        ELSIF EXISTS (SELECT 1 FROM queue AS q WHERE q.user_key = known AND q.has_request) THEN
+            -- Every product is wanted from here on. The condition on `has_request` saves an update that opens the partitions of all days.
             UPDATE job_request AS r SET product_ids = NULL WHERE r.id = job AND r.product_ids IS NOT NULL;
         END IF;
         IF idempotency_key IS NOT NULL THEN
@@ -206,7 +206,7 @@ BEGIN
                AND NOT EXISTS (SELECT 1 FROM decision AS d
                                 WHERE d.user_key = known AND d.at > h.finished_at AND d.type_before <> d.type_after)
                AND NOT EXISTS (SELECT 1 FROM user_sync AS u
-                                WHERE u.user_key = known AND u.promised_at > h.finished_at));
+                                WHERE u.user_key = known AND u.access_event_at > h.finished_at));
 END
 $$;
 

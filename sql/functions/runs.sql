@@ -62,7 +62,7 @@ BEGIN
         RETURN NULL;
     END IF;
     IF s.scope = 'since' THEN
-        made := ask_lists(slot - make_interval(days => s.days), 'schedule ' || s.name, s.name);
+        made := ask_backfill(slot - make_interval(days => s.days), 'schedule ' || s.name, s.name);
     ELSE
         made := ask_run(s.scope, s.is_dry, NULL, s.max_demotions, 'schedule ' || s.name, s.name);
     END IF;
@@ -98,8 +98,8 @@ BEGIN
         batch := 5000000;
         SELECT r.fed + count(*) INTO seen
           FROM (SELECT 1 FROM user_sync AS u
-                 WHERE u.next_look <= r.asked_at
-                   AND (u.next_look, u.user_key) > (coalesce(r.cursor_at, '-infinity'), coalesce(r.cursor_key, 0))
+                 WHERE u.next_check_at <= r.asked_at
+                   AND (u.next_check_at, u.user_key) > (coalesce(r.cursor_at, '-infinity'), coalesce(r.cursor_key, 0))
                  LIMIT batch) AS d;
     ELSE
         SELECT count(*), max(w.user_key)::text INTO seen, last
@@ -127,7 +127,7 @@ DECLARE
     keys    bigint[];
     jobs    uuid[];
     took    bigint[];
-    looked  integer;
+    passed  integer;
     is_last boolean;
     unmet   integer;
     last_at timestamptz;
@@ -152,7 +152,7 @@ BEGIN
            SET is_paged = true, is_fed = true, late = '{}',
                errors = add_counts(x.errors, jsonb_build_object('too_old', (
                             SELECT count(*) FROM run_change AS c
-                             WHERE c.run_id = which AND c.state IN ('held', 'foreseen') AND c.outcome <> 'deferred'
+                             WHERE c.run_id = which AND c.state IN ('held', 'predicted') AND c.outcome <> 'deferred'
                                AND (c.user_key > coalesce(r.cursor_key, 0) OR c.user_key = ANY (r.late)))))
          WHERE x.id = which;
         RETURN 0;
@@ -173,18 +173,18 @@ BEGIN
         r.late := r.late[batch + 1:];
     ELSIF r.state = 'applying' THEN
         keys := ARRAY(SELECT c.user_key FROM run_change AS c
-                       WHERE c.run_id = which AND c.state IN ('held', 'foreseen') AND c.outcome <> 'deferred'
+                       WHERE c.run_id = which AND c.state IN ('held', 'predicted') AND c.outcome <> 'deferred'
                            AND c.user_key > coalesce(r.cursor_key, 0)
                        ORDER BY c.user_key LIMIT batch);
-        looked := cardinality(keys);
-        last_id := keys[looked];
+        passed := cardinality(keys);
+        last_id := keys[passed];
     ELSIF r.scope = 'all' THEN
         SELECT array_agg(p.id ORDER BY p.n), array_agg(p.id) FILTER (WHERE p.status IN ('active', 'onboarding'))
           INTO ids, able
           FROM (SELECT h.id, h.status, row_number() OVER () AS n
                   FROM entitlement_sync_host.page_users(r.cursor_id, batch) AS h) AS p;
-        looked := coalesce(cardinality(ids), 0);
-        is_last := looked < batch;
+        passed := coalesce(cardinality(ids), 0);
+        is_last := passed < batch;
         able := coalesce(able, '{}');
         strangers := ARRAY(SELECT a.id FROM unnest(able) AS a(id)
                             WHERE NOT EXISTS (SELECT 1 FROM user_sync AS x WHERE x.user_id = a.id));
@@ -199,41 +199,41 @@ BEGIN
                     r.errors := add_counts(r.errors, '{"held_elsewhere": 1}');
                 END IF;
                 ids := ids[1:greatest(unmet - 1, 1)];
-                looked := cardinality(ids);
+                passed := cardinality(ids);
                 able := ARRAY(SELECT a.id FROM unnest(able) AS a(id) WHERE a.id = ANY (ids));
             END IF;
         END IF;
         keys := ARRAY(SELECT u.user_key FROM unnest(able) AS a(id)
                        CROSS JOIN LATERAL (SELECT x.user_key FROM user_sync AS x WHERE x.user_id = a.id OFFSET 0) AS u
                        ORDER BY u.user_key);
-        r.cursor_id := coalesce(ids[looked], r.cursor_id);
-        r.skipped := r.skipped + looked - cardinality(able);
+        r.cursor_id := coalesce(ids[passed], r.cursor_id);
+        r.skipped := r.skipped + passed - cardinality(able);
     ELSIF r.scope = 'due' THEN
-        SELECT array_agg(d.user_key ORDER BY d.next_look, d.user_key), count(*), max(d.next_look) INTO keys, looked, last_at
-          FROM (SELECT u.user_key, u.next_look FROM user_sync AS u
-                 WHERE u.next_look <= r.asked_at
-                   AND (u.next_look, u.user_key) > (coalesce(r.cursor_at, '-infinity'), coalesce(r.cursor_key, 0))
-                 ORDER BY u.next_look, u.user_key LIMIT batch) AS d;
+        SELECT array_agg(d.user_key ORDER BY d.next_check_at, d.user_key), count(*), max(d.next_check_at) INTO keys, passed, last_at
+          FROM (SELECT u.user_key, u.next_check_at FROM user_sync AS u
+                 WHERE u.next_check_at <= r.asked_at
+                   AND (u.next_check_at, u.user_key) > (coalesce(r.cursor_at, '-infinity'), coalesce(r.cursor_key, 0))
+                 ORDER BY u.next_check_at, u.user_key LIMIT batch) AS d;
         keys := coalesce(keys, '{}');
-        last_id := keys[looked];
+        last_id := keys[passed];
         IF NOT r.is_dry THEN
             -- The job's verdict plans the next check; without a verdict the check is due again in six hours.
-            UPDATE user_sync AS u SET next_look = clock_timestamp() + interval '6 hours'
+            UPDATE user_sync AS u SET next_check_at = clock_timestamp() + interval '6 hours'
              WHERE u.user_key = ANY (ARRAY(SELECT x.user_key FROM user_sync AS x
                                             WHERE x.user_key = ANY (keys) FOR NO KEY UPDATE SKIP LOCKED))
-               AND u.next_look <= r.asked_at;
+               AND u.next_check_at <= r.asked_at;
         END IF;
     ELSE
         -- Every window has the same size, however few of its users the run reads.
         SELECT array_agg(w.user_key) FILTER (WHERE w.user_id IS NOT NULL AND coalesce(w.read_at, '-infinity') < r.since),
                count(*), max(w.user_key)
-          INTO keys, looked, last_id
+          INTO keys, passed, last_id
           FROM (SELECT u.user_key, u.user_id, u.read_at FROM user_sync AS u WHERE u.user_key > coalesce(r.cursor_key, 0)
                  ORDER BY u.user_key LIMIT batch) AS w;
         keys := coalesce(keys, '{}');
-        r.skipped := r.skipped + looked - cardinality(keys);
+        r.skipped := r.skipped + passed - cardinality(keys);
     END IF;
-    r.is_paged := r.is_paged OR coalesce(is_last, looked < batch);
+    r.is_paged := r.is_paged OR coalesce(is_last, passed < batch);
     r.cursor_key := coalesce(last_id, r.cursor_key);
     r.cursor_at := coalesce(last_at, r.cursor_at);
     IF cardinality(keys) > 0 AND r.is_dry THEN
@@ -258,7 +258,7 @@ BEGIN
            is_paged = r.is_paged, is_fed = r.is_paged AND r.late = '{}',
            skipped = r.skipped, errors = r.errors, cursor_id = r.cursor_id, cursor_at = r.cursor_at, cursor_key = r.cursor_key
      WHERE x.id = which;
-    RETURN coalesce(looked, cardinality(took), 0);
+    RETURN coalesce(passed, cardinality(took), 0);
 END
 $$;
 
@@ -347,7 +347,7 @@ BEGIN
                (run_id, user_key, epoch, assets, job_id, announced, state, outcome, rule, type_before, type_after, explanation)
         SELECT p.run_id, d.user_key, u.epoch, d.assets_changed, d.job_id,
                p.state = 'reading' AND d.outcome = 'demoted' AND NOT d.braked,
-               CASE WHEN d.observed OR d.outcome = 'deferred' AND d.rule <> 'proposed' THEN 'foreseen'
+               CASE WHEN d.observed OR d.outcome = 'deferred' AND d.rule <> 'proposed' THEN 'predicted'
                     WHEN d.rule <> 'proposed' THEN 'applied'
                     -- A later decision about the user counts instead.
                     WHEN EXISTS (SELECT 1 FROM decision AS y
@@ -369,7 +369,7 @@ BEGIN
         IF p.state = 'applying' THEN
             -- Users of undecided jobs are tried again in five minutes, unless the job was canceled or the error would recur.
             again := ARRAY(SELECT j.key FROM unnest(p.keys, said, reasons, errors) AS j(key, outcome, rule, error)
-                             JOIN run_change AS c ON c.run_id = p.run_id AND c.user_key = j.key AND c.state IN ('held', 'foreseen')
+                             JOIN run_change AS c ON c.run_id = p.run_id AND c.user_key = j.key AND c.state IN ('held', 'predicted')
                             WHERE j.outcome = 'gone' OR j.rule = 'demotions_paused'
                                OR j.outcome = 'store_unavailable'
                                   AND j.error NOT IN ('rejected', 'unknown_to_store', 'user_id_unusable', 'store_not_configured',
@@ -426,7 +426,7 @@ BEGIN
     -- Demotions that other runs are about to write are taken off the allowance.
     allowed := greatest(allowed - (SELECT count(*) FROM run AS x JOIN run_change AS c ON c.run_id = x.id AND c.state = 'held'
                                     WHERE x.state = 'applying' AND NOT x.is_confirmed AND x.id <> which), 0);
-    IF r.state = 'reading' AND NOT r.is_dry AND NOT r.lists_only THEN
+    IF r.state = 'reading' AND NOT r.is_dry AND NOT r.is_backfill_only THEN
         -- If earlier runs of the scope are stopped, the smallest of their limits applies to this run too.
         r.max_demotions := least(r.max_demotions,
                                  (SELECT min(x.max_demotions) FROM run AS x
@@ -506,7 +506,7 @@ BEGIN
         RETURN false;
     END IF;
     INSERT INTO run_change (run_id, user_key, epoch, assets, state, outcome, rule, announced, type_before, type_after, explanation)
-    SELECT which, c.user_key, c.epoch, c.assets, 'foreseen', c.outcome, c.rule, c.announced, c.type_before, c.type_after, c.explanation
+    SELECT which, c.user_key, c.epoch, c.assets, 'predicted', c.outcome, c.rule, c.announced, c.type_before, c.type_after, c.explanation
       FROM unnest(changed, epochs, outcomes, by_rules, announced, types_before, types_after, assets, explanations)
            AS c(user_key, epoch, outcome, rule, announced, type_before, type_after, assets, explanation)
         ON CONFLICT DO NOTHING;
@@ -536,7 +536,7 @@ $$;
 
 -- Approves a stopped run, or a finished dry run, whose changes become a run of their own. Returns the run that writes the changes; null:
 -- there is no such run, or the dry run was approved before. Error 22023: the hash differs, or the run was read over 72 hours ago.
-CREATE OR REPLACE FUNCTION release_run(which bigint, seen bytea, who text) RETURNS bigint
+CREATE OR REPLACE FUNCTION approve_run(which bigint, seen bytea, who text) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET lock_timeout = '5s' AS $$
 DECLARE
     r    run;
@@ -549,11 +549,11 @@ BEGIN
     END IF;
     IF r.hash IS DISTINCT FROM seen THEN
         RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'hash: it is not that of this run''s changes',
-            HINT = 'Look at the changes again: entitlement-sync runs show prints their hash.';
+            HINT = 'Check the changes again: entitlement-sync runs show prints their hash.';
     END IF;
     IF r.settled_at < clock_timestamp() - interval '72 hours' THEN
         RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'run: it was read more than 72 hours ago',
-            HINT = 'Ask for a new one, and look at its changes.';
+            HINT = 'Ask for a new one, and check its changes.';
     END IF;
     IF r.is_dry THEN
         INSERT INTO run (scope, of_run, state, is_confirmed, asked_by, confirmed_by, confirmed_at, hash, total)
@@ -565,7 +565,7 @@ BEGIN
             RETURN NULL;
         END IF;
         INSERT INTO run_change (run_id, user_key, epoch, state, outcome, rule, announced, type_before, type_after, explanation)
-        SELECT made, c.user_key, c.epoch, CASE c.outcome WHEN 'demoted' THEN 'held' ELSE 'foreseen' END, c.outcome, c.rule, c.announced,
+        SELECT made, c.user_key, c.epoch, CASE c.outcome WHEN 'demoted' THEN 'held' ELSE 'predicted' END, c.outcome, c.rule, c.announced,
                c.type_before, c.type_after, c.explanation
           FROM run_change AS c WHERE c.run_id = which AND c.outcome <> 'deferred';
     ELSE
@@ -595,7 +595,7 @@ END
 $$;
 
 -- For each job that came to a demotion: whether a run holds it, and whether an operator has approved it. A run holds the demotions of
--- its users until it writes them or ends, whichever job reads the user. A stopped run holds them for 72 hours, as long as `release_run`
+-- its users until it writes them or ends, whichever job reads the user. A stopped run holds them for 72 hours, as long as `approve_run`
 -- accepts it. Jobs whose users no run concerns are left out.
 CREATE OR REPLACE FUNCTION runs_of(wanted uuid[], users bigint[])
 RETURNS TABLE (job uuid, run_id bigint, is_held boolean, is_confirmed boolean)

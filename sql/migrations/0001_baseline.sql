@@ -74,14 +74,14 @@ CREATE TABLE user_sync (
     read_at            timestamptz,
     full_read_at       timestamptz,
     absent_since       timestamptz,
-    next_look          timestamptz,
+    next_check_at          timestamptz,
     flips_since        timestamptz,
     flips              smallint    NOT NULL DEFAULT 0,
     ever_observed      boolean     NOT NULL DEFAULT false,
-    promised_at        timestamptz,
+    access_event_at        timestamptz,
     moved_away_at      timestamptz,
-    shut_out           boolean     NOT NULL DEFAULT false,
-    met_dry            boolean     NOT NULL DEFAULT false,
+    awaits_eligibility           boolean     NOT NULL DEFAULT false,
+    is_dry_run_only            boolean     NOT NULL DEFAULT false,
     decided_subscriber boolean,
     decision_id        bigint,
     fingerprint        uuid,
@@ -93,16 +93,17 @@ CREATE TABLE user_sync (
     confirmed_asked_at timestamptz NOT NULL DEFAULT '-infinity'
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05);
 -- Users with a scheduled check. A worker reads the stores around the end of a paid period, because a webhook may be missing.
-CREATE INDEX user_sync_next_look ON user_sync (next_look) WHERE next_look IS NOT NULL;
+CREATE INDEX user_sync_next_check_at ON user_sync (next_check_at) WHERE next_check_at IS NOT NULL;
 COMMENT ON COLUMN user_sync.epoch IS 'rises with every change of type; asset batches of an older epoch are void';
 COMMENT ON COLUMN user_sync.read_at IS 'when the request of the newest applied read began';
 COMMENT ON COLUMN user_sync.absent_since IS 'when the first full read began that found no access, while no store said that access is over';
 COMMENT ON COLUMN user_sync.flips IS 'how many times the type changed within a day of flips_since';
-COMMENT ON COLUMN user_sync.promised_at IS 'when the newest event about access came: a read within minutes of it may lag behind it';
+COMMENT ON COLUMN user_sync.access_event_at IS 'when the newest event about access came: a read within minutes of it may lag behind it';
 COMMENT ON COLUMN user_sync.moved_away_at
     IS 'when a transfer or RevenueCat moved a purchase to another user; cleared by a decision that uses it or finds access';
-COMMENT ON COLUMN user_sync.shut_out IS 'the status of the host''s account rules out access: no check is planned until it changes';
-COMMENT ON COLUMN user_sync.met_dry IS 'a dry run made the user known: this alone plans no check';
+COMMENT ON COLUMN user_sync.awaits_eligibility
+    IS 'the status of the host''s account rules out access: no check is planned until it changes';
+COMMENT ON COLUMN user_sync.is_dry_run_only IS 'a dry run made the user known: this alone plans no check';
 COMMENT ON COLUMN user_sync.decided_subscriber IS
     'whether the type that the last decision set or confirmed is subscriber; null: no decision has settled the type yet';
 COMMENT ON COLUMN user_sync.decision_id IS 'the newest row of decision, once a check has confirmed it';
@@ -161,7 +162,7 @@ CREATE TABLE purchase (
     account_key      bigint,
     stated_at        timestamptz,
     carried          text[]
-) WITH (fillfactor = 80);
+) WITH (fillfactor = 45);
 CREATE INDEX purchase_owner ON purchase (owner_key);
 CREATE INDEX purchase_former_owner ON purchase (former_owner_key) WHERE former_owner_key IS NOT NULL;
 -- Purchases without an owner are few, and agents have to find them.
@@ -240,7 +241,7 @@ COMMENT ON COLUMN chargeback_name.entry IS 'the hash of the first name in the sa
 COMMENT ON COLUMN chargeback_name.lifted_at IS 'when the schema''s owner said that it does not count; a later chargeback counts again';
 
 -- Consent: an owner gives a purchase to their other account, whose app displays the reference. The reference may lead to no ticket.
-CREATE TABLE purchase_release (
+CREATE TABLE purchase_consent (
     id           bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     owner_key    bigint      NOT NULL,
     reference    text        NOT NULL CHECK (reference ~ '^[RT]-[0-9A-HJKMNP-TV-Z]{4}-[0-9A-HJKMNP-TV-Z]{2}$'),
@@ -249,8 +250,8 @@ CREATE TABLE purchase_release (
     ended_at     timestamptz,
     UNIQUE (owner_key, reference)
 );
-COMMENT ON COLUMN purchase_release.claimant_key IS 'the claimant of the ticket to which the reference led; null: it led to none';
-COMMENT ON COLUMN purchase_release.ended_at IS 'when the owner withdrew the consent by objecting';
+COMMENT ON COLUMN purchase_consent.claimant_key IS 'the claimant of the ticket to which the reference led; null: it led to none';
+COMMENT ON COLUMN purchase_consent.ended_at IS 'when the owner withdrew the consent by objecting';
 
 -- ---- What was read and decided ---------------------------------------------------------------------------------------
 
@@ -373,7 +374,7 @@ CREATE TABLE queue (
     active              smallint,
     crashes             smallint    NOT NULL DEFAULT 0,
     cancel              boolean     NOT NULL DEFAULT false,
-    said                boolean     NOT NULL DEFAULT false,
+    has_request         boolean     NOT NULL DEFAULT false,
     restore_attempt     smallint    NOT NULL DEFAULT 0,
     reconcile_attempt   smallint    NOT NULL DEFAULT 0,
     reconcile_lane      smallint    NOT NULL DEFAULT 2,
@@ -397,7 +398,7 @@ CREATE UNIQUE INDEX queue_restore_next ON queue (restore_next) WHERE restore_nex
 CREATE UNIQUE INDEX queue_reconcile_next ON queue (reconcile_next) WHERE reconcile_next IS NOT NULL;
 COMMENT ON COLUMN queue.lane IS '0 restore, 1 event, 2 background, 9 quarantine (rows whose workers kept dying)';
 COMMENT ON COLUMN queue.active IS 'the job that a worker runs, or that is to be canceled: 0 the restore, 1 the reconcile; null: none';
-COMMENT ON COLUMN queue.said IS 'a job of this row may have a row in job_request';
+COMMENT ON COLUMN queue.has_request IS 'a job of this row may have a row in job_request';
 COMMENT ON COLUMN queue.restore_queued_at IS 'when the restore was queued again or followed another; null: when its id was made';
 COMMENT ON COLUMN queue.reconcile_queued_at IS 'as restore_queued_at, for the reconcile';
 
@@ -456,11 +457,11 @@ CREATE TABLE worker (
     version    text        NOT NULL,
     started_at timestamptz NOT NULL DEFAULT now(),
     expires_at timestamptz NOT NULL,
-    lists      text[]      NOT NULL DEFAULT '{}',
+    backfills  text[]      NOT NULL DEFAULT '{}',
     mode       text
 ) WITH (fillfactor = 50);
 COMMENT ON COLUMN worker.version IS 'the build that it runs';
-COMMENT ON COLUMN worker.lists IS 'the backfills that the worker can read';
+COMMENT ON COLUMN worker.backfills IS 'the backfills that the worker can read';
 COMMENT ON COLUMN worker.mode IS 'its MODE; null: the build does not state it';
 
 -- How many requests an address or a user made in the minute that the first of them began. Unlogged: a crash forgets a minute.
@@ -491,10 +492,10 @@ CREATE TABLE inbox (
     occurred_at timestamptz,
     due         timestamptz NOT NULL DEFAULT now(),
     attempt     smallint    NOT NULL DEFAULT 0,
-    promises    boolean     NOT NULL DEFAULT false,
+    is_access_event boolean     NOT NULL DEFAULT false,
     about       jsonb,
     user_keys   bigint[],
-    is_listed   boolean     NOT NULL DEFAULT false,
+    is_backfilled   boolean     NOT NULL DEFAULT false,
     ask_due     timestamptz,
     UNIQUE (source, event_id)
 ) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_insert_scale_factor = 0.1);
@@ -505,10 +506,10 @@ CREATE INDEX inbox_received ON inbox (source, received_at);
 CREATE INDEX inbox_asks ON inbox (ask_due) WHERE ask_due IS NOT NULL;
 COMMENT ON COLUMN inbox.state IS 'received; waiting: no user is known yet, or a run is about to read the user; done; '
                                  'ignored: it concerns no user; parked: no user was found, or the user was erased';
-COMMENT ON COLUMN inbox.promises IS 'the event says that access begins or continues';
+COMMENT ON COLUMN inbox.is_access_event IS 'the event says that access begins or continues';
 COMMENT ON COLUMN inbox.about IS 'what the event names, until its users are known: users, purchases, anonymous, blocked; '
                                  'after that, the purchases for which the next read has to ask';
-COMMENT ON COLUMN inbox.is_listed IS 'a backfill found the event before the store delivered it';
+COMMENT ON COLUMN inbox.is_backfilled IS 'a backfill found the event before the store delivered it';
 COMMENT ON COLUMN inbox.ask_due IS 'when a worker asks the stores which user the event concerns; null: not now';
 
 -- The body of an event, kept for a time. The schema's owner can read it; no decision uses it.
@@ -628,7 +629,7 @@ CREATE TABLE alarm (
 );
 
 -- How many records broke each invariant when a worker last counted them. `broken` is null while the count has not ended.
-CREATE TABLE law_check (
+CREATE TABLE invariant_check (
     name       text        PRIMARY KEY,
     broken     bigint,
     checked_at timestamptz NOT NULL DEFAULT now()
@@ -741,21 +742,21 @@ CREATE TABLE run (
     subscribers    bigint,
     hash           bytea,
     listed         jsonb       NOT NULL DEFAULT '{}',
-    lists_only     boolean     NOT NULL DEFAULT false
+    is_backfill_only     boolean     NOT NULL DEFAULT false
 );
 -- Two runs of one scope never go on at once. A dry run may go on beside a real one.
 CREATE UNIQUE INDEX run_open ON run (scope, is_dry) WHERE state IN ('reading', 'applying') AND scope <> 'diff' AND NOT is_confirmed;
 -- A dry run that an operator approved is written once.
 CREATE UNIQUE INDEX run_of_run ON run (of_run) WHERE state <> 'canceled';
 CREATE INDEX run_going ON run (id) WHERE state IN ('reading', 'applying', 'stopped');
-CREATE INDEX run_listed ON run (schedule, id) WHERE lists_only;
+CREATE INDEX run_listed ON run (schedule, id) WHERE is_backfill_only;
 COMMENT ON COLUMN run.is_confirmed IS 'an operator approved the changes by their hash: the limit does not apply to them';
 COMMENT ON COLUMN run.skipped IS 'how many users the run does not read: not eligible, erased, or read after since already';
 COMMENT ON COLUMN run.late IS 'users to try again: another transaction had locked them, or their job could not decide';
 COMMENT ON COLUMN run.settled_at IS 'when every user had been read';
 COMMENT ON COLUMN run.held IS 'how many demotions were held when every user had been read';
 COMMENT ON COLUMN run.listed IS 'by backfill: from when, until when, how many events were listed, how many of them were new, and any error';
-COMMENT ON COLUMN run.lists_only IS 'the run reads only users that its backfills name';
+COMMENT ON COLUMN run.is_backfill_only IS 'the run reads only users that its backfills name';
 
 -- A part of a run. In a real run: users, and the jobs that read them. In a dry run: users that one worker reads.
 CREATE TABLE run_part (
@@ -782,7 +783,7 @@ CREATE TABLE run_change (
     epoch       bigint  NOT NULL,
     assets      bigint  NOT NULL DEFAULT 0,
     job_id      uuid,
-    state       text    NOT NULL CHECK (state IN ('foreseen', 'held', 'applied', 'void')),
+    state       text    NOT NULL CHECK (state IN ('predicted', 'held', 'applied', 'void')),
     outcome     text    NOT NULL,
     rule        text    NOT NULL,
     announced   boolean NOT NULL DEFAULT false,
@@ -796,7 +797,7 @@ CREATE INDEX run_change_held ON run_change (user_key) WHERE state = 'held';
 COMMENT ON COLUMN run_change.epoch IS 'user_sync.epoch at the decision: a held demotion counts no more once the user''s epoch differs';
 
 -- A backfill of a run, read one window of time after the other.
-CREATE TABLE run_listing (
+CREATE TABLE run_backfill (
     run_id   bigint      NOT NULL REFERENCES run ON DELETE CASCADE,
     list     text        NOT NULL CHECK (list IN ('app_store', 'app_store_sandbox', 'google_play')),
     since    timestamptz NOT NULL,
@@ -812,21 +813,21 @@ CREATE TABLE run_listing (
     ended_at timestamptz,
     PRIMARY KEY (run_id, list)
 ) WITH (fillfactor = 50);
-CREATE INDEX run_listing_open ON run_listing (run_id, list) WHERE ended_at IS NULL;
-COMMENT ON COLUMN run_listing.reached IS 'everything before this time was listed';
-COMMENT ON COLUMN run_listing.moved_at IS 'when a worker last kept a page or finished a window';
-COMMENT ON COLUMN run_listing.tries IS 'rises when a worker takes the backfill; a worker with a lower number may write nothing';
-COMMENT ON COLUMN run_listing.failures IS 'how many tries failed in a row';
-COMMENT ON COLUMN run_listing.passing IS 'counts of the window in work; they are added to counts when the window ends';
+CREATE INDEX run_listing_open ON run_backfill (run_id, list) WHERE ended_at IS NULL;
+COMMENT ON COLUMN run_backfill.reached IS 'everything before this time was listed';
+COMMENT ON COLUMN run_backfill.moved_at IS 'when a worker last kept a page or finished a window';
+COMMENT ON COLUMN run_backfill.tries IS 'rises when a worker takes the backfill; a worker with a lower number may write nothing';
+COMMENT ON COLUMN run_backfill.failures IS 'how many tries failed in a row';
+COMMENT ON COLUMN run_backfill.passing IS 'counts of the window in work; they are added to counts when the window ends';
 
--- How far `plan_looks` has come in its pass over the known users. A walk by key needs no index that every job would have to write.
-CREATE TABLE look_round (
+-- How far `plan_checks` has come in its pass over the known users. A walk by key needs no index that every job would have to write.
+CREATE TABLE check_round (
     is_only   boolean     PRIMARY KEY DEFAULT true CHECK (is_only),
     after_key bigint      NOT NULL DEFAULT 0,
     began_at  timestamptz NOT NULL DEFAULT 'epoch'
 );
-COMMENT ON COLUMN look_round.after_key IS 'users up to this key were examined in the present pass; 0: the pass is over';
-INSERT INTO look_round DEFAULT VALUES;
+COMMENT ON COLUMN check_round.after_key IS 'users up to this key were examined in the present pass; 0: the pass is over';
+INSERT INTO check_round DEFAULT VALUES;
 
 -- Dry runs of single users: each asks what a reconcile would do, and a worker writes the answer here. They are no jobs of the queue,
 -- because a request for a real reconcile could join such a job, and a job writes a decision to `decision_log`.
@@ -1020,26 +1021,26 @@ COMMENT ON COLUMN terminal_request.asked_by IS 'the database user';
 -- ---- The desk: rules that a team may change --------------------------------------------------------------------------
 
 -- Which operator role has which permission.
-CREATE TABLE desk_duty (
-    duty text NOT NULL,
+CREATE TABLE operator_permission (
+    permission text NOT NULL,
     role text NOT NULL,
-    PRIMARY KEY (duty, role)
+    PRIMARY KEY (permission, role)
 );
-INSERT INTO desk_duty (duty, role)
-SELECT d.duty, unnest(d.roles)
+INSERT INTO operator_permission (permission, role)
+SELECT d.permission, unnest(d.roles)
   FROM (VALUES ('view', ARRAY['viewer', 'agent', 'approver', 'senior', 'auditor', 'admin']),
                ('reveal', ARRAY['agent', 'approver', 'senior', 'auditor']),
                ('audit', ARRAY['auditor', 'admin']),
                ('open', ARRAY['agent', 'approver', 'senior']),
                ('work', ARRAY['agent', 'approver', 'senior']),
                ('refuse', ARRAY['agent', 'approver', 'senior']),
-               ('lend', ARRAY['agent', 'approver', 'senior']),
+               ('give_access', ARRAY['agent', 'approver', 'senior']),
                ('restore', ARRAY['agent', 'approver', 'senior']),
                ('approve', ARRAY['approver', 'senior']),
                ('transfer', ARRAY['approver', 'senior']),
                ('override', ARRAY['senior']),
                ('retry', ARRAY['senior', 'admin']),
-               ('manage', ARRAY['admin'])) AS d(duty, roles);
+               ('manage', ARRAY['admin'])) AS d(permission, roles);
 
 -- Settings of the desk that a team may change.
 CREATE TABLE desk_setting (
@@ -1047,10 +1048,10 @@ CREATE TABLE desk_setting (
     value bigint NOT NULL CHECK (value > 0)
 );
 COMMENT ON TABLE desk_setting IS
-    'answer_days: how long a claimant has to answer; replies_per_day, releases_per_day: how many replies and consents a user may '
-    'send; release_days: how long a consent counts; reveals_per_hour: how many ids an operator may see, a list counting as twenty';
+    'answer_days: how long a claimant has to answer; replies_per_day, consents_per_day: how many replies and consents a user may '
+    'send; consent_days: how long a consent counts; reveals_per_hour: how many ids an operator may see, a list counting as twenty';
 INSERT INTO desk_setting (name, value) VALUES
-    ('answer_days', 7), ('replies_per_day', 10), ('releases_per_day', 5), ('release_days', 30);
+    ('answer_days', 7), ('replies_per_day', 10), ('consents_per_day', 5), ('consent_days', 30);
 INSERT INTO desk_setting (name, value) VALUES ('reveals_per_hour', 60);
 
 -- Questions that an agent may ask a claimant. The app shows each in the user's language.
@@ -1062,13 +1063,13 @@ INSERT INTO desk_question (key) VALUES
 
 -- How long each stage of a ticket may take. A team may change the values.
 CREATE TABLE desk_clock (
-    stage     text     NOT NULL CHECK (stage IN ('first_look', 'decision', 'execution')),
+    stage     text     NOT NULL CHECK (stage IN ('first_response', 'decision', 'execution')),
     is_urgent boolean  NOT NULL,
     within    interval NOT NULL CHECK (within BETWEEN interval '1 minute' AND interval '90 days'),
     PRIMARY KEY (stage, is_urgent)
 );
 INSERT INTO desk_clock (stage, is_urgent, within) VALUES
-    ('first_look', false, '8 hours'), ('first_look', true, '1 hour'),
+    ('first_response', false, '8 hours'), ('first_response', true, '1 hour'),
     ('decision',   false, '3 days'),  ('decision',   true, '1 day'),
     ('execution',  false, '4 hours'), ('execution',  true, '1 hour');
 
@@ -1156,8 +1157,8 @@ CREATE TABLE ticket (
     deadline          timestamptz,
     state_since       timestamptz NOT NULL DEFAULT now(),
     subject_id        bigint,
-    holder_id         bigint,
-    holder_until      timestamptz,
+    assignee_id         bigint,
+    assigned_until      timestamptz,
     evidence_id       bigint,
     -- If a claimant taps several times in a row, the evidence is collected once.
     evidence_due      timestamptz DEFAULT now() + interval '10 seconds',
@@ -1165,20 +1166,20 @@ CREATE TABLE ticket (
     evidence_error    text,
     owner_asked_at    timestamptz,
     owner_until       timestamptz,
-    owner_no_at       timestamptz,
+    owner_objected_at       timestamptz,
     verdict           text,
-    lent_grant_id     bigint,
-    looked_at         timestamptz,
+    temporary_grant_id     bigint,
+    assigned_at         timestamptz,
     decided_at        timestamptz,
     closed_at         timestamptz,
     question          text        REFERENCES desk_question,
     question_at       timestamptz,
     answer_until      timestamptz,
-    owner_yes_at      timestamptz,
+    owner_consented_at      timestamptz,
     clock_from        timestamptz NOT NULL DEFAULT now(),
     waited            interval    NOT NULL DEFAULT '0',
     due_at            timestamptz,
-    owner_heard_at    timestamptz,
+    owner_notified_at    timestamptz,
     -- Requests are counted, and the collecting worker notes the count: so a request that commits meanwhile is noticed.
     evidence_asks     bigint      NOT NULL DEFAULT 0,
     evidence_seen     bigint      NOT NULL DEFAULT 0,
@@ -1201,7 +1202,7 @@ CREATE INDEX ticket_state ON ticket (state, priority, id);
 CREATE INDEX ticket_owner ON ticket (owner_key);
 CREATE INDEX ticket_reference ON ticket (reference_of('T', uid));
 CREATE INDEX ticket_subject ON ticket (subject_id) WHERE subject_id IS NOT NULL;
-CREATE INDEX ticket_lent ON ticket (lent_grant_id) WHERE lent_grant_id IS NOT NULL;
+CREATE INDEX ticket_temporary_grant ON ticket (temporary_grant_id) WHERE temporary_grant_id IS NOT NULL;
 CREATE INDEX ticket_claimant ON ticket (claimant_key);
 CREATE INDEX ticket_unanswered ON ticket (answer_until) WHERE state = 'waiting_claimant';
 CREATE INDEX ticket_queue ON ticket (state, coalesce(due_at, 'infinity'), id)
@@ -1209,7 +1210,7 @@ CREATE INDEX ticket_queue ON ticket (state, coalesce(due_at, 'infinity'), id)
 CREATE INDEX ticket_queue_kind ON ticket (state, kind, coalesce(due_at, 'infinity'), id)
  WHERE state NOT IN ('transferred', 'refused', 'expired', 'auto_resolved', 'duplicate');
 CREATE INDEX ticket_closed ON ticket (closed_at DESC, id DESC) WHERE closed_at IS NOT NULL;
-CREATE INDEX ticket_holder ON ticket (holder_id) WHERE holder_id IS NOT NULL;
+CREATE INDEX ticket_assignee ON ticket (assignee_id) WHERE assignee_id IS NOT NULL;
 CREATE INDEX ticket_original ON ticket (original_id) WHERE original_id IS NOT NULL;
 CREATE INDEX ticket_created ON ticket (created_at);
 -- `-id`, so that PostgreSQL does not use the primary key instead: for a rare state it would walk that key back to its beginning.
@@ -1217,19 +1218,19 @@ CREATE INDEX ticket_state_newest ON ticket (state, (-id));
 CREATE INDEX ticket_closed_kind ON ticket (kind, closed_at DESC, id DESC) WHERE closed_at IS NOT NULL;
 COMMENT ON COLUMN ticket.deadline IS 'when the store reverses the sale: the ticket has to be decided before';
 COMMENT ON COLUMN ticket.subject_id IS 'the purchase that the desk found by a reported or original id, if purchase_id is null';
-COMMENT ON COLUMN ticket.holder_id IS 'the operator who has the ticket assigned, until holder_until';
+COMMENT ON COLUMN ticket.assignee_id IS 'the operator who has the ticket assigned, until assigned_until';
 COMMENT ON COLUMN ticket.evidence_due IS 'when a worker collects the evidence again; null: only when it is requested';
 COMMENT ON COLUMN ticket.owner_asked_at IS 'when the owner was asked about a transfer; null: not asked on the present evidence';
 COMMENT ON COLUMN ticket.owner_until IS 'until when a transfer waits for the owner''s objection';
-COMMENT ON COLUMN ticket.owner_no_at IS 'when the owner objected';
-COMMENT ON COLUMN ticket.lent_grant_id IS 'the grant that gives the claimant temporary access; it ends with the ticket';
+COMMENT ON COLUMN ticket.owner_objected_at IS 'when the owner objected';
+COMMENT ON COLUMN ticket.temporary_grant_id IS 'the grant that gives the claimant temporary access; it ends with the ticket';
 COMMENT ON COLUMN ticket.question IS 'what the claimant was asked last';
 COMMENT ON COLUMN ticket.answer_until IS 'until when the desk waits for the claimant''s answer';
-COMMENT ON COLUMN ticket.owner_yes_at IS 'when the owner consented to what they are asked now';
+COMMENT ON COLUMN ticket.owner_consented_at IS 'when the owner consented to what they are asked now';
 COMMENT ON COLUMN ticket.clock_from IS 'when the ticket was opened, or last reopened';
 COMMENT ON COLUMN ticket.waited IS 'how long the ticket waited for claimant or owner: the desk''s clocks do not count this time';
 COMMENT ON COLUMN ticket.due_at IS 'until when the desk has to take the next step; null: it has none to take';
-COMMENT ON COLUMN ticket.owner_heard_at
+COMMENT ON COLUMN ticket.owner_notified_at
     IS 'since when the present owner knows of the ticket: from then on they may object, whatever became of the question';
 COMMENT ON COLUMN ticket.evidence_asks IS 'how many times evidence was requested';
 COMMENT ON COLUMN ticket.evidence_seen IS 'evidence_asks when a worker last began to collect';
@@ -1271,7 +1272,7 @@ CREATE INDEX ticket_news_user ON ticket_news (user_key);
 COMMENT ON COLUMN ticket_news.data IS 'names no user: an owner does not learn who the claimant is';
 
 -- Kept apart from the events, so that an erasure can remove them: a reported id may hold any text.
-CREATE TABLE ticket_claim (
+CREATE TABLE ticket_reported_id (
     ticket_id   bigint      NOT NULL REFERENCES ticket,
     kind        text        NOT NULL CHECK (kind IN ('order_id', 'transaction_id', 'onside_order_id')),
     value       text        NOT NULL CHECK (length(value) BETWEEN 1 AND 255),
@@ -1281,12 +1282,12 @@ CREATE TABLE ticket_claim (
     at          timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (ticket_id, kind, value)
 );
-CREATE INDEX ticket_claim_at ON ticket_claim (at);
-COMMENT ON TABLE ticket_claim
+CREATE INDEX ticket_claim_at ON ticket_reported_id (at);
+COMMENT ON TABLE ticket_reported_id
     IS 'reported ids: a claimant sent them with a restore, or an agent read them in a mail; what the stores answered is in the evidence';
-COMMENT ON COLUMN ticket_claim.store IS 'the store that the app named; null: the form of the id decides which store is asked';
-COMMENT ON COLUMN ticket_claim.by_claimant IS 'the claimant sent it; an id that they did not send does not count against them';
-COMMENT ON COLUMN ticket_claim.by_agent_at
+COMMENT ON COLUMN ticket_reported_id.store IS 'the store that the app named; null: the form of the id decides which store is asked';
+COMMENT ON COLUMN ticket_reported_id.by_claimant IS 'the claimant sent it; an id that they did not send does not count against them';
+COMMENT ON COLUMN ticket_reported_id.by_agent_at
     IS 'when an agent last gave it: the newest of these says which purchase is meant; null: no agent gave it';
 
 -- The evidence of a ticket, as collected at one time.

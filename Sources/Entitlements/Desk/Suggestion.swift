@@ -35,7 +35,7 @@ package struct Suggestion: Hashable, Sendable {
         case keyMissing = "key_missing"
         case movedLately = "moved_lately"
         case proofFailed = "proof_failed"
-        case ownerReleased = "owner_released"
+        case ownerReleased = "owner_consented"
         case ownerErased = "previous_owner_erased"
         case ownerObjected = "owner_objected"
         case tokenNamesOwner = "token_names_owner"

@@ -32,7 +32,7 @@ package enum TransferFact: String, Sendable, CaseIterable, Codable {
     /// The owner said no.
     case ownerObjected = "owner_objected"
     /// The owner released it to this account.
-    case ownerReleased = "owner_released"
+    case ownerReleased = "owner_consented"
     /// A proof that the store verified was shown by the claimant.
     case proofVerified = "proof_verified"
     /// Something the claimant offered as a proof was found false.

@@ -96,7 +96,7 @@ extension CaseRecords {
             """
             SELECT max(x.asked_at) FROM entitlement_sync.observation AS x
              WHERE x.user_key = ANY (\(keys)) AND x.status = 'refunded'
-               AND entitlement_sync.living(x.purchase_id) = \(purchase.id)
+               AND entitlement_sync.surviving_purchase(x.purchase_id) = \(purchase.id)
             """
         ).first?.decode(PostgresTimestamp?.self, at: 0).map { Instant($0) }
     }
@@ -114,7 +114,7 @@ extension CaseRecords {
                   FROM unnest(\(moved.map(\.value)), \(moved.map(\.store)), \(moved.map(\.environment)))
                        AS n(value, store, environment)
             ), item AS (
-                SELECT m.store, m.value, entitlement_sync.living(x.purchase_id) AS id
+                SELECT m.store, m.value, entitlement_sync.surviving_purchase(x.purchase_id) AS id
                   FROM moved AS m
                   LEFT JOIN entitlement_sync.purchase_identifier AS x
                     ON x.value = m.value AND x.store = m.store AND x.environment = m.environment
@@ -122,7 +122,7 @@ extension CaseRecords {
             SELECT entitlement_sync.charged_back(ARRAY[\(purchase.id)::bigint]),
                    entitlement_sync.charged_back(
                        ARRAY(SELECT DISTINCT i.id FROM item AS i
-                              WHERE i.id <> entitlement_sync.living(\(purchase.id)::bigint))) IS NOT NULL
+                              WHERE i.id <> entitlement_sync.surviving_purchase(\(purchase.id)::bigint))) IS NOT NULL
                    -- What nobody has met yet has a name alone.
                    OR EXISTS (SELECT 1 FROM item AS i
                                 JOIN entitlement_sync.chargeback_name AS k ON k.hash = entitlement_sync.name_hash(i.store, i.value)

@@ -13,14 +13,14 @@ extension CaseRecords {
         try await pool.query(
             """
             SELECT n.kind, n.value, n.store, n.by_claimant, n.by_agent_at IS NOT NULL
-              FROM (SELECT c.kind, c.value, c.store, c.by_claimant, c.by_agent_at, c.at FROM entitlement_sync.ticket_claim AS c WHERE c.ticket_id = \(ticketID)
+              FROM (SELECT c.kind, c.value, c.store, c.by_claimant, c.by_agent_at, c.at FROM entitlement_sync.ticket_reported_id AS c WHERE c.ticket_id = \(ticketID)
                      UNION ALL
                     -- What an agent gave with the ticket itself.
                     SELECT 'order_id', t.original_id, NULL, false, t.created_at, t.created_at FROM entitlement_sync.ticket AS t
                      WHERE t.id = \(ticketID) AND t.original_id IS NOT NULL
                        AND EXISTS (SELECT 1 FROM entitlement_sync.ticket_event AS e
                                     WHERE e.ticket_id = t.id AND e.kind = 'opened' AND e.operator_id IS NOT NULL)
-                       AND NOT EXISTS (SELECT 1 FROM entitlement_sync.ticket_claim AS c
+                       AND NOT EXISTS (SELECT 1 FROM entitlement_sync.ticket_reported_id AS c
                                         WHERE c.ticket_id = t.id AND c.value = t.original_id)) AS n
              ORDER BY n.by_agent_at DESC NULLS LAST, n.at DESC, n.value, n.kind
             """
@@ -46,7 +46,7 @@ extension CaseRecords {
         var purchases: [PurchaseIdentifierKey: Int64] = [:]
         for row in try await pool.query(
             """
-            SELECT i.value, i.store, i.environment, entitlement_sync.living(i.purchase_id)
+            SELECT i.value, i.store, i.environment, entitlement_sync.surviving_purchase(i.purchase_id)
               FROM unnest(\(names.map(\.value)), \(names.map(\.store)), \(names.map(\.environment)))
                    AS n(value, store, environment)
               JOIN entitlement_sync.purchase_identifier AS i USING (value, store, environment)

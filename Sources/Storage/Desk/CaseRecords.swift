@@ -51,7 +51,7 @@ package struct CaseRecords: Sendable {
                 SELECT t.id FROM entitlement_sync.ticket AS t
                  WHERE t.evidence_due <= now()
                    AND coalesce(t.evidence_taken_at < now() - interval '2 minutes', true)
-                 ORDER BY coalesce(t.holder_until > now(), false) DESC, t.evidence_due LIMIT \(Int64(limit)) FOR NO KEY UPDATE SKIP LOCKED
+                 ORDER BY coalesce(t.assigned_until > now(), false) DESC, t.evidence_due LIMIT \(Int64(limit)) FOR NO KEY UPDATE SKIP LOCKED
             )
             UPDATE entitlement_sync.ticket AS t
                SET evidence_taken_at = clock_timestamp(), evidence_seen = t.evidence_asks,
@@ -69,19 +69,19 @@ package struct CaseRecords: Sendable {
         let tick = ContinuousClock.now
         let rows = try await pool.query(
             """
-            SELECT t.state = 'executing' OR coalesce(t.holder_until > now(), false), t.claimant_key, c.user_id, o.user_key, o.user_id, p.id,
+            SELECT t.state = 'executing' OR coalesce(t.assigned_until > now(), false), t.claimant_key, c.user_id, o.user_key, o.user_id, p.id,
                    -- A former owner's word says nothing of the purchase any more.
-                   t.owner_no_at IS NOT NULL AND (p.id IS NULL OR t.owner_key IS NOT DISTINCT FROM p.owner_key),
+                   t.owner_objected_at IS NOT NULL AND (p.id IS NULL OR t.owner_key IS NOT DISTINCT FROM p.owner_key),
                    EXISTS (SELECT 1 FROM entitlement_sync.observation AS x
                             WHERE x.user_key = t.claimant_key
-                              AND entitlement_sync.living(x.purchase_id) = p.id
+                              AND entitlement_sync.surviving_purchase(x.purchase_id) = p.id
                               AND x.attribution = 'foreign'),
-                   entitlement_sync.is_released(t.id), clock_timestamp(),
+                   entitlement_sync.has_owner_consent(t.id), clock_timestamp(),
                    coalesce(p.environment <> 'production', false)
                    OR EXISTS (SELECT 1 FROM entitlement_sync.sandbox_user AS s WHERE s.user_id = c.user_id)
                    OR EXISTS (SELECT 1 FROM entitlement_sync.purchase AS s
                                WHERE s.owner_key = t.claimant_key AND s.environment <> 'production'),
-                   entitlement_sync.is_named_by_id(t.id),
+                   entitlement_sync.is_named_by_reported_id(t.id),
                    EXISTS (SELECT 1 FROM entitlement_sync.ticket_evidence AS e
                             WHERE e.id = t.evidence_id AND 'proof_failed' = ANY (e.facts)),
                    (SELECT coalesce(e.document -> 'sources', '[]')::text FROM entitlement_sync.ticket_evidence AS e
@@ -89,7 +89,7 @@ package struct CaseRecords: Sendable {
                    t.state = 'refused'
               FROM entitlement_sync.ticket AS t
               JOIN entitlement_sync.user_sync AS c ON c.user_key = t.claimant_key
-              LEFT JOIN entitlement_sync.purchase AS p ON p.id = entitlement_sync.living(coalesce(t.purchase_id, t.subject_id))
+              LEFT JOIN entitlement_sync.purchase AS p ON p.id = entitlement_sync.surviving_purchase(coalesce(t.purchase_id, t.subject_id))
               LEFT JOIN entitlement_sync.user_sync AS o
                 ON o.user_key = CASE WHEN p.id IS NULL THEN t.owner_key ELSE p.owner_key END
              WHERE t.id = \(ticketID)
@@ -202,7 +202,7 @@ package struct CaseRecords: Sendable {
         for row in try await pool.query(
             """
             SELECT i.value, p.owner_key FROM entitlement_sync.purchase_identifier AS i
-              JOIN entitlement_sync.purchase AS p ON p.id = entitlement_sync.living(i.purchase_id)
+              JOIN entitlement_sync.purchase AS p ON p.id = entitlement_sync.surviving_purchase(i.purchase_id)
              WHERE i.value = ANY (\(ids)) AND i.kind = 'revenuecat_id' AND p.owner_key IS NOT NULL
             """
         ) {
@@ -318,7 +318,7 @@ package struct CaseRecords: Sendable {
     /// - Returns: how many messages.
     package func tell() async throws -> Int {
         try await pool.retrying { connection in
-            let rows = try await connection.query("SELECT entitlement_sync.tell_tickets(100)")
+            let rows = try await connection.query("SELECT entitlement_sync.publish_ticket_news(100)")
             return Int(try rows.first?.decode(Int32.self, at: 0) ?? 0)
         }
     }
@@ -330,7 +330,7 @@ package struct CaseRecords: Sendable {
     package func tend() async throws -> Int {
         try await pool.retrying { connection in
             let rows = try await connection.query(
-                "SELECT entitlement_sync.tend_tickets() + entitlement_sync.expire_questions()"
+                "SELECT entitlement_sync.apply_ticket_deadlines() + entitlement_sync.expire_questions()"
             )
             return Int(try rows.first?.decode(Int32.self, at: 0) ?? 0)
         }

@@ -40,7 +40,7 @@ package struct DeskConsole: Sendable {
     package func me() async throws -> Me {
         let rows = try await pool.query(
             """
-            SELECT m.id, m.name, m.role, m.duties, m.is_held, m.ends_at, m.fresh_until, m.by_provider
+            SELECT m.id, m.name, m.role, m.permissions, m.is_held, m.ends_at, m.fresh_until, m.by_provider
               FROM entitlement_sync.desk_me(\(shown)) AS m
             """
         )

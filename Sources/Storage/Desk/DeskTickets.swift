@@ -187,7 +187,7 @@ package struct DeskTickets: Sendable {
             switch self {
             case .claim, .release, .refresh, .note, .ask: "work"
             case .refuse: "refuse"
-            case .lend: "lend"
+            case .lend: "give_access"
             case .approve, .withdraw: "approve"
             case .transfer, .resolve, .token: "transfer"
             case .waive: "override"
@@ -204,10 +204,10 @@ package struct DeskTickets: Sendable {
         let session = PostgresBytes(session)
         let query: PostgresQuery =
             switch act {
-            case .claim: "SELECT entitlement_sync.claim_ticket(\(session), \(id))"
-            case .release: "SELECT entitlement_sync.release_ticket(\(session), \(id))"
+            case .claim: "SELECT entitlement_sync.assign_ticket(\(session), \(id))"
+            case .release: "SELECT entitlement_sync.unassign_ticket(\(session), \(id))"
             case .refresh: "SELECT entitlement_sync.refresh_evidence(\(session), \(id))"
-            case .lend: "SELECT entitlement_sync.lend_access(\(session), \(id))"
+            case .lend: "SELECT entitlement_sync.give_temporary_access(\(session), \(id))"
             case .withdraw: "SELECT entitlement_sync.withdraw_approval(\(session), \(id))"
             case .resolve(let hasMoved):
                 "SELECT entitlement_sync.resolve_transfer(\(session), \(id), \(hasMoved ? "moved" : "not_moved"))"

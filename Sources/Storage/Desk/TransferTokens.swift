@@ -82,7 +82,7 @@ package struct TransferTokens: Sendable {
                                     WHERE c.name IN ('transfers', 'all') AND c.paused)
                    AND NOT EXISTS (SELECT 1 FROM entitlement_sync.transfer_token AS e
                                     WHERE e.state = 'due' AND e.id < k.id
-                                      AND entitlement_sync.living(e.purchase_id) = entitlement_sync.living(k.purchase_id))
+                                      AND entitlement_sync.surviving_purchase(e.purchase_id) = entitlement_sync.surviving_purchase(k.purchase_id))
                  ORDER BY k.due LIMIT \(Int64(limit)) FOR NO KEY UPDATE SKIP LOCKED
             ), taken AS (
                 UPDATE entitlement_sync.transfer_token AS k
@@ -95,7 +95,7 @@ package struct TransferTokens: Sendable {
                      WHERE i.purchase_id = p.id AND i.store = 'app_store' AND i.kind = 'store_id' AND i.value ~ '^[0-9]+$')
               FROM taken AS k
               JOIN entitlement_sync.transfer AS x ON x.id = k.transfer_id
-              JOIN entitlement_sync.purchase AS p ON p.id = entitlement_sync.living(k.purchase_id)
+              JOIN entitlement_sync.purchase AS p ON p.id = entitlement_sync.surviving_purchase(k.purchase_id)
               LEFT JOIN entitlement_sync.user_sync AS u ON u.user_key = x.to_key
             """
         ).map { row in

@@ -37,7 +37,7 @@ package struct Listings: Sendable {
         let row = try await pool.query(
             """
             SELECT t.run_id, t.turn, t.failures, t.reached, t.until
-              FROM entitlement_sync.take_listing(
+              FROM entitlement_sync.take_backfill(
                        \(list), \(reach.microseconds) * interval '1 microsecond',
                        \(Self.lease.microseconds) * interval '1 microsecond') AS t
             """
@@ -91,7 +91,7 @@ package struct Listings: Sendable {
         let stood = #"{"listed":\#(events.count + page.refused),"refused":\#(page.refused)}"#
         return try await pool.query(
             """
-            SELECT entitlement_sync.keep_listing(
+            SELECT entitlement_sync.keep_backfill(
                        \(taken.run), \(taken.list), \(taken.turn), \(Self.lease.microseconds) * interval '1 microsecond',
                        \(PostgresJSON(stood)), \(isOwned), \(source.rawValue),
                        \(events.map(\.id)), \(events.map(\.kind)), \(events.map { $0.occurredAt?.timestamp }),
@@ -108,7 +108,7 @@ package struct Listings: Sendable {
     package func move(_ taken: Taken, to instant: Instant) async throws(PostgresError) -> Bool {
         try await pool.query(
             """
-            SELECT entitlement_sync.move_listing(
+            SELECT entitlement_sync.move_backfill(
                        \(taken.run), \(taken.list), \(taken.turn), \(Self.lease.microseconds) * interval '1 microsecond',
                        \(instant.timestamp))
             """
@@ -140,7 +140,7 @@ package struct Listings: Sendable {
     ) async throws(PostgresError) {
         try await pool.query(
             """
-            SELECT entitlement_sync.put_off_listing(
+            SELECT entitlement_sync.postpone_backfill(
                        \(taken.run), \(taken.list), \(taken.turn), \(pause.microseconds) * interval '1 microsecond',
                        \(code), \(failures))
             """

@@ -30,9 +30,9 @@ extension Runs {
         let limit = RunFigures.mostCounted
         let answers = try await pool.pipeline([
             """
-            SELECT count(*), coalesce(extract(epoch FROM clock_timestamp() - min(d.next_look)), 0)::double precision
-              FROM (SELECT u.next_look FROM entitlement_sync.user_sync AS u
-                     WHERE u.next_look <= now() ORDER BY u.next_look LIMIT \(limit)) AS d
+            SELECT count(*), coalesce(extract(epoch FROM clock_timestamp() - min(d.next_check_at)), 0)::double precision
+              FROM (SELECT u.next_check_at FROM entitlement_sync.user_sync AS u
+                     WHERE u.next_check_at <= now() ORDER BY u.next_check_at LIMIT \(limit)) AS d
             """,
             """
             SELECT r.id, r.state, r.total - r.ended - r.skipped,

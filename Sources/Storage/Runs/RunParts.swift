@@ -101,11 +101,11 @@ package struct RunParts: Sendable {
     /// - Returns: `false`: somebody else has taken it up, or the run was ended.
     /// - Throws: `PostgresError`.
     package func keep(_ findings: [Int64: Apply.Foresight.Answer], of part: Taken) async throws -> Bool {
-        let all = part.keys.map { findings[$0]?.foreseen }
+        let all = part.keys.map { findings[$0]?.predicted }
         let outcomes = all.map { $0?.outcome ?? Outcome.storeUnavailable.rawValue }
         let rules = all.map { $0?.rule }
         let errors = all.compactMap { $0?.error }
-        let changes = part.keys.compactMap { key in findings[key].map { (key, $0.epoch, $0.foreseen) } }
+        let changes = part.keys.compactMap { key in findings[key].map { (key, $0.epoch, $0.predicted) } }
             .filter { Self.isChange($0.2) }
         let rows = try await pool.query(
             """
@@ -121,9 +121,9 @@ package struct RunParts: Sendable {
     }
 
     /// Whether a user stands among a run's changes: their type would change, now or once a margin is over.
-    private static func isChange(_ foreseen: Foreseen) -> Bool {
-        foreseen.typeBefore != foreseen.typeAfter
-            || foreseen.outcome == Outcome.deferred.rawValue && foreseen.rule.map(threats.contains) == true
+    private static func isChange(_ predicted: Foreseen) -> Bool {
+        predicted.typeBefore != predicted.typeAfter
+            || predicted.outcome == Outcome.deferred.rawValue && predicted.rule.map(threats.contains) == true
     }
 
     /// Rules that put a demotion off until a margin is over: whoever they speak of stands among the changes, as deferred.

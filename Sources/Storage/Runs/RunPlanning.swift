@@ -65,7 +65,7 @@ package struct RunPlanning: Sendable {
     /// - Returns: whether the run's end has to wait for it.
     /// - Throws: `PostgresError`.
     package func planListings(of run: Int64, fence: Int64) async throws(PostgresError) -> Bool {
-        try await pool.query("SELECT entitlement_sync.plan_listings(\(fence), \(run))")
+        try await pool.query("SELECT entitlement_sync.plan_backfills(\(fence), \(run))")
             .first?.decode(Bool?.self, at: 0) ?? false
     }
 

@@ -127,7 +127,7 @@ extension RunRecord {
                                               'from', (extract(epoch FROM (l.said ->> 'from')::timestamptz) * 1000)::bigint,
                                               'until', (extract(epoch FROM (l.said ->> 'until')::timestamptz) * 1000)::bigint))
                     FROM jsonb_each(r.listed) AS l(list, said)), '{}')::text,
-        r.lists_only, r.settled_at + interval '72 hours'
+        r.is_backfill_only, r.settled_at + interval '72 hours'
         """
 
     init(_ row: PostgresRow) throws(PostgresError) {

@@ -37,7 +37,10 @@ package struct Runs: Sendable {
     /// - Returns: the run; `nil`: one of the scope `since` goes on.
     /// - Throws: `PostgresError`.
     package func askLists(since: PostgresTimestamp, by asker: String) async throws -> Int64? {
-        try await pool.query("SELECT entitlement_sync.ask_lists(\(since), \(asker))").first?.decode(Int64?.self, at: 0)
+        try await pool.query("SELECT entitlement_sync.ask_backfill(\(since), \(asker))").first?.decode(
+            Int64?.self,
+            at: 0
+        )
             ?? nil
     }
 
@@ -97,7 +100,7 @@ package struct Runs: Sendable {
     package func release(_ id: Int64, hash: String, by asker: String) async throws -> Int64 {
         do {
             let rows = try await pool.query(
-                "SELECT entitlement_sync.release_run(\(id), decode(\(hash), 'hex'), \(asker))"
+                "SELECT entitlement_sync.approve_run(\(id), decode(\(hash), 'hex'), \(asker))"
             )
             guard let run = try rows.first?.decode(Int64?.self, at: 0) ?? nil else { throw Refusal.nothingToRelease }
             return run

@@ -1,6 +1,6 @@
 /// What an operator is.
 ///
-/// What each may do stands in the database's table `desk_duty`.
+/// What each may do stands in the database's table `operator_permission`.
 package enum DeskRole: String, Sendable, CaseIterable, Codable {
     /// Reads tickets, with personal data masked.
     case viewer

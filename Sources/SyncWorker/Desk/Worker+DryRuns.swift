@@ -33,14 +33,14 @@ extension Worker {
             let reading = await work.reader.read(question.job)
             // Our own going is nobody's failure; a task of its own, because this one is cancelled.
             guard !Task.isCancelled else { return try await Task { try await work.dryRuns.release(question) }.value }
-            let foreseen: Foreseen?
+            let predicted: Foreseen?
             do {
-                foreseen = try await apply.foresee(ReadJob(job: question.job, reading: reading), epoch: epoch)
+                predicted = try await apply.foresee(ReadJob(job: question.job, reading: reading), epoch: epoch)
             } catch {
                 logger.warning("a dry run could not be planned", metadata: describe(error))
-                foreseen = Foreseen(error: (error as? PostgresError)?.sqlState ?? "\(type(of: error))")
+                predicted = Foreseen(error: (error as? PostgresError)?.sqlState ?? "\(type(of: error))")
             }
-            try await work.dryRuns.keep(foreseen, for: question)
+            try await work.dryRuns.keep(predicted, for: question)
         } catch {
             // The hold on it ends by itself.
             logger.warning("a dry run could not be answered", metadata: describe(error))

@@ -15,7 +15,7 @@ package struct ListingWork: Sendable {
         self.retry = retry
     }
 
-    /// After so many failures in a row a run's end waits no longer; as `plan_listings` has it.
+    /// After so many failures in a row a run's end waits no longer; as `plan_backfills` has it.
     private static let mostAwaited: Int32 = 3
 
     /// What follows a failure.

@@ -104,10 +104,10 @@ extension CaseRun {
         let session = agent.session
         let query: PostgresQuery =
             switch act {
-            case .claim: "SELECT entitlement_sync.claim_ticket(\(session), \(ticket))"
-            case .release: "SELECT entitlement_sync.release_ticket(\(session), \(ticket))"
+            case .claim: "SELECT entitlement_sync.assign_ticket(\(session), \(ticket))"
+            case .release: "SELECT entitlement_sync.unassign_ticket(\(session), \(ticket))"
             case .refuse: "SELECT entitlement_sync.refuse_ticket(\(session), \(ticket), 'refuse', NULL)"
-            case .lend: "SELECT entitlement_sync.lend_access(\(session), \(ticket))"
+            case .lend: "SELECT entitlement_sync.give_temporary_access(\(session), \(ticket))"
             case .waive: "SELECT entitlement_sync.waive_owner_window(\(session), \(ticket), 'words')"
             case .withdraw: "SELECT entitlement_sync.withdraw_approval(\(session), \(ticket))"
             case .transfer: "SELECT entitlement_sync.begin_transfer(\(session), \(ticket))"
@@ -131,7 +131,7 @@ extension CaseRun {
         )
     }
 
-    private func tend() -> Deed { Deed(name: "tend", query: "SELECT entitlement_sync.tend_tickets()::text") }
+    private func tend() -> Deed { Deed(name: "tend", query: "SELECT entitlement_sync.apply_ticket_deadlines()::text") }
 
     // MARK: What comes between
 
@@ -235,7 +235,7 @@ extension CaseRun {
         Deed(
             name: "the owner of \(ticket) releases it",
             query: """
-                SELECT entitlement_sync.release_purchase(u.user_id, entitlement_sync.reference_of('R', j.id))::text || 'taken'
+                SELECT entitlement_sync.consent_to_transfer(u.user_id, entitlement_sync.reference_of('R', j.id))::text || 'taken'
                   FROM entitlement_sync.ticket AS t
                   JOIN entitlement_sync.user_sync AS u ON u.user_key = t.owner_key
                   JOIN entitlement_sync.job_history AS j ON j.user_key = t.claimant_key AND j.outcome = 'store_account_mismatch'
@@ -348,7 +348,7 @@ extension CaseRun {
 
     private mutating func timePasses(_ ticket: Standing) async throws {
         switch random.below(5) {
-        case 0: try await time("ticket", "holder_until", of: ticket.id)
+        case 0: try await time("ticket", "assigned_until", of: ticket.id)
         case 1: try await time("ticket", "owner_until", of: ticket.id)
         case 2, 3: try await time("ticket_approval", "expires_at", of: ticket.id)
         default: try await sixMinutes()

@@ -151,7 +151,7 @@ struct CaseRun {
             SELECT t.id, t.state, h.name, t.evidence_id IS NOT NULL, u.user_id
               FROM entitlement_sync.ticket AS t
               JOIN entitlement_sync.user_sync AS u ON u.user_key = t.claimant_key
-              LEFT JOIN entitlement_sync.operator AS h ON h.id = t.holder_id ORDER BY t.id
+              LEFT JOIN entitlement_sync.operator AS h ON h.id = t.assignee_id ORDER BY t.id
             """
         ).map { row in
             let (id, state, holder, hasEvidence, user) = try row.decode(
@@ -265,7 +265,7 @@ struct CaseRun {
         hands = []
         try await host.query("UPDATE entitlement_sync.control SET paused = false")
         try await finishTransfers()
-        try await host.query("SELECT entitlement_sync.tend_tickets()")
+        try await host.query("SELECT entitlement_sync.apply_ticket_deadlines()")
         try await settleUsers()
         try await check()
     }

@@ -61,8 +61,8 @@ import Testing
         "owner: agree: taken",
         "owner: agree: question_changed",
         "event: owner_agreed",
-        "event: owner_released",
-        "fact: owner_released",
+        "event: owner_consented",
+        "fact: owner_consented",
         "fact: owner_objected",
     ]
 
@@ -78,7 +78,7 @@ import Testing
         "approvals ended: withdrawn",
         "approve: held",
         "approve: not_claimed",
-        "lend: lent_already",
+        "lend: temporary_access_given_already",
         "withdraw: done",
         "transfer: busy",
         "transfer: waiting_owner",

@@ -55,7 +55,7 @@ enum CaseWitness {
             IF e.hindrance IN ('forbids', 'closes') OR e.hindrance = 'needs_senior' AND n.seniors = 0 THEN
                 INSERT INTO hist.broken VALUES ('L9: ' || what || ' in spite of ' || e.hindrance);
             END IF;
-            IF t.owner_no_at IS NOT NULL AND NOT 'owner_objected' = ANY (e.facts) THEN
+            IF t.owner_objected_at IS NOT NULL AND NOT 'owner_objected' = ANY (e.facts) THEN
                 INSERT INTO hist.broken VALUES ('L9: ' || what || ' although the owner objected');
             END IF;
             -- Nobody is waited for whose account is gone.
@@ -96,7 +96,7 @@ enum CaseWitness {
                     INSERT INTO hist.broken VALUES ('L9: done without enough approvals');
                 END IF;
                 IF (SELECT p.owner_key FROM entitlement_sync.purchase AS p
-                     WHERE p.id = entitlement_sync.living(NEW.purchase_id)) IS DISTINCT FROM NEW.to_key THEN
+                     WHERE p.id = entitlement_sync.surviving_purchase(NEW.purchase_id)) IS DISTINCT FROM NEW.to_key THEN
                     INSERT INTO hist.broken VALUES ('done, and the purchase is not the claimant''s');
                 END IF;
             END IF;
@@ -131,13 +131,13 @@ enum CaseWitness {
             WHEN (NEW.step IN ('calling', 'confirmed') AND NEW.detail ? 'evidence') EXECUTE FUNCTION hist.on_step();
 
         -- Whoever waits gives up soon: in a test nobody lets go meanwhile.
-        ALTER FUNCTION entitlement_sync.lend_access SET lock_timeout = '8ms';
+        ALTER FUNCTION entitlement_sync.give_temporary_access SET lock_timeout = '8ms';
         ALTER FUNCTION entitlement_sync.refuse_ticket SET lock_timeout = '8ms';
         ALTER FUNCTION entitlement_sync.settle_transfer SET lock_timeout = '8ms';
-        ALTER FUNCTION entitlement_sync.tend_tickets SET lock_timeout = '8ms';
+        ALTER FUNCTION entitlement_sync.apply_ticket_deadlines SET lock_timeout = '8ms';
         ALTER FUNCTION entitlement_sync.name_purchase SET lock_timeout = '8ms';
         ALTER FUNCTION entitlement_sync.reply_to_ticket SET lock_timeout = '8ms';
-        ALTER FUNCTION entitlement_sync.release_purchase SET lock_timeout = '8ms';
+        ALTER FUNCTION entitlement_sync.consent_to_transfer SET lock_timeout = '8ms';
 
         CREATE FUNCTION hist.reset_cases() RETURNS void LANGUAGE sql AS $$
             SELECT hist.reset();
@@ -154,10 +154,10 @@ enum CaseWitness {
             DELETE FROM entitlement_sync.operator_event;
             DELETE FROM entitlement_sync.operator;
             DELETE FROM entitlement_sync.outbox;
-            DELETE FROM entitlement_sync.law_check;
+            DELETE FROM entitlement_sync.invariant_check;
             DELETE FROM entitlement_sync.ticket_reply;
-            DELETE FROM entitlement_sync.ticket_claim;
-            DELETE FROM entitlement_sync.purchase_release;
+            DELETE FROM entitlement_sync.ticket_reported_id;
+            DELETE FROM entitlement_sync.purchase_consent;
             DELETE FROM entitlement_sync.transfer_token;
         $$;
 
@@ -192,7 +192,7 @@ enum CaseWitness {
            AND EXISTS (SELECT 1 FROM entitlement_sync.ticket_approval AS a WHERE a.ticket_id = t.id AND a.ended_at IS NULL)
         UNION ALL
         SELECT 'access is lent although ticket ' || t.id || ' is ' || t.state FROM entitlement_sync.ticket AS t
-          JOIN entitlement_sync."grant" AS g ON g.id = t.lent_grant_id
+          JOIN entitlement_sync."grant" AS g ON g.id = t.temporary_grant_id
          WHERE g.revoked_at IS NULL AND t.state IN ('transferred', 'refused', 'expired', 'auto_resolved', 'duplicate');
         """
 }

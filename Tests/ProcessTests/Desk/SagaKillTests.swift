@@ -172,7 +172,7 @@
                 """,
                 comment: "no evidence was collected"
             )
-            #expect(try await act(site, "bea", "claim_ticket") == "done")
+            #expect(try await act(site, "bea", "assign_ticket") == "done")
             for person in ["bea", "cid"] {
                 let said = try await site.texts(
                     """
@@ -306,7 +306,7 @@
             expectReadings(log, calls: story.calls)
             try await SagaAppStore.expectTold(of: story, site, simulator, log)
             let watch = LawWatch(pool: site.pool)
-            try await site.execute("DELETE FROM entitlement_sync.law_check")
+            try await site.execute("DELETE FROM entitlement_sync.invariant_check")
             try await watch.run()
             let laws = try await watch.found()
             #expect(laws.count == 9 && laws.allSatisfy { $0.broken == 0 }, "\(laws)")

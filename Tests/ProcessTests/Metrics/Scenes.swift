@@ -162,7 +162,7 @@ enum Scenes {
                SET period_ends_at = now() - interval '3 days', observed_at = now() - interval '5 days'
               FROM entitlement_sync.user_sync AS s WHERE s.user_key = p.owner_key AND s.user_id = 'stale-payer';
             UPDATE entitlement_sync.user_sync AS s SET read_at = now() - interval '5 days' WHERE s.user_id = 'stale-payer';
-            DELETE FROM entitlement_sync.law_check;
+            DELETE FROM entitlement_sync.invariant_check;
             """
         )
         // What a worker does a minute after its start.

@@ -448,13 +448,13 @@ import Testing
             #expect(shown.contains(#""holder": "ann""#))
             #expect(try await scene.act(scene.bea, .note("I know them"), on: ticket) == nil)
             try await world.pool.query(
-                "UPDATE entitlement_sync.ticket SET holder_until = clock_timestamp() WHERE id = \(ticket)"
+                "UPDATE entitlement_sync.ticket SET assigned_until = clock_timestamp() WHERE id = \(ticket)"
             )
             #expect(try await scene.act(scene.bea, .claim, on: ticket) == nil)
             #expect(try await scene.act(scene.ann, .refuse(how: "refuse", words: nil), on: ticket) == "held")
             // Nobody's any more when the lease ends.
             try await world.pool.query(
-                "UPDATE entitlement_sync.ticket SET holder_until = clock_timestamp() WHERE id = \(ticket)"
+                "UPDATE entitlement_sync.ticket SET assigned_until = clock_timestamp() WHERE id = \(ticket)"
             )
             _ = try await CaseRecords(pool: world.pool).tend()
             #expect(try await scene.state(ticket) == "new")

@@ -65,17 +65,17 @@ import Testing
             for user in users { _ = try await world.number("SELECT entitlement_sync.user_key_of(\(user))") }
             // Their slow looks are planned by a round that may be yet to come.
             try await world.pool.query(
-                "UPDATE entitlement_sync.look_round SET after_key = 0, began_at = clock_timestamp()"
+                "UPDATE entitlement_sync.check_round SET after_key = 0, began_at = clock_timestamp()"
             )
             let before = try await Self.content(world)
-            let foreseen = try await Self.ask(users, world)
+            let predicted = try await Self.ask(users, world)
             let after = try await Self.content(world)
             for (table, rows) in before { #expect(after[table] == rows, "\(table)") }
-            #expect(foreseen.map(\.outcome) == ["promoted", "demoted", "unchanged"])
-            #expect(foreseen.map(\.typeBefore) == ["free", "subscriber", "free"])
-            #expect(foreseen.map(\.typeAfter) == ["subscriber", "free", "free"])
-            #expect(foreseen.map(\.assets) == [3, 2, 0])
-            for (user, answer) in zip(users, foreseen) {
+            #expect(predicted.map(\.outcome) == ["promoted", "demoted", "unchanged"])
+            #expect(predicted.map(\.typeBefore) == ["free", "subscriber", "free"])
+            #expect(predicted.map(\.typeAfter) == ["subscriber", "free", "free"])
+            #expect(predicted.map(\.assets) == [3, 2, 0])
+            for (user, answer) in zip(users, predicted) {
                 #expect(try await world.reconciled(user).outcome == answer.outcome)
                 let decision = try #require(try await world.decisions(about: user).last)
                 #expect(decision.rule == answer.rule, "\(user)")

@@ -310,7 +310,7 @@ import Testing
             try await world.working(scene.setup) {
                 try await scene.collect(ticket)
                 try await scene.approveAll(ticket)
-                try await world.pool.query("UPDATE entitlement_sync.ticket SET owner_no_at = clock_timestamp()")
+                try await world.pool.query("UPDATE entitlement_sync.ticket SET owner_objected_at = clock_timestamp()")
                 #expect(try await scene.act(scene.cid, .transfer, on: ticket) == "owner_objected")
                 #expect(try await scene.state(ticket) == "new")
                 let ended = try await world.texts(
@@ -329,7 +329,7 @@ import Testing
 
     @Test func `The owner's no stops a transfer that is on its way to its call`() async throws {
         try await Self.begun { scene, ticket, transfers, due in
-            try await scene.world.pool.query("UPDATE entitlement_sync.ticket SET owner_no_at = clock_timestamp()")
+            try await scene.world.pool.query("UPDATE entitlement_sync.ticket SET owner_objected_at = clock_timestamp()")
             let leave = try await transfers.goOn(due, on: scene.evidenceAnew(ticket), moving: ["sub"])
             #expect(leave == .stopped("owner_objected"))
             #expect(try await scene.state(ticket) == "new")

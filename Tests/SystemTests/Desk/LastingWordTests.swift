@@ -78,7 +78,7 @@ import Testing
             )
             #expect(
                 try await scene.world.number(
-                    "SELECT count(*) FROM entitlement_sync.ticket WHERE num_nonnulls(owner_heard_at, owner_no_at) = 0"
+                    "SELECT count(*) FROM entitlement_sync.ticket WHERE num_nonnulls(owner_notified_at, owner_objected_at) = 0"
                 ) == 1
             )
         }
@@ -120,7 +120,7 @@ import Testing
             try await scene.world.pool.query("UPDATE entitlement_sync.ticket SET state = 'new'")
             #expect(
                 try await scene.world.number(
-                    "SELECT count(*) FROM entitlement_sync.ticket WHERE num_nonnulls(owner_asked_at, owner_yes_at) = 0"
+                    "SELECT count(*) FROM entitlement_sync.ticket WHERE num_nonnulls(owner_asked_at, owner_consented_at) = 0"
                 ) == 1
             )
         }
@@ -185,7 +185,7 @@ import Testing
             #expect(try await world.app.reply(CaseReply(text: "x"), to: before.id, by: "claimant") == .notFound)
             // The app may still show the reference that it showed first.
             try await world.app.release(to: try #require(before.reference), by: "owner")
-            #expect(try await world.number("SELECT entitlement_sync.is_released(\(id))::int::bigint") == 1)
+            #expect(try await world.number("SELECT entitlement_sync.has_owner_consent(\(id))::int::bigint") == 1)
         }
     }
 

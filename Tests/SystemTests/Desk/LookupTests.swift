@@ -65,7 +65,7 @@ import Testing
                 let before = try await at.evidence(ticket)
                 #expect(before.approvals == 1 && before.facts.contains("proof_verified") && before.lookups.isEmpty)
                 for (id, store) in [("GPA.9999-9999-9999-99999", "google_play"), ("MFORGED0001", "app_store")] {
-                    try await at.world.pool.query("DELETE FROM entitlement_sync.ticket_claim")
+                    try await at.world.pool.query("DELETE FROM entitlement_sync.ticket_reported_id")
                     try await at.name(id, for: ticket)
                     try await at.scene.collect(ticket)
                     let after = try await at.evidence(ticket)
@@ -94,7 +94,7 @@ import Testing
                 """#
             let job = try await at.world.restored("writer", proofs: proofs, clientError: "7", setup: at.asking)
             #expect(job.outcome == "store_account_mismatch")
-            let claims: PostgresQuery = "SELECT count(*) FROM entitlement_sync.ticket_claim"
+            let claims: PostgresQuery = "SELECT count(*) FROM entitlement_sync.ticket_reported_id"
             #expect(try await at.world.number(claims) == 3)
             try await at.world.working(at.setup) {
                 try await at.scene.collect(1)
@@ -173,7 +173,7 @@ import Testing
                 let proofs = "[" + junk.joined(separator: ",") + "]"
                 _ = try await at.world.restored("writer", proofs: proofs, clientError: "7", setup: at.asking)
             }
-            #expect(try await at.world.number("SELECT count(*) FROM entitlement_sync.ticket_claim") == 10)
+            #expect(try await at.world.number("SELECT count(*) FROM entitlement_sync.ticket_reported_id") == 10)
             try await at.world.working(at.setup) {
                 try await at.scene.collect(1)
                 let after = try await at.evidence(1)
@@ -280,7 +280,7 @@ import Testing
             }
             _ = try await Erasure(pool: at.world.pool).erase("writer")
             try await at.note("later", for: ticket)
-            #expect(try await at.world.number("SELECT count(*) FROM entitlement_sync.ticket_claim") == 0)
+            #expect(try await at.world.number("SELECT count(*) FROM entitlement_sync.ticket_reported_id") == 0)
             #expect(
                 try await at.world.number(
                     "SELECT count(*) FROM entitlement_sync.ticket AS t WHERE t.original_id IS NOT NULL"
@@ -318,10 +318,10 @@ import Testing
             try await at.world.pool.query(
                 "UPDATE entitlement_sync.ticket SET state = 'expired'"
             )
-            let claims: PostgresQuery = "SELECT count(*) FROM entitlement_sync.ticket_claim"
+            let claims: PostgresQuery = "SELECT count(*) FROM entitlement_sync.ticket_reported_id"
             for change in [
-                "UPDATE entitlement_sync.ticket_claim SET at = at - interval '91 days'",
-                "UPDATE entitlement_sync.ticket_claim SET at = now()",
+                "UPDATE entitlement_sync.ticket_reported_id SET at = at - interval '91 days'",
+                "UPDATE entitlement_sync.ticket_reported_id SET at = now()",
             ] {
                 try await at.world.pool.query(PostgresQuery(rawSQL: change))
                 try await at.world.pool.query("SELECT entitlement_sync.forget_questions()")
@@ -330,7 +330,7 @@ import Testing
                     "UPDATE entitlement_sync.ticket SET closed_at = now() - interval '91 days'"
                 )
             }
-            try await at.world.pool.query("UPDATE entitlement_sync.ticket_claim SET at = at - interval '91 days'")
+            try await at.world.pool.query("UPDATE entitlement_sync.ticket_reported_id SET at = at - interval '91 days'")
             try await at.world.pool.query("SELECT entitlement_sync.forget_questions()")
             #expect(try await at.world.number(claims) == 0)
             _ = try await Erasure(pool: at.world.pool).erase("writer")
@@ -490,7 +490,7 @@ struct LookupCase: Sendable {
     func name(_ order: String, for ticket: Int64) async throws {
         try await world.pool.query(
             """
-            INSERT INTO entitlement_sync.ticket_claim (ticket_id, kind, value, by_claimant)
+            INSERT INTO entitlement_sync.ticket_reported_id (ticket_id, kind, value, by_claimant)
             VALUES (\(ticket), 'order_id', \(order), true)
             """
         )

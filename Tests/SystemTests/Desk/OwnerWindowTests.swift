@@ -26,7 +26,7 @@ import Testing
     /// Lets what was agreed to run out.
     private static func expire(_ scene: DeskCase) async throws {
         try await scene.world.pool.query("UPDATE entitlement_sync.ticket_approval SET expires_at = clock_timestamp()")
-        try await scene.world.pool.query("SELECT entitlement_sync.tend_tickets()")
+        try await scene.world.pool.query("SELECT entitlement_sync.apply_ticket_deadlines()")
     }
 
     @Test func `A time that a release made nothing of runs in full once the release is over`() async throws {
@@ -39,7 +39,7 @@ import Testing
             #expect(try await scene.news("owner").isEmpty, "who gives it away is not asked")
             try await Self.expire(scene)
             #expect(try await scene.state(ticket) == "new")
-            try await pool.query("UPDATE entitlement_sync.purchase_release SET at = at - interval '31 days'")
+            try await pool.query("UPDATE entitlement_sync.purchase_consent SET at = at - interval '31 days'")
             try await Self.anew(scene, ticket)
             try await pool.query(
                 """
@@ -77,7 +77,7 @@ import Testing
             #expect(try await scene.reply("owner", nil, decision: "object") == .taken)
             try await scene.world.app.release(to: reference, by: "owner")
             try await Self.anew(scene, ticket)
-            #expect(try await scene.facts(ticket).isSuperset(of: ["owner_objected", "owner_released"]))
+            #expect(try await scene.facts(ticket).isSuperset(of: ["owner_objected", "owner_consented"]))
             #expect(try await scene.act(scene.cid, .claim, on: ticket) == nil)
             for person in [scene.cid, dan] { #expect(try await scene.approve(person, ticket) == nil) }
             try await scene.world.pool.query(
@@ -101,7 +101,7 @@ import Testing
             try await Self.anew(scene, ticket)
             try await scene.approveAll(ticket)
             try await scene.world.pool.query(
-                "UPDATE entitlement_sync.purchase_release SET at = at - interval '31 days'"
+                "UPDATE entitlement_sync.purchase_consent SET at = at - interval '31 days'"
             )
             #expect(try await scene.act(scene.bea, .transfer, on: ticket) == "evidence_changed")
             #expect(try await scene.state(ticket) == "new")

@@ -20,13 +20,13 @@ import Testing
                     """
                     SELECT count(*) FROM entitlement_sync.ticket AS t
                       JOIN entitlement_sync.ticket_evidence AS e ON e.id = t.evidence_id
-                     WHERE 'owner_released' = ANY (e.facts) AND e.suggested = 'transfer' AND e.reason = 'owner_released'
+                     WHERE 'owner_consented' = ANY (e.facts) AND e.suggested = 'transfer' AND e.reason = 'owner_consented'
                     """,
                     comment: "the evidence does not say that the owner released it"
                 )
                 // What was agreed to without knowing is void.
                 try await world.until("SELECT count(*) FROM entitlement_sync.ticket WHERE state = 'new'")
-                #expect(try await scene.events(ticket).contains("owner_released"))
+                #expect(try await scene.events(ticket).contains("owner_consented"))
                 try await scene.approveAll(ticket)
                 #expect(try await scene.act(scene.bea, .transfer, on: ticket) == nil)
                 try await scene.untilEnded(ticket)
@@ -62,18 +62,18 @@ import Testing
             let world = scene.world
             try await world.add("stranger")
             let reference = try #require(try await scene.only("claimant").reference)
-            let released: PostgresQuery = "SELECT entitlement_sync.is_released(\(ticket))::int::bigint"
+            let released: PostgresQuery = "SELECT entitlement_sync.has_owner_consent(\(ticket))::int::bigint"
             try await world.app.release(to: "R-0000-00", by: "owner")
             try await world.app.release(to: reference, by: "stranger")
             try await world.app.release(to: reference, by: "claimant")
             #expect(try await world.number(released) == 0)
-            #expect(try await !scene.events(ticket).contains("owner_released"))
+            #expect(try await !scene.events(ticket).contains("owner_consented"))
             try await world.app.release(to: reference, by: "owner")
             try await world.app.release(to: reference, by: "owner")
             #expect(try await world.number(released) == 1)
             let kept = try await world.texts(
                 """
-                SELECT concat_ws(' ', o.user_id, c.user_id) FROM entitlement_sync.purchase_release AS r
+                SELECT concat_ws(' ', o.user_id, c.user_id) FROM entitlement_sync.purchase_consent AS r
                   JOIN entitlement_sync.user_sync AS o ON o.user_key = r.owner_key
                   LEFT JOIN entitlement_sync.user_sync AS c ON c.user_key = r.claimant_key ORDER BY 1
                 """
@@ -88,7 +88,7 @@ import Testing
                 """
             )
             #expect(try await world.number(released) == 1)
-            try await world.pool.query("UPDATE entitlement_sync.purchase_release SET at = at - interval '31 days'")
+            try await world.pool.query("UPDATE entitlement_sync.purchase_consent SET at = at - interval '31 days'")
             #expect(try await world.number(released) == 0)
         }
     }
@@ -102,10 +102,10 @@ import Testing
             )
             try await world.pool.query("UPDATE entitlement_sync.ticket SET purchase_id = NULL, owner_key = NULL")
             try await world.app.release(to: reference, by: "owner")
-            #expect(try await !scene.events(ticket).contains("owner_released"))
+            #expect(try await !scene.events(ticket).contains("owner_consented"))
             try await world.pool.query("UPDATE entitlement_sync.ticket SET subject_id = \(purchase)")
             try await world.working(scene.patient) { try await scene.collect(ticket) }
-            #expect(try await scene.facts(ticket).contains("owner_released"))
+            #expect(try await scene.facts(ticket).contains("owner_consented"))
         }
     }
 
@@ -117,7 +117,7 @@ import Testing
             #expect(try await scene.reply("owner", nil, decision: "object") == .taken)
             try await scene.world.app.release(to: reference, by: "owner")
             try await scene.world.working(scene.patient) { try await scene.collect(ticket) }
-            #expect(try await scene.facts(ticket).isSuperset(of: ["owner_objected", "owner_released"]))
+            #expect(try await scene.facts(ticket).isSuperset(of: ["owner_objected", "owner_consented"]))
             let window = try await scene.world.number(
                 """
                 SELECT (extract(epoch FROM e.owner_window) / 3600)::bigint FROM entitlement_sync.ticket AS t
@@ -135,7 +135,7 @@ import Testing
             await expectRefusal("ES008") { try await world.app.release(to: "R-0000-06", by: "ann") }
             try await world.app.release(to: "R-0000-05", by: "ann")
             try await world.app.release(to: "R-0000-06", by: "bob")
-            try await world.pool.query("UPDATE entitlement_sync.purchase_release SET at = at - interval '1 day'")
+            try await world.pool.query("UPDATE entitlement_sync.purchase_consent SET at = at - interval '1 day'")
             try await world.app.release(to: "R-0000-06", by: "ann")
             for wrong in ["", "R-0000", "X-0000-00", "R-0000-0U", " R-0000-00", "R-0000-00\n"] {
                 await expectRefusal("22023") { try await world.app.release(to: wrong, by: "bob") }
@@ -150,7 +150,7 @@ import Testing
         try await DeskCase.with { scene, ticket in
             let world = scene.world
             let reference = try #require(try await scene.only("claimant").reference)
-            let released: PostgresQuery = "SELECT entitlement_sync.is_released(\(ticket))::int::bigint"
+            let released: PostgresQuery = "SELECT entitlement_sync.has_owner_consent(\(ticket))::int::bigint"
             // A desk without a time for owners to object: the case is theirs to see all the same.
             try await world.working(scene.setup) { try await scene.collect(ticket) }
             #expect(try await scene.cases("owner").isEmpty)
@@ -161,11 +161,11 @@ import Testing
             #expect(try await world.number(released) == 0)
             try await world.working(scene.setup) { try await scene.collect(ticket) }
             #expect(try await scene.facts(ticket).isSuperset(of: ["owner_objected"]))
-            #expect(try await !scene.facts(ticket).contains("owner_released"))
+            #expect(try await !scene.facts(ticket).contains("owner_consented"))
             await expectRefusal("ES008") { try await world.app.release(to: reference, by: "owner") }
             #expect(try await world.number(released) == 0)
             try await world.pool.query(
-                "UPDATE entitlement_sync.purchase_release SET ended_at = ended_at - interval '1 day'"
+                "UPDATE entitlement_sync.purchase_consent SET ended_at = ended_at - interval '1 day'"
             )
             try await world.app.release(to: reference, by: "owner")
             #expect(try await world.number(released) == 1)
@@ -199,12 +199,12 @@ import Testing
             let world = scene.world
             let reference = try #require(try await scene.only("claimant").reference)
             for _ in 0..<3 { try await world.app.release(to: reference, by: "owner") }
-            #expect(try await scene.events(ticket).filter { $0 == "owner_released" }.count == 1)
+            #expect(try await scene.events(ticket).filter { $0 == "owner_consented" }.count == 1)
             #expect(try await world.number("SELECT evidence_asks FROM entitlement_sync.ticket") == 1)
             // Of a purchase that they came to own since it says something.
             try await world.pool.query("UPDATE entitlement_sync.purchase SET owner_since = clock_timestamp()")
             try await world.app.release(to: reference, by: "owner")
-            #expect(try await scene.events(ticket).filter { $0 == "owner_released" }.count == 2)
+            #expect(try await scene.events(ticket).filter { $0 == "owner_consented" }.count == 2)
         }
     }
 }

@@ -37,7 +37,7 @@ import Testing
 
     @Test func `Every role and every duty of the database is known to the program`() async throws {
         try await World.with { world in
-            let roles = try await world.texts("SELECT DISTINCT d.role FROM entitlement_sync.desk_duty AS d")
+            let roles = try await world.texts("SELECT DISTINCT d.role FROM entitlement_sync.operator_permission AS d")
             #expect(Set(roles) == Set(DeskRole.allCases.map(\.rawValue)))
         }
     }
@@ -153,7 +153,7 @@ import Testing
             )
             #expect(Self.needs(result) == [.device])
             let vic = try await desk.enter("vic", .viewer, by: admin)
-            for duty in ["lend", "reveal", "refuse", "audit", "work", "approve", "manage"] {
+            for duty in ["give_access", "reveal", "refuse", "audit", "work", "approve", "manage"] {
                 await expectRefusal { _ = try await desk.operators.acting(vic.token.digest, as: duty) }
             }
         }
@@ -310,7 +310,7 @@ import Testing
                 "INSERT INTO entitlement_sync.operator_session (digest, operator_id, kind) VALUES (sha256('x'), 1, 'console')",
                 "INSERT INTO entitlement_sync.operator (name, role) VALUES ('eve', 'admin')",
                 "UPDATE entitlement_sync.operator SET role = 'admin'",
-                "INSERT INTO entitlement_sync.desk_duty VALUES ('approve', 'agent')",
+                "INSERT INTO entitlement_sync.operator_permission VALUES ('approve', 'agent')",
                 "SELECT entitlement_sync.one_time_code('x', 1)",
                 "SELECT entitlement_sync.try_wait('root', NULL, NULL)",
                 "SELECT entitlement_sync.remember_client(1, sha256('x'))",
@@ -630,7 +630,7 @@ import Testing
             let second = try await desk.enter("toor", .admin)
             let ann = try await desk.enter("ann", .approver, by: first, confirmed: false)
             #expect(try await desk.acting(ann, "work") == "ann")
-            for duty in ["approve", "transfer", "lend", "refuse"] {
+            for duty in ["approve", "transfer", "give_access", "refuse"] {
                 await expectRefusal { _ = try await desk.acting(ann, duty) }
             }
             await expectRefusal { try await desk.operators.confirm("ann", by: first.token.digest) }

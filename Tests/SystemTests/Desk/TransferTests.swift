@@ -62,7 +62,7 @@ import Testing
                 try await scene.collect(ticket)
                 #expect(try await scene.act(ann, .lend, on: ticket) == nil)
                 try await world.until("SELECT count(*) FROM users WHERE id = 'claimant' AND type = 'subscriber'")
-                #expect(try await scene.act(ann, .lend, on: ticket) == "lent_already")
+                #expect(try await scene.act(ann, .lend, on: ticket) == "temporary_access_given_already")
                 #expect(try await scene.act(ann, .refuse(how: "refuse", words: nil), on: ticket) == nil)
                 try await world.until(
                     """
@@ -90,7 +90,7 @@ import Testing
                 #expect(second > ticket)
                 #expect(try await scene.act(ann, .claim, on: second) == nil)
                 try await scene.collect(second)
-                #expect(try await scene.act(ann, .lend, on: second) == "lent_already")
+                #expect(try await scene.act(ann, .lend, on: second) == "temporary_access_given_already")
                 // Until the period ends is an approver's word.
                 let hash = try await scene.hash(second)
                 let giving = DeskTickets.Act.refuse(how: "grant_until_end", words: nil, hash: hash)

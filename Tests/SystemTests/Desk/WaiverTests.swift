@@ -278,7 +278,7 @@ import Testing
             switch how {
             case "expired":
                 try await pool.query("UPDATE entitlement_sync.ticket_approval SET expires_at = clock_timestamp()")
-                try await pool.query("SELECT entitlement_sync.tend_tickets()")
+                try await pool.query("SELECT entitlement_sync.apply_ticket_deadlines()")
             case "withdrawn": #expect(try await scene.act(scene.bea, .withdraw, on: ticket) == nil)
             default:
                 // Nobody's agreement is left that the change of evidence could end.
@@ -368,6 +368,8 @@ extension DeskCase {
     }
 
     fileprivate func agreed() async throws -> Int64 {
-        try await world.number("SELECT count(*) FROM entitlement_sync.ticket AS t WHERE t.owner_yes_at IS NOT NULL")
+        try await world.number(
+            "SELECT count(*) FROM entitlement_sync.ticket AS t WHERE t.owner_consented_at IS NOT NULL"
+        )
     }
 }

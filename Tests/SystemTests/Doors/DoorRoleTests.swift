@@ -14,7 +14,7 @@ import Testing
         "SELECT * FROM entitlement_sync.take_requests('a'::bytea, 5, 1)",
         "SELECT entitlement_sync.ticket_answers('ann')",
         "SELECT entitlement_sync.reply_to_ticket('ann', gen_random_uuid(), 'hello', NULL, NULL)",
-        "SELECT entitlement_sync.release_purchase('ann', 'R-0000-00')",
+        "SELECT entitlement_sync.consent_to_transfer('ann', 'R-0000-00')",
         """
         SELECT entitlement_sync.accept_events('revenuecat', '{e}', '{RENEWAL}', '{NULL}', '{false}', '{ann}',
                                               '{NULL}', ARRAY['{}'::bytea])
@@ -47,7 +47,7 @@ import Testing
         ("purchase", "owner_key"), ("purchase_identifier", "purchase_id"), ("user_sync", "epoch"), ("queue", "due"),
         ("inbox", "state"), ("inbox_body", "body"), ("job_request", "origin"), ("job_history", "state"),
         ("shown_proof", "shown_at"), ("request_count", "taken"), ("idempotency", "key"), ("grant", "until"),
-        ("ticket", "state"), ("ticket_reply", "words"), ("purchase_release", "at"), ("desk_setting", "value"),
+        ("ticket", "state"), ("ticket_reply", "words"), ("purchase_consent", "at"), ("desk_setting", "value"),
     ])
     func `The API's role reads and writes no table`(_ table: String, _ column: String) async throws {
         try await World.with { world in
@@ -72,7 +72,7 @@ import Testing
         "SELECT entitlement_sync.enqueue(1, 0::smallint, 0::smallint, NULL)", "SELECT entitlement_sync.reread('{1}')",
         "SELECT entitlement_sync.enqueue_reconciles('{1}', 1::smallint, ARRAY['0197a0b2-0000-7000-8000-000000000000'::uuid])",
         "SELECT entitlement_sync.case_of(1)", "SELECT * FROM entitlement_sync.owner_cases(1)",
-        "SELECT entitlement_sync.is_released(1)", "SELECT entitlement_sync.expire_questions()",
+        "SELECT entitlement_sync.has_owner_consent(1)", "SELECT entitlement_sync.expire_questions()",
         "SELECT entitlement_sync.ask_claimant('\\x00', 1, 'order_number', NULL)",
         "SELECT entitlement_sync.requeue_dead(NULL)", "SELECT * FROM entitlement_sync.erase_user('ann')",
         "SELECT * FROM entitlement_sync_host.set_type(ARRAY['ann'], 'subscriber')", "SELECT * FROM users",
@@ -132,7 +132,7 @@ import Testing
                 "SELECT * FROM entitlement_sync.entitlement_answer('ann')",
                 "SELECT entitlement_sync.ticket_answers('ann')",
                 "SELECT entitlement_sync.reply_to_ticket('ann', gen_random_uuid(), 'hello', NULL, NULL)",
-                "SELECT entitlement_sync.release_purchase('ann', 'R-0000-00')",
+                "SELECT entitlement_sync.consent_to_transfer('ann', 'R-0000-00')",
                 "SELECT * FROM entitlement_sync.take_requests('a'::bytea, 5, 1)",
                 "SELECT entitlement_sync.accept_events('revenuecat', '{}', '{}', '{}', '{}', '{}', '{}', '{}')",
                 "SELECT * FROM entitlement_sync.drain_inbox()", "SELECT entitlement_sync.forget_events(1, 1)",

@@ -144,7 +144,7 @@ import X509
                 let decided = try await world.decisions(about: "ann").count
                 #expect(kept == type && decided == before)
                 try await world.pool.query(
-                    "UPDATE entitlement_sync.user_sync SET promised_at = promised_at - interval '140 seconds'"
+                    "UPDATE entitlement_sync.user_sync SET access_event_at = access_event_at - interval '140 seconds'"
                 )
                 try await world.makeJobsDue()
                 try await world.until("SELECT (count(*) = 0)::integer::bigint FROM entitlement_sync.queue")
@@ -152,7 +152,7 @@ import X509
             #expect(try await world.decisions(about: "ann").last?.outcome == outcome)
             #expect(try await world.type(of: "ann") == "free")
             let looks = try await world.number(
-                "SELECT count(*) FROM entitlement_sync.user_sync WHERE next_look = promised_at + interval '5 minutes'"
+                "SELECT count(*) FROM entitlement_sync.user_sync WHERE next_check_at = access_event_at + interval '5 minutes'"
             )
             #expect(looks == 1, "nobody looks again")
         }
@@ -202,7 +202,7 @@ import X509
             #expect(try await world.decisions(about: "ann").map(\.outcome) == ["unchanged"])
             #expect(try await world.storeRequests(for: "ann") == 2, "one reading of two lists")
             let promised = try await world.number(
-                "SELECT (extract(epoch FROM promised_at) * 1000)::bigint FROM entitlement_sync.user_sync"
+                "SELECT (extract(epoch FROM access_event_at) * 1000)::bigint FROM entitlement_sync.user_sync"
             )
             #expect(promised == hourAgo)
         }
@@ -219,7 +219,7 @@ import X509
                 #expect(try await world.inbox.drain().queued == 1)
             }
             let kept = try await world.number(
-                "SELECT count(*) FROM entitlement_sync.user_sync WHERE promised_at > now() - interval '1 minute'"
+                "SELECT count(*) FROM entitlement_sync.user_sync WHERE access_event_at > now() - interval '1 minute'"
             )
             #expect(kept == 1)
         }
@@ -240,7 +240,7 @@ import X509
             #expect(try await world.decisions(about: "ann").map(\.outcome) == ["unchanged"])
             #expect(try await world.storeRequests(for: "ann") == 2, "one reading of two lists")
             let promised = try await world.number(
-                "SELECT count(*) FROM entitlement_sync.user_sync WHERE promised_at IS NOT NULL"
+                "SELECT count(*) FROM entitlement_sync.user_sync WHERE access_event_at IS NOT NULL"
             )
             #expect(promised == 0)
         }

@@ -272,7 +272,7 @@ import Testing
             #expect(after.looked == 1 && after.queued == 1)
             #expect(try await world.state(ofEvent: "of-held") == "done")
             let noted = try await world.number(
-                "SELECT count(*) FROM entitlement_sync.user_sync WHERE promised_at IS NOT NULL"
+                "SELECT count(*) FROM entitlement_sync.user_sync WHERE access_event_at IS NOT NULL"
             )
             #expect(noted == 2)
             let reconciles = try await world.number(

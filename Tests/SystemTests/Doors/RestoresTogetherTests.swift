@@ -245,7 +245,7 @@ import Testing
                        WHEN q.restore_next = \(answered.id) THEN 'next' WHEN q.restore_id = \(answered.id) THEN 'queued'
                        WHEN EXISTS (SELECT 1 FROM entitlement_sync.job_history AS h WHERE h.id = \(answered.id))
                        THEN 'history' END,
-                   q.lane, q.active, q.said, q.cancel, q.restore_due IS NOT NULL, q.restore_next IS NOT NULL,
+                   q.lane, q.active, q.has_request, q.cancel, q.restore_due IS NOT NULL, q.restore_next IS NOT NULL,
                    q.reconcile_id IS NOT NULL,
                    (SELECT string_agg(concat_ws('/', r.id = q.restore_id, r.product_ids::text, r.client_error), ' ')
                       FROM entitlement_sync.job_request AS r WHERE r.id IN (q.restore_id, q.restore_next)

@@ -107,7 +107,7 @@ import Testing
                 try await world.pool.query("DELETE FROM entitlement_sync.worker")
                 try await world.pool.query(
                     """
-                    INSERT INTO entitlement_sync.worker (epoch, expires_at, host, pid, version, lists)
+                    INSERT INTO entitlement_sync.worker (epoch, expires_at, host, pid, version, backfills)
                     VALUES (1, now() + interval '1 hour', 'host', 1, '1', \(lists))
                     """
                 )
@@ -122,11 +122,11 @@ import Testing
                 // Some are read to their end, of the others nothing.
                 try await world.pool.query(
                     """
-                    UPDATE entitlement_sync.run_listing SET reached = until, ended_at = now()
+                    UPDATE entitlement_sync.run_backfill SET reached = until, ended_at = now()
                      WHERE run_id = \(run.id) AND list = ANY (\(read))
                     """
                 )
-                try await world.pool.query("SELECT entitlement_sync.note_listings(\(run.id))")
+                try await world.pool.query("SELECT entitlement_sync.note_backfills(\(run.id))")
                 try await world.pool.query("UPDATE entitlement_sync.run SET state = 'done' WHERE id = \(run.id)")
                 return listed.mapValues { Int((Date.now.timeIntervalSince($0.from) / 86_400).rounded(.down)) }
             }

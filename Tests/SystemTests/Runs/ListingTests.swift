@@ -104,7 +104,7 @@ import Testing
                 StoreEvent(source: .appStore, id: "listed", kind: "EXPIRED", occurredAt: nil, users: ["ann"])
             )
             try await world.inbox.accept([event], from: .appStore)
-            try await world.pool.query("UPDATE entitlement_sync.inbox SET is_listed = true")
+            try await world.pool.query("UPDATE entitlement_sync.inbox SET is_backfilled = true")
             func drain() async throws {
                 try await world.makeEventsDue()
                 try await world.pool.query("SELECT entitlement_sync.drain_inbox()")
@@ -126,7 +126,7 @@ import Testing
             _ = try await scene.run()
             let rows = try await world.pool.query(
                 """
-                SELECT i.kind, i.occurred_at, i.promises, i.is_listed, b.body
+                SELECT i.kind, i.occurred_at, i.is_access_event, i.is_backfilled, b.body
                   FROM entitlement_sync.inbox AS i JOIN entitlement_sync.inbox_body AS b ON b.id = i.id
                  WHERE i.source = 'app_store' AND i.event_id = \(Self.uuid(1))
                 """
@@ -244,10 +244,10 @@ import Testing
             let id = try await scene.ask()
             try await world.working(scene.setup) {
                 try await world.until(
-                    "SELECT count(*) FROM entitlement_sync.run_listing AS y WHERE y.due > now() + interval '30 seconds'"
+                    "SELECT count(*) FROM entitlement_sync.run_backfill AS y WHERE y.due > now() + interval '30 seconds'"
                 )
             }
-            let held: PostgresQuery = "SELECT count(*) FROM entitlement_sync.run_listing AS y WHERE y.due > now()"
+            let held: PostgresQuery = "SELECT count(*) FROM entitlement_sync.run_backfill AS y WHERE y.due > now()"
             #expect(try await world.number(held) == 0)
             let run = try #require(try await scene.runs.run(id))
             #expect(run.state == .reading && run.errors.isEmpty, "our own going is nobody's failure: \(run)")
@@ -268,7 +268,7 @@ import Testing
             // The fault counts requests of both lists: this one is over before it begins.
             try await world.pool.query(
                 """
-                INSERT INTO entitlement_sync.run_listing (run_id, list, since, until, reached, ended_at)
+                INSERT INTO entitlement_sync.run_backfill (run_id, list, since, until, reached, ended_at)
                 VALUES (\(id), 'app_store_sandbox', now(), now(), now(), now())
                 """
             )
@@ -276,19 +276,19 @@ import Testing
             try await world.working(scene.setup) {
                 try await world.until(
                     """
-                    SELECT count(*) FROM entitlement_sync.run_listing AS y
+                    SELECT count(*) FROM entitlement_sync.run_backfill AS y
                      WHERE y.list = 'app_store' AND y.reached > y.since
                     """
                 )
                 // As after a kill: nothing of its end reaches the records.
                 try await world.pool.query(
-                    "UPDATE entitlement_sync.run_listing SET tries = tries + 1, due = 'infinity'"
+                    "UPDATE entitlement_sync.run_backfill SET tries = tries + 1, due = 'infinity'"
                 )
             }
             let left = try #require(try await scene.runs.run(id))
             #expect(left.state == .reading && left.listed["app_store"]?.complete == false, "\(left)")
             try await world.heal()
-            try await world.pool.query("UPDATE entitlement_sync.run_listing SET due = now()")
+            try await world.pool.query("UPDATE entitlement_sync.run_backfill SET due = now()")
             try await world.work(scene.setup)
             let run = try #require(try await scene.runs.run(id))
             let listed = try #require(run.listed["app_store"])

@@ -62,7 +62,7 @@ import Testing
             #expect(try await scene.take() == nil, "it is somebody's")
             #expect(try await scene.listings.keep(Self.page("a", "b"), from: .appStore, isOwned: false, of: first))
             // Its minute is over, and it goes on all the same.
-            try await world.pool.query("UPDATE entitlement_sync.run_listing SET due = now()")
+            try await world.pool.query("UPDATE entitlement_sync.run_backfill SET due = now()")
             let second = try #require(try await scene.take())
             #expect(try await scene.listings.keep(Self.page("c"), from: .appStore, isOwned: false, of: first) == false)
             #expect(try await scene.listings.move(first, to: first.until) == false)
@@ -109,7 +109,7 @@ import Testing
                 #expect(try await scene.planning.planListings(of: id, fence: scene.fence) == false)
                 #expect(try #require(try await runs.run(id)).listed.isEmpty)
             }
-            #expect(try await world.number("SELECT count(*) FROM entitlement_sync.run_listing") == 0)
+            #expect(try await world.number("SELECT count(*) FROM entitlement_sync.run_backfill") == 0)
         }
     }
 
@@ -139,12 +139,12 @@ import Testing
             #expect(try await scene.record().errors.isEmpty)
             try await world.pool.query(
                 """
-                UPDATE entitlement_sync.run_listing
+                UPDATE entitlement_sync.run_backfill
                    SET moved_at = now() - interval '6 minutes', due = now() + interval '1 minute'
                 """
             )
             #expect(try await waits(), "a store that has asked for a wait is not silent")
-            try await world.pool.query("UPDATE entitlement_sync.run_listing SET due = now() - interval '6 minutes'")
+            try await world.pool.query("UPDATE entitlement_sync.run_backfill SET due = now() - interval '6 minutes'")
             #expect(try await waits() == false)
             #expect(try await scene.record().listed["app_store"]?.error == "silent")
             _ = try await Runs(pool: world.pool).cancel(scene.run)

@@ -17,7 +17,7 @@ struct LookTests {
                 """
                 SELECT count(*) FROM entitlement_sync.user_sync AS u
                   JOIN entitlement_sync.purchase AS p ON p.owner_key = u.user_key
-                 WHERE u.next_look BETWEEN p.period_ends_at - interval '30 hours' AND p.period_ends_at - interval '24 hours'
+                 WHERE u.next_check_at BETWEEN p.period_ends_at - interval '30 hours' AND p.period_ends_at - interval '24 hours'
                 """
             )
             #expect(before == 1)
@@ -25,7 +25,9 @@ struct LookTests {
             let planned = try await Self.look(world, "bob")
             #expect(try await world.reconciled("bob").outcome == "unchanged")
             #expect(try await Self.look(world, "bob") == planned, "one that is far enough away will do")
-            try await world.pool.query("UPDATE entitlement_sync.user_sync SET next_look = now() + interval '10 days'")
+            try await world.pool.query(
+                "UPDATE entitlement_sync.user_sync SET next_check_at = now() + interval '10 days'"
+            )
             #expect(try await world.reconciled("bob").outcome == "unchanged")
             #expect(try await Self.within(world, "bob", "22 days", "30 days"), "the next one is a month from now")
         }
@@ -59,16 +61,18 @@ struct LookTests {
             try await world.pool.query("UPDATE users SET status = 'active'")
             #expect(try await housekeeping.planLooks(background: nil) == 0, "the round is over")
             try await world.pool.query(
-                "UPDATE entitlement_sync.look_round SET began_at = began_at - interval '10 minutes'"
+                "UPDATE entitlement_sync.check_round SET began_at = began_at - interval '10 minutes'"
             )
             #expect(try await housekeeping.planLooks(background: nil) == 1)
             #expect(try await Self.within(world, "ann", "0 seconds", "5 minutes"))
-            try await world.pool.query("UPDATE entitlement_sync.user_sync SET next_look = now()")
+            try await world.pool.query("UPDATE entitlement_sync.user_sync SET next_check_at = now()")
             #expect(try await housekeeping.lookAgain() == 1)
             try await world.work()
             #expect(try await world.type(of: "ann") == "subscriber")
             #expect(try await !Self.isShutOut(world, "ann"))
-            let waits = try await world.number("SELECT count(*) FROM entitlement_sync.user_sync WHERE shut_out")
+            let waits = try await world.number(
+                "SELECT count(*) FROM entitlement_sync.user_sync WHERE awaits_eligibility"
+            )
             #expect(waits == 0)
         }
     }
@@ -84,28 +88,28 @@ struct LookTests {
             try await world.pool.query("SELECT entitlement_sync.user_key_of(u.id) FROM users AS u ORDER BY u.id")
             // Two whom it is not about: one with a look, one who is nobody any more.
             try await world.pool.query(
-                "UPDATE entitlement_sync.user_sync SET next_look = now() - interval '1 hour' WHERE user_id = 'u1'"
+                "UPDATE entitlement_sync.user_sync SET next_check_at = now() - interval '1 hour' WHERE user_id = 'u1'"
             )
             try await world.pool.query("UPDATE entitlement_sync.user_sync SET user_id = NULL WHERE user_id = 'u2'")
             var planned: [Int64] = []
             for _ in 1...8 {
-                planned.append(try await world.number("SELECT entitlement_sync.plan_looks(10, 10, 30 * 86400)"))
+                planned.append(try await world.number("SELECT entitlement_sync.plan_checks(10, 10, 30 * 86400)"))
             }
             #expect(planned.reduce(0, +) == 38 && planned.prefix(5).allSatisfy { $0 > 0 }, "\(planned)")
             #expect(planned.suffix(2) == [0, 0], "the round is over")
             let looks = try await world.number(
                 """
                 SELECT count(*) FROM entitlement_sync.user_sync
-                 WHERE next_look BETWEEN now() AND now() + interval '30 days'
+                 WHERE next_check_at BETWEEN now() AND now() + interval '30 days'
                 """
             )
             let late = try await world.number(
-                "SELECT count(*) FROM entitlement_sync.user_sync WHERE next_look > now() + interval '10 days'"
+                "SELECT count(*) FROM entitlement_sync.user_sync WHERE next_check_at > now() + interval '10 days'"
             )
             #expect(looks == 38 && late > 8, "\(looks) \(late): they are spread")
             #expect(
                 try await world.number(
-                    "SELECT count(*) FROM entitlement_sync.user_sync WHERE shut_out AND next_look IS NULL"
+                    "SELECT count(*) FROM entitlement_sync.user_sync WHERE awaits_eligibility AND next_check_at IS NULL"
                 ) == 10
             )
             #expect(try await Self.within(world, "u1", "-61 minutes", "-59 minutes"))
@@ -120,7 +124,7 @@ struct LookTests {
             try await world.add("ann")
             try await world.pool.query("SELECT entitlement_sync.user_key_of('ann')")
             try await world.pool.withTransaction { other in
-                try await other.query("SELECT FROM entitlement_sync.look_round FOR UPDATE")
+                try await other.query("SELECT FROM entitlement_sync.check_round FOR UPDATE")
                 #expect(try await Housekeeping(pool: world.pool).planLooks(background: .seconds(60)) == 0)
             }
             #expect(try await Housekeeping(pool: world.pool).planLooks(background: nil) == 0)
@@ -137,7 +141,7 @@ struct LookTests {
             #expect(try await world.type(of: "ann") == "subscriber")
             #expect(try await Self.within(world, "ann", "1 hour", "122 minutes"))
             try await world.pool.query("UPDATE entitlement_sync.\"grant\" SET until = now()")
-            try await world.pool.query("UPDATE entitlement_sync.user_sync SET next_look = now()")
+            try await world.pool.query("UPDATE entitlement_sync.user_sync SET next_check_at = now()")
             #expect(try await Housekeeping(pool: world.pool).lookAgain() == 1)
             var setup = WorkerSetup()
             setup.decision.absenceMargin = .zero
@@ -149,7 +153,7 @@ struct LookTests {
     /// When a user is looked at, as the database writes it.
     private static func look(_ world: World, _ user: String) async throws -> String? {
         let rows = try await world.pool.query(
-            "SELECT u.next_look::text FROM entitlement_sync.user_sync AS u WHERE u.user_id = \(user)"
+            "SELECT u.next_check_at::text FROM entitlement_sync.user_sync AS u WHERE u.user_id = \(user)"
         )
         return try rows.first?.decode(String?.self, at: 0)
     }
@@ -158,7 +162,7 @@ struct LookTests {
         try await world.number(
             """
             SELECT count(*) FROM entitlement_sync.user_sync AS u
-             WHERE u.user_id = \(user) AND u.shut_out AND u.next_look IS NULL
+             WHERE u.user_id = \(user) AND u.awaits_eligibility AND u.next_check_at IS NULL
             """
         ) == 1
     }
@@ -168,7 +172,7 @@ struct LookTests {
         try await world.number(
             """
             SELECT count(*) FROM entitlement_sync.user_sync AS u
-             WHERE u.user_id = \(user) AND u.next_look BETWEEN now() + \(from)::text::interval AND now() + \(to)::text::interval
+             WHERE u.user_id = \(user) AND u.next_check_at BETWEEN now() + \(from)::text::interval AND now() + \(to)::text::interval
             """
         ) == 1
     }

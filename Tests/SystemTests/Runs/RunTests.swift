@@ -34,7 +34,7 @@ import Testing
             #expect(run.outcomes == ["promoted": 4, "demoted": 6, "unchanged": 8])
             #expect(run.total == 19 && run.ended == 18 && run.skipped == 1, "\(run)")
             let changes = try await scene.runs.changes(of: run.id)
-            #expect(changes.count == 10 && changes.allSatisfy { $0.state == "foreseen" && !$0.explanation.isEmpty })
+            #expect(changes.count == 10 && changes.allSatisfy { $0.state == "predicted" && !$0.explanation.isEmpty })
             #expect(changes.filter { $0.outcome == "demoted" }.allSatisfy { $0.assets == 2 && $0.typeAfter == "free" })
             var lines: [Runs.Line] = []
             var part: Int32 = 1
@@ -129,10 +129,12 @@ import Testing
         try await RunScene.with { scene in
             _ = try await scene.run(isDry: true)
             // As if the next round began.
-            try await scene.world.pool.query("UPDATE entitlement_sync.look_round SET after_key = 0, began_at = 'epoch'")
-            let plan = "SELECT entitlement_sync.plan_looks(100, 100, 30 * 86400)"
+            try await scene.world.pool.query(
+                "UPDATE entitlement_sync.check_round SET after_key = 0, began_at = 'epoch'"
+            )
+            let plan = "SELECT entitlement_sync.plan_checks(100, 100, 30 * 86400)"
             #expect(try await scene.world.number(PostgresQuery(rawSQL: plan)) == 0)
-            let looks: PostgresQuery = "SELECT count(*) FROM entitlement_sync.user_sync WHERE next_look IS NOT NULL"
+            let looks: PostgresQuery = "SELECT count(*) FROM entitlement_sync.user_sync WHERE next_check_at IS NOT NULL"
             #expect(try await scene.world.number(looks) == 0)
             _ = try await scene.run()
             #expect(try await scene.world.number(looks) == 18)
@@ -392,7 +394,7 @@ import Testing
             try await world.pool.query(
                 """
                 UPDATE entitlement_sync.user_sync
-                   SET next_look = CASE WHEN user_id LIKE 'payer-%' THEN now() - interval '1 minute' * user_key END
+                   SET next_check_at = CASE WHEN user_id LIKE 'payer-%' THEN now() - interval '1 minute' * user_key END
                 """
             )
             let due = try await scene.run(.due)

@@ -133,7 +133,7 @@ import Testing
             try await scene.world.working(scene.setup) {
                 try await scene.world.until(
                     """
-                    SELECT count(*) FROM entitlement_sync.run_listing AS y
+                    SELECT count(*) FROM entitlement_sync.run_backfill AS y
                      WHERE y.list = 'google_play' AND y.ended_at IS NOT NULL
                     """
                 )

@@ -20,7 +20,7 @@ import Testing
         try await world.number(
             """
             SELECT count(*) FROM entitlement_sync.user_sync
-             WHERE user_id = \(user) AND next_look > now() AND next_look < now() + interval '3 days'
+             WHERE user_id = \(user) AND next_check_at > now() AND next_check_at < now() + interval '3 days'
             """
         ) == 1
     }

@@ -130,18 +130,18 @@ import Testing
             let claim = world.proof("onside", "onside_order_id", Self.order)
             #expect(try await world.restored("ann", proofs: claim, setup: setup).outcome == "restored")
             let seconds = try await world.number(
-                "SELECT round(extract(epoch FROM next_look - now()))::bigint FROM entitlement_sync.user_sync"
+                "SELECT round(extract(epoch FROM next_check_at - now()))::bigint FROM entitlement_sync.user_sync"
             )
             #expect((2_470...2_700).contains(seconds), "a quarter of the hour before the end")
             try await world.steer("/onside/orders/\(Self.order)", #"{"account":"ann","expires":"+30d"}"#)
-            try await world.pool.query("UPDATE entitlement_sync.user_sync SET next_look = now()")
+            try await world.pool.query("UPDATE entitlement_sync.user_sync SET next_check_at = now()")
             try await world.working(setup) {
                 try await world.until(
                     "SELECT count(*) FROM entitlement_sync.decision_log WHERE user_id = 'ann' AND outcome = 'unchanged'"
                 )
             }
             let days = try await world.number(
-                "SELECT round(extract(epoch FROM next_look - now()) / 3600)::bigint FROM entitlement_sync.user_sync"
+                "SELECT round(extract(epoch FROM next_check_at - now()) / 3600)::bigint FROM entitlement_sync.user_sync"
             )
             #expect(days == 24, "a refund would be found within a day")
         }
@@ -167,17 +167,17 @@ import Testing
                 try await world.add(user)
                 _ = try await world.restored(user, setup: world.asking(world.onside))
             }
-            try await world.pool.query("UPDATE entitlement_sync.user_sync SET next_look = now()")
+            try await world.pool.query("UPDATE entitlement_sync.user_sync SET next_check_at = now()")
             try await world.pool.withTransaction { host in
                 try await host.query("SELECT entitlement_sync.request_reconcile('ann')")
                 #expect(try await Housekeeping(pool: world.pool).lookAgain() == 1)
             }
             let soon = try await world.number(
-                "SELECT count(*) FROM entitlement_sync.user_sync WHERE user_id = 'ann' AND next_look < now() + interval '2 minutes'"
+                "SELECT count(*) FROM entitlement_sync.user_sync WHERE user_id = 'ann' AND next_check_at < now() + interval '2 minutes'"
             )
             #expect(soon == 1)
             let later = try await world.number(
-                "SELECT count(*) FROM entitlement_sync.user_sync WHERE user_id = 'bob' AND next_look > now() + interval '5 hours'"
+                "SELECT count(*) FROM entitlement_sync.user_sync WHERE user_id = 'bob' AND next_check_at > now() + interval '5 hours'"
             )
             #expect(later == 1)
         }
@@ -192,13 +192,13 @@ import Testing
                 try await world.restored("ann", proofs: claim, setup: world.asking(world.onside)).outcome == "restored"
             )
             try await world.steer("/faults", #"{"endpoint":"onside.history","status":503}"#, method: .post)
-            try await world.pool.query("UPDATE entitlement_sync.user_sync SET next_look = now()")
+            try await world.pool.query("UPDATE entitlement_sync.user_sync SET next_check_at = now()")
             let setup = world.asking(world.onside) { $0.retry.maxAttempts = 1 }
             try await world.working(setup) {
                 try await world.until("SELECT count(*) FROM entitlement_sync.job_history WHERE state = 'dead'")
             }
             let hours = try await world.number(
-                "SELECT round(extract(epoch FROM next_look - now()) / 3600)::bigint FROM entitlement_sync.user_sync"
+                "SELECT round(extract(epoch FROM next_check_at - now()) / 3600)::bigint FROM entitlement_sync.user_sync"
             )
             #expect(hours == 6)
         }

@@ -38,7 +38,7 @@ import Testing
             let looks = try await world.number(
                 """
                 SELECT count(*) FROM entitlement_sync.user_sync
-                 WHERE user_id = 'ann' AND next_look < now() + interval '31 hours'
+                 WHERE user_id = 'ann' AND next_check_at < now() + interval '31 hours'
                 """
             )
             #expect(looks == 1, "its owner may come any day")

@@ -1,6 +1,6 @@
 -- What claimants and owners see of a ticket, and what they are notified of.
 
--- The cases of a user of the app, as a JSON array; null for whoever is no user.
+-- The cases of an app's user as a JSON array: at most one as claimant, and one for each purchase as owner; null: no such user.
 CREATE OR REPLACE FUNCTION ticket_answers(wanted text) RETURNS jsonb
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp
 SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off AS $$
@@ -38,8 +38,8 @@ BEGIN
 END
 $$;
 
--- A claimant's case as the claimant knows it: by the restore that first told of it, as in `entitlement_answer`. A case that an
--- agent opened for somebody who wrote is told of once they are asked something.
+-- The id and reference of a claimant's case, as the app first showed them: from the first restore that ended in
+-- `store_account_mismatch`, else from the first ticket in which support asked the claimant. All null: the claimant has no case.
 CREATE OR REPLACE FUNCTION case_of(known bigint, OUT id uuid, OUT reference text, OUT since timestamptz)
 LANGUAGE plpgsql STABLE SET search_path = entitlement_sync, pg_temp
 SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off AS $$
@@ -53,7 +53,7 @@ BEGIN
 END
 $$;
 
--- Whether an id was ever given to a claimant for their case: a restore that comes later tells of it by an id of its own.
+-- Whether an id was ever shown to a claimant for their case: each later restore shows an id of its own.
 CREATE OR REPLACE FUNCTION is_case_of(known bigint, which uuid) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
     SELECT EXISTS (SELECT 1 FROM job_history AS j
@@ -63,7 +63,7 @@ LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
                       AND opaque_id('case ' || t.uid) = which)
 $$;
 
--- Whether an app ever showed a reference to the claimant.
+-- Whether the app ever showed the claimant a reference.
 CREATE OR REPLACE FUNCTION has_reference(known bigint, spoken text) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
     SELECT EXISTS (SELECT 1 FROM job_history AS j
@@ -73,20 +73,19 @@ LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
                       AND reference_of('T', t.uid) = spoken)
 $$;
 
--- An id that leads nobody to what it was made of.
+-- An id that does not reveal what it was made from; the same text gives the same id.
 CREATE OR REPLACE FUNCTION opaque_id(what text) RETURNS uuid
 LANGUAGE sql STABLE STRICT SET search_path = entitlement_sync, pg_temp AS $$
     SELECT encode(substring(sha256(d.bytes || convert_to(what, 'UTF8')) FROM 1 FOR 16), 'hex')::uuid FROM desk_secret AS d
 $$;
 
--- The case that an owner sees of a purchase, however many ask for it: a reference would tell of one of them.
+-- The id of an owner's case, the same for all tickets about a purchase: a reference would reveal one of the claimants.
 CREATE OR REPLACE FUNCTION owner_case_id(owner bigint, item bigint) RETURNS uuid
 LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp
 RETURN opaque_id(format('owner %s %s', owner, item));
 
--- The transfers that an owner knows of, one for each purchase: how many asked for it, and who, is not theirs to know. What they
--- have agreed to is no question any more, whether it shortens a time or not. `question_id`: what is asked now; `open`: the
--- tickets in which the owner's word counts.
+-- An owner's cases, one for each purchase: the owner learns neither the claimants nor their number. A question to which they agreed is
+-- asked no more. `question_id`: the question that is open now; `open`: the open tickets, to which the owner's answer applies.
 CREATE OR REPLACE FUNCTION owner_cases(known bigint)
 RETURNS TABLE (id uuid, state text, since timestamptz, until timestamptz, question_id uuid, store text, product_id text,
                open bigint[])
@@ -96,32 +95,32 @@ BEGIN
     RETURN QUERY
     SELECT owner_case_id(known, p.id),
            CASE WHEN bool_or(g.awaits) THEN 'question' WHEN bool_or(is_open(g.state)) THEN 'open' ELSE 'decided' END,
-           coalesce(min(g.owner_asked_at) FILTER (WHERE g.awaits), min(g.owner_heard_at) FILTER (WHERE is_open(g.state)),
-                    min(g.owner_heard_at)),
+           coalesce(min(g.owner_asked_at) FILTER (WHERE g.awaits), min(g.owner_notified_at) FILTER (WHERE is_open(g.state)),
+                    min(g.owner_notified_at)),
            min(g.owner_until) FILTER (WHERE g.awaits),
            (array_agg(opaque_id(format('question %s %s', g.id, extract(epoch FROM g.owner_asked_at)))
                       ORDER BY g.owner_asked_at, g.id) FILTER (WHERE g.awaits))[1],
            p.store, p.product_id,
            coalesce(array_agg(g.id ORDER BY g.id) FILTER (WHERE is_open(g.state)), '{}')
-      FROM (SELECT t.*, t.owner_no_at IS NULL AND t.owner_until > clock_timestamp() AND is_open(t.state)
+      FROM (SELECT t.*, t.owner_objected_at IS NULL AND t.owner_until > clock_timestamp() AND is_open(t.state)
                         AND t.state <> 'executing'
                         AND NOT EXISTS (SELECT 1 FROM ticket_reply AS r
                                          WHERE r.ticket_id = t.id AND r.user_key = known AND r.side = 'owner'
                                            AND r.decision = 'agree' AND r.at >= t.owner_asked_at) AS awaits
               FROM ticket AS t
-             WHERE t.owner_key = known AND t.owner_heard_at IS NOT NULL
+             WHERE t.owner_key = known AND t.owner_notified_at IS NOT NULL
                AND (is_open(t.state) OR t.state = 'transferred' AND t.closed_at > clock_timestamp() - interval '30 days')) AS g
-      JOIN purchase AS p ON p.id = living(coalesce(g.purchase_id, g.subject_id))
+      JOIN purchase AS p ON p.id = surviving_purchase(coalesce(g.purchase_id, g.subject_id))
      WHERE p.owner_key = known OR g.state IN ('executing', 'transferred')
      GROUP BY p.id;
 END
 $$;
 
--- Claimants hear as well how their case was decided: what they are to do about it depends on that.
-CREATE OR REPLACE FUNCTION tell_verdict() RETURNS trigger
+-- Adds the verdict to the claimant's message about a refused ticket: their next step depends on it.
+CREATE OR REPLACE FUNCTION notify_claimant() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 BEGIN
-    -- The news is this transaction's own: nobody has passed it on yet.
+    -- Only this transaction's own message: no worker has published it yet.
     UPDATE ticket_news AS n SET data = n.data || jsonb_build_object('verdict', NEW.verdict)
      WHERE n.user_key = NEW.claimant_key AND n.topic = 'ticket.decided' AND n.data ->> 'reference' = reference_of('T', NEW.uid)
        AND n.at >= now();
@@ -129,25 +128,25 @@ BEGIN
 END
 $$;
 
--- Owners who knew of a case hear what came of it, once nobody is left who asks for the purchase; of how many there were they hear
--- nothing. `closed`: nothing was moved, and nobody said no.
-CREATE OR REPLACE FUNCTION tell_owner() RETURNS trigger
+-- Notifies an owner of the end of a case that they know: of a transfer at once; of other ends, except `duplicate`, when no other open
+-- ticket about the purchase is left. `closed`: nothing moved, and no operator refused.
+CREATE OR REPLACE FUNCTION notify_owner() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
     item purchase;
 BEGIN
-    IF is_open(NEW.state) OR NEW.state = 'duplicate' OR NEW.owner_key IS NULL OR OLD.owner_heard_at IS NULL THEN
+    IF is_open(NEW.state) OR NEW.state = 'duplicate' OR NEW.owner_key IS NULL OR OLD.owner_notified_at IS NULL THEN
         RETURN NULL;
     END IF;
-    -- One after the other: of two that end at once, each would leave it to the other.
+    -- One transaction at a time for an owner: two tickets that end at once would each leave the message to the other.
     PERFORM pg_advisory_xact_lock(7309941, hashint8(NEW.owner_key));
-    SELECT p.* INTO item FROM purchase AS p WHERE p.id = living(coalesce(NEW.purchase_id, NEW.subject_id));
+    SELECT p.* INTO item FROM purchase AS p WHERE p.id = surviving_purchase(coalesce(NEW.purchase_id, NEW.subject_id));
     IF NEW.state <> 'transferred'
-       -- Of a purchase that has gone they hear with the transfer.
+       -- If the purchase has another owner by now, the transfer has notified this one.
        AND (item.owner_key IS DISTINCT FROM NEW.owner_key
             OR EXISTS (SELECT 1 FROM ticket AS t
-                        WHERE t.owner_key = NEW.owner_key AND t.id <> NEW.id AND is_open(t.state) AND t.owner_heard_at IS NOT NULL
-                          AND living(coalesce(t.purchase_id, t.subject_id)) = item.id)) THEN
+                        WHERE t.owner_key = NEW.owner_key AND t.id <> NEW.id AND is_open(t.state) AND t.owner_notified_at IS NOT NULL
+                          AND surviving_purchase(coalesce(t.purchase_id, t.subject_id)) = item.id)) THEN
         RETURN NULL;
     END IF;
     INSERT INTO ticket_news (user_key, topic, data)
@@ -158,15 +157,14 @@ BEGIN
 END
 $$;
 
--- Passes on what people are to hear of their tickets, to be delivered to them. Returns how many messages.
-CREATE OR REPLACE FUNCTION tell_tickets(most integer) RETURNS integer
+-- Publishes up to `most` messages about tickets to the outbox, and drops those older than three days. Returns how many of both.
+CREATE OR REPLACE FUNCTION publish_ticket_news(most integer) RETURNS integer
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
     WITH news AS (
         DELETE FROM ticket_news AS n
          WHERE n.id = ANY (ARRAY(SELECT x.id FROM ticket_news AS x ORDER BY x.id LIMIT most FOR UPDATE SKIP LOCKED))
         RETURNING n.*
-    ), told AS (
-        -- Nobody is told of what is long over.
+    ), notified AS (
         INSERT INTO outbox (user_key, topic, data)
         SELECT n.user_key, n.topic, n.data FROM news AS n WHERE n.at > clock_timestamp() - interval '3 days' ORDER BY n.id
     )

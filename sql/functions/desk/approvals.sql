@@ -1,9 +1,9 @@
--- How a transfer is approved: who may, how many it takes, on which evidence, and when an approval ends.
+-- Approvals of a transfer: which operators may give them, how many it needs, on which evidence, and when they end.
 
--- Agrees to a transfer on what the operator has seen.
+-- Approves a transfer for an operator with the permission `approve`. Returns null, or the reason for the refusal.
 --
---   shown      the hash of the evidence that was looked at
---   confirmed  what else the transfer moves, as it was confirmed
+--   shown      the hash of the evidence that the operator read
+--   confirmed  the other purchases that the transfer moves, as the operator confirmed them
 CREATE OR REPLACE FUNCTION approve_ticket(session bytea, which bigint, shown bytea, confirmed text[]) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -36,53 +36,55 @@ BEGIN
     IF e.hindrance IN ('forbids', 'closes') THEN
         RETURN refuse_act(who, which, 'approve', 'hindrance');
     END IF;
-    -- The evidence may have been collected before a list told of it: it is collected anew, and nobody is asked meanwhile.
+    -- A chargeback may have been recorded after this evidence was collected: the worker collects it again before the owner is asked.
     IF charged_back(ARRAY[coalesce(t.purchase_id, t.subject_id)]) IS NOT NULL THEN
         UPDATE ticket AS x SET evidence_due = clock_timestamp() WHERE x.id = which;
         RETURN refuse_act(who, which, 'approve', 'hindrance');
     END IF;
     IF e.hindrance = 'needs_senior'
-       AND NOT EXISTS (SELECT 1 FROM desk_duty AS d WHERE d.duty = 'override' AND d.role = who.role) THEN
+       AND NOT EXISTS (SELECT 1 FROM operator_permission AS d WHERE d.permission = 'override' AND d.role = who.role) THEN
         RETURN refuse_act(who, which, 'approve', 'needs_senior');
     END IF;
     IF ARRAY(SELECT c FROM unnest(coalesce(confirmed, '{}')) AS c ORDER BY c)
        IS DISTINCT FROM ARRAY(SELECT m FROM unnest(e.also_moves) AS m ORDER BY m) THEN
         RETURN refuse_act(who, which, 'approve', 'not_confirmed');
     END IF;
-    -- Those that do not count any more make room for others.
+    -- Ends approvals that no longer count: an operator can approve again only when their earlier approval has ended.
     UPDATE ticket_approval AS a
        SET ended_at = clock_timestamp(),
            ended_by = CASE WHEN a.hash <> e.hash THEN 'evidence_changed' WHEN a.expires_at <= clock_timestamp() THEN 'expired'
                            ELSE 'role_lost' END
      WHERE a.ticket_id = which AND a.ended_at IS NULL AND NOT approval_counts(a, t, e, 'approve');
-    -- Nobody is waited for whose account is gone.
+    -- A transfer does not wait for an owner whose account was erased.
     IF t.owner_key IS NOT NULL AND NOT 'owner_erased' = ANY (e.facts) THEN
         since := coalesce(t.owner_asked_at, clock_timestamp());
         UPDATE ticket AS x
-           -- One moment: an owner who has no time at all was asked nothing.
+           -- The same moment in both columns: a window of zero leaves them equal, which means that the owner was not asked.
            SET owner_asked_at = since, owner_until = since + e.owner_window
          WHERE x.id = which RETURNING x.owner_until INTO t.owner_until;
         IF t.owner_asked_at IS NULL THEN
             INSERT INTO ticket_event (ticket_id, kind, detail)
             VALUES (which, 'owner_asked', jsonb_build_object('until', t.owner_until));
-            -- Nothing that a claimant has typed is the owner's to know, nor how many they are: but whoever has answered, or heard a
-            -- while ago until when, hears of the new time.
+            -- The message names no claimant and gives no count. It is left out while another open question about the purchase, asked within
+            -- the hour, waits for the owner's answer: the owner knows of the case already.
             IF t.owner_until > clock_timestamp()
                AND NOT EXISTS (SELECT 1 FROM ticket AS x
                                 WHERE x.owner_key = t.owner_key AND x.id <> which AND is_open(x.state)
-                                  AND x.owner_until > clock_timestamp() AND x.owner_no_at IS NULL
+                                  AND x.owner_until > clock_timestamp() AND x.owner_objected_at IS NULL
                                   AND x.owner_asked_at > clock_timestamp() - interval '1 hour'
                                   AND NOT EXISTS (SELECT 1 FROM ticket_reply AS r
                                                    WHERE r.ticket_id = x.id AND r.side = 'owner' AND r.decision = 'agree'
                                                      AND r.at >= x.owner_asked_at)
-                                  AND living(coalesce(x.purchase_id, x.subject_id)) = living(coalesce(t.purchase_id, t.subject_id))) THEN
+                                  AND surviving_purchase(coalesce(x.purchase_id,
+                                      x.subject_id)) = surviving_purchase(coalesce(t.purchase_id, t.subject_id))) THEN
                 INSERT INTO ticket_news (user_key, topic, data)
                 SELECT t.owner_key, 'ticket.owner_asked',
                        jsonb_build_object('id', owner_case_id(t.owner_key, p.id), 'role', 'owner', 'store', p.store,
                                           'product_id', p.product_id, 'until', moment(t.owner_until),
                                           'original_id', (SELECT i.value FROM purchase_identifier AS i
-                                                           WHERE i.value = t.original_id AND living(i.purchase_id) = p.id LIMIT 1))
-                  FROM purchase AS p WHERE p.id = living(coalesce(t.purchase_id, t.subject_id));
+                                                           WHERE i.value = t.original_id
+                                                               AND surviving_purchase(i.purchase_id) = p.id LIMIT 1))
+                  FROM purchase AS p WHERE p.id = surviving_purchase(coalesce(t.purchase_id, t.subject_id));
             END IF;
         END IF;
     END IF;
@@ -98,7 +100,7 @@ BEGIN
                                     ELSE 'approve_all' END);
     UPDATE ticket AS x
        SET verdict = CASE WHEN lack IS NULL THEN 'transfer' END, decided_at = CASE WHEN lack IS NULL THEN clock_timestamp() END,
-           -- A cause that goes away while it waits is noticed.
+           -- The worker collects the evidence again within six hours, so that it notices when the ticket's cause has gone away.
            evidence_due = least(x.evidence_due, clock_timestamp() + interval '6 hours')
      WHERE x.id = which;
     IF made IS NULL THEN
@@ -108,7 +110,8 @@ BEGIN
 END
 $$;
 
--- What speaks against a transfer at this moment; null: nothing. Whoever asks holds the ticket's row.
+-- What a ticket lacks for its transfer, apart from the owner's time: `no_evidence`, `hindrance`, `evidence_changed`, `owner_objected`,
+-- `expired`, `role_lost`, `approvals` or `needs_senior`; null: nothing. The caller holds the lock on the ticket's row.
 CREATE OR REPLACE FUNCTION approvals_lack(which bigint) RETURNS text
 LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -121,11 +124,11 @@ BEGIN
     IF e.id IS NULL THEN
         RETURN 'no_evidence';
     END IF;
-    -- The evidence may have been collected before a list told of it, or by an earlier version.
+    -- A chargeback may have been recorded after the evidence was collected, or an earlier version may have collected it.
     IF e.hindrance IN ('forbids', 'closes') OR charged_back(ARRAY[coalesce(t.purchase_id, t.subject_id)]) IS NOT NULL THEN
         RETURN 'hindrance';
     END IF;
-    -- Locked, so that no role is lost between the question and the commit.
+    -- Locks the operators' rows, so that no operator role changes between this check and the commit.
     PERFORM FROM operator AS o
       WHERE o.id = t.owner_waived_by
          OR o.id IN (SELECT a.operator_id FROM ticket_approval AS a WHERE a.ticket_id = which AND a.ended_at IS NULL)
@@ -138,11 +141,11 @@ BEGIN
     IF n.changed THEN
         RETURN 'evidence_changed';
     END IF;
-    -- A word that was said after the evidence was read counts as one that it leaves out.
-    IF t.owner_no_at IS NOT NULL AND (NOT 'owner_objected' = ANY (e.facts) OR t.owner_no_at > e.asked_at) THEN
+    -- An objection counts even if the evidence is older and does not contain it.
+    IF t.owner_objected_at IS NOT NULL AND (NOT 'owner_objected' = ANY (e.facts) OR t.owner_objected_at > e.asked_at) THEN
         RETURN 'owner_objected';
     END IF;
-    IF 'owner_released' = ANY (e.facts) AND NOT is_released(which) THEN
+    IF 'owner_consented' = ANY (e.facts) AND NOT has_owner_consent(which) THEN
         RETURN 'evidence_changed';
     END IF;
     IF n.good < e.approvals THEN
@@ -151,8 +154,8 @@ BEGIN
     IF e.hindrance = 'needs_senior' AND n.seniors = 0 THEN
         RETURN 'needs_senior';
     END IF;
-    -- A time that would still run is over by a waiver that counts, and by nobody's alone.
-    IF t.owner_waived_at IS NOT NULL AND t.owner_yes_at IS NULL AND t.owner_asked_at + e.owner_window > clock_timestamp() THEN
+    -- While the owner window would still run, a waiver counts only together with the approval of another operator.
+    IF t.owner_waived_at IS NOT NULL AND t.owner_consented_at IS NULL AND t.owner_asked_at + e.owner_window > clock_timestamp() THEN
         IF waiver_counts(t, e) IS NOT TRUE THEN
             RETURN 'role_lost';
         END IF;
@@ -164,22 +167,22 @@ BEGIN
 END
 $$;
 
--- Whether an approval counts, and whether it is a senior's.
-CREATE OR REPLACE FUNCTION approval_counts(a ticket_approval, t ticket, e ticket_evidence, duty text) RETURNS boolean
+-- Whether an approval counts on this evidence, and its operator has a permission: `approve`, or `override` for a senior.
+CREATE OR REPLACE FUNCTION approval_counts(a ticket_approval, t ticket, e ticket_evidence, permission text) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
     SELECT a.hash = e.hash AND a.expires_at > clock_timestamp() AND a.at > coalesce(o.lost_at, '-infinity') AND o.disabled_at IS NULL
         AND NOT is_banned(o.id)
            AND coalesce(o.held_until <= clock_timestamp(), true) AND NOT is_own_case(o.id, t)
-           AND EXISTS (SELECT 1 FROM desk_duty AS d WHERE d.duty = approval_counts.duty AND d.role = o.role)
+           AND EXISTS (SELECT 1 FROM operator_permission AS d WHERE d.permission = approval_counts.permission AND d.role = o.role)
       FROM operator AS o WHERE o.id = a.operator_id
 $$;
 
--- The word under which approvals end for what they lack.
+-- The reason with which approvals end, for a result of `approvals_lack`.
 CREATE OR REPLACE FUNCTION ending_for(lack text) RETURNS text
 LANGUAGE sql IMMUTABLE
 RETURN CASE WHEN lack IN ('evidence_changed', 'expired', 'role_lost', 'owner_objected') THEN lack ELSE 'stopped' END;
 
--- Ends what people agreed to, and says why.
+-- Ends all approvals of a ticket with a reason. Returns how many.
 CREATE OR REPLACE FUNCTION end_approvals(which bigint, why text) RETURNS integer
 LANGUAGE sql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
     WITH ended AS (
@@ -190,11 +193,11 @@ LANGUAGE sql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
     SELECT count(*)::integer FROM ended
 $$;
 
--- Whoever loses the role, or whose account was reset, has agreed to nothing.
+-- Ends an operator's approvals when `lost_at` changes: the operator role changed, or the account was held, reset or disabled.
 CREATE OR REPLACE FUNCTION end_lost_approvals() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 BEGIN
-    -- In one order with those who end a ticket's.
+    -- Locks the approvals in one order, so that this does not deadlock with a transaction that ends the approvals of tickets.
     PERFORM FROM ticket_approval AS a WHERE a.operator_id = NEW.id AND a.ended_at IS NULL ORDER BY a.ticket_id, a.id FOR UPDATE;
     UPDATE ticket_approval AS a SET ended_at = clock_timestamp(), ended_by = 'role_lost'
      WHERE a.operator_id = NEW.id AND a.ended_at IS NULL;
@@ -202,7 +205,7 @@ BEGIN
 END
 $$;
 
--- Puts a ticket back whose approvals no longer hold. Whoever asks holds the ticket's row.
+-- Ends a ticket's approvals and moves it to `new` by the event `approvals_voided`. The caller holds the lock on the ticket's row.
 CREATE OR REPLACE FUNCTION void_approvals(which bigint, why text) RETURNS void
 LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -210,7 +213,7 @@ DECLARE
 BEGIN
     ended := end_approvals(which, why);
     IF move_ticket(which, 'approvals_voided') IS NOT NULL OR ended > 0 THEN
-        -- Who is asked again is given the whole time again.
+        -- The owner is asked again and gets the whole window again, unless the approvals only expired.
         UPDATE ticket AS x
            SET verdict = NULL, decided_at = NULL, owner_asked_at = CASE WHEN why = 'expired' THEN x.owner_asked_at END,
                owner_until = CASE WHEN why = 'expired' THEN x.owner_until END
@@ -221,7 +224,7 @@ BEGIN
 END
 $$;
 
--- Takes back what an operator has agreed to: a transfer, or access until the paid period ends.
+-- Withdraws an operator's approval: of access until the paid period ends, or else of a transfer. Returns null, or the reason for refusal.
 CREATE OR REPLACE FUNCTION withdraw_approval(session bytea, which bigint) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -251,7 +254,7 @@ BEGIN
 END
 $$;
 
--- Whether somebody other than an operator has agreed who counts.
+-- Whether another operator than `who` has given an approval that counts.
 CREATE OR REPLACE FUNCTION others_agree(t ticket, e ticket_evidence, who bigint) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
     SELECT EXISTS (SELECT 1 FROM ticket_approval AS a

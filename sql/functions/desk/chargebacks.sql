@@ -1,7 +1,7 @@
--- Payments that were taken back as fraud: such purchases are moved to no other account.
+-- Chargebacks: payments that were taken back as fraud. Such purchases are moved to no other account.
 
--- Notes what a page gives as charged back: the purchases that are known by it, and all names. Evidence of open tickets about them
--- is due at once.
+-- Records the chargebacks of a backfill page: for the purchases that are known by its names, and for all names. Evidence of open tickets
+-- about an entry with a new name is due at once.
 CREATE OR REPLACE FUNCTION note_chargebacks(abouts text[]) RETURNS void
 LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp SET enable_seqscan = off AS $$
 DECLARE
@@ -9,7 +9,7 @@ DECLARE
     news integer[];
     held bigint[];
 BEGIN
-    -- Of each name: its entry's place in the page, and when, by the store's word; where the list does not say when, it is 0.
+    -- For each name: its entry's place in the page, and when the payment was taken back; null: the store gave no time (0).
     SELECT array_agg(l.place) AS places, array_agg(l.hash) AS hashes, array_agg(l.entry) AS entries, array_agg(l.at) AS ats,
            array_agg(l.store) AS stores, array_agg(l.environment) AS environments, array_agg(l.value) AS names
       INTO n
@@ -25,20 +25,20 @@ BEGIN
     IF n.places IS NULL THEN
         RETURN;
     END IF;
-    -- What was never listed under one of its names.
+    -- Entries with a name that is not on record.
     news := ARRAY(SELECT DISTINCT u.place FROM unnest(n.places, n.hashes) AS u(place, hash)
                    WHERE NOT EXISTS (SELECT 1 FROM chargeback_name AS k WHERE k.hash = u.hash));
     INSERT INTO chargeback_name AS k (hash, entry, at)
     SELECT t.hash, t.entry, coalesce(t.at, now())
       FROM (SELECT u.hash, (array_agg(u.entry))[1] AS entry, max(u.at) AS at
               FROM unnest(n.hashes, n.entries, n.ats) AS u(hash, entry, at) GROUP BY u.hash) AS t
-     -- Listed again, it is no later.
+     -- An entry without a time does not make a recorded chargeback later.
      WHERE t.at IS NOT NULL OR NOT EXISTS (SELECT 1 FROM chargeback_name AS y WHERE y.hash = t.hash)
      ORDER BY t.hash
         ON CONFLICT (hash) DO UPDATE SET at = excluded.at, lifted_at = NULL WHERE k.at < excluded.at;
     INSERT INTO chargeback AS c (purchase_id, at, entries)
     SELECT t.id, coalesce(t.at, now()), t.entries
-      FROM (SELECT coalesce(living(x.purchase_id), x.purchase_id) AS id, max(u.at) AS at, array_agg(DISTINCT u.entry) AS entries
+      FROM (SELECT coalesce(surviving_purchase(x.purchase_id), x.purchase_id) AS id, max(u.at) AS at, array_agg(DISTINCT u.entry) AS entries
               FROM unnest(n.stores, n.environments, n.names, n.ats, n.entries) AS u(store, environment, name, at, entry)
               JOIN purchase_identifier AS x ON x.value = u.name AND x.store = u.store
                AND x.environment = coalesce(u.environment, x.environment)
@@ -51,7 +51,7 @@ BEGIN
     IF news = '{}' THEN
         RETURN;
     END IF;
-    -- It may have been told late: a person who lifted an earlier one knew nothing of it.
+    -- The store may have reported it late: the schema's owner did not know of it when they lifted an earlier one.
     held := ARRAY(SELECT l.id FROM lineage(ARRAY(
                       SELECT x.purchase_id
                         FROM unnest(n.places, n.stores, n.environments, n.names) AS u(place, store, environment, name)
@@ -71,8 +71,7 @@ BEGIN
 END
 $$;
 
--- When money was last taken back as fraud that was paid for one of the purchases, under any name that they ever had; null:
--- never, or a person has said that it does not count.
+-- When a payment for one of the purchases was last charged back, under any name they ever had; null: never, or it was lifted.
 CREATE OR REPLACE FUNCTION charged_back(items bigint[]) RETURNS timestamptz
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET enable_seqscan = off AS $$
     SELECT max(m.at)
@@ -85,9 +84,8 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp
              WHERE n.lifted_at IS NULL) AS m
 $$;
 
--- Says that a chargeback does not count, for the owner of the schema: by a token or an order, with the purchase that it names,
--- all that was merged into it, and all names that were listed with it. `words`: why, without anybody's name. Returns how many
--- marks were lifted.
+-- Lifts a chargeback, for the schema's owner: by a token or an order id, for the purchase that it names, its surviving purchase, all that
+-- was merged into that, and all names recorded with it. `words`: why, without the name of a user. Returns how many marks were lifted.
 CREATE OR REPLACE FUNCTION lift_chargeback(name text, words text) RETURNS integer
 LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE

@@ -1,25 +1,26 @@
--- By when somebody has to act on a ticket, and what happens when a time is over.
+-- Deadlines of tickets: by when the desk has to act, and what happens when a time is over.
 
--- Money was taken without access, or a store takes the sale back at a known time. Its body is text: one that is kept parsed would
--- forbid new columns of the table.
+-- Whether a ticket is urgent: a payment without access, a raised priority, or a sale that the store takes back at a known time. The body
+-- is text because a parsed body would block new columns of the table.
 CREATE OR REPLACE FUNCTION is_urgent(t ticket) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT t.kind = 'paid_no_access' OR t.priority < 1 OR t.deadline IS NOT NULL
 $$;
+-- When the desk has to take a ticket's next step; null: the next step is not the desk's.
 
 CREATE OR REPLACE FUNCTION due_of(t ticket) RETURNS timestamptz
 LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
     SELECT least(t.deadline,
-                 CASE c.stage WHEN 'execution' THEN t.state_since WHEN 'decision' THEN greatest(t.looked_at, t.clock_from) + t.waited
+                 CASE c.stage WHEN 'execution' THEN t.state_since WHEN 'decision' THEN greatest(t.assigned_at, t.clock_from) + t.waited
                               ELSE t.clock_from + t.waited END + c.within)
       FROM (VALUES (CASE WHEN t.state IN ('approved', 'executing') THEN 'execution'
                           WHEN t.state NOT IN ('new', 'claimed', 'needs_second') THEN NULL
-                          WHEN t.looked_at >= t.clock_from THEN 'decision' ELSE 'first_look' END)) AS now(stage)
+                          WHEN t.assigned_at >= t.clock_from THEN 'decision' ELSE 'first_response' END)) AS now(stage)
       LEFT JOIN desk_clock AS c ON c.stage = now.stage AND c.is_urgent = is_urgent(t)
      WHERE now.stage IS NOT NULL
 $$;
 
--- Runs after `guard_state`, which says since when a state holds.
+-- Pauses a ticket's clock while claimant or owner have to act; restarts it on reopening. Runs after `guard_state` (`state_since`).
 CREATE OR REPLACE FUNCTION keep_clock() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 BEGIN
@@ -29,7 +30,7 @@ BEGIN
         ELSIF NOT is_open(OLD.state) THEN
             NEW.clock_from := clock_timestamp();
             NEW.waited := '0';
-            NEW.looked_at := NULL;
+            NEW.assigned_at := NULL;
         END IF;
     END IF;
     NEW.due_at := due_of(NEW);
@@ -37,7 +38,7 @@ BEGIN
 END
 $$;
 
--- New figures hold for the cases that are open.
+-- Applies changed times to the open tickets.
 CREATE OR REPLACE FUNCTION clock_changed() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 BEGIN
@@ -47,22 +48,22 @@ BEGIN
 END
 $$;
 
--- Puts back what nobody holds any more, lets windows end, and takes back what people agreed to too long ago. Returns how many
--- tickets.
-CREATE OR REPLACE FUNCTION tend_tickets() RETURNS integer
+-- Ends assignments, owner windows and approvals whose time is over, approvals that have become too few, and temporary access of closed
+-- tickets. Returns how many tickets and users it changed.
+CREATE OR REPLACE FUNCTION apply_ticket_deadlines() RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp
--- A host's transaction that has just asked for its user is not waited for.
+-- Waits 50 ms at most for a host's transaction that has locked its user's row.
 SET lock_timeout = '50ms' AS $$
 DECLARE
     t       record;
     tended  integer := 0;
     ended   bigint[];
 BEGIN
-    -- What was given while a case was open ends with it.
+    -- Temporary access ends with its ticket.
     WITH over AS (
         UPDATE "grant" AS g SET revoked_at = clock_timestamp()
           FROM ticket AS x
-         WHERE g.id = x.lent_grant_id AND NOT is_open(x.state) AND g.revoked_at IS NULL AND g.until > clock_timestamp()
+         WHERE g.id = x.temporary_grant_id AND NOT is_open(x.state) AND g.revoked_at IS NULL AND g.until > clock_timestamp()
         RETURNING g.user_key
     )
     SELECT array_agg(DISTINCT o.user_key ORDER BY o.user_key) INTO ended FROM over AS o;
@@ -72,7 +73,7 @@ BEGIN
     END IF;
     DELETE FROM ticket_news AS n WHERE n.at < clock_timestamp() - interval '3 days';
     FOR t IN SELECT x.id, x.state, x.owner_until FROM ticket AS x
-              WHERE x.state = 'claimed' AND x.holder_until <= clock_timestamp()
+              WHERE x.state = 'claimed' AND x.assigned_until <= clock_timestamp()
                  OR x.state = 'waiting_owner' AND coalesce(x.owner_until, '-infinity') <= clock_timestamp()
                  OR x.state IN ('needs_second', 'waiting_owner', 'approved')
                     AND EXISTS (SELECT 1 FROM ticket_approval AS a

@@ -1,6 +1,6 @@
--- Evidence of a ticket: when it is collected, what it says, and which purchase a ticket is about.
+-- Evidence of a ticket: when it is collected, what it contains, and which purchase the ticket is about.
 
--- Has the evidence collected anew.
+-- Has the evidence collected again. Returns null, or the reason for the refusal.
 CREATE OR REPLACE FUNCTION refresh_evidence(session bytea, which bigint) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -20,6 +20,7 @@ BEGIN
     RETURN NULL;
 END
 $$;
+-- Counts the requests for evidence, for `keep_request`.
 
 CREATE OR REPLACE FUNCTION count_request() RETURNS trigger
 LANGUAGE plpgsql SET search_path = entitlement_sync, pg_temp AS $$
@@ -29,30 +30,30 @@ BEGIN
 END
 $$;
 
--- Evidence that was asked for while it was being collected is collected once more: what was said meanwhile is not in it.
+-- Keeps a request that came while evidence was collected: that evidence may lack what was said meanwhile.
 CREATE OR REPLACE FUNCTION keep_request() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
     e ticket_evidence;
 BEGIN
     SELECT x.* INTO e FROM ticket_evidence AS x WHERE x.id = NEW.evidence_id;
-    -- What an older collection found answers none of the requests that a newer one has taken.
+    -- Evidence of an older collection answers none of the requests that a newer collection has taken.
     IF NEW.state <> 'executing' AND (OLD.evidence_asks > OLD.evidence_seen OR OLD.evidence_taken_at > e.asked_at) THEN
         NEW.evidence_due := coalesce(OLD.evidence_due, NEW.evidence_due);
     END IF;
     IF OLD.evidence_taken_at <= e.asked_at THEN
         NEW.evidence_taken_at := NULL;
     END IF;
-    -- Owners see the cases in which a release of theirs counts: it can be taken back.
-    IF 'owner_released' = ANY (e.facts) AND NEW.owner_key IS NOT NULL THEN
-        NEW.owner_heard_at := coalesce(NEW.owner_heard_at, clock_timestamp());
+    -- The owner sees each ticket in which their consent counts, so that they can take it back.
+    IF 'owner_consented' = ANY (e.facts) AND NEW.owner_key IS NOT NULL THEN
+        NEW.owner_notified_at := coalesce(NEW.owner_notified_at, clock_timestamp());
     END IF;
     RETURN NEW;
 END
 $$;
 
--- Keeps what was found out about a case: approvals on other evidence end, as does what the owner was asked, and a ticket whose cause
--- has gone away is closed. Returns the evidence's id; null: the ticket is closed by now, or newer evidence is there.
+-- Stores evidence. If it has changed, the ticket's approvals and the question to the owner end. If the cause has gone away, the ticket is
+-- closed. Returns the evidence's id; null: newer evidence exists, or the ticket was closed other than by a refusal.
 CREATE OR REPLACE FUNCTION keep_evidence(which bigint, asked timestamptz, hash bytea, facts text[], hindrance text, suggested text,
                               reason text, approvals smallint, also_moves text[], owner_window bigint, holds bigint,
                               document text, owner bigint) RETURNS bigint
@@ -77,7 +78,7 @@ BEGIN
            evidence_due = CASE WHEN x.state IN ('needs_second', 'waiting_owner', 'approved')
                                THEN clock_timestamp() + interval '6 hours' END
      WHERE x.id = which;
-    -- One that was refused is opened again where there is something else to decide on than there was.
+    -- A refused ticket is opened again when the evidence has changed: operators have something else to decide on.
     IF t.state = 'refused' THEN
         IF hindrance <> 'closes'
            AND NOT EXISTS (SELECT 1 FROM ticket_evidence AS e WHERE e.id = t.evidence_id AND e.hash = keep_evidence.hash)
@@ -85,23 +86,23 @@ BEGIN
                             WHERE x.claimant_key = t.claimant_key AND coalesce(x.purchase_id, 0) = coalesce(t.purchase_id, 0)
                               AND is_open(x.state)) THEN
             PERFORM move_ticket(which, 'reopen');
-            -- What the owner was asked before was about something else.
+            -- The owner was asked on other evidence.
             UPDATE ticket AS x SET verdict = NULL, decided_at = NULL, owner_asked_at = NULL, owner_until = NULL WHERE x.id = which;
             INSERT INTO ticket_event (ticket_id, kind) VALUES (which, 'reopened');
         END IF;
         RETURN kept;
     END IF;
-    -- One that is being carried out decides by itself, in the transaction that goes on with it.
+    -- A running transfer decides by itself, in the transaction that continues it.
     IF t.state = 'executing' THEN
         RETURN kept;
     END IF;
-    -- Another owner has been asked nothing.
-    UPDATE ticket AS x SET owner_key = owner, owner_asked_at = NULL, owner_until = NULL, owner_no_at = NULL
+    -- The new owner has not been asked.
+    UPDATE ticket AS x SET owner_key = owner, owner_asked_at = NULL, owner_until = NULL, owner_objected_at = NULL
      WHERE x.id = which AND x.owner_key IS DISTINCT FROM owner AND owner IS DISTINCT FROM x.claimant_key;
     IF FOUND AND hindrance <> 'closes' THEN
         PERFORM void_approvals(which, 'evidence_changed');
     END IF;
-    -- What the owner was asked before, and agreed to, was about something else; whether anybody had agreed to it or not.
+    -- The owner was asked, and may have agreed, on other evidence: the question ends, even if no operator has approved.
     UPDATE ticket AS x SET owner_asked_at = NULL, owner_until = NULL
      WHERE x.id = which AND x.owner_asked_at IS NOT NULL
        AND EXISTS (SELECT 1 FROM ticket_evidence AS e WHERE e.id = t.evidence_id AND e.hash <> keep_evidence.hash);
@@ -117,7 +118,7 @@ BEGIN
 END
 $$;
 
--- That something was found false stays among what happened to a ticket, whatever is found out later.
+-- Records once for each ticket that a submitted proof was found false; later evidence does not remove the record.
 CREATE OR REPLACE FUNCTION note_doubt() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 BEGIN
@@ -128,20 +129,20 @@ BEGIN
 END
 $$;
 
--- Finds out which purchase of our records a ticket is about, where only its store's id is known. Returns whether all is known that
--- can be; else its owner is being read, which brings the purchase into our records: that is done where somebody works on it.
+-- Finds the purchase that a ticket is about, if only its store's id is known. Returns true: all is known that can be; false: the owner is
+-- being read, which brings the purchase into our records. The worker reads the owner only while the ticket is assigned.
 CREATE OR REPLACE FUNCTION name_purchase(which bigint) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp
--- A host's transaction that has just asked for its user is not waited for.
+-- Waits 50 ms at most for a host's transaction that has locked its user's row.
 SET lock_timeout = '50ms' AS $$
 DECLARE
     t     ticket;
     ids   bigint[];
-    -- Somebody typed it: it may be the wrong one.
+    -- A claimant or agent typed the id: it may be wrong.
     typed boolean;
 BEGIN
     PERFORM check_isolation();
-    -- As whoever is named by a number, with all of the claimant's: of two at once each would leave the other out.
+    -- Locks all open tickets of the claimant, as `name_found` does: of two at once, each would miss the other's purchase.
     PERFORM FROM ticket AS x
       WHERE x.claimant_key = (SELECT y.claimant_key FROM ticket AS y
                                WHERE y.id = which AND y.original_id IS NOT NULL AND coalesce(y.purchase_id, y.subject_id) IS NULL)
@@ -151,27 +152,27 @@ BEGIN
     IF t.id IS NULL OR coalesce(t.purchase_id, t.subject_id) IS NOT NULL OR t.original_id IS NULL OR NOT is_open(t.state) THEN
         RETURN true;
     END IF;
-    ids := ARRAY(SELECT DISTINCT living(i.purchase_id) FROM purchase_identifier AS i
+    ids := ARRAY(SELECT DISTINCT surviving_purchase(i.purchase_id) FROM purchase_identifier AS i
                   WHERE i.value = t.original_id AND (t.store IS NULL OR i.store IN (t.store, 'revenuecat')));
     IF cardinality(ids) = 1 THEN
-        typed := EXISTS (SELECT 1 FROM ticket_claim AS c WHERE c.ticket_id = which AND c.value = t.original_id)
+        typed := EXISTS (SELECT 1 FROM ticket_reported_id AS c WHERE c.ticket_id = which AND c.value = t.original_id)
                  OR EXISTS (SELECT 1 FROM ticket_event AS e
                              WHERE e.ticket_id = which AND e.kind = 'opened' AND e.operator_id IS NOT NULL);
-        -- What was typed has proved nothing: it makes nobody's own purchase, which would close the case, its subject.
+        -- A reported id proves nothing: it does not make the claimant's own purchase the subject, which would close the ticket.
         UPDATE ticket AS x SET subject_id = ids[1]
          WHERE x.id = which
            AND NOT EXISTS (SELECT 1 FROM ticket AS o
                             WHERE o.claimant_key = x.claimant_key AND o.id <> x.id AND is_open(o.state)
-                              AND living(coalesce(o.purchase_id, o.subject_id)) = ids[1])
+                              AND surviving_purchase(coalesce(o.purchase_id, o.subject_id)) = ids[1])
            AND NOT (typed AND EXISTS (SELECT 1 FROM purchase AS p WHERE p.id = ids[1] AND p.owner_key = x.claimant_key));
         IF FOUND AND typed THEN
             INSERT INTO ticket_event (ticket_id, kind, detail) VALUES (which, 'named', '{"reason": "order_id"}');
         END IF;
     END IF;
-    IF cardinality(ids) > 0 OR t.owner_key IS NULL OR NOT coalesce(t.holder_until > clock_timestamp(), false) THEN
+    IF cardinality(ids) > 0 OR t.owner_key IS NULL OR NOT coalesce(t.assigned_until > clock_timestamp(), false) THEN
         RETURN true;
     END IF;
-    -- Once a day, and a minute is what it may take.
+    -- At most once a day; the read may take a minute.
     IF NOT EXISTS (SELECT 1 FROM ticket_event AS e
                     WHERE e.ticket_id = which AND e.kind = 'owner_read' AND e.at > clock_timestamp() - interval '1 day') THEN
         PERFORM reread(ARRAY[t.owner_key]);
@@ -183,13 +184,12 @@ BEGIN
 END
 $$;
 
--- Lets a ticket be about the purchase that an id has led to, where nothing else says which one is meant. Returns whether it does.
--- Who named the id has proved nothing: it does not decide a case, so that neither a purchase of the claimant's own, which would close
--- the ticket, nor one that another ticket of theirs is about becomes its subject; and another number takes its place, as long as
--- nobody has agreed to anything.
+-- Makes a ticket about the purchase to which a reported id led, if nothing else says which one is meant. Returns whether it did. A
+-- reported id proves nothing: the subject is neither the claimant's own purchase, which would close the ticket, nor one that another
+-- open ticket of theirs is about. Until an operator approves, a later id can change the subject.
 CREATE OR REPLACE FUNCTION name_found(which bigint, item bigint) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp
--- Somebody at work on a ticket is not waited for.
+-- Waits 50 ms at most for a transaction that has locked a ticket's row.
 SET lock_timeout = '50ms' AS $$
 BEGIN
     PERFORM check_isolation();
@@ -200,13 +200,13 @@ BEGIN
       FROM purchase AS p
      WHERE t.id = which AND t.purchase_id IS NULL
        AND (t.subject_id IS NULL
-            OR is_named_by_id(which) AND living(t.subject_id) <> item
+            OR is_named_by_reported_id(which) AND surviving_purchase(t.subject_id) <> item
                AND t.state IN ('new', 'claimed', 'waiting_claimant'))
        AND is_open(t.state) AND t.state <> 'executing'
        AND p.id = item AND p.merged_into IS NULL AND p.owner_key IS DISTINCT FROM t.claimant_key
        AND NOT EXISTS (SELECT 1 FROM ticket AS x
                         WHERE x.claimant_key = t.claimant_key AND x.id <> t.id AND is_open(x.state)
-                          AND living(coalesce(x.purchase_id, x.subject_id)) = p.id);
+                          AND surviving_purchase(coalesce(x.purchase_id, x.subject_id)) = p.id);
     IF NOT FOUND THEN
         RETURN false;
     END IF;
@@ -215,9 +215,9 @@ BEGIN
 END
 $$;
 
--- Whether it is a number alone, which somebody named, that says what a ticket is about: no store's word about the claimant has led to
--- it, and nobody has agreed since that it is the one.
-CREATE OR REPLACE FUNCTION is_named_by_id(which bigint) RETURNS boolean
+-- Whether only a reported id says which purchase a ticket is about: since then no operator has approved, and no restore has led a
+-- worker to the purchase.
+CREATE OR REPLACE FUNCTION is_named_by_reported_id(which bigint) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
     SELECT EXISTS (
         SELECT 1 FROM ticket AS t
@@ -230,7 +230,7 @@ LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
                               AND (e.kind = 'approved' OR t.purchase_id IS NOT NULL AND e.kind = 'touched' AND e.job_id IS NOT NULL)))
 $$;
 
--- Keeps an order's number that an agent gave for a ticket, also one that the ticket shows no more because it had another before.
+-- Stores an order id that an agent typed, at most ten a ticket. Ignores closed tickets, erased claimants and the operator's own cases.
 CREATE OR REPLACE FUNCTION note_order(session bytea, which bigint, order_id text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -244,7 +244,7 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'order_id: 1 to 255 visible ASCII characters',
             HINT = 'Copy it as the store''s mail shows it.';
     END IF;
-    -- Users before tickets, as everywhere. An erasure that has begun is waited for: no number comes after it.
+    -- Locks users before tickets, as every function does. An erasure that has begun ends first: no id is stored after it.
     PERFORM FROM user_sync AS u
       WHERE u.user_key = (SELECT x.claimant_key FROM ticket AS x WHERE x.id = which) AND u.user_id IS NOT NULL FOR KEY SHARE;
     IF NOT FOUND THEN
@@ -254,25 +254,25 @@ BEGIN
     IF NOT is_open(t.state) OR is_own_case(who.id, t) THEN
         RETURN;
     END IF;
-    IF NOT EXISTS (SELECT 1 FROM ticket_claim AS c WHERE c.ticket_id = which AND c.value = order_id AND c.by_agent_at IS NOT NULL)
-       AND (SELECT count(*) FROM ticket_claim AS c WHERE c.ticket_id = which AND c.by_agent_at IS NOT NULL) >= 10 THEN
+    IF NOT EXISTS (SELECT 1 FROM ticket_reported_id AS c WHERE c.ticket_id = which AND c.value = order_id AND c.by_agent_at IS NOT NULL)
+       AND (SELECT count(*) FROM ticket_reported_id AS c WHERE c.ticket_id = which AND c.by_agent_at IS NOT NULL) >= 10 THEN
         RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'order_id: agents gave ten for this ticket already',
             HINT = 'Write it in a note, with what the store''s own pages say of it.';
     END IF;
-    -- Given once more it is the newest, which is the one that counts.
-    INSERT INTO ticket_claim (ticket_id, kind, value, by_claimant, by_agent_at)
+    -- An id that is given again becomes the newest, and the newest counts.
+    INSERT INTO ticket_reported_id (ticket_id, kind, value, by_claimant, by_agent_at)
     VALUES (which, 'order_id', order_id, false, clock_timestamp())
     ON CONFLICT (ticket_id, kind, value) DO UPDATE SET by_agent_at = clock_timestamp();
     UPDATE ticket AS x SET evidence_due = clock_timestamp(), evidence_tries = 0 WHERE x.id = which AND x.state <> 'executing';
 END
 $$;
 
--- A restore's proofs are forgotten with its end; what was merely typed stays with the ticket that it opened or touched. Of very many the
--- first stay: none that was found false is pushed out by others.
-CREATE OR REPLACE FUNCTION keep_claims() RETURNS trigger
+-- Keeps the reported ids of a restore with the ticket that it opened or touched: the restore's proofs are deleted at its end. The first
+-- ten stay, so that later ids displace none that was found false.
+CREATE OR REPLACE FUNCTION keep_reported_ids() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 BEGIN
-    INSERT INTO ticket_claim (ticket_id, kind, value, store, by_claimant)
+    INSERT INTO ticket_reported_id (ticket_id, kind, value, store, by_claimant)
     SELECT n.id, n.kind, n.value, n.store, true
       FROM (SELECT DISTINCT ON (p.proof ->> 'kind', p.proof ->> 'value')
                    t.id, p.proof ->> 'kind' AS kind, p.proof ->> 'value' AS value, p.proof ->> 'store' AS store
@@ -282,10 +282,10 @@ BEGIN
              WHERE t.id = NEW.ticket_id AND t.kind IN ('owner_mismatch', 'first_seen_elsewhere', 'paid_no_access', 'needs_proof')
                AND p.proof ->> 'kind' IN ('order_id', 'transaction_id', 'onside_order_id')
                AND length(p.proof ->> 'value') BETWEEN 1 AND 255
-               AND NOT EXISTS (SELECT 1 FROM ticket_claim AS c
+               AND NOT EXISTS (SELECT 1 FROM ticket_reported_id AS c
                                 WHERE c.ticket_id = t.id AND c.kind = p.proof ->> 'kind' AND c.value = p.proof ->> 'value'
                                   AND c.by_claimant)) AS n
-     LIMIT (SELECT greatest(10 - count(*), 0) FROM ticket_claim AS c WHERE c.ticket_id = NEW.ticket_id AND c.by_claimant)
+     LIMIT (SELECT greatest(10 - count(*), 0) FROM ticket_reported_id AS c WHERE c.ticket_id = NEW.ticket_id AND c.by_claimant)
     ON CONFLICT (ticket_id, kind, value) DO UPDATE SET by_claimant = true;
     IF FOUND AND NEW.kind = 'touched' THEN
         UPDATE ticket AS t
@@ -296,11 +296,11 @@ BEGIN
 END
 $$;
 
--- Purchases with all that was merged into them, and what they were merged into.
+-- The surviving purchases of some purchases, with all purchases that were merged into them.
 CREATE OR REPLACE FUNCTION lineage(items bigint[]) RETURNS SETOF bigint
 LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp SET enable_seqscan = off AS $$
     WITH RECURSIVE l AS (
-        SELECT living(i.id) AS id FROM unnest(items) AS i(id)
+        SELECT surviving_purchase(i.id) AS id FROM unnest(items) AS i(id)
          UNION
         SELECT p.id FROM l JOIN purchase AS p ON p.merged_into = l.id
     )

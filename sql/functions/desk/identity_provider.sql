@@ -1,6 +1,6 @@
 -- Sign-in through the team's identity provider.
 
--- Puts a provider in use; sessions that passwords have begun end, but for those of admins marked for the case that it fails.
+-- Puts a provider in use. Ends the sessions that a password or another provider began, except those of break-glass admins.
 CREATE OR REPLACE FUNCTION use_provider(wanted text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 BEGIN
@@ -9,7 +9,7 @@ BEGIN
     END IF;
     INSERT INTO sign_in_provider (issuer) VALUES (wanted)
     ON CONFLICT (one) DO UPDATE SET issuer = wanted, since = clock_timestamp();
-    -- What those agreed to counts no more: the same person may come back under another account.
+    -- Approvals of these operators no longer count: an operator may return under another account.
     WITH out_now AS (
         UPDATE operator AS o SET lost_at = clock_timestamp()
          WHERE NOT o.break_glass
@@ -22,7 +22,7 @@ BEGIN
 END
 $$;
 
--- Takes passwords of all operators again; for the schema's owner, who can write the tables anyway.
+-- Lets all operators sign in with passwords again, for the schema's owner only. Returns whether a provider was in use.
 CREATE OR REPLACE FUNCTION leave_provider() RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 BEGIN
@@ -48,7 +48,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp
     SELECT p.issuer FROM sign_in_provider AS p
 $$;
 
--- The provider in use, and how many admins can sign in without it; for doctor.
+-- The provider in use, and how many break-glass admins can sign in without it; for the doctor check.
 CREATE OR REPLACE FUNCTION ways_in(OUT issuer text, OUT marked bigint)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
     SELECT (SELECT p.issuer FROM sign_in_provider AS p),
@@ -57,7 +57,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp
       FROM operator AS o LEFT JOIN operator_secret AS s ON s.operator_id = o.id
 $$;
 
--- The name of an account for a person that the provider calls so: the first that has the form of one.
+-- An operator name from the names that the provider sends: the first that can be given the form of one; null: none can.
 CREATE OR REPLACE FUNCTION name_for(names text[]) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = entitlement_sync, pg_temp AS $$
     SELECT f.name
@@ -68,14 +68,14 @@ LANGUAGE sql IMMUTABLE SET search_path = entitlement_sync, pg_temp AS $$
      WHERE f.name ~ '^[a-z0-9][a-z0-9._-]{0,62}$' ORDER BY n.place LIMIT 1
 $$;
 
--- Signs in a person that the provider has named, and whose token the console has verified.
+-- Signs in an operator by a token of the provider that the console has verified; adds the account at the first sign-in.
 --
---   wanted_role   by the person's groups; null: they are in none that has one
---   proved_ago    how long ago they showed the provider who they are; null: it does not say, so that nothing which asks for it is done
---   lifetime      how long the provider's word is good for
+--   wanted_role   the operator role of their groups; null: no group has one
+--   proved_ago    how long ago they signed in at the provider; null: unknown, so that acts that need a fresh sign-in are refused
+--   lifetime      how long the session may last before the provider is asked again
 --
--- Returns `signed_in`; `other_provider`; `no_role`, and their sessions have ended; `name_taken`, where an account of another person has
--- the name; `disabled`.
+-- Returns `signed_in`; `other_provider`, which is not in use; `no_role`, and their sessions have ended; `name_taken`, if no account was
+-- added because another has the name or none can be made; `disabled`.
 CREATE OR REPLACE FUNCTION provider_sign_in(wanted_issuer text, wanted_subject text, names text[], wanted_role text, proved_ago interval,
                                  session bytea, lifetime interval)
 RETURNS text
@@ -87,7 +87,7 @@ BEGIN
     PERFORM check_isolation();
     IF wanted_issuer IS NULL OR wanted_subject IS NULL OR octet_length(session) IS DISTINCT FROM 32 OR lifetime IS NULL
        OR lifetime > interval '12 hours' OR proved_ago < interval '0'
-       OR wanted_role IS NOT NULL AND wanted_role NOT IN (SELECT d.role FROM desk_duty AS d) THEN
+       OR wanted_role IS NOT NULL AND wanted_role NOT IN (SELECT d.role FROM operator_permission AS d) THEN
         RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'provider_sign_in: an argument is missing or out of range',
             HINT = 'See the function''s comment.';
     END IF;
@@ -105,7 +105,7 @@ BEGIN
         RETURN 'no_role';
     END IF;
     IF who.id IS NULL THEN
-        -- An account of the same name is another person's, as far as can be known here: an admin says if it is not.
+        -- An account with the same name may be another operator's: an admin decides with `identify_operator`.
         BEGIN
             INSERT INTO operator (name, role, held_until)
             SELECT called, wanted_role, hold_of(wanted_role) WHERE called IS NOT NULL
@@ -121,12 +121,13 @@ BEGIN
     ELSIF who.disabled_at IS NOT NULL OR is_banned(who.id) THEN
         RETURN 'disabled';
     ELSIF who.role <> wanted_role THEN
-        -- A role that may more of what takes two pairs of eyes waits for an admin's word, as a new account does.
+        -- The account is held until an admin confirms it, if only the new operator role may approve, override or manage.
         UPDATE operator AS o
            SET role = wanted_role, break_glass = false,
-               held_until = CASE WHEN EXISTS (SELECT 1 FROM desk_duty AS d
-                                               WHERE d.role = wanted_role AND d.duty IN ('approve', 'override', 'manage')
-                                                 AND NOT EXISTS (SELECT 1 FROM desk_duty AS x WHERE x.role = o.role AND x.duty = d.duty))
+               held_until = CASE WHEN EXISTS (SELECT 1 FROM operator_permission AS d
+                                               WHERE d.role = wanted_role AND d.permission IN ('approve', 'override', 'manage')
+                                                 AND NOT EXISTS (SELECT 1 FROM operator_permission AS x WHERE x.role = o.role
+                                                     AND x.permission = d.permission))
                                  THEN 'infinity' ELSE o.held_until END
          WHERE o.id = who.id;
         INSERT INTO operator_event (operator_id, kind, about_id, detail)
@@ -139,8 +140,7 @@ BEGIN
 END
 $$;
 
--- Says that an account is a person's at the provider: of a name that was taken, or at another provider than before. The account waits
--- for another admin's word, as after a reset.
+-- Links an account to an identity at the provider, after `name_taken` or a change of provider; then it is held, as after a reset.
 CREATE OR REPLACE FUNCTION identify_operator(session bytea, wanted text, wanted_subject text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE

@@ -1,20 +1,20 @@
--- Operators' accounts: who adds, confirms, resets and disables whom.
+-- Operators' accounts: how admins add, confirm, reset, disable and link them.
 
--- What an account may not do that was made or reset a short while ago.
-CREATE OR REPLACE FUNCTION is_weighty(duty text) RETURNS boolean
-LANGUAGE sql IMMUTABLE STRICT RETURN duty IN ('refuse', 'lend', 'approve', 'transfer', 'override', 'manage');
+-- Whether a held account, one that is new or was reset, has to wait for this permission.
+CREATE OR REPLACE FUNCTION is_weighty(permission text) RETURNS boolean
+LANGUAGE sql IMMUTABLE STRICT RETURN permission IN ('refuse', 'give_access', 'approve', 'transfer', 'override', 'manage');
 
--- Whether a role signs in with a second factor: all do, for all see what is not theirs.
+-- Whether an operator role signs in with a second factor: every role does, because every role sees other users' data.
 CREATE OR REPLACE FUNCTION needs_device(role text) RETURNS boolean
 LANGUAGE sql IMMUTABLE STRICT RETURN role IS NOT NULL;
 
--- Whether a password's parts have the form in which they are stored; absent ones do.
+-- Whether the parts of a password have the form in which they are stored; null parts pass.
 CREATE OR REPLACE FUNCTION is_key(cost text, salt bytea, shown bytea) RETURNS boolean
 LANGUAGE sql IMMUTABLE
 RETURN coalesce(cost ~ '^scrypt\$[0-9]{1,2}\$[0-9]{1,2}\$[0-9]{1,2}$', true)
        AND coalesce(octet_length(salt) = 16, true) AND coalesce(octet_length(shown) = 32, true);
 
--- The operator of a name, for whoever manages them.
+-- Locks the operator of a name for an admin's act, or raises an error if there is none.
 CREATE OR REPLACE FUNCTION operator_named(wanted text) RETURNS operator
 LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -29,7 +29,7 @@ BEGIN
 END
 $$;
 
--- All operators, for those who manage or audit them.
+-- All operators, for an operator with the permission `audit`.
 CREATE OR REPLACE FUNCTION operators(session bytea)
 RETURNS TABLE (name text, role text, user_id text, has_device boolean, signs_in text, is_enrolled boolean, created_at timestamptz,
                disabled_at timestamptz, held_until timestamptz, seen_at timestamptz)
@@ -53,8 +53,8 @@ BEGIN
 END
 $$;
 
--- Adds an operator, whose password holds for three days and for one sign-in. Administrators may be added by the schema's owner
--- without a session, who can write the tables anyway: so the first ones come to be, and one who lost the device comes back.
+-- Adds an operator with a password for one sign-in within 72 hours. Without a session the schema's owner, who can write the tables
+-- anyway, may add admins: the first admin, or a new one when an admin lost the device. Returns the operator's id.
 CREATE OR REPLACE FUNCTION add_operator(session bytea, wanted text, wanted_role text, account text, cost text, salt bytea, shown bytea)
 RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
@@ -62,7 +62,7 @@ DECLARE
     actor bigint;
     added bigint;
 BEGIN
-    -- One at a time: what is checked of the others holds.
+    -- One change of operators at a time: what this one checks holds until its commit.
     PERFORM FROM desk_secret FOR UPDATE;
     IF session IS NOT NULL THEN
         actor := (acting(session, 'manage', interval '5 minutes')).id;
@@ -70,14 +70,14 @@ BEGIN
           OR NOT coalesce(pg_has_role(session_user, (SELECT n.nspowner FROM pg_namespace AS n
                                                       WHERE n.nspname = 'entitlement_sync'), 'MEMBER'), false)
     THEN
-        RAISE EXCEPTION USING ERRCODE = 'ES006', MESSAGE = 'nobody is signed in',
+        RAISE EXCEPTION USING ERRCODE = 'ES006', MESSAGE = 'no operator is signed in',
             HINT = 'Admins may be added by the schema''s owner, all others by an admin who is signed in.';
     END IF;
     IF NOT is_key(cost, salt, shown) OR num_nulls(cost, salt, shown) > 0 THEN
         RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'add_operator: what the password shows has the wrong size',
             HINT = 'Use entitlement-sync operator add.';
     END IF;
-    IF wanted_role NOT IN (SELECT d.role FROM desk_duty AS d) THEN
+    IF wanted_role NOT IN (SELECT d.role FROM operator_permission AS d) THEN
         RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'role: there is no such role',
             HINT = 'Use viewer, agent, approver, senior, auditor or admin.';
     END IF;
@@ -102,8 +102,8 @@ BEGIN
 END
 $$;
 
--- A second admin stands in for an account that another one made or reset. Without a session the schema's owner does, who can
--- write the tables anyway: where there is only one admin, no other admin could confirm.
+-- Ends the hold of an account that an admin added or reset. Another admin confirms it, or the schema's owner without a session: a team may
+-- have only one admin, and the schema's owner can write the tables anyway.
 CREATE OR REPLACE FUNCTION confirm_operator(session bytea, wanted text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -115,12 +115,12 @@ BEGIN
         actor := (acting(session, 'manage', interval '5 minutes')).id;
     ELSIF NOT coalesce(pg_has_role(session_user, (SELECT n.nspowner FROM pg_namespace AS n
                                                    WHERE n.nspname = 'entitlement_sync'), 'MEMBER'), false) THEN
-        RAISE EXCEPTION USING ERRCODE = 'ES006', MESSAGE = 'nobody is signed in',
+        RAISE EXCEPTION USING ERRCODE = 'ES006', MESSAGE = 'no operator is signed in',
             HINT = 'Another admin who is signed in confirms an account, or the schema''s owner.';
     END IF;
     who := operator_named(wanted);
     IF actor IN (who.id, who.held_by) THEN
-        RAISE EXCEPTION USING ERRCODE = 'ES006', MESSAGE = 'name: whoever added or reset the account does not confirm it',
+        RAISE EXCEPTION USING ERRCODE = 'ES006', MESSAGE = 'name: the admin who added or reset the account does not confirm it',
             HINT = 'Another admin does; where there is none, the schema''s owner does, signed out: entitlement-sync operator confirm NAME.';
     END IF;
     UPDATE operator AS o SET held_until = NULL WHERE o.id = who.id;
@@ -129,7 +129,7 @@ BEGIN
 END
 $$;
 
--- Gives an operator a password for one sign-in again, and takes the device away; enables who was disabled.
+-- Gives an operator a new password for one sign-in, removes the device, and enables a disabled account; the account is held.
 CREATE OR REPLACE FUNCTION reset_operator(session bytea, wanted text, cost text, salt bytea, shown bytea) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -166,8 +166,8 @@ BEGIN
 END
 $$;
 
--- Ends what an operator may do, at once: from the commit on, whatever transaction is open elsewhere. Approvals are judged again where
--- they are counted; what else the operator had begun in an open transaction came before.
+-- Disables an operator from the commit on, whatever locks other transactions hold. The operator's approvals no longer count. An act that
+-- they began before, in a transaction that is still open, stays.
 CREATE OR REPLACE FUNCTION disable_operator(session bytea, wanted text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET lock_timeout = '200ms' AS $$
 DECLARE
@@ -179,7 +179,7 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'name: no such operator',
             HINT = 'See entitlement-sync operator list.';
     END IF;
-    -- One at a time, so that two admins do not disable each other; but another admin's open transaction is not waited for.
+    -- Keeps two admins from disabling each other, but waits 200 ms at most for another admin's transaction.
     BEGIN
         PERFORM FROM desk_secret FOR UPDATE;
     EXCEPTION WHEN lock_not_available THEN NULL;
@@ -197,13 +197,14 @@ BEGIN
     END;
 END
 $$;
+-- Whether an admin has disabled an operator; `operator.disabled_at` may follow later.
 
 CREATE OR REPLACE FUNCTION is_banned(who bigint) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
     SELECT EXISTS (SELECT 1 FROM operator_ban AS b WHERE b.operator_id = who)
 $$;
 
--- Says which account in the app is an operator's own.
+-- Records which account in the app is an operator's own.
 CREATE OR REPLACE FUNCTION link_operator(session bytea, wanted text, account text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -222,7 +223,7 @@ BEGIN
 END
 $$;
 
--- Marks an admin for the case that the provider fails, or takes the mark away; without a session the schema's owner does.
+-- Marks an admin for password sign-in while the provider fails, or removes the mark; without a session the schema's owner does.
 CREATE OR REPLACE FUNCTION mark_break_glass(session bytea, wanted text, marked boolean) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -248,7 +249,7 @@ BEGIN
 END
 $$;
 
--- Whether an administrator is left who can sign in and decide, beside one.
+-- Whether an admin other than `who` can sign in and is not held.
 CREATE OR REPLACE FUNCTION has_other_admin(who bigint) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
     SELECT EXISTS (SELECT 1 FROM operator AS o LEFT JOIN operator_secret AS s ON s.operator_id = o.id
@@ -260,15 +261,14 @@ LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
                                ELSE s.expires_at IS NULL AND s.device IS NOT NULL END)
 $$;
 
--- Until when an account that was just added or reset decides nothing: one that may make or be a second pair of eyes waits for
--- another admin's word, however long.
+-- Until when a new or reset account is held: an account that may approve or manage until an admin confirms it, any other for a day.
 CREATE OR REPLACE FUNCTION hold_of(role text) RETURNS timestamptz
 LANGUAGE sql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
-    SELECT CASE WHEN EXISTS (SELECT 1 FROM desk_duty AS d WHERE d.role = hold_of.role AND d.duty IN ('approve', 'manage'))
+    SELECT CASE WHEN EXISTS (SELECT 1 FROM operator_permission AS d WHERE d.role = hold_of.role AND d.permission IN ('approve', 'manage'))
                 THEN 'infinity' ELSE clock_timestamp() + interval '1 day' END
 $$;
 
--- Sets the hold of an account that is added or reset, and raises the alarm while accounts wait for a confirmation.
+-- Sets the hold of an account that is added or reset. Raises an alarm while accounts wait for another admin.
 CREATE OR REPLACE FUNCTION hold_operator() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 BEGIN
@@ -288,6 +288,7 @@ BEGIN
     RETURN NULL;
 END
 $$;
+-- Sets `lost_at`: approvals that the operator gave before no longer count.
 
 CREATE OR REPLACE FUNCTION note_lost_role() RETURNS trigger
 LANGUAGE plpgsql AS $$
@@ -296,6 +297,7 @@ BEGIN
     RETURN NEW;
 END
 $$;
+-- Keeps every account that was ever an operator's own.
 
 CREATE OR REPLACE FUNCTION keep_operator_account() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$

@@ -1,38 +1,37 @@
--- The time in which a purchase's owner can object or consent, and how it is skipped.
+-- The owner window, in which a purchase's owner may object or agree; how a senior waives it; and the owner's consent.
 
--- An owner keeps what they were told; another owner has been told and has said nothing. What was stopped asks anew.
+-- Clears what a former owner was asked and answered, and the question of a stopped transfer. Notes when the owner first knew of the case.
 CREATE OR REPLACE FUNCTION keep_owner() RETURNS trigger
 LANGUAGE plpgsql SET search_path = entitlement_sync, pg_temp AS $$
 BEGIN
     IF NEW.owner_key IS DISTINCT FROM OLD.owner_key THEN
-        NEW.owner_heard_at := NULL;
+        NEW.owner_notified_at := NULL;
         NEW.owner_asked_at := NULL;
         NEW.owner_until := NULL;
-        NEW.owner_yes_at := NULL;
-        NEW.owner_no_at := NULL;
+        NEW.owner_consented_at := NULL;
+        NEW.owner_objected_at := NULL;
     ELSIF OLD.state = 'executing' AND NEW.state = 'new' THEN
         NEW.owner_asked_at := NULL;
         NEW.owner_until := NULL;
-        NEW.owner_yes_at := NULL;
-    ELSIF NEW.owner_until > NEW.owner_asked_at OR NEW.owner_no_at IS NOT NULL THEN
-        NEW.owner_heard_at := coalesce(NEW.owner_heard_at, NEW.owner_asked_at, NEW.owner_no_at);
+        NEW.owner_consented_at := NULL;
+    ELSIF NEW.owner_until > NEW.owner_asked_at OR NEW.owner_objected_at IS NOT NULL THEN
+        NEW.owner_notified_at := coalesce(NEW.owner_notified_at, NEW.owner_asked_at, NEW.owner_objected_at);
     END IF;
     RETURN NEW;
 END
 $$;
 
--- Until when the owner may object, however often it is reckoned anew: who agreed is waited for no longer, nor is one whose time a
--- senior skipped. Who is asked again has not agreed. What was skipped runs on where the case begins anew, where the evidence is
--- another, and where whoever skipped it might not do so now.
+-- Ends the owner window early when the owner has agreed or a senior has waived it. The agreement ends with the question. So does the
+-- waiver; it also ends if the ticket is `new` again or `waiver_counts` is false. The window then runs on.
 CREATE OR REPLACE FUNCTION keep_agreement() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
     e ticket_evidence;
 BEGIN
     IF NEW.owner_asked_at IS NULL THEN
-        NEW.owner_yes_at := NULL;
+        NEW.owner_consented_at := NULL;
     END IF;
-    -- What has begun asks for itself whether it counts.
+    -- For a running transfer `approvals_lack` checks whether the waiver counts.
     IF NEW.owner_waived_at IS NOT NULL AND NEW.state NOT IN ('executing', 'transferred') THEN
         SELECT x.* INTO e FROM ticket_evidence AS x WHERE x.id = NEW.evidence_id;
         IF NEW.owner_asked_at IS NULL OR NEW.state = 'new' OR waiver_counts(NEW, e) IS NOT TRUE THEN
@@ -43,13 +42,13 @@ BEGIN
         END IF;
     END IF;
     IF NEW.owner_until IS NOT NULL THEN
-        NEW.owner_until := least(NEW.owner_until, NEW.owner_yes_at, NEW.owner_waived_at);
+        NEW.owner_until := least(NEW.owner_until, NEW.owner_consented_at, NEW.owner_waived_at);
     END IF;
     RETURN NEW;
 END
 $$;
 
--- How long the owner of a ticket's purchase would have to object, in hours, for whoever may look at it; null: there is nobody to ask.
+-- The hours of a ticket's owner window, for an operator who may see the ticket; null: there is no owner to ask, or no evidence.
 CREATE OR REPLACE FUNCTION ticket_window(session bytea, which bigint) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -62,8 +61,8 @@ BEGIN
 END
 $$;
 
--- Skips the rest of the time that the owner has to object, on the evidence as it is. Nobody has agreed by that, and the owner may
--- object until the transfer begins. `words`: why.
+-- Ends the rest of the owner window, for a senior and on the present evidence. A waiver is not an approval, and the owner may still
+-- object. `words`: why. Returns null, or the reason for the refusal.
 CREATE OR REPLACE FUNCTION waive_owner_window(session bytea, which bigint, words text) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET lock_timeout = '2s' AS $$
 DECLARE
@@ -76,13 +75,13 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'reason: has to have 1 to 4000 characters',
             HINT = 'Say in a sentence why the owner is not waited for.';
     END IF;
-    PERFORM keep_people(which);
+    PERFORM lock_participants(which);
     SELECT f.* INTO got FROM ticket_for(who, which, 'waive', false) AS f;
     IF got.refusal IS NOT NULL THEN
         RETURN got.refusal;
     END IF;
     t := got.t;
-    IF t.owner_no_at IS NOT NULL THEN
+    IF t.owner_objected_at IS NOT NULL THEN
         RETURN refuse_act(who, which, 'waive', 'owner_objected');
     END IF;
     IF t.state NOT IN ('needs_second', 'waiting_owner', 'approved') THEN
@@ -92,7 +91,7 @@ BEGIN
         RETURN refuse_act(who, which, 'waive', 'no_window');
     END IF;
     SELECT x.* INTO STRICT e FROM ticket_evidence AS x WHERE x.id = t.evidence_id;
-    -- Where nobody else has to agree any more, somebody else has to have agreed.
+    -- Outside `needs_second` all approvals are there: one of them has to come from an operator other than the senior.
     IF t.state <> 'needs_second' AND NOT others_agree(t, e, who.id) THEN
         RETURN refuse_act(who, which, 'waive', 'only_approver');
     END IF;
@@ -108,17 +107,17 @@ BEGIN
 END
 $$;
 
--- Whether what a senior skipped is skipped still: by the operator of this moment, and on this evidence.
+-- Whether a waiver counts: on this evidence, and by an operator who still has the permission `override`; null: there is none.
 CREATE OR REPLACE FUNCTION waiver_counts(t ticket, e ticket_evidence) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
     SELECT t.owner_waived_hash = e.hash AND t.owner_waived_at > coalesce(o.lost_at, '-infinity') AND o.disabled_at IS NULL
         AND NOT is_banned(o.id)
            AND coalesce(o.held_until <= clock_timestamp(), true) AND NOT is_own_case(o.id, t)
-           AND EXISTS (SELECT 1 FROM desk_duty AS d WHERE d.duty = 'override' AND d.role = o.role)
+           AND EXISTS (SELECT 1 FROM operator_permission AS d WHERE d.permission = 'override' AND d.role = o.role)
       FROM operator AS o WHERE o.id = t.owner_waived_by
 $$;
 
--- Who skipped the owner's time, and when, for whoever may look at the ticket; no row: nobody, or it runs again.
+-- The operator who waived the owner window, and when, for an operator who may see the ticket; no row: there is no waiver.
 CREATE OR REPLACE FUNCTION ticket_waiver(session bytea, which bigint) RETURNS TABLE (at timestamptz, operator text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 #variable_conflict use_column
@@ -132,18 +131,18 @@ BEGIN
 END
 $$;
 
--- Takes an owner's word that a purchase of theirs may go to the account whose app shows the reference. Whatever is behind it, the
--- answer is the same.
-CREATE OR REPLACE FUNCTION release_purchase(wanted text, spoken text) RETURNS void
+-- Records an owner's consent: their purchase may go to the account whose app shows the reference. The caller gets the same answer
+-- whether a claimant has the reference or not.
+CREATE OR REPLACE FUNCTION consent_to_transfer(wanted text, spoken text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp
--- A user whom somebody else holds must not keep a connection that others wait for.
+-- Fails soon if another transaction has locked the user's row, so that the caller frees its connection.
 SET lock_timeout = '500ms' SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off AS $$
 DECLARE
     code  text := upper(spoken);
     known bigint;
     made  bigint;
     cases bigint[];
-    told  bigint[];
+    notified  bigint[];
     t     ticket;
 BEGIN
     PERFORM check_isolation();
@@ -152,22 +151,22 @@ BEGIN
             HINT = 'Let the person copy it from the app that is signed in to their other account.';
     END IF;
     known := user_key_of(wanted);
-    -- One at a time for each owner, and none after an erasure that had begun.
+    -- Locks the owner's row: one consent at a time for each owner, and none after an erasure that has begun.
     PERFORM FROM user_sync AS u WHERE u.user_key = known AND u.user_id = wanted FOR NO KEY UPDATE;
     IF NOT FOUND THEN
-        RAISE EXCEPTION USING ERRCODE = 'ES001', MESSAGE = 'user_id: there is no such user', HINT = 'Sign the person in anew.';
+        RAISE EXCEPTION USING ERRCODE = 'ES001', MESSAGE = 'user_id: there is no such user', HINT = 'Sign the user in again.';
     END IF;
-    -- What was taken back today is not given again today.
-    IF (SELECT count(*) FROM purchase_release AS r
+    -- The number of consents a day is limited. A consent that the owner took back cannot be given again for a day.
+    IF (SELECT count(*) FROM purchase_consent AS r
          WHERE r.owner_key = known AND r.reference <> code AND r.at > clock_timestamp() - interval '1 day')
-       >= desk_number('releases_per_day')
-       OR EXISTS (SELECT 1 FROM purchase_release AS r
+       >= desk_number('consents_per_day')
+       OR EXISTS (SELECT 1 FROM purchase_consent AS r
                    WHERE r.owner_key = known AND r.reference = code AND r.ended_at > clock_timestamp() - interval '1 day') THEN
         RAISE EXCEPTION USING ERRCODE = 'ES008', MESSAGE = 'reference: enough were given today',
             HINT = 'Let the person check the reference, and try again tomorrow.';
     END IF;
-    INSERT INTO purchase_release AS r (owner_key, reference) VALUES (known, code) ON CONFLICT (owner_key, reference) DO NOTHING;
-    SELECT r.id INTO made FROM purchase_release AS r WHERE r.owner_key = known AND r.reference = code;
+    INSERT INTO purchase_consent AS r (owner_key, reference) VALUES (known, code) ON CONFLICT (owner_key, reference) DO NOTHING;
+    SELECT r.id INTO made FROM purchase_consent AS r WHERE r.owner_key = known AND r.reference = code;
     cases := ARRAY(WITH RECURSIVE item AS (
                        SELECT p.id FROM purchase AS p WHERE p.owner_key = known AND p.merged_into IS NULL
                         UNION
@@ -179,41 +178,41 @@ BEGIN
                         WHERE x.purchase_id IS NULL AND is_open(x.state)
                    )
                    SELECT a.id FROM about AS a WHERE a.claimant_key <> known AND has_reference(a.claimant_key, code));
-    -- Those that know of it need not be told again.
-    told := ARRAY(SELECT c FROM unnest(cases) AS c
-                   WHERE is_released(c)
+    -- A ticket that already has this consent is not changed again.
+    notified := ARRAY(SELECT c FROM unnest(cases) AS c
+                   WHERE has_owner_consent(c)
                      AND EXISTS (SELECT 1 FROM ticket_event AS e
-                                  WHERE e.ticket_id = c AND e.kind = 'owner_released' AND e.detail ->> 'release' = made::text));
-    UPDATE purchase_release AS r SET at = clock_timestamp(), ended_at = NULL WHERE r.id = made;
+                                  WHERE e.ticket_id = c AND e.kind = 'owner_consented' AND e.detail ->> 'release' = made::text));
+    UPDATE purchase_consent AS r SET at = clock_timestamp(), ended_at = NULL WHERE r.id = made;
     FOR t IN SELECT x.* FROM ticket AS x WHERE x.id = ANY (cases) ORDER BY x.id FOR NO KEY UPDATE LOOP
-        UPDATE purchase_release AS r SET claimant_key = t.claimant_key WHERE r.id = made;
-        -- What was closed while its row was waited for is over.
-        CONTINUE WHEN NOT is_open(t.state) OR t.id = ANY (told);
-        UPDATE ticket AS x SET owner_heard_at = coalesce(x.owner_heard_at, clock_timestamp())
+        UPDATE purchase_consent AS r SET claimant_key = t.claimant_key WHERE r.id = made;
+        -- The ticket may have been closed while this transaction waited for its row.
+        CONTINUE WHEN NOT is_open(t.state) OR t.id = ANY (notified);
+        UPDATE ticket AS x SET owner_notified_at = coalesce(x.owner_notified_at, clock_timestamp())
          WHERE x.id = t.id AND x.owner_key = known;
         IF t.state <> 'executing' THEN
-            -- An owner who releases it is waited for no longer; one who has objected as well is a case for people.
+            -- A consent also agrees to the transfer. If the owner has objected as well, it does not: operators decide.
             UPDATE ticket AS x
                SET evidence_due = clock_timestamp(), evidence_tries = 0,
-                   owner_yes_at = CASE WHEN x.owner_key = known AND x.owner_no_at IS NULL
-                                       THEN coalesce(x.owner_yes_at, clock_timestamp()) ELSE x.owner_yes_at END
+                   owner_consented_at = CASE WHEN x.owner_key = known AND x.owner_objected_at IS NULL
+                                       THEN coalesce(x.owner_consented_at, clock_timestamp()) ELSE x.owner_consented_at END
              WHERE x.id = t.id;
         END IF;
         INSERT INTO ticket_event (ticket_id, kind, detail)
-        VALUES (t.id, 'owner_released', jsonb_build_object('release', made));
+        VALUES (t.id, 'owner_consented', jsonb_build_object('release', made));
     END LOOP;
 END
 $$;
 
--- Whether whoever owns a ticket's purchase has released it to the claimant, since they own it and not too long ago.
-CREATE OR REPLACE FUNCTION is_released(which bigint) RETURNS boolean
+-- Whether the purchase's owner has consented to the claimant, since they own it and within the last `consent_days` days.
+CREATE OR REPLACE FUNCTION has_owner_consent(which bigint) RETURNS boolean
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
     SELECT EXISTS (
         SELECT 1 FROM ticket AS t
-          JOIN purchase AS p ON p.id = living(coalesce(t.purchase_id, t.subject_id))
-          JOIN purchase_release AS r ON r.owner_key = p.owner_key
+          JOIN purchase AS p ON p.id = surviving_purchase(coalesce(t.purchase_id, t.subject_id))
+          JOIN purchase_consent AS r ON r.owner_key = p.owner_key
          WHERE t.id = which AND p.owner_key <> t.claimant_key AND r.at > p.owner_since AND r.ended_at IS NULL
-           AND r.at > clock_timestamp() - desk_number('release_days') * interval '1 day'
-           -- It may have been given before anybody knew which purchase the claimant means.
+           AND r.at > clock_timestamp() - desk_number('consent_days') * interval '1 day'
+           -- The owner may have consented before it was known which purchase the claimant means.
            AND (r.claimant_key = t.claimant_key OR r.claimant_key IS NULL AND has_reference(t.claimant_key, r.reference)))
 $$;

@@ -1,6 +1,6 @@
--- What the console and the terminal list: lanes, search, a user, dead jobs, figures.
+-- What the console and the terminal show: lanes, search, users, dead jobs, charts and the log.
 
--- How many tickets are in each lane, up to 1000, and how many of them are late. A case of one's own is not counted.
+-- How many tickets each lane has, up to 1000, and how many of these are late; without the operator's own cases.
 CREATE OR REPLACE FUNCTION desk_counts(session bytea) RETURNS TABLE (lane text, tickets integer, late integer)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 #variable_conflict use_column
@@ -16,16 +16,16 @@ BEGIN
              FROM (SELECT t.due_at FROM ticket AS t
                     WHERE t.state = l.state
                       AND t.state NOT IN ('transferred', 'refused', 'expired', 'auto_resolved', 'duplicate')
-                      AND (l.lane <> 'mine' OR t.holder_id = who.id)
-                      AND (l.lane <> 'others' OR t.holder_id IS DISTINCT FROM who.id)
+                      AND (l.lane <> 'mine' OR t.assignee_id = who.id)
+                      AND (l.lane <> 'others' OR t.assignee_id IS DISTINCT FROM who.id)
                       AND t.id <> ALL (own)
                     ORDER BY coalesce(t.due_at, 'infinity'), t.id LIMIT 1000) AS c) AS n
      ORDER BY l.place;
 END
 $$;
 
--- A page of a lane, what is due first before the rest; closed ones the latest first. `after_due` and `after_id` are those of the last row
--- of the page before.
+-- A page of a lane, the earliest due first; of closed tickets, the latest first; without the operator's own cases. `after_due` and
+-- `after_id`: `sorted_by` and `id` of the previous page's last row.
 CREATE OR REPLACE FUNCTION desk_queue(session bytea, wanted_lane text, wanted_kind text, after_due timestamptz, after_id bigint,
     most integer)
 RETURNS TABLE (id bigint, reference text, kind text, state text, store text, original_id text, claimant text, owner text,
@@ -63,8 +63,8 @@ BEGIN
                                WHERE t.state = s.state
                                  AND t.state NOT IN ('transferred', 'refused', 'expired', 'auto_resolved', 'duplicate')
                                  AND (after_id IS NULL OR (coalesce(t.due_at, 'infinity'), t.id) > (after_due, after_id))
-                                 AND (wanted_lane IS DISTINCT FROM 'mine' OR t.holder_id = who.id)
-                                 AND (wanted_lane IS DISTINCT FROM 'others' OR t.holder_id IS DISTINCT FROM who.id)
+                                 AND (wanted_lane IS DISTINCT FROM 'mine' OR t.assignee_id = who.id)
+                                 AND (wanted_lane IS DISTINCT FROM 'others' OR t.assignee_id IS DISTINCT FROM who.id)
                                  AND (NOT owns OR NOT is_own_case(who.id, t))
                                ORDER BY coalesce(t.due_at, 'infinity'), t.id LIMIT rows) AS c
                         ORDER BY c.due, c.id LIMIT rows);
@@ -75,8 +75,8 @@ BEGIN
                                WHERE t.state = s.state AND t.kind = wanted_kind
                                  AND t.state NOT IN ('transferred', 'refused', 'expired', 'auto_resolved', 'duplicate')
                                  AND (after_id IS NULL OR (coalesce(t.due_at, 'infinity'), t.id) > (after_due, after_id))
-                                 AND (wanted_lane IS DISTINCT FROM 'mine' OR t.holder_id = who.id)
-                                 AND (wanted_lane IS DISTINCT FROM 'others' OR t.holder_id IS DISTINCT FROM who.id)
+                                 AND (wanted_lane IS DISTINCT FROM 'mine' OR t.assignee_id = who.id)
+                                 AND (wanted_lane IS DISTINCT FROM 'others' OR t.assignee_id IS DISTINCT FROM who.id)
                                  AND (NOT owns OR NOT is_own_case(who.id, t))
                                ORDER BY coalesce(t.due_at, 'infinity'), t.id LIMIT rows) AS c
                         ORDER BY c.due, c.id LIMIT rows);
@@ -90,13 +90,13 @@ BEGIN
       JOIN ticket AS t ON t.id = f.id
       JOIN user_sync AS c ON c.user_key = t.claimant_key
       LEFT JOIN user_sync AS o ON o.user_key = t.owner_key
-      LEFT JOIN operator AS h ON h.id = t.holder_id AND t.holder_until > clock_timestamp()
+      LEFT JOIN operator AS h ON h.id = t.assignee_id AND t.assigned_until > clock_timestamp()
       LEFT JOIN ticket_evidence AS e ON e.id = t.evidence_id
      ORDER BY f.place;
 END
 $$;
 
--- Tickets, the newest first, but for cases of one's own. `before`: the id that the page before ended with.
+-- Tickets, the newest first, without the operator's own cases. `before`: the last id of the previous page.
 CREATE OR REPLACE FUNCTION list_tickets(session bytea, wanted text[], before bigint, most integer, reveal boolean DEFAULT false)
 RETURNS TABLE (id bigint, reference text, user_id text, purchase_owner_id text, store text, original_id text, kind text,
                state text, touches integer, created_at timestamptz)
@@ -124,10 +124,10 @@ BEGIN
 END
 $$;
 
--- The newest tickets in some states, by default those that are open, but for an operator's own cases.
+-- The newest tickets in some states, by default the open ones, without the operator's own cases.
 CREATE OR REPLACE FUNCTION newest_tickets(who bigint, wanted text[], before bigint, most integer) RETURNS bigint[]
 LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
-    -- State by state: of one that is rare the newest may lie far back among all tickets.
+    -- Reads state by state: the newest ticket of a rare state may lie far back.
     SELECT ARRAY(SELECT c.id
                    FROM (SELECT unnest(wanted) UNION
                          SELECT m.state FROM ticket_move AS m WHERE wanted IS NULL AND is_open(m.state)) AS s(state)
@@ -139,7 +139,7 @@ LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
                   ORDER BY c.id DESC LIMIT most)
 $$;
 
--- The other tickets about the same purchase, the newest first, but for cases of one's own.
+-- The other tickets about the same purchase, the newest first, without the operator's own cases.
 CREATE OR REPLACE FUNCTION linked_tickets(session bytea, which bigint)
 RETURNS TABLE (id bigint, reference text, state text, created_at timestamptz)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
@@ -149,7 +149,7 @@ DECLARE
     items bigint[];
 BEGIN
     items := ARRAY(WITH RECURSIVE item AS (
-                       SELECT living(coalesce(t.purchase_id, t.subject_id)) AS id FROM ticket AS t
+                       SELECT surviving_purchase(coalesce(t.purchase_id, t.subject_id)) AS id FROM ticket AS t
                         WHERE t.id = which AND NOT is_own_case(who.id, t)
                         UNION
                        SELECT p.id FROM purchase AS p JOIN item AS i ON p.merged_into = i.id
@@ -165,12 +165,12 @@ BEGIN
 END
 $$;
 
--- What the desk sees of a ticket. Accounts are masked, unless `reveal_ticket` was called before. No operator sees a case of their own;
--- remarks are for those who may read them.
+-- A ticket for the desk; no row for the operator's own case. Accounts are masked, unless `reveal_ticket` was called in an earlier
+-- transaction of the last minute. Notes are shown to operators with the permission `work` or `audit`.
 CREATE OR REPLACE FUNCTION show_ticket(session bytea, which bigint, reveal boolean DEFAULT false)
 RETURNS TABLE (id bigint, reference text, kind text, state text, state_since timestamptz, store text, original_id text,
                visible boolean, priority smallint, touches integer, created_at timestamptz, deadline timestamptz,
-               claimant text, owner text, holder text, holder_until timestamptz, owner_until timestamptz, verdict text,
+               claimant text, owner text, holder text, assigned_until timestamptz, owner_until timestamptz, verdict text,
                evidence_at timestamptz, evidence_hash bytea, evidence_due timestamptz, evidence_error text, facts text[],
                hindrance text, suggested text, reason text, approvals_needed smallint, also_moves text[], document text,
                approved_by text[], transfer_step text, transfer_error text, events jsonb)
@@ -183,7 +183,7 @@ BEGIN
     RETURN QUERY
     SELECT t.id, reference_of('T', t.uid), t.kind, t.state, t.state_since, t.store, t.original_id, t.visible, t.priority,
            t.touches, t.created_at, t.deadline, masked(c.user_id, shown), masked(o.user_id, shown), h.name,
-           CASE WHEN t.holder_until > clock_timestamp() THEN t.holder_until END, t.owner_until, t.verdict,
+           CASE WHEN t.assigned_until > clock_timestamp() THEN t.assigned_until END, t.owner_until, t.verdict,
            e.collected_at, e.hash, t.evidence_due, t.evidence_error, e.facts, e.hindrance, e.suggested, e.reason,
            e.approvals, e.also_moves, e.document::text,
            ARRAY(SELECT p.name FROM ticket_approval AS a JOIN operator AS p ON p.id = a.operator_id
@@ -193,12 +193,12 @@ BEGIN
                                                          'text', n.words) ORDER BY v.id), '[]')
               FROM (SELECT * FROM ticket_event AS y WHERE y.ticket_id = t.id ORDER BY y.id DESC LIMIT 200) AS v
               LEFT JOIN operator AS p ON p.id = v.operator_id
-              LEFT JOIN ticket_note AS n ON v.kind = 'note' AND n.ticket_id = t.id AND may_read_words(who)
+              LEFT JOIN ticket_note AS n ON v.kind = 'note' AND n.ticket_id = t.id AND may_read_messages(who)
                 AND n.id = CASE WHEN v.detail ->> 'note' ~ '^[0-9]{1,18}$' THEN (v.detail ->> 'note')::bigint END)
       FROM ticket AS t
       JOIN user_sync AS c ON c.user_key = t.claimant_key
       LEFT JOIN user_sync AS o ON o.user_key = t.owner_key
-      LEFT JOIN operator AS h ON h.id = t.holder_id AND t.holder_until > clock_timestamp()
+      LEFT JOIN operator AS h ON h.id = t.assignee_id AND t.assigned_until > clock_timestamp()
       LEFT JOIN ticket_evidence AS e ON e.id = t.evidence_id
       LEFT JOIN LATERAL (SELECT y.step, y.last_error FROM transfer AS y WHERE y.ticket_id = t.id ORDER BY y.id DESC LIMIT 1)
                 AS x ON true
@@ -206,8 +206,8 @@ BEGIN
 END
 $$;
 
--- What a word names: a ticket's reference or number, a restore's reference (also one that is queued or running), a user's id, an order or a
--- transaction.
+-- Finds tickets and users by a ticket's reference or number, a restore's reference (also of one that is queued or running), a user's id,
+-- an order id or a transaction id.
 CREATE OR REPLACE FUNCTION desk_search(session bytea, word text)
 RETURNS TABLE (what text, id bigint, reference text, kind text, state text, label text, created_at timestamptz)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
@@ -236,7 +236,7 @@ BEGIN
           FROM (SELECT x.user_key, x.ticket_id FROM job_history AS x
                  WHERE x.kind = 0 AND substring(uuid_send(x.id) FROM 13) = ANY (reference_ends(spelled))
                  LIMIT 20) AS h;
-        -- Those under way. Read to the end and without an index: each would be paid for by every job that goes through the queue.
+        -- Jobs in the queue. Reads it to the end: every job that goes through the queue would pay for an index.
         users := users || ARRAY(SELECT q.user_key FROM queue AS q
                                  WHERE substring(uuid_send(q.restore_id) FROM 13) = ANY (ends)
                                     OR substring(uuid_send(q.restore_next) FROM 13) = ANY (ends)
@@ -247,7 +247,7 @@ BEGIN
             cases := ARRAY(SELECT t.id FROM ticket AS t WHERE t.id = wanted::bigint);
         END IF;
         users := ARRAY(SELECT u.user_key FROM user_sync AS u WHERE u.user_id = wanted);
-        items := ARRAY(SELECT DISTINCT living(i.purchase_id) FROM purchase_identifier AS i WHERE i.value = wanted LIMIT 20);
+        items := ARRAY(SELECT DISTINCT surviving_purchase(i.purchase_id) FROM purchase_identifier AS i WHERE i.value = wanted LIMIT 20);
         cases := cases || ARRAY(SELECT t.id FROM ticket AS t WHERE t.original_id = wanted ORDER BY t.id DESC LIMIT 20)
                        || ARRAY(SELECT t.id FROM ticket AS t WHERE t.purchase_id = ANY (items) ORDER BY t.id DESC LIMIT 20)
                        || ARRAY(SELECT t.id FROM ticket AS t WHERE t.subject_id = ANY (items) ORDER BY t.id DESC LIMIT 20);
@@ -270,7 +270,7 @@ BEGIN
 END
 $$;
 
--- The last four bytes of the ids that a reference such as R-7K3Q-92 can be spelled from: thirty bits of them are known.
+-- The last four bytes that an id with a reference such as R-7K3Q-92 can have: the reference gives thirty of their bits.
 CREATE OR REPLACE FUNCTION reference_ends(spelled text) RETURNS bytea[]
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE SET search_path = entitlement_sync, pg_temp AS $$
     SELECT ARRAY(SELECT substring(int8send((high.bits << 30) + low.bits) FROM 5)
@@ -279,8 +279,7 @@ LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE SET search_path = entitlement_sync, 
               FROM regexp_split_to_table(replace(substring(spelled FROM 3), '-', ''), '') WITH ORDINALITY AS c(sign, place)) AS low
 $$;
 
--- Everything that the desk sees of a user, as one JSON object, with how the user stands; null: there is none, or it is the operator's own
--- account.
+-- All that the desk shows of a user, as one JSON object; null: there is no such user, or the operator may not see them.
 CREATE OR REPLACE FUNCTION desk_user(session bytea, which bigint, reveal boolean DEFAULT false) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET timezone = 'UTC' AS $$
 DECLARE
@@ -301,7 +300,7 @@ BEGIN
     RETURN jsonb_build_object(
         'key', me.user_key, 'user_id', masked(me.user_id, shown), 'is_revealed', shown, 'is_erased', me.user_id IS NULL,
         'type', host.type, 'status', host.status, 'created_at', host.created_at, 'read_at', me.read_at,
-        'full_read_at', me.full_read_at, 'next_look', me.next_look, 'frozen_assets', held.lapsed, 'other_assets', held.others,
+        'full_read_at', me.full_read_at, 'next_check_at', me.next_check_at, 'frozen_assets', held.lapsed, 'other_assets', held.others,
         'purchases', (SELECT coalesce(jsonb_agg(jsonb_build_object(
                                  'id', p.id, 'store', p.store, 'environment', p.environment, 'kind', p.kind, 'product', p.product_id,
                                  'status', p.status, 'gives_access', p.gives_access, 'ends_at', p.period_ends_at,
@@ -316,7 +315,7 @@ BEGIN
         'standing', user_standing(me.user_id),
         'dry_run', (SELECT to_jsonb(r) FROM dry_run AS r
                      WHERE r.user_key = which AND r.asked_at > clock_timestamp() - interval '1 day'
-                       -- What was decided since says more.
+                       -- A later decision says more than the dry run.
                        AND NOT EXISTS (SELECT 1 FROM past_decision AS d WHERE d.user_key = which AND d.at > r.ended_at)
                      ORDER BY r.asked_at DESC LIMIT 1),
         'waiting', EXISTS (SELECT 1 FROM queue AS q WHERE q.user_key = which),
@@ -339,7 +338,7 @@ BEGIN
 END
 $$;
 
--- What happened to a user, in plain sentences, the latest first.
+-- What happened to a user, in plain sentences, the latest first; no rows for a user that the operator may not see.
 CREATE OR REPLACE FUNCTION desk_timeline(session bytea, which bigint, most integer DEFAULT 200)
 RETURNS TABLE (at timestamptz, kind text, words text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET timezone = 'UTC' AS $$
@@ -356,7 +355,7 @@ BEGIN
 END
 $$;
 
--- Has a user's purchases restored at once, as if they had tapped: the restore takes nothing away itself.
+-- Requests a restore for a user, as if they had tapped; it takes no access away. Returns null, or `gone` or `own_case`.
 CREATE OR REPLACE FUNCTION desk_restore(session bytea, which bigint) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET lock_timeout = '2s' AS $$
 DECLARE
@@ -364,7 +363,7 @@ DECLARE
     me  user_sync;
     job uuid;
 BEGIN
-    -- An erasure that has begun is waited for: nobody comes back by being read again.
+    -- Waits for an erasure that has begun: an erased user must not be read again.
     SELECT u.* INTO me FROM user_sync AS u WHERE u.user_key = which FOR KEY SHARE;
     IF me.user_id IS NULL THEN
         RETURN 'gone';
@@ -378,6 +377,7 @@ BEGIN
     RETURN NULL;
 END
 $$;
+-- Requests a dry run of a user, or hastens the one that waits. Returns its id.
 
 CREATE OR REPLACE FUNCTION ask_dry_run(wanted text) RETURNS uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
@@ -392,14 +392,14 @@ BEGIN
 END
 $$;
 
--- Asks for a dry run of a user for an operator. Returns null where it was asked, and else a word for why not.
+-- Requests a dry run of a user for an operator. Returns null, or `gone` or `own_case`.
 CREATE OR REPLACE FUNCTION desk_dry_run(session bytea, which bigint) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET lock_timeout = '2s' AS $$
 DECLARE
     who   operator := acting(session, 'restore');
     known text;
 BEGIN
-    -- An erasure that has begun is waited for: nobody comes back by being asked about.
+    -- Waits for an erasure that has begun: an erased user gets no dry run.
     SELECT u.user_id INTO known FROM user_sync AS u WHERE u.user_key = which FOR KEY SHARE;
     IF is_own_account(who.id, which) THEN
         RETURN refuse_act(who, NULL, 'dry_run', 'own_case');
@@ -413,7 +413,7 @@ BEGIN
 END
 $$;
 
--- Dead jobs, the newest first.
+-- Dead jobs, the newest first, without those of users that the operator may not see.
 CREATE OR REPLACE FUNCTION desk_dead(session bytea, most integer DEFAULT 100)
 RETURNS TABLE (id text, reference text, kind text, user_key bigint, user_id text, attempt integer, finished_at timestamptz,
                last_error text)
@@ -434,7 +434,7 @@ BEGIN
 END
 $$;
 
--- Decisions and tickets by cause; `observed`: decisions of which nothing was written.
+-- Decisions and tickets of the last days by cause; `observed`: decisions of which nothing was written.
 CREATE OR REPLACE FUNCTION desk_causes(session bytea, days integer)
     RETURNS TABLE (what text, cause text, found bigint, users bigint, last_at timestamptz)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET jit = off AS $$
@@ -458,7 +458,7 @@ BEGIN
 END
 $$;
 
--- Puts a dead job back. Returns null where it was, and else a word for why not.
+-- Requeues a dead job. Returns null, or `gone`, `own_case` or `queued_already`.
 CREATE OR REPLACE FUNCTION desk_retry(session bytea, which uuid) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET lock_timeout = '2s' AS $$
 DECLARE
@@ -480,7 +480,7 @@ BEGIN
 END
 $$;
 
--- What charts show. `series` names the chart, `bar` the bar, `place` its order.
+-- The numbers of the charts. `series` names the chart, `bar` the bar, `part` a part of the bar; `place` orders the bars.
 CREATE OR REPLACE FUNCTION desk_figures(session bytea) RETURNS TABLE (series text, bar text, part text, place integer, figure bigint)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET jit = off SET timezone = 'UTC' AS $$
 #variable_conflict use_column
@@ -488,7 +488,7 @@ DECLARE
     who  operator := acting(session, 'view');
     own  bigint[] := own_cases(who.id);
     owns boolean := has_account(who.id);
-    -- A moment that might change from row to row can't be looked up in an index.
+    -- A constant, because a value that may change from row to row cannot be searched in an index.
     moment CONSTANT timestamptz := clock_timestamp();
 BEGIN
     RETURN QUERY
@@ -537,7 +537,7 @@ BEGIN
 END
 $$;
 
--- What operators did, the latest first; for auditors and admins.
+-- What operators did, the latest first, for an operator with the permission `audit`.
 CREATE OR REPLACE FUNCTION desk_log(session bytea, before bigint, most integer)
 RETURNS TABLE (id bigint, at timestamptz, operator text, kind text, about text, detail text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$

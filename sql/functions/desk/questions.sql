@@ -1,6 +1,6 @@
--- What claimants and owners are asked, and what they reply.
+-- Questions to claimants and owners, and their replies.
 
--- Asks the claimant something: the app shows the question in the person's language. `words` are for the desk alone.
+-- Asks the claimant a question, which the app shows in their language. `words`: a note for operators. Returns null or the refusal's reason.
 CREATE OR REPLACE FUNCTION ask_claimant(session bytea, which bigint, wanted text, words text) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET lock_timeout = '2s' AS $$
 DECLARE
@@ -17,12 +17,12 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'note: has to have at most 4000 characters',
             HINT = 'Write a shorter one.';
     END IF;
-    PERFORM keep_people(which);
+    PERFORM lock_participants(which);
     SELECT f.* INTO got FROM ticket_for(who, which, 'ask', true) AS f;
     IF got.refusal IS NOT NULL THEN
         RETURN got.refusal;
     END IF;
-    -- Who knows nothing of a case is asked nothing.
+    -- The claimant does not know of a ticket that is not visible.
     IF NOT (got.t).visible THEN
         RETURN refuse_act(who, which, 'ask', 'not_visible');
     END IF;
@@ -45,7 +45,7 @@ BEGIN
 END
 $$;
 
--- Closes cases whose claimants did not answer in time. Returns how many.
+-- Closes tickets whose claimants did not answer in time, at most 200. Returns how many.
 CREATE OR REPLACE FUNCTION expire_questions() RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -56,7 +56,7 @@ BEGIN
                   WHERE x.state = 'waiting_claimant'
                     AND coalesce(x.answer_until, x.state_since + desk_number('answer_days') * interval '1 day') <= clock_timestamp()
                   ORDER BY x.id LIMIT 200 FOR NO KEY UPDATE SKIP LOCKED);
-    -- Owners are told one after the other: all of these in one order, or two who close many would wait for each other.
+    -- `notify_owner` locks one owner after the other. Taken here in one order, the locks of two calls cannot deadlock.
     PERFORM pg_advisory_xact_lock(7309941, n.key)
        FROM (SELECT DISTINCT hashint8(x.owner_key) AS key FROM ticket AS x
               WHERE x.id = ANY (due) AND x.owner_key IS NOT NULL ORDER BY 1) AS n;
@@ -69,13 +69,13 @@ BEGIN
 END
 $$;
 
--- Takes what a user says to a case of theirs. `asked`: the question that an owner agrees to; consent is to nothing else. Returns
--- null: it was taken, now or before; `not_found`: no such case is theirs, which is all that anybody hears of others'; `decided`:
--- support is through with it; `not_asked`: it is not theirs to decide; `question_changed`: what was agreed to is not asked now.
+-- Stores a user's reply to their case. `asked`: the question to which an owner agrees. Returns null: it is stored, now or before;
+-- `not_found`: the user has no such case, whether or not another user has it; `decided`: the tickets are closed; `not_asked`: a claimant
+-- sent a decision, which only an owner may; `question_changed`: the owner agreed to a question that is not open now.
 CREATE OR REPLACE FUNCTION reply_to_ticket(wanted text, which uuid, words text, wish text, sent_key text, asked uuid DEFAULT NULL)
     RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp
--- A user whom somebody else holds must not keep a connection that others wait for.
+-- Fails soon if another transaction has locked the user's row, so that the caller frees its connection.
 SET lock_timeout = '500ms' SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off AS $$
 DECLARE
     said     text := nullif(btrim(words, E' \t\r\n'), '');
@@ -92,7 +92,7 @@ DECLARE
     first    boolean := true;
 BEGIN
     PERFORM check_isolation();
-    -- What is wrong with the request is said before anything is looked for.
+    -- Reports a malformed request before it reads any data.
     IF wish IS NOT NULL AND wish NOT IN ('object', 'agree') THEN
         RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'decision: must be object, agree or null',
             HINT = 'Leave decision out to say something and decide nothing.';
@@ -114,7 +114,7 @@ BEGIN
     END IF;
     digest := sha256(convert_to((jsonb_build_array(which, said, wish)
                                  || CASE WHEN asked IS NULL THEN '[]' ELSE jsonb_build_array(asked) END)::text, 'UTF8'));
-    -- Users before tickets, as everywhere. An erasure that has begun is waited for: no word comes after it.
+    -- Locks users before tickets, as every function does. An erasure that has begun ends first: no reply is stored after it.
     SELECT u.user_key INTO known FROM user_sync AS u WHERE u.user_id = wanted FOR KEY SHARE;
     IF is_case_of(known, which) THEN
         items := ARRAY(SELECT x.id FROM ticket AS x WHERE x.claimant_key = known AND x.visible AND is_open(x.state));
@@ -133,7 +133,7 @@ BEGIN
       ORDER BY u.user_key FOR KEY SHARE;
     PERFORM FROM ticket AS x WHERE x.id = ANY (items) ORDER BY x.id FOR NO KEY UPDATE;
 
-    -- Sent again with its key, because no answer came.
+    -- The app sends a request again with its key if no answer came; keys count for seven days.
     UPDATE ticket_reply AS r SET key = NULL, request = NULL
      WHERE r.user_key = known AND r.key = sent_key AND r.at < clock_timestamp() - interval '7 days';
     SELECT r.* INTO before FROM ticket_reply AS r WHERE r.user_key = known AND r.key = sent_key;
@@ -145,7 +145,7 @@ BEGIN
         RETURN NULL;
     END IF;
 
-    -- As they stand now that nobody else moves them. Whoever claims answers the question that is shown, or else adds to the newest.
+    -- Under the locks, a claimant's reply goes to the ticket with the open question, else to the one asked first, else to the newest.
     IF role = 'claimant' THEN
         items := ARRAY(SELECT x.id FROM ticket AS x WHERE x.id = ANY (items) AND is_open(x.state)
                         ORDER BY x.state = 'waiting_claimant' DESC, x.question_at, x.id DESC LIMIT 1);
@@ -153,8 +153,8 @@ BEGIN
         items := ARRAY(SELECT x.id FROM ticket AS x WHERE x.id = ANY (items) AND is_open(x.state) AND x.owner_key = known
                         ORDER BY x.id);
         SELECT o.question_id INTO current FROM owner_cases(known) AS o WHERE o.id = which;
-        -- Who objects takes back what they gave the claimants before.
-        released := ARRAY(SELECT r.id FROM purchase_release AS r
+        -- An objection takes back the consents that the owner gave to these claimants.
+        released := ARRAY(SELECT r.id FROM purchase_consent AS r
                            WHERE wish = 'object' AND r.owner_key = known AND r.ended_at IS NULL
                              AND EXISTS (SELECT 1 FROM ticket AS x
                                           WHERE x.id = ANY (items)
@@ -162,11 +162,11 @@ BEGIN
         changes := CASE wish WHEN 'agree' THEN coalesce(asked = current, false)
                              WHEN 'object' THEN cardinality(released) > 0
                                                 OR EXISTS (SELECT 1 FROM ticket AS x
-                                                            WHERE x.id = ANY (items) AND x.owner_no_at IS NULL)
+                                                            WHERE x.id = ANY (items) AND x.owner_objected_at IS NULL)
                              ELSE false END;
     END IF;
 
-    -- Without a key the same words within a minute are the same: where they say nothing new, and to a question nothing twice.
+    -- Without a key, a reply that changes nothing is a repeat, if one less than a minute old says the same about the same question.
     IF sent_key IS NULL AND NOT changes AND cardinality(items) > 0
        AND NOT EXISTS (SELECT 1 FROM ticket AS x
                         WHERE x.id = ANY (items)
@@ -186,7 +186,7 @@ BEGIN
     IF wish = 'agree' AND NOT changes THEN
         RETURN 'question_changed';
     END IF;
-    -- A word that changes something is never one too many.
+    -- The daily limit does not apply to a reply that changes something.
     IF NOT changes
        AND (SELECT count(*) FROM ticket_reply AS r
              WHERE r.user_key = known AND r.side = role AND r.at > clock_timestamp() - interval '1 day'
@@ -195,7 +195,7 @@ BEGIN
             HINT = 'Everything that was said is read; say more tomorrow.';
     END IF;
 
-    UPDATE purchase_release AS r SET ended_at = clock_timestamp() WHERE r.id = ANY (released);
+    UPDATE purchase_consent AS r SET ended_at = clock_timestamp() WHERE r.id = ANY (released);
     FOR t IN SELECT x.* FROM ticket AS x WHERE x.id = ANY (items) ORDER BY x.id LOOP
         BEGIN
             INSERT INTO ticket_reply (ticket_id, user_key, side, decision, words, key, request)
@@ -203,22 +203,22 @@ BEGIN
                     CASE WHEN first AND sent_key IS NOT NULL THEN digest END)
             RETURNING ticket_reply.id INTO made;
         EXCEPTION WHEN unique_violation THEN
-            -- At this moment, to another case.
+            -- A concurrent request used the key for another case.
             RAISE EXCEPTION USING ERRCODE = 'ES004', MESSAGE = 'idempotency_key: used before with other content',
                 HINT = 'Use a new key for a new request; keys are remembered for 7 days.';
         END;
         first := false;
-        -- Who agrees is waited for no longer; to whom it goes is not theirs to choose, where several want it.
+        -- An agreement ends the owner window, but does not choose between several tickets: the operators choose.
         IF wish = 'agree' AND cardinality(items) = 1 THEN
-            UPDATE ticket AS x SET owner_yes_at = coalesce(x.owner_yes_at, clock_timestamp()) WHERE x.id = t.id;
+            UPDATE ticket AS x SET owner_consented_at = coalesce(x.owner_consented_at, clock_timestamp()) WHERE x.id = t.id;
         END IF;
         INSERT INTO ticket_event (ticket_id, kind, detail)
         VALUES (t.id, CASE WHEN role = 'claimant' THEN 'claimant_replied' WHEN wish = 'object' THEN 'owner_objected'
                            WHEN wish = 'agree' AND cardinality(items) = 1 THEN 'owner_agreed' ELSE 'owner_replied' END,
                 jsonb_build_object('reply', made));
-        IF wish = 'object' AND (t.owner_no_at IS NULL OR cardinality(released) > 0) THEN
-            -- What has begun goes on by its own rules, which ask for this as well.
-            UPDATE ticket AS x SET owner_no_at = clock_timestamp() WHERE x.id = t.id;
+        IF wish = 'object' AND (t.owner_objected_at IS NULL OR cardinality(released) > 0) THEN
+            -- A running transfer checks for the objection in `allow_transfer`.
+            UPDATE ticket AS x SET owner_objected_at = clock_timestamp() WHERE x.id = t.id;
             IF t.state <> 'executing' THEN
                 PERFORM void_approvals(t.id, 'owner_objected');
             END IF;
@@ -233,7 +233,7 @@ BEGIN
 END
 $$;
 
--- What claimant and owner said to a ticket, for operators who work on cases or audit them.
+-- The replies of claimant and owner, for an operator with the permission `work` or `audit`.
 CREATE OR REPLACE FUNCTION ticket_replies(session bytea, which bigint)
 RETURNS TABLE (at timestamptz, side text, decision text, words text)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
@@ -244,20 +244,20 @@ BEGIN
     RETURN QUERY
     SELECT r.at, r.side, r.decision, r.words
       FROM ticket AS t JOIN ticket_reply AS r ON r.ticket_id = t.id
-     WHERE t.id = which AND NOT is_own_case(who.id, t) AND may_read_words(who)
+     WHERE t.id = which AND NOT is_own_case(who.id, t) AND may_read_messages(who)
      ORDER BY r.id DESC LIMIT 200;
 END
 $$;
 
--- Forgets what people asked of the desk a while ago, and what was typed for cases that are long over.
+-- Deletes dry runs after 30 days, and reported ids 90 days after their ticket was closed.
 CREATE OR REPLACE FUNCTION forget_questions() RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 BEGIN
     DELETE FROM dry_run AS r
      WHERE r.id = ANY (ARRAY(SELECT x.id FROM dry_run AS x WHERE x.asked_at < clock_timestamp() - interval '30 days'
                               ORDER BY x.asked_at LIMIT 10000 FOR UPDATE SKIP LOCKED));
-    DELETE FROM ticket_claim AS c
-     USING (SELECT x.ticket_id, x.kind, x.value FROM ticket_claim AS x JOIN ticket AS t ON t.id = x.ticket_id
+    DELETE FROM ticket_reported_id AS c
+     USING (SELECT x.ticket_id, x.kind, x.value FROM ticket_reported_id AS x JOIN ticket AS t ON t.id = x.ticket_id
              WHERE x.at < clock_timestamp() - interval '90 days' AND NOT is_open(t.state)
                AND t.closed_at < clock_timestamp() - interval '90 days'
              LIMIT 10000) AS o

@@ -1,6 +1,6 @@
--- Ids that are shown in full: on record, and so many an hour.
+-- Requests to see ids unmasked: each is recorded, and their number an hour is limited.
 
--- They say now why they show nothing.
+-- Asks to see a ticket's ids, unmasked in a later transaction within a minute. Returns null, or `own_case` or `too_many_reveals`.
 CREATE OR REPLACE FUNCTION reveal_ticket(session bytea, which bigint) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -24,8 +24,7 @@ BEGIN
 END
 $$;
 
--- Asks to see the accounts of a user unmasked; they are shown in a later transaction within the minute. Returns null where they will
--- be, and else a word for why not.
+-- Asks to see a user's id, unmasked in a later transaction within a minute. Returns null, or `own_case`, `gone` or `too_many_reveals`.
 CREATE OR REPLACE FUNCTION reveal_user(session bytea, which bigint) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -46,8 +45,8 @@ BEGIN
 END
 $$;
 
--- Asks to see the accounts of a list's first twenty tickets; they are shown in a later transaction within the minute. Returns null where
--- they will be, and else a word for why not.
+-- Asks to see the ids of a list's first twenty tickets, unmasked in a later transaction within a minute; it counts as twenty. Returns
+-- null, or `too_many_reveals`.
 CREATE OR REPLACE FUNCTION reveal_list(session bytea, wanted text[], before bigint) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -65,11 +64,11 @@ BEGIN
 END
 $$;
 
--- Whether an operator has seen as many ids as an hour allows, with `more` of them.
+-- Whether an operator would see more ids in this hour than the limit allows, with `more` of them.
 CREATE OR REPLACE FUNCTION is_past_reveals(who bigint, more bigint) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
 BEGIN
-    -- One after the other: two at once would both be the last.
+    -- One request of an operator at a time: two at once would both pass as the last.
     PERFORM pg_advisory_xact_lock(7309940, who::integer);
     RETURN more + (SELECT coalesce(sum(CASE WHEN r.ticket_id IS NULL THEN 20 ELSE 1 END), 0) FROM ticket_reveal AS r
                     WHERE r.operator_id = who AND r.at > clock_timestamp() - interval '1 hour')

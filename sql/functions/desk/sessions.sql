@@ -1,6 +1,6 @@
--- Sign-in with a password and a one-time code, and sessions: what each act of an operator begins with.
+-- Sign-in with a password and a one-time code, and the sessions with which operators act.
 
--- In older snapshots than the present, what was taken away would still be there.
+-- Refuses transactions whose snapshot stays old: they would still see permissions that were taken away.
 CREATE OR REPLACE FUNCTION check_isolation() RETURNS void
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -11,8 +11,8 @@ BEGIN
 END
 $$;
 
--- Whose session this is, if the role has the duty; an error says what a held account waits for. `fresh`: password and code were given
--- less than that ago.
+-- The operator of a session. Raises an error if the session has ended, the operator role lacks the permission, or the account is held and
+-- the permission is weighty. `fresh`: also if the operator signed in longer ago than that.
 CREATE OR REPLACE FUNCTION acting(session bytea, wanted text, fresh interval DEFAULT NULL) RETURNS operator
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -20,10 +20,9 @@ DECLARE
     proved timestamptz;
 BEGIN
     PERFORM check_isolation();
-    -- Locked until the action is committed: whoever takes the role away waits for it, or comes before. The session is looked at
-    -- when the lock is held: it may have ended meanwhile.
-    -- Locked where the act is one that the role has to stand behind until it is committed. What manages or reads waits for nothing: a
-    -- row that is held open would keep an admin from disabling its holder, or an operator from their work.
+    -- A weighty act other than `manage` locks the operator's row until it commits, so that the operator role cannot be taken away before.
+    -- Other acts take no lock: an open transaction would keep an admin from disabling the operator, or the operator from their work. The
+    -- session is read under the lock: it may have ended meanwhile.
     IF wanted = 'manage' OR NOT is_weighty(wanted) THEN
         SELECT o.* INTO who FROM operator AS o
          WHERE o.id = (SELECT s.operator_id FROM operator_session AS s WHERE s.digest = sha256(session)) AND o.disabled_at IS NULL;
@@ -32,20 +31,19 @@ BEGIN
          WHERE o.id = (SELECT s.operator_id FROM operator_session AS s WHERE s.digest = sha256(session)) AND o.disabled_at IS NULL
            FOR SHARE;
     END IF;
-    -- An account that an admin added who is disabled now waits for another admin's word, however long: it may have been committed after
-    -- that.
+    -- An account that a disabled admin added or reset needs another admin's confirmation: it may have been committed after the disabling.
     IF is_banned(who.id) OR who.held_until IS NOT NULL AND is_banned(who.held_by) THEN
         who := NULL;
     END IF;
     SELECT s.proved_at INTO proved FROM operator_session AS s
      WHERE s.digest = sha256(session) AND s.operator_id = who.id AND session_ends(s) > clock_timestamp();
     IF proved IS NULL THEN
-        RAISE EXCEPTION USING ERRCODE = 'ES006', MESSAGE = 'nobody is signed in, or the session has ended',
+        RAISE EXCEPTION USING ERRCODE = 'ES006', MESSAGE = 'no operator is signed in, or the session has ended',
             HINT = 'Sign in: entitlement-sync operator login NAME.';
     END IF;
-    IF NOT EXISTS (SELECT 1 FROM desk_duty AS d WHERE d.duty = wanted AND d.role = who.role) THEN
+    IF NOT EXISTS (SELECT 1 FROM operator_permission AS d WHERE d.permission = wanted AND d.role = who.role) THEN
         RAISE EXCEPTION USING ERRCODE = 'ES006', MESSAGE = format('the role %s may not do this (%s)', who.role, wanted),
-            HINT = 'Ask somebody whose role may.';
+            HINT = 'Ask an operator whose role may.';
     END IF;
     IF who.held_until > clock_timestamp() AND is_weighty(wanted) THEN
         RAISE EXCEPTION USING ERRCODE = 'ES006',
@@ -58,31 +56,32 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'ES007', MESSAGE = 'this asks for the password and a code again',
             HINT = 'Sign in again, then repeat it: entitlement-sync operator login NAME.';
     END IF;
-    -- Not with every step: a page asks for many; and not where the operator's own row may be written next.
+    -- Not with every request, since a page makes many; and not where the operator's own row may be written next.
     UPDATE operator_session AS s SET seen_at = clock_timestamp()
      WHERE s.digest = sha256(session) AND s.seen_at < clock_timestamp() - interval '30 seconds' AND wanted <> 'manage';
     RETURN who;
 END
 $$;
 
--- When a session ends: twelve hours after its beginning, or sooner where it is not used, or where the provider has to be asked again.
+-- When a session ends: after twelve hours, or earlier if it is unused or the provider has to be asked again.
 CREATE OR REPLACE FUNCTION session_ends(s operator_session) RETURNS timestamptz
 LANGUAGE sql STABLE STRICT
 RETURN least(s.started_at + interval '12 hours', s.ends_at,
              s.seen_at + CASE s.kind WHEN 'console' THEN interval '30 minutes' ELSE interval '1 hour' END);
+-- The hash of the address that attempts are counted by: the console's, or else that of the terminal's connection.
 
 CREATE OR REPLACE FUNCTION address_of_try(shown bytea) RETURNS bytea
 LANGUAGE sql STABLE
 RETURN coalesce(shown, sha256(convert_to('terminal ' || session_user || ' ' || coalesce(host(inet_client_addr()), 'local'), 'UTF8')));
 
--- The client that a name has signed in with in the last 30 days; null: it is not known.
+-- The known client with which a name has signed in within the last 30 days; null: the client is not known.
 CREATE OR REPLACE FUNCTION known_client_of(wanted text, shown bytea) RETURNS bytea
 LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
     SELECT c.digest FROM known_client AS c JOIN operator AS o ON o.id = c.operator_id
      WHERE c.digest = sha256(shown) AND o.name = wanted AND c.used_at > clock_timestamp() - interval '30 days'
 $$;
 
--- Remembers what an operator has signed in with; the twenty last of each.
+-- Remembers the client with which an operator signed in; keeps the latest twenty of each operator.
 CREATE OR REPLACE FUNCTION remember_client(who bigint, shown bytea) RETURNS void
 LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
 BEGIN
@@ -97,16 +96,16 @@ BEGIN
 END
 $$;
 
--- How long tries have to wait after so many failures, the last of them at a time: nothing up to the free ones, then twice as long each.
+-- Until when attempts wait after failures: up to `free` not at all, then twice as long after each, up to `longest`.
 CREATE OR REPLACE FUNCTION wait_after(failures bigint, last_at timestamptz, free integer, longest interval) RETURNS timestamptz
 LANGUAGE sql IMMUTABLE
 RETURN CASE WHEN failures > free THEN last_at + least(interval '1 second' * 2 ^ least(failures - free, 12), longest) ELSE '-infinity' END;
 
--- Until when a try has to wait. From a known client its own failures count alone, so that no other can keep an operator out. From
--- elsewhere those of the name and the address together, of the address, and of the name count: a name is slowed wherever it is tried
--- from, and shut out nowhere. Of more than 64 failures the waits are the longest in any case.
+-- Until when an attempt waits. From a known client only its own failures count, so that no other client can lock an operator out. From
+-- elsewhere the failures of the name, of the address, and of both together count: a name is slowed from everywhere and locked out
+-- nowhere. The latest 64 failures count.
 --
---   own   a try that is announced: those before it are counted, whenever they were committed; null: all
+--   own   an announced attempt: only earlier ones count; null: all count
 CREATE OR REPLACE FUNCTION wait_until(wanted text, shown_address bytea, known bytea, own sign_in_attempt) RETURNS timestamptz
 LANGUAGE plpgsql STABLE SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -126,7 +125,7 @@ BEGIN
                    AND a.id IS DISTINCT FROM own.id AND a.result IS DISTINCT FROM 'good' ORDER BY a.at DESC LIMIT 64) AS f;
         RETURN until;
     END IF;
-    -- A sign-in that ended well begins the counts of the name again, but not the address's, which whole offices share.
+    -- A good sign-in resets the count of the name, but not of the address, which a whole office may share.
     SELECT max(a.at) INTO good FROM sign_in_attempt AS a
      WHERE a.name = called AND a.at > since AND a.client IS NULL AND a.result = 'good';
     SELECT greatest(wait_after(count(*), max(f.at), 5, interval '2 seconds'),
@@ -144,15 +143,15 @@ BEGIN
 END
 $$;
 
--- How long a try that is not announced yet has to wait.
+-- How long an attempt that is not announced yet has to wait.
 CREATE OR REPLACE FUNCTION try_wait(wanted text, shown_address bytea, known bytea) RETURNS interval
 LANGUAGE sql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
     SELECT CASE WHEN isfinite(w.until) THEN greatest(w.until - clock_timestamp(), interval '0') ELSE interval '0' END
       FROM wait_until(wanted, shown_address, known, NULL) AS w(until)
 $$;
 
--- Until when no code of an operator is taken: of tries with the right password that did not end well nine are free, for a clock that
--- is off or the wrong device; then each locks twice as long, up to a day. `but`: the try that asks.
+-- Until when an operator's codes are refused; null: they are not. Nine failed attempts with the right password are free, for a wrong clock
+-- or device. Each further one locks twice as long, up to a day. `but`: the attempt that asks.
 CREATE OR REPLACE FUNCTION codes_locked_until(who operator, but uuid, OUT wrong bigint, OUT until timestamptz)
 LANGUAGE sql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
     WITH n AS (SELECT sha256(convert_to(who.name, 'UTF8')) AS name, clock_timestamp() - interval '1 day' AS since),
@@ -164,8 +163,7 @@ LANGUAGE sql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
                AND coalesce(a.result, 'tried') = 'tried' ORDER BY a.at DESC LIMIT 64) AS f
 $$;
 
--- What a name's password has to be hashed with, how long to wait before it is, and whether it comes from a known client. A name that
--- no operator has is answered like any other.
+-- With what to hash a name's password, how long to wait before, and whether the client is known; unknown names get the same form.
 CREATE OR REPLACE FUNCTION sign_in_salt(wanted text, address bytea, client bytea, usual_cost text)
 RETURNS TABLE (wait double precision, cost text, salt bytea, is_known boolean)
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
@@ -178,11 +176,11 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_te
         ON o.name = wanted AND o.disabled_at IS NULL
 $$;
 
--- Puts a try that is about to be made on record, with what it will show. `wait`: so many seconds, and nothing was written.
+-- Records an attempt before its result is known. `wait` above 0: the seconds to wait; then nothing was recorded.
 --
---   digest   SHA-256 of the name, a zero byte, what the password shows, and the code
---   client   what the browser or the terminal shows of earlier sign-ins; null: nothing
---   shown    what the password shows: whether it is right stands in the row before the code is looked at, and is not said
+--   digest   SHA-256 of the name, a zero byte, `shown` and the code
+--   client   the hash of what the browser or terminal kept from an earlier sign-in; null: nothing
+--   shown    the password's scrypt hash: the row records whether it is right before the code is checked, and no answer reveals it
 CREATE OR REPLACE FUNCTION announce_sign_in(wanted text, address bytea, client bytea, digest bytea, shown bytea)
 RETURNS TABLE (announced uuid, wait double precision)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
@@ -221,18 +219,18 @@ BEGIN
 END
 $$;
 
--- Signs an operator in, and takes what is chosen on the way: a password where the old one was another person's choice, a device where
--- there has to be one. All of it or nothing.
+-- Signs an operator in, and stores a chosen password or device: all of it or nothing. A password must be chosen if the present one is for
+-- one sign-in. A device must be chosen if none is stored.
 --
---   announced  the try, as `announce_sign_in` gave it in an earlier transaction
---   shown      what scrypt makes of the password with the name's salt
---   code       of the device, or of the one that is chosen; absent: empty in the digest
---   session    the hash of what the operator will show
---   client     the hash of what this browser or terminal will show from now on; null: it is not remembered
---   chosen_cost, chosen_salt, chosen_shown, chosen_device   absent: nothing is chosen
+--   announced  the attempt that `announce_sign_in` returned in an earlier transaction
+--   shown      the scrypt hash of the password with the name's salt
+--   code       the code of the stored device, or else of the chosen one; null: none, and empty in the digest
+--   session    the hash of the session's secret
+--   client     the hash of what this browser or terminal will send from then on; null: it is not remembered
+--   chosen_cost, chosen_salt, chosen_shown, chosen_device   null: nothing is chosen
 --
--- Returns `signed_in`; `refused`, whatever was wrong; `put_off`, where others have failed at the same time; and after the right
--- password `locked`, `needs_password`, `needs_device` (both where both), `needs_code`, or `same_password`.
+-- Returns `signed_in`; `refused`, whatever was wrong; `put_off`, if concurrent attempts failed; and after the right password `provider`,
+-- `locked`, `needs_password`, `needs_device` (or both, with a space between), `needs_code` or `same_password`.
 CREATE OR REPLACE FUNCTION sign_in(announced uuid, wanted text, shown bytea, code text, session bytea, session_kind text, client bytea,
                         chosen_cost text, chosen_salt bytea, chosen_shown bytea, chosen_device bytea)
 RETURNS text
@@ -246,7 +244,7 @@ DECLARE
     missing text := '';
 BEGIN
     PERFORM check_isolation();
-    -- Before anything is read: an error must not tell of what is stored.
+    -- Checks the arguments before it reads: an error must not reveal what is stored.
     IF wanted IS NULL OR shown IS NULL OR octet_length(session) IS DISTINCT FROM 32 OR octet_length(client) <> 32
        OR session_kind IS NULL OR session_kind NOT IN ('console', 'terminal')
        OR num_nulls(chosen_cost, chosen_salt, chosen_shown) NOT IN (0, 3) OR NOT is_key(chosen_cost, chosen_salt, chosen_shown)
@@ -261,17 +259,16 @@ BEGIN
     THEN
         RETURN refuse_sign_in(NULL, 'not_announced', made.address);
     END IF;
-    -- Tries that were announced at the same time did not see each other; those before this one are counted by now.
+    -- Attempts announced at the same time did not count each other; now the earlier ones count.
     IF made.at < wait_until(wanted, made.address, made.client, made) THEN
         RETURN 'put_off';
     END IF;
-    -- A person who does not know the password locks no operator's row.
+    -- A caller without the password locks no operator's row.
     IF NOT EXISTS (SELECT 1 FROM operator AS o JOIN operator_secret AS s ON s.operator_id = o.id
                     WHERE o.name = wanted AND o.disabled_at IS NULL AND NOT is_banned(o.id) AND s.verifier = sha256(shown)) THEN
         RETURN refuse_sign_in((SELECT o.id FROM operator AS o WHERE o.name = wanted), 'password', made.address);
     END IF;
-    -- The operator's row is not locked: a session of theirs, or an admin, could hold it open. What is taken from them meanwhile is
-    -- asked for wherever the session acts.
+    -- Takes no lock on the operator's row, which another transaction may have locked: `acting` checks the operator again at each act.
     SELECT o.* INTO who FROM operator AS o WHERE o.name = wanted AND o.disabled_at IS NULL;
     SELECT s.* INTO known FROM operator_secret AS s WHERE s.operator_id = who.id FOR UPDATE;
     IF who.id IS NULL OR is_banned(who.id) OR known.verifier IS NULL OR known.verifier <> sha256(shown)
@@ -283,7 +280,7 @@ BEGIN
         PERFORM refuse_sign_in(who.id, 'provider', made.address);
         RETURN 'provider';
     END IF;
-    -- Only a person who knows the password comes here, so that no other can lock the account.
+    -- Only a caller with the password comes here, so that no other can lock the account.
     IF known.device IS NOT NULL AND (codes_locked_until(who, made.id)).until > clock_timestamp() THEN
         PERFORM refuse_sign_in(who.id, 'locked', made.address);
         RETURN 'locked';
@@ -294,7 +291,7 @@ BEGIN
     IF needs_device(who.role) AND known.device IS NULL AND chosen_device IS NULL THEN
         missing := concat_ws(' ', nullif(missing, ''), 'needs_device');
     END IF;
-    -- A device that there is stays: only an administrator takes it away.
+    -- A stored device stays: only an admin removes it.
     key := coalesce(known.device, chosen_device);
     IF missing = '' AND key IS NOT NULL AND code IS NULL THEN
         missing := 'needs_code';
@@ -339,8 +336,7 @@ BEGIN
 END
 $$;
 
--- Notes a try that failed, and says the one word that all such tries hear. Of one operator and reason twenty are kept an hour: more
--- would bury what happened before.
+-- Records a failed attempt, at most twenty an hour for an operator and reason. Returns `refused`, the same for every reason.
 CREATE OR REPLACE FUNCTION refuse_sign_in(who bigint, wanted_reason text, whence bytea) RETURNS text
 LANGUAGE sql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
     INSERT INTO sign_in_refusal (operator_id, reason, address)
@@ -351,11 +347,11 @@ LANGUAGE sql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
     SELECT 'refused'
 $$;
 
--- Notes what is refused to an operator who is signed in, ten a minute: the refusal itself undid what it had written.
+-- Records what was refused to a signed-in operator, at most ten a minute: the refusal rolled back its own record.
 CREATE OR REPLACE FUNCTION note_refusal(session bytea, wanted text) RETURNS void
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
     INSERT INTO operator_event (operator_id, kind, detail)
-    SELECT s.operator_id, 'refused', jsonb_build_object('duty', left(wanted, 40))
+    SELECT s.operator_id, 'refused', jsonb_build_object('permission', left(wanted, 40))
       FROM operator_session AS s
      WHERE s.digest = sha256(session)
        AND (SELECT count(*) FROM (SELECT 1 FROM operator_event AS e
@@ -363,7 +359,7 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_te
                                      AND e.at > clock_timestamp() - interval '1 minute' ORDER BY e.id DESC LIMIT 10) AS n) < 10
 $$;
 
--- The period that a code belongs to, a clock that is off by one period allowed for; none: it is no code of now, or was taken.
+-- The period of a code, which may be one period early or late; null: the code is wrong, or was used.
 CREATE OR REPLACE FUNCTION period_of_code(device bytea, code text, after bigint) RETURNS bigint
 LANGUAGE sql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
     SELECT max(p.period)
@@ -372,7 +368,7 @@ LANGUAGE sql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
      WHERE code ~ '^[0-9]{6}$' AND one_time_code(device, p.period) = code AND p.period > coalesce(after, -1)
 $$;
 
--- The six digits of a period of 30 seconds (RFC 6238, RFC 4226).
+-- The code of six digits for a period of 30 seconds (RFC 6238, RFC 4226).
 CREATE OR REPLACE FUNCTION one_time_code(device bytea, period bigint) RETURNS text
 LANGUAGE sql IMMUTABLE STRICT SET search_path = entitlement_sync, pg_temp AS $$
     SELECT lpad((((get_byte(m.mac, m.start) & 127) * 16777216::bigint + get_byte(m.mac, m.start + 1) * 65536
@@ -387,7 +383,7 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_te
     INSERT INTO operator_event (operator_id, kind) SELECT e.operator_id, 'signed_out' FROM ended AS e;
 $$;
 
--- Where an operator is signed in, the newest first.
+-- The operator's own sessions, the newest first.
 CREATE OR REPLACE FUNCTION own_sessions(session bytea)
 RETURNS TABLE (kind text, started_at timestamptz, seen_at timestamptz, is_this boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
@@ -402,7 +398,7 @@ BEGIN
 END
 $$;
 
--- Ends an operator's sessions but this one; returns how many there were.
+-- Ends an operator's other sessions. Returns how many.
 CREATE OR REPLACE FUNCTION end_other_sessions(session bytea) RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -416,9 +412,9 @@ BEGIN
 END
 $$;
 
--- Whose session it is, what the role may, until when, and whether the identity provider has named them.
+-- The operator of a session, their permissions, the session's end, and whether the identity provider limits the session.
 CREATE OR REPLACE FUNCTION desk_me(session bytea)
-RETURNS TABLE (id bigint, name text, role text, duties text[], is_held boolean, ends_at timestamptz, fresh_until timestamptz,
+RETURNS TABLE (id bigint, name text, role text, permissions text[], is_held boolean, ends_at timestamptz, fresh_until timestamptz,
                by_provider boolean)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 #variable_conflict use_column
@@ -426,14 +422,15 @@ DECLARE
     who operator := acting(session, 'view');
 BEGIN
     RETURN QUERY
-    SELECT who.id, who.name, who.role, ARRAY(SELECT d.duty FROM desk_duty AS d WHERE d.role = who.role ORDER BY d.duty),
+    SELECT who.id, who.name, who.role, ARRAY(SELECT d.permission FROM operator_permission AS d WHERE d.role = who.role
+        ORDER BY d.permission),
            coalesce(who.held_until > clock_timestamp(), false), session_ends(s), s.proved_at + interval '10 minutes',
            s.ends_at IS NOT NULL
       FROM operator_session AS s WHERE s.digest = sha256(session);
 END
 $$;
 
--- Whether a session still holds; looking does not make it last longer.
+-- Whether a session holds; the call does not prolong it.
 CREATE OR REPLACE FUNCTION desk_alive(session bytea) RETURNS boolean
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
     SELECT EXISTS (SELECT 1 FROM operator_session AS s JOIN operator AS o ON o.id = s.operator_id
@@ -441,7 +438,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp
                         AND NOT is_banned(o.id))
 $$;
 
--- Forgets what was only needed for a while, and settles what could not be when an operator was disabled.
+-- Deletes old sign-in records and ended sessions, and sets `disabled_at` where `disable_operator` could not.
 CREATE OR REPLACE FUNCTION forget_sign_ins() RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET lock_timeout = '1s' AS $$
 BEGIN
@@ -455,7 +452,7 @@ BEGIN
     DELETE FROM operator_session AS s
      WHERE s.digest = ANY (ARRAY(SELECT x.digest FROM operator_session AS x
                                   WHERE session_ends(x) <= clock_timestamp() OR is_banned(x.operator_id) FOR UPDATE SKIP LOCKED));
-    -- Other transactions may hold what this leads to; it is tried again.
+    -- Another transaction may have locked the rows; the next call tries again.
     BEGIN
         UPDATE operator AS o SET disabled_at = clock_timestamp()
          WHERE o.id = ANY (ARRAY(SELECT x.id FROM operator AS x WHERE x.disabled_at IS NULL AND is_banned(x.id)

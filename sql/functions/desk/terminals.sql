@@ -1,6 +1,6 @@
--- A terminal that is signed in by its operator's browser.
+-- Terminals that an operator signs in from the console.
 
--- Asks for a terminal; returns the code that its operator types at the console within five minutes.
+-- Requests the sign-in of a terminal. Returns the code that the operator types at the console within five minutes.
 CREATE OR REPLACE FUNCTION ask_terminal(session bytea) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -14,7 +14,7 @@ BEGIN
     DELETE FROM terminal_request AS r
      WHERE r.code = ANY (ARRAY(SELECT x.code FROM terminal_request AS x WHERE x.at < clock_timestamp() - interval '5 minutes'
                                  FOR UPDATE SKIP LOCKED));
-    -- Ten for each database user and address; the oldest gives way.
+    -- Ten requests for each database user and address; the oldest are deleted.
     DELETE FROM terminal_request AS r
      WHERE r.code IN (SELECT x.code FROM terminal_request AS x
                        WHERE x.asked_by = session_user AND x.asked_from = coalesce(host(inet_client_addr()), 'this machine')
@@ -27,7 +27,7 @@ BEGIN
 END
 $$;
 
--- Which terminal has a code, for an operator to compare; no row: none asks with it.
+-- The terminal that requested a code, for an operator to compare; no row: none did within five minutes.
 CREATE OR REPLACE FUNCTION terminal_asking(session bytea, wanted text) RETURNS TABLE (asked_by text, asked_from text, at timestamptz)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 #variable_conflict use_column
@@ -38,7 +38,7 @@ BEGIN
 END
 $$;
 
--- Signs a terminal in as the operator at the console, for as long as that session has been granted; false: none asks with the code.
+-- Signs a terminal in as the operator of `session`, with that session's `proved_at` and `ends_at`; false: no terminal has the code.
 CREATE OR REPLACE FUNCTION allow_terminal(session bytea, wanted text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -57,7 +57,7 @@ BEGIN
 END
 $$;
 
--- Whose session it is, for a terminal that waits to be signed in; null: none yet.
+-- The operator's name, for a terminal that waits to be signed in; null: it is not signed in.
 CREATE OR REPLACE FUNCTION session_name(session bytea) RETURNS text
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
     SELECT o.name FROM operator_session AS s JOIN operator AS o ON o.id = s.operator_id

@@ -1,10 +1,10 @@
--- Tickets: their states, who works on one, notes, and how one is opened, taken, given back and refused.
+-- Tickets: their states and notes, which operator may act on one, and how one is opened, assigned, unassigned and refused.
 
 CREATE OR REPLACE FUNCTION is_open(state text) RETURNS boolean
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 RETURN state NOT IN ('transferred', 'refused', 'expired', 'auto_resolved', 'duplicate');
 
--- Moves a ticket, if something leads there from where it stands. Returns the new state.
+-- Moves a ticket to the state that `ticket_move` gives for an event. Returns the new state; null: the event does not apply.
 CREATE OR REPLACE FUNCTION move_ticket(which bigint, what text) RETURNS text
 LANGUAGE sql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
     UPDATE ticket AS t SET state = m.next FROM ticket_move AS m
@@ -12,7 +12,7 @@ LANGUAGE sql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
     RETURNING t.state
 $$;
 
--- Whoever writes a state, by hand too, goes by the table.
+-- Allows only changes of state that `ticket_move` lists, by hand too, and sets the columns that depend on the state.
 CREATE OR REPLACE FUNCTION guard_ticket_state() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 BEGIN
@@ -25,14 +25,14 @@ BEGIN
     NEW.state_since := clock_timestamp();
     NEW.closed_at := CASE WHEN NOT is_open(NEW.state) THEN clock_timestamp() END;
     IF NEW.state <> 'claimed' THEN
-        NEW.holder_id := NULL;
-        NEW.holder_until := NULL;
+        NEW.assignee_id := NULL;
+        NEW.assigned_until := NULL;
     END IF;
-    -- What is being carried out looks for itself.
+    -- A closed ticket needs no evidence; a running transfer collects its own.
     IF NOT is_open(NEW.state) OR NEW.state = 'executing' THEN
         NEW.evidence_due := NULL;
     END IF;
-    -- What a claimant does not see they do not hear of either.
+    -- The claimant is notified of the end of a ticket only if they can see the ticket.
     IF NOT is_open(NEW.state) AND NEW.visible THEN
         INSERT INTO ticket_news (user_key, topic, data)
         VALUES (NEW.claimant_key, 'ticket.decided',
@@ -42,7 +42,7 @@ BEGIN
 END
 $$;
 
--- The ticket, locked, for whoever wants to act on it; `refusal` says why they may not.
+-- Locks a ticket's row for an operator's act. `refusal`: null; `own_case`; `held`, assigned to another operator; or `not_claimed`.
 CREATE OR REPLACE FUNCTION ticket_for(who operator, which bigint, act text, needs_hold boolean, OUT t ticket, OUT refusal text)
 LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
 BEGIN
@@ -53,15 +53,15 @@ BEGIN
     END IF;
     IF is_own_case(who.id, t) THEN
         refusal := refuse_act(who, which, act, 'own_case');
-    ELSIF t.holder_id <> who.id AND t.holder_until > clock_timestamp() THEN
+    ELSIF t.assignee_id <> who.id AND t.assigned_until > clock_timestamp() THEN
         refusal := refuse_act(who, which, act, 'held');
-    ELSIF needs_hold AND (t.state = 'claimed' AND t.holder_id IS DISTINCT FROM who.id OR t.state = 'new') THEN
+    ELSIF needs_hold AND (t.state = 'claimed' AND t.assignee_id IS DISTINCT FROM who.id OR t.state = 'new') THEN
         refusal := refuse_act(who, which, act, 'not_claimed');
     END IF;
 END
 $$;
 
--- The ticket of a spoken reference; of several the newest.
+-- The newest ticket with a reference that is not the operator's own case; null: there is none.
 CREATE OR REPLACE FUNCTION ticket_named(session bytea, spoken text) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -72,7 +72,7 @@ BEGIN
 END
 $$;
 
--- The tickets, open or closed, that an operator does not see: those about an account that is, or was, their own.
+-- The tickets, open or closed, that an operator may not see because they concern an account that is, or was, their own.
 CREATE OR REPLACE FUNCTION own_cases(who bigint) RETURNS bigint[]
 LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
     WITH RECURSIVE mine AS MATERIALIZED (
@@ -91,7 +91,7 @@ LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
      WHERE is_own_case(who, t)
 $$;
 
--- Whether an account is, or was, an operator's own, or the other side of a case of theirs: nobody looks into the records of either.
+-- Whether a user is, or was, an operator's own account, or the other side of their own case or transfer: they may not see that user.
 CREATE OR REPLACE FUNCTION is_own_account(who bigint, which bigint) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
     SELECT has_account(who)
@@ -104,20 +104,22 @@ LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
                         WHERE a.operator_id = who AND x.from_key = which))
 $$;
 
--- Whether a ticket is about an account that is, or was, an operator's own.
+-- Whether the claimant, the owner or the purchase's owner in a ticket is, or was, an operator's own account.
 CREATE OR REPLACE FUNCTION is_own_case(who bigint, t ticket) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
     SELECT EXISTS (SELECT 1 FROM operator_account AS a
                     WHERE a.operator_id = who
                       AND a.user_key IN (t.claimant_key, t.owner_key,
                                          (SELECT p.owner_key FROM purchase AS p
-                                             WHERE p.id = living(coalesce(t.purchase_id, t.subject_id)))))
+                                             WHERE p.id = surviving_purchase(coalesce(t.purchase_id, t.subject_id)))))
 $$;
+-- Whether an operator has, or had, an account in the app.
 
 CREATE OR REPLACE FUNCTION has_account(who bigint) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
     SELECT EXISTS (SELECT 1 FROM operator_account AS a WHERE a.operator_id = who)
 $$;
+-- Whether an operator asked within the last minute, in an earlier transaction, to see a ticket's ids unmasked.
 
 CREATE OR REPLACE FUNCTION may_see(who bigint, which bigint) RETURNS boolean
 LANGUAGE sql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
@@ -126,21 +128,21 @@ LANGUAGE sql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
                       AND r.at > clock_timestamp() - interval '1 minute' AND r.xact <> pg_current_xact_id())
 $$;
 
--- Whether an operator reads what claimants, owners and colleagues wrote: those who work on cases or audit them.
-CREATE OR REPLACE FUNCTION may_read_words(who operator) RETURNS boolean
+-- Whether an operator has the permission `work` or `audit`, to read the notes of operators and the replies of claimants and owners.
+CREATE OR REPLACE FUNCTION may_read_messages(who operator) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
-    SELECT EXISTS (SELECT 1 FROM desk_duty AS d WHERE d.duty IN ('work', 'audit') AND d.role = who.role)
+    SELECT EXISTS (SELECT 1 FROM operator_permission AS d WHERE d.permission IN ('work', 'audit') AND d.role = who.role)
 $$;
 
--- An id as far as people need it to tell two apart.
+-- Masks an id, unless `reveal` is true: its first and last two characters stay; of an id under eight characters, the last.
 CREATE OR REPLACE FUNCTION masked(id text, reveal boolean) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN id IS NULL THEN NULL WHEN reveal THEN id
             WHEN length(id) < 8 THEN '…' || right(id, 1)
             ELSE left(id, 2) || '…' || right(id, 2) END;
 
--- The purchase that a purchase has become part of, or itself.
-CREATE OR REPLACE FUNCTION living(which bigint) RETURNS bigint
+-- The surviving purchase that a merged purchase became; a purchase that was not merged itself.
+CREATE OR REPLACE FUNCTION surviving_purchase(which bigint) RETURNS bigint
 LANGUAGE sql STABLE STRICT SET search_path = entitlement_sync, pg_temp AS $$
     WITH RECURSIVE r AS (
         SELECT p.id, p.merged_into FROM purchase AS p WHERE p.id = which
@@ -170,11 +172,11 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = format('ticket: there is no ticket %s', which),
             HINT = 'See entitlement-sync tickets.';
     END IF;
-    -- What is held by another can be remarked on.
+    -- An operator may add a note to a ticket that is assigned to another operator.
     IF is_own_case(who.id, t) THEN
         RETURN refuse_act(who, which, 'note', 'own_case');
     END IF;
-    PERFORM keep_people(which);
+    PERFORM lock_participants(which);
     PERFORM add_note(who, which, words);
     RETURN NULL;
 END
@@ -189,8 +191,8 @@ LANGUAGE sql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
     SELECT which, 'note', who.id, jsonb_build_object('note', a.id) FROM added AS a
 $$;
 
--- An erasure that has begun is waited for, and one that begins waits: no note comes after it.
-CREATE OR REPLACE FUNCTION keep_people(which bigint) RETURNS void
+-- Locks the rows of claimant and owner until the commit: an erasure that has begun ends first, and a later one waits.
+CREATE OR REPLACE FUNCTION lock_participants(which bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
 BEGIN
     PERFORM FROM user_sync AS u
@@ -199,7 +201,7 @@ BEGIN
 END
 $$;
 
--- What an operator wanted and may not: on record, where raising an error would undo the record.
+-- Records an act that is refused to an operator, and returns the reason: an error would roll the record back.
 CREATE OR REPLACE FUNCTION refuse_act(who operator, which bigint, act text, why text) RETURNS text
 LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
 BEGIN
@@ -215,8 +217,8 @@ BEGIN
 END
 $$;
 
--- Opens a ticket for a claimant who wrote to support, or touches the open one; the worker's own rules hold. `order_id` is a claim,
--- and proves nothing. Returns the ticket's id; null: the operator's own case, or the claimant's own purchase.
+-- Opens a ticket for a claimant who wrote to support, or counts a touch of their open one. `order_id` is a reported id. Returns the
+-- ticket's id; null: it is the operator's own case, or the claimant owns the purchase.
 CREATE OR REPLACE FUNCTION open_ticket(session bytea, claimant text, order_id text, words text) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -236,7 +238,7 @@ BEGIN
     END IF;
     key := user_key_of(claimant);
     PERFORM FROM user_sync AS u WHERE u.user_key = key FOR KEY SHARE;
-    known := ARRAY(SELECT DISTINCT living(i.purchase_id) FROM purchase_identifier AS i WHERE i.value = order_id LIMIT 2);
+    known := ARRAY(SELECT DISTINCT surviving_purchase(i.purchase_id) FROM purchase_identifier AS i WHERE i.value = order_id LIMIT 2);
     IF cardinality(known) = 1 THEN
         SELECT p.* INTO item FROM purchase AS p WHERE p.id = known[1];
     END IF;
@@ -259,8 +261,9 @@ BEGIN
     RETURN t.id;
 END
 $$;
+-- Assigns a ticket to an operator for 30 minutes. Evidence that is missing or older than an hour is collected again.
 
-CREATE OR REPLACE FUNCTION claim_ticket(session bytea, which bigint) RETURNS text
+CREATE OR REPLACE FUNCTION assign_ticket(session bytea, which bigint) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
     who     operator := acting(session, 'work');
@@ -276,21 +279,22 @@ BEGIN
         RETURN refuse_act(who, which, 'claim', 'state');
     END IF;
     UPDATE ticket AS x
-       SET holder_id = who.id, holder_until = clock_timestamp() + interval '30 minutes',
-           looked_at = coalesce(x.looked_at, clock_timestamp()),
+       SET assignee_id = who.id, assigned_until = clock_timestamp() + interval '30 minutes',
+           assigned_at = coalesce(x.assigned_at, clock_timestamp()),
            evidence_due = CASE WHEN EXISTS (SELECT 1 FROM ticket_evidence AS e
                                              WHERE e.id = x.evidence_id AND e.collected_at > clock_timestamp() - interval '1 hour'
                                                AND NOT 'purchase_unknown' = ANY (e.facts))
                                THEN x.evidence_due ELSE clock_timestamp() END
      WHERE x.id = which;
-    IF t.state <> 'claimed' OR t.holder_id IS DISTINCT FROM who.id THEN
+    IF t.state <> 'claimed' OR t.assignee_id IS DISTINCT FROM who.id THEN
         PERFORM note_event(who, which, 'claimed');
     END IF;
     RETURN NULL;
 END
 $$;
+-- Unassigns an operator's ticket.
 
-CREATE OR REPLACE FUNCTION release_ticket(session bytea, which bigint) RETURNS text
+CREATE OR REPLACE FUNCTION unassign_ticket(session bytea, which bigint) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
     who     operator := acting(session, 'work');
@@ -310,10 +314,10 @@ BEGIN
 END
 $$;
 
--- Ends a case without a transfer.
+-- Closes a ticket without a transfer. Returns null, or the reason for refusal; `second_needed`: the access needs further approvals.
 --
---   how    refuse, guide_to_login, store_refund, or grant_until_end: access until the paid period ends
---   shown  grant_until_end: the hash of the evidence that was looked at
+--   how    `refuse`, `guide_to_login`, `store_refund`, or `grant_until_end`: access until the paid period ends
+--   shown  for `grant_until_end`: the hash of the evidence that the operator read
 CREATE OR REPLACE FUNCTION refuse_ticket(session bytea, which bigint, how text, words text, shown bytea DEFAULT NULL) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET lock_timeout = '2s' AS $$
 DECLARE
@@ -333,29 +337,29 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'note: has to have at most 4000 characters',
             HINT = 'Write a shorter one.';
     END IF;
-    PERFORM keep_people(which);
+    PERFORM lock_participants(which);
     SELECT f.* INTO got FROM ticket_for(who, which, 'refuse', true) AS f;
     IF got.refusal IS NOT NULL THEN
         RETURN got.refusal;
     END IF;
     t := got.t;
-    -- What approvers have agreed to, approvers refuse.
+    -- A ticket that has approvals is refused by an operator with the permission `approve`.
     IF t.state IN ('needs_second', 'waiting_owner', 'approved')
-       AND NOT EXISTS (SELECT 1 FROM desk_duty AS d WHERE d.duty = 'approve' AND d.role = who.role) THEN
+       AND NOT EXISTS (SELECT 1 FROM operator_permission AS d WHERE d.permission = 'approve' AND d.role = who.role) THEN
         RETURN refuse_act(who, which, 'refuse', 'approved');
     END IF;
-    -- Access for weeks is given by approvers, as a transfer is; the purchase stays where it is.
+    -- Access for weeks needs the permission `approve`, as a transfer does; the purchase stays with its owner.
     IF how = 'grant_until_end' THEN
         PERFORM acting(session, 'approve', interval '10 minutes');
         IF NOT is_open(t.state) OR t.state = 'executing' THEN
             RETURN refuse_act(who, which, 'refuse', 'state');
         END IF;
         SELECT x.* INTO e FROM ticket_evidence AS x WHERE x.id = t.evidence_id;
-        item := living(coalesce(t.purchase_id, t.subject_id));
+        item := surviving_purchase(coalesce(t.purchase_id, t.subject_id));
         SELECT least(p.period_ends_at, clock_timestamp() + interval '400 days') INTO ends
           FROM purchase AS p
-         -- The one that the evidence is about: another may have been named since.
-         WHERE p.id = item AND living((e.document ->> 'purchase')::bigint) = item AND p.gives_access
+         -- The evidence has to be about this purchase: the ticket may have got another one since.
+         WHERE p.id = item AND surviving_purchase((e.document ->> 'purchase')::bigint) = item AND p.gives_access
              AND p.period_ends_at > clock_timestamp()
            AND e.collected_at > clock_timestamp() - e.holds AND NOT e.facts && '{claimant_ineligible,sandbox,lapsed,refunded,unseen}';
         IF ends IS NULL THEN
@@ -380,7 +384,7 @@ BEGIN
        SET verdict = how, decided_at = clock_timestamp(), owner_asked_at = NULL, owner_until = NULL
      WHERE x.id = which;
     PERFORM end_approvals(which, 'decided');
-    -- A case that opens again begins without them.
+    -- A ticket that is opened again starts without these approvals.
     DELETE FROM grant_approval AS a WHERE a.ticket_id = which;
     PERFORM note_event(who, which, 'refused', jsonb_build_object('verdict', how));
     IF how = 'grant_until_end' THEN
@@ -395,8 +399,8 @@ BEGIN
 END
 $$;
 
--- Pages that are open are told that something has changed; what, they ask with their session.
-CREATE OR REPLACE FUNCTION tell_desk() RETURNS trigger
+-- Notifies open console pages that something has changed; each page then asks with its own session what it is.
+CREATE OR REPLACE FUNCTION notify_desk() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 BEGIN
     PERFORM pg_notify('entitlement_sync_desk', '');
@@ -404,10 +408,10 @@ BEGIN
 END
 $$;
 
--- A figure that a team has deleted is the one that it came with: no row is not "no limit".
+-- A number of the desk's settings. A setting that the team deleted has its default again; null: it has none.
 CREATE OR REPLACE FUNCTION desk_number(wanted text) RETURNS bigint
 LANGUAGE sql STABLE STRICT SET search_path = entitlement_sync, pg_temp AS $$
     SELECT coalesce((SELECT s.value FROM desk_setting AS s WHERE s.name = wanted),
-                    CASE wanted WHEN 'answer_days' THEN 7 WHEN 'replies_per_day' THEN 10 WHEN 'releases_per_day' THEN 5
-                                WHEN 'release_days' THEN 30 END)
+                    CASE wanted WHEN 'answer_days' THEN 7 WHEN 'replies_per_day' THEN 10 WHEN 'consents_per_day' THEN 5
+                                WHEN 'consent_days' THEN 30 END)
 $$;

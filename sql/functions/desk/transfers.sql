@@ -1,6 +1,6 @@
--- How an approved transfer is carried out, step by step.
+-- Transfers: how an approved one is carried out, step by step.
 
--- Has an approved transfer carried out; a worker does it.
+-- Begins an approved transfer, which a worker then carries out. Returns null, or the reason for the refusal.
 CREATE OR REPLACE FUNCTION begin_transfer(session bytea, which bigint) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -11,7 +11,7 @@ DECLARE
     item bigint;
     keys bigint[];
 BEGIN
-    -- Users before tickets, as everywhere: nobody gives and takes in two transfers at once.
+    -- Locks users before tickets, as every function does. No user takes part in two transfers at once.
     SELECT array_agg(k ORDER BY k) INTO keys
       FROM (SELECT DISTINCT unnest(ARRAY[x.claimant_key, x.owner_key]) AS k FROM ticket AS x WHERE x.id = which) AS n
      WHERE k IS NOT NULL;
@@ -34,7 +34,7 @@ BEGIN
     IF t.state <> 'approved' THEN
         RETURN refuse_act(who, which, 'transfer', 'state');
     END IF;
-    item := living(coalesce(t.purchase_id, t.subject_id));
+    item := surviving_purchase(coalesce(t.purchase_id, t.subject_id));
     lack := CASE WHEN item IS NULL OR NOT t.claimant_key = ANY (keys) OR NOT coalesce(t.owner_key = ANY (keys), true)
                       OR (SELECT p.owner_key FROM purchase AS p WHERE p.id = item) IS DISTINCT FROM t.owner_key
                  THEN 'evidence_changed' ELSE approvals_lack(which) END;
@@ -45,7 +45,7 @@ BEGIN
     END IF;
     IF EXISTS (SELECT 1 FROM transfer AS x
                 WHERE x.step NOT IN ('done', 'stopped')
-                  AND (x.from_key = ANY (keys) OR x.to_key = ANY (keys) OR living(x.purchase_id) = item)) THEN
+                  AND (x.from_key = ANY (keys) OR x.to_key = ANY (keys) OR surviving_purchase(x.purchase_id) = item)) THEN
         RETURN refuse_act(who, which, 'transfer', 'busy');
     END IF;
     BEGIN
@@ -53,7 +53,7 @@ BEGIN
         INSERT INTO transfer (ticket_id, from_key, to_key, purchase_id, begun_by)
         VALUES (which, t.owner_key, t.claimant_key, item, who.id);
     EXCEPTION WHEN unique_violation THEN
-        -- Of what nobody owns, two claimants' tickets share no user whose row would keep the one back.
+        -- Two claimants of a purchase without an owner share no user row, so that the user locks do not keep them apart.
         RETURN refuse_act(who, which, 'transfer', 'busy');
     END;
     PERFORM note_event(who, which, 'transfer_begun');
@@ -61,9 +61,9 @@ BEGIN
 END
 $$;
 
--- Lets a transfer go on, if everything still holds on evidence that was collected just now. Returns null: the next step is on
--- record, `calling` where there is something to call for, and what people agreed to is used up. `paused`, `step` and `unsettled`:
--- not now. Anything else: it has been stopped, and the ticket is open again. `turn`: as whose it was taken up.
+-- Lets a transfer go on, if its approvals still count on evidence that was collected just now. Returns null: the next step (`calling`,
+-- or `confirmed` if there is nothing to move) is recorded, and the approvals are used. `paused`, `step`, `unsettled`: not now. Any
+-- other reason: the transfer was stopped, and the ticket is open again. `turn`: the `tries` under which the worker took it.
 CREATE OR REPLACE FUNCTION allow_transfer(which bigint, turn integer, fresh bigint, moving text[]) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -84,15 +84,15 @@ BEGIN
     IF EXISTS (SELECT 1 FROM control AS c WHERE c.name IN ('transfers', 'all') AND c.paused) THEN
         RETURN 'paused';
     END IF;
-    -- A call may do its work after we have stopped to wait for its answer: nothing is called or given up before.
+    -- A call may take effect after the worker stopped waiting for its answer. For ten minutes the worker neither calls again nor stops.
     IF x.called_at > clock_timestamp() - interval '10 minutes' THEN
         RETURN 'unsettled';
     END IF;
-    -- Those that were used by an earlier call of this transfer count again: nothing came of that call.
+    -- An earlier call of this transfer had no effect: the approvals that it used count again.
     UPDATE ticket_approval AS a SET ended_at = NULL, ended_by = NULL
      WHERE x.calls > 0 AND a.ticket_id = t.id AND a.ended_by = 'used' AND a.at < x.begun_at;
     lack := approvals_lack(t.id);
-    -- What moves along as well: the evidence may have been collected just before a list told of it.
+    -- For the purchases that move along: a chargeback may have been recorded just after the evidence was collected.
     IF lack IS NULL
        AND charged_back(x.purchase_id || ARRAY(SELECT i.purchase_id FROM purchase_identifier AS i
                                                 WHERE i.value = ANY (moving) AND i.kind = 'revenuecat_id')) IS NOT NULL THEN
@@ -117,7 +117,7 @@ BEGIN
     UPDATE transfer AS y SET step = 'stopped', last_error = lack, ended_at = clock_timestamp() WHERE y.id = which;
     PERFORM note_step(which, 'stopped', jsonb_build_object('reason', lack));
     PERFORM move_ticket(t.id, 'stopped');
-    -- What has changed is looked at again, and closes the ticket where its cause has gone away.
+    -- The worker collects the evidence again, and closes the ticket if its cause has gone away.
     UPDATE ticket AS y SET verdict = NULL, decided_at = NULL, evidence_due = clock_timestamp() WHERE y.id = t.id;
     INSERT INTO ticket_event (ticket_id, kind, detail)
     VALUES (t.id, 'transfer_stopped', jsonb_build_object('reason', lack));
@@ -130,8 +130,8 @@ LANGUAGE sql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
     INSERT INTO transfer_step (transfer_id, step, detail) VALUES (which, what, about)
 $$;
 
--- Records what a reading showed after a call was begun: the purchases have moved, or nothing has come of it so far. `refused`:
--- RevenueCat said that it did nothing, so that nothing is on its way. Returns the step where the transfer stands now.
+-- Records what a store read shows after a call began: the purchases have moved, or not so far. `refused`: RevenueCat answered that
+-- it did nothing, so that no call is in flight. Returns the transfer's step.
 CREATE OR REPLACE FUNCTION settle_call(which bigint, turn integer, has_moved boolean, refused boolean) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -148,12 +148,12 @@ BEGIN
 END
 $$;
 
--- Carries a transfer that is confirmed into our own records, and ends it: the purchases are the claimant's, both users are
--- read again, and what else was open about these purchases is closed. Returns how many purchases; null: our records do not let
--- it be, and people have to look.
+-- Writes a confirmed transfer into our records and ends it: the claimant owns the purchases, both users are read again, and other open
+-- tickets about the purchases are closed. Returns how many purchases moved; 0: it was done already; -1: it was stopped, or has to be
+-- allowed again; null: another user owns the purchase by now, and an operator has to decide.
 CREATE OR REPLACE FUNCTION settle_transfer(which bigint) RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp
--- A host's transaction that has just asked for its user is not waited for.
+-- Waits 50 ms at most for a host's transaction that has locked its user's row.
 SET lock_timeout = '50ms' AS $$
 DECLARE
     x     transfer;
@@ -166,12 +166,12 @@ BEGIN
     PERFORM check_isolation();
     SELECT y.* INTO STRICT x FROM transfer AS y WHERE y.id = which;
     SELECT array_agg(DISTINCT k ORDER BY k) INTO keys FROM unnest(ARRAY[x.to_key, x.from_key]) AS k WHERE k IS NOT NULL;
-    -- Users, jobs, ledger, tickets: in the order in which verdicts are applied.
+    -- Locks users, jobs, ledger and tickets, in the order in which a worker applies verdicts.
     PERFORM FROM user_sync AS u WHERE u.user_key = ANY (keys) ORDER BY u.user_key FOR NO KEY UPDATE;
     IF x.step = 'confirmed' THEN
         PERFORM reread(keys);
     END IF;
-    items := ARRAY(SELECT DISTINCT living(n.id) FROM (
+    items := ARRAY(SELECT DISTINCT surviving_purchase(n.id) FROM (
                        SELECT x.purchase_id AS id
                         UNION ALL
                        SELECT i.purchase_id FROM purchase_identifier AS i
@@ -185,7 +185,7 @@ BEGIN
     IF x.step = 'done' THEN
         RETURN 0;
     END IF;
-    -- By people, or by another worker, in between.
+    -- An operator or another worker changed the step meanwhile.
     IF x.step = 'stopped' OR x.step = 'begun' AND x.evidence_id IS NOT NULL THEN
         RETURN -1;
     END IF;
@@ -196,7 +196,7 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = format('transfer %s has not been allowed and confirmed', which),
             HINT = 'See the tables entitlement_sync.transfer and transfer_step.';
     END IF;
-    -- Without a call, what was allowed is done at once or allowed again; to nobody who was erased meanwhile.
+    -- A transfer without a call is allowed again if five minutes have passed, the claimant was erased, or a chargeback was recorded.
     IF x.calls = 0
        AND ((SELECT max(s.at) FROM transfer_step AS s WHERE s.transfer_id = which) < clock_timestamp() - interval '5 minutes'
             OR NOT EXISTS (SELECT 1 FROM user_sync AS u WHERE u.user_key = x.to_key AND u.user_id IS NOT NULL)
@@ -207,16 +207,16 @@ BEGIN
         PERFORM note_step(which, 'too_late');
         RETURN -1;
     END IF;
-    IF NOT coalesce(living(x.purchase_id) = ANY (moved), false) THEN
+    IF NOT coalesce(surviving_purchase(x.purchase_id) = ANY (moved), false) THEN
         RETURN NULL;
     END IF;
-    -- Readings that began before say nothing any more of whose it is.
+    -- Store reads that began earlier no longer decide the owner.
     UPDATE purchase AS p
        SET owner_since = CASE WHEN p.owner_key IS DISTINCT FROM x.to_key THEN clock_timestamp() ELSE p.owner_since END,
            owner_key = x.to_key, owner_rule = 'transferred', transferred_at = clock_timestamp(),
            observed_at = clock_timestamp(), former_owner_key = NULL, account_key = NULL
      WHERE p.id = ANY (moved);
-    -- Only what gave access explains that it is gone.
+    -- Only a purchase that gave access explains to its former owner why the access is gone.
     UPDATE user_sync AS u SET moved_away_at = clock_timestamp()
      WHERE u.user_key = x.from_key
        AND EXISTS (SELECT 1 FROM purchase AS p
@@ -245,8 +245,8 @@ BEGIN
 END
 $$;
 
--- Ends a transfer by hand, or lets it go on, where nobody else can: `not_moved` stops it, `moved` has our records follow. Without a
--- call whoever may transfer stops it; after one a senior decides, who has looked at RevenueCat.
+-- Resolves a transfer by hand: `not_moved` stops it, `moved` confirms its call. Before the first call the permission `transfer` is
+-- enough; after a call a senior decides, who has checked RevenueCat. Returns null, or the reason for the refusal.
 CREATE OR REPLACE FUNCTION resolve_transfer(session bytea, which bigint, how text) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -265,7 +265,7 @@ BEGIN
     IF x.id IS NULL OR x.step = 'confirmed' AND x.calls > 0 AND how = 'moved' OR how = 'moved' AND x.calls = 0 THEN
         RETURN refuse_act(who, which, 'resolve', 'state');
     END IF;
-    IF x.calls > 0 AND NOT EXISTS (SELECT 1 FROM desk_duty AS d WHERE d.duty = 'override' AND d.role = who.role) THEN
+    IF x.calls > 0 AND NOT EXISTS (SELECT 1 FROM operator_permission AS d WHERE d.permission = 'override' AND d.role = who.role) THEN
         RETURN refuse_act(who, which, 'resolve', 'needs_senior');
     END IF;
     IF how = 'not_moved' AND x.called_at > clock_timestamp() - interval '10 minutes' THEN
@@ -289,19 +289,19 @@ BEGIN
 END
 $$;
 
--- Owed from the moment in which our records give the purchases to the claimant, in the same transaction.
+-- Plans an update of the App Store's account token for each moved purchase, in the transaction that gives it to the claimant.
 CREATE OR REPLACE FUNCTION owe_tokens() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
-    items bigint[] := ARRAY(SELECT living(n.id) FROM (
+    items bigint[] := ARRAY(SELECT surviving_purchase(n.id) FROM (
                                 SELECT NEW.purchase_id AS id
                                  UNION ALL
                                 SELECT i.purchase_id FROM purchase_identifier AS i
                                  WHERE i.value = ANY (NEW.moves) AND i.kind = 'revenuecat_id') AS n);
 BEGIN
-    -- What an earlier transfer still owes has come to nothing: it is looked at before, and one at a time.
+    -- An older update of the same purchase is due at once: a worker makes one at a time, the oldest first.
     UPDATE transfer_token AS k SET due = clock_timestamp()
-     WHERE living(k.purchase_id) = ANY (items) AND k.state = 'due' AND k.due > clock_timestamp() + interval '2 minutes';
+     WHERE surviving_purchase(k.purchase_id) = ANY (items) AND k.state = 'due' AND k.due > clock_timestamp() + interval '2 minutes';
     INSERT INTO transfer_token (transfer_id, purchase_id)
     SELECT NEW.id, p.id FROM purchase AS p
      WHERE p.id = ANY (items) AND p.store = 'app_store' AND p.owner_key = NEW.to_key AND p.owner_rule = 'transferred'
@@ -311,7 +311,7 @@ BEGIN
 END
 $$;
 
--- What became of the account tokens of a ticket's transfer, for whoever may look at the ticket.
+-- What became of the account tokens of a ticket's transfer, for an operator who may see the ticket.
 CREATE OR REPLACE FUNCTION ticket_tokens(session bytea, which bigint)
 RETURNS TABLE (product_id text, state text, reason text, tries smallint, ended_at timestamptz)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
@@ -330,7 +330,7 @@ BEGIN
 END
 $$;
 
--- Has the App Store told again where that came to nothing.
+-- Plans again the token updates that were skipped, refused or given up. Returns null, or the reason for the refusal.
 CREATE OR REPLACE FUNCTION retry_tokens(session bytea, which bigint) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE

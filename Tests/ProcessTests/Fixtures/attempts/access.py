@@ -142,7 +142,7 @@ def run():
         category.note(f"another's case at {way or 'its id'}", answer.status not in (404, 405), answer)
 
     # Who owns nothing gives nothing away, and does not learn whose a reference is.
-    releases = "SELECT count(*) FROM entitlement_sync.ticket_event WHERE kind = 'owner_released'"
+    releases = "SELECT count(*) FROM entitlement_sync.ticket_event WHERE kind = 'owner_consented'"
     before = number(releases)
     nothing = ask("POST", "/v1/releases", [bearer(bob), JSON], dumps({"reference": "R-0000-00"}))
     category.control("a release is answered", nothing.status == 202, nothing)

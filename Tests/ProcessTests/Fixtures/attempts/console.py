@@ -20,7 +20,7 @@ NEXTS = [
 
 def free():
     """How many cases are new: a form that worked would have changed it."""
-    return number("SELECT count(*) FROM entitlement_sync.ticket WHERE state = 'new' AND holder_id IS NULL")
+    return number("SELECT count(*) FROM entitlement_sync.ticket WHERE state = 'new' AND assignee_id IS NULL")
 
 
 def run():

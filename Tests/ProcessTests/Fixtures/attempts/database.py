@@ -11,7 +11,7 @@ ROLES = ("client", "worker", "api", "support", "auditor")
 DUTIES = {
     "view": "viewer agent approver senior auditor admin", "reveal": "agent approver senior auditor",
     "audit": "auditor admin", "open": "agent approver senior",
-    "work": "agent approver senior", "refuse": "agent approver senior", "lend": "agent approver senior",
+    "work": "agent approver senior", "refuse": "agent approver senior", "give_access": "agent approver senior",
     "restore": "agent approver senior",
     "approve": "approver senior", "transfer": "approver senior", "override": "senior", "retry": "senior admin",
     "manage": "admin",
@@ -22,8 +22,8 @@ FUNCTIONS = {
     " allow_terminal end_other_sessions linked_tickets list_tickets terminal_asking"
     " own_sessions show_ticket ticket_named ticket_replies ticket_tokens ticket_waiver ticket_window",
     "reveal": "reveal_list reveal_ticket reveal_user", "audit": "desk_log operators", "open": "note_order open_ticket",
-    "work": "ask_claimant claim_ticket note_ticket refresh_evidence release_ticket", "refuse": "refuse_ticket",
-    "lend": "lend_access",
+    "work": "ask_claimant assign_ticket note_ticket refresh_evidence unassign_ticket", "refuse": "refuse_ticket",
+    "give_access": "give_temporary_access",
     "restore": "desk_dry_run desk_restore", "approve": "approve_ticket withdraw_approval",
     "transfer": "begin_transfer resolve_transfer retry_tokens",
     "override": "waive_owner_window", "retry": "desk_retry",
@@ -31,7 +31,7 @@ FUNCTIONS = {
 }
 # What asks for no duty: who a session is, that it has ended, that one was refused, and signing in.
 DUTYLESS = {"acting", "ask_terminal", "desk_alive", "note_refusal", "session_name", "sign_in", "sign_out"}
-WEIGHTY = ("refuse", "lend", "approve", "transfer", "override", "manage")
+WEIGHTY = ("refuse", "give_access", "approve", "transfer", "override", "manage")
 
 
 @contextmanager
@@ -171,13 +171,13 @@ FORBIDDEN = [
     f"UPDATE {S}.operator SET role = 'admin'",
     f"UPDATE {S}.operator SET held_until = NULL", f"INSERT INTO {S}.operator (name, role) VALUES ('x', 'admin')",
     f"DELETE FROM {S}.operator",
-    f"INSERT INTO {S}.desk_duty (duty, role) VALUES ('manage', 'viewer')", f"UPDATE {S}.desk_setting SET value = 1",
+    f"INSERT INTO {S}.operator_permission (duty, role) VALUES ('manage', 'viewer')", f"UPDATE {S}.desk_setting SET value = 1",
     f"DELETE FROM {S}.operator_account",
     # Evidence, approvals, transfers.
     f"INSERT INTO {S}.ticket_approval OVERRIDING USER VALUE SELECT * FROM {S}.ticket_approval",
     f"UPDATE {S}.ticket_approval SET ended_at = NULL", f"DELETE FROM {S}.ticket_approval",
     f"UPDATE {S}.ticket_evidence SET hash = '\\x00'", f"DELETE FROM {S}.ticket_evidence",
-    f"UPDATE {S}.ticket SET holder_id = 1",
+    f"UPDATE {S}.ticket SET assignee_id = 1",
     f"UPDATE {S}.ticket SET owner_waived_at = now()", f"UPDATE {S}.ticket SET evidence_id = NULL",
     f"DELETE FROM {S}.ticket", f"TRUNCATE {S}.ticket CASCADE",
     f"UPDATE {S}.transfer SET step = 'done'", f"DELETE FROM {S}.transfer",
@@ -185,7 +185,7 @@ FORBIDDEN = [
     f"INSERT INTO {S}.ticket_event (ticket_id, kind, operator_id) SELECT t.id, 'approved', 1 FROM {S}.ticket AS t",
     f"INSERT INTO {S}.grant_approval SELECT * FROM {S}.grant_approval", f"UPDATE {S}.ticket_note SET words = 'x'",
     f"UPDATE {S}.ticket_reply SET words = 'x'",
-    f"INSERT INTO {S}.purchase_release (owner_key, reference) VALUES (1, 'R-0000-00')",
+    f"INSERT INTO {S}.purchase_consent (owner_key, reference) VALUES (1, 'R-0000-00')",
     f"UPDATE {S}.chargeback SET lifted_at = now()",
     # What may only be added to.
     f"UPDATE {S}.decision SET rule = 'x'", f"DELETE FROM {S}.decision", f"TRUNCATE {S}.decision CASCADE",
@@ -244,7 +244,7 @@ FORBIDDEN = [
     "CREATE TEMPORARY TABLE operator_session (digest bytea, operator_id bigint, kind text, started_at timestamptz,"
     " proved_at timestamptz, seen_at timestamptz) \\;"
     f" INSERT INTO operator_session SELECT sha256('x'), 1, 'console', now(), now(), now() \\; SELECT {S}.desk_me('x')",
-    "CREATE TEMPORARY TABLE desk_duty (duty text, role text) \\; INSERT INTO desk_duty VALUES ('manage', 'viewer') \\;"
+    "CREATE TEMPORARY TABLE operator_permission (duty text, role text) \\; INSERT INTO operator_permission VALUES ('manage', 'viewer') \\;"
     f" SELECT {S}.operators('x')",
     f"SET LOCAL search_path = pg_temp, {S} \\; CREATE FUNCTION pg_temp.sha256(bytea) RETURNS bytea LANGUAGE sql"
     f" AS $$SELECT digest FROM {S}.operator_session LIMIT 1$$ \\; SELECT {S}.desk_me('x')",
@@ -269,7 +269,7 @@ ONLY = {
     f"SELECT {S}.user_key_of('ann')": "worker", f"SELECT {S}_host.set_type(ARRAY['ann'], 'subscriber')": "worker",
     f"SELECT * FROM {S}_host.read_users(ARRAY['ann'])": "worker",
     f"SELECT {S}.take_requests('x', 1, 1)": "worker api", f"SELECT {S}.ticket_answers('claimant')": "worker api",
-    f"SELECT {S}.release_purchase('ann', 'R-0000-00')": "worker api",
+    f"SELECT {S}.consent_to_transfer('ann', 'R-0000-00')": "worker api",
     f"SELECT {S}.entitlement_answer('ann')": "worker api", f"SELECT {S}.announce_sign_in('x', NULL, NULL, NULL, NULL)": "support",
     f"SELECT {S}.sign_in_salt('root', NULL, NULL, NULL)": "support",
     "SET ROLE entitlement_sync_worker": "worker", "SET ROLE entitlement_sync_support": "support",
