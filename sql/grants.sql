@@ -34,9 +34,9 @@ SELECT apply_privileges(ARRAY(
          'upkeep'),
         ('worker', 'table', 'SELECT',
          'account_index account_walk chargeback chargeback_name check_round confirmation confirmed_decision job_decision leader
-         past_decision past_observation product role_privilege run run_backfill run_change run_part sandbox_user schema_release
-         store_absence store_knowledge ticket_approval ticket_event ticket_evidence ticket_move ticket_reported_id transfer
-         transfer_step transfer_token'),
+         past_decision past_observation product product_access role_privilege run run_backfill run_change run_part sandbox_user
+         schema_release store_absence store_knowledge ticket_approval ticket_event ticket_evidence ticket_move
+         ticket_reported_id transfer transfer_step transfer_token'),
         ('worker', 'table', 'UPDATE',
          'run.predicted_end run_part.due ticket.deadline ticket.evidence_due ticket.evidence_error ticket.evidence_seen
          ticket.evidence_taken_at ticket.evidence_tries ticket.kind ticket.original_id ticket.owner_key ticket.priority
@@ -52,14 +52,14 @@ SELECT apply_privileges(ARRAY(
          consent_to_transfer count_run drain_inbox end_account_walk enqueue enqueue_reconciles entitlement_answer
          entitlement_names erase_user estimated_wait expire_questions feed_run first_id_at first_id_of forget_absences
          forget_accounts forget_events forget_questions forget_requests forget_runs forget_sign_ins has_owner_consent host_id
-         id_time is_named_by_reported_id judge_credentials keep_answers keep_backfill keep_evidence keep_part
-         maintain_partitions means_access missing_days missing_privileges move_backfill name_found name_hash name_purchase
-         new_id note_absences note_credentials note_known partitioned_tables partitions_of plan_backfills plan_checks
-         postpone_backfill predict_run product_changed publish_ticket_news reference_of reply_to_ticket request_reconcile
-         request_restore requeue_dead restore_answers restored_products restored_products_of runs_of settle_call settle_run
-         settle_transfer spell_inbox stacked_ends start_scheduled step_down surviving_purchase take_asks take_backfill
-         take_lead take_outbox take_part take_requests ticket_answers united_proofs user_events user_key_of user_standing
-         ways_in'),
+         id_time is_eligible is_named_by_reported_id is_open judge_credentials keep_answers keep_backfill keep_evidence
+         keep_part maintain_partitions means_access missing_days missing_privileges move_backfill name_found name_hash
+         name_purchase new_id note_absences note_credentials note_known partitioned_tables partitions_of plan_backfills
+         plan_checks postpone_backfill predict_run product_access_of product_changed publish_ticket_news reference_of
+         reply_to_ticket request_reconcile request_restore requeue_dead restore_answers restored_products restored_products_of
+         runs_of settle_call settle_run settle_transfer spell_inbox stacked_ends start_scheduled step_down surviving_purchase
+         take_asks take_backfill take_lead take_outbox take_part take_requests ticket_answers united_proofs user_events
+         user_key_of user_standing ways_in'),
         ('support', 'schema', 'USAGE',
          'entitlement_sync'),
         ('support', 'table', 'SELECT',
@@ -83,12 +83,12 @@ SELECT apply_privileges(ARRAY(
          'acting add_operator allow_terminal announce_sign_in approve_ticket ask_claimant ask_terminal assign_ticket
          begin_transfer confirm_operator desk_alive desk_causes desk_counts desk_dead desk_dry_run desk_figures desk_log
          desk_me desk_queue desk_restore desk_retry desk_search desk_timeline desk_user disable_operator end_other_sessions
-         first_id_of give_temporary_access id_time identify_operator link_operator linked_tickets list_tickets mark_break_glass
-         missing_days new_id note_order note_refusal note_ticket open_ticket operators own_sessions partitioned_tables
-         partitions_of provider_in_use reference_of refresh_evidence refuse_ticket reset_operator resolve_transfer retry_tokens
-         reveal_list reveal_ticket reveal_user session_name show_ticket sign_in sign_in_salt sign_out terminal_asking
-         ticket_named ticket_replies ticket_tokens ticket_waiver ticket_window unassign_ticket waive_owner_window
-         withdraw_approval'),
+         first_id_of give_temporary_access id_time identify_operator is_eligible link_operator linked_tickets list_tickets
+         mark_break_glass missing_days new_id note_order note_refusal note_ticket open_ticket operators own_sessions
+         partitioned_tables partitions_of provider_in_use reference_of refresh_evidence refuse_ticket reset_operator
+         resolve_transfer retry_tokens reveal_list reveal_ticket reveal_user session_name show_ticket sign_in sign_in_salt
+         sign_out terminal_asking ticket_named ticket_replies ticket_tokens ticket_waiver ticket_window unassign_ticket
+         waive_owner_window withdraw_approval'),
         ('console', 'schema', 'USAGE',
          'entitlement_sync'),
         ('console', 'function', 'EXECUTE',
@@ -102,7 +102,7 @@ SELECT apply_privileges(ARRAY(
          desk_clock desk_lane desk_question desk_setting dry_run grant inbox.attempt inbox.due inbox.event_id inbox.id
          inbox.is_access_event inbox.is_backfilled inbox.kind inbox.occurred_at inbox.received_at inbox.source inbox.state
          inbox.user_keys inbox_log invariant_check job_decision job_history job_status leader list_reveal observation operator
-         operator_event operator_permission outbox past_decision past_observation product purchase.account_key
+         operator_event operator_permission outbox past_decision past_observation product product_access purchase.account_key
          purchase.end_announced purchase.entitlements purchase.environment purchase.first_seen_at purchase.former_owner_key
          purchase.gives_access purchase.id purchase.kind purchase.merged_into purchase.observed_at purchase.owner_key
          purchase.owner_rule purchase.owner_since purchase.ownership purchase.period_ends_at purchase.product_id
@@ -117,7 +117,8 @@ SELECT apply_privileges(ARRAY(
          ticket_approval ticket_event ticket_evidence ticket_move ticket_note ticket_reply ticket_reported_id ticket_reveal
          ticket_status transfer transfer_step transfer_token user_reveal user_sync worker'),
         ('auditor', 'function', 'EXECUTE',
-         'first_id_of id_time means_access missing_days partitioned_tables partitions_of reference_of user_events user_standing')
+         'first_id_of id_time is_eligible means_access missing_days partitioned_tables partitions_of product_access_of
+         reference_of user_events user_standing')
            ) AS v(role, kind, privileges, objects)
      CROSS JOIN LATERAL regexp_split_to_table(v.objects, '\s+') AS o(name)
      CROSS JOIN LATERAL regexp_split_to_table(v.privileges, ' ') AS p(name)));

@@ -1,5 +1,15 @@
 -- The views that other teams read, and one that hides purchase tokens from auditors.
 
+-- What the team's products give, by key: RevenueCat's lookup key, or `store:product` or `store:product:plan`.
+CREATE OR REPLACE VIEW product_access AS
+SELECT k.key, bool_or(p.grants_access) AS grants_access, bool_or(coalesce(p.duration > interval '0', false)) AS is_timed,
+       coalesce(array_agg(DISTINCT p.entitlement) FILTER (WHERE p.grants_access), '{}') AS entitlements
+  FROM product AS p
+ CROSS JOIN LATERAL (SELECT CASE WHEN p.store = 'revenuecat' THEN p.product_id
+                                 ELSE concat_ws(':', CASE p.store WHEN 'play_store' THEN 'google_play' ELSE p.store END,
+                                                p.product_id, p.base_plan_id) END AS key) AS k
+ GROUP BY k.key;
+
 -- Every job: queued or running in `queue`, ended in `job_history`. A dead job that is queued again leaves the history.
 CREATE OR REPLACE VIEW job_status AS
 SELECT j.id, reference_of('R', j.id) AS reference,

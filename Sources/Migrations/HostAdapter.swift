@@ -10,6 +10,15 @@ struct HostAdapter {
     /// - Throws: `MigrationError` `.adapter` where the file is missing or no text.
     init(path: String, isOwn: Bool) throws {
         sql = try Self.text(of: path)
+        let controls = ["BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT"]
+        if let statement = SQLStatements.split(sql).first(where: { statement in
+            controls.contains { statement.uppercased().hasPrefix($0) }
+        }) {
+            throw MigrationError(
+                .adapter,
+                "the adapter file \(path) controls transactions (\(statement.prefix(40))): take that out, migrate installs the file in one"
+            )
+        }
         self.isOwn = isOwn
     }
 

@@ -45,7 +45,7 @@ package struct Migrator: Sendable {
             var report = Report()
             report.changes = plan.changes
             report.release = source.release
-            if !dryRun { try await apply(plan, on: connection) }
+            if !dryRun { report.changes += try await apply(plan, on: connection) }
             let hasOwn = try await HostAdapter.isOwnInstalled(on: connection)
             if hasOwn && !isOwn {
                 report.adapterFaults = try await HostAdapter.faultsOfInstalled(on: connection)
@@ -103,9 +103,12 @@ package struct Migrator: Sendable {
         }
         guard try await has("schema_release", connection) else { return state }
         for row in try await connection.query(
-            "SELECT r.release, r.checksum FROM entitlement_sync.schema_release AS r ORDER BY r.release DESC LIMIT 1"
+            """
+            SELECT r.release, CASE WHEN r.applied_at IS NOT NULL THEN r.checksum END
+              FROM entitlement_sync.schema_release AS r ORDER BY r.release DESC LIMIT 1
+            """
         ) {
-            let (number, checksum) = try row.decode(Int32.self, String.self)
+            let (number, checksum) = try row.decode(Int32.self, String?.self)
             state.release = (number, checksum)
         }
         for row in try await connection.query(
@@ -146,9 +149,14 @@ package struct Migrator: Sendable {
         case objects(SchemaPlan)
     }
 
-    private func apply(_ plan: SchemaPlan, on connection: PostgresConnection) async throws {
+    /// Returns what a migration has taken away and had to be put back.
+    private func apply(_ plan: SchemaPlan, on connection: PostgresConnection) async throws -> [SchemaPlan.Change] {
+        guard !plan.changes.isEmpty else { return [] }
         for file in plan.migrations { try await patiently(.migration(file), on: connection) }
-        try await patiently(.objects(plan), on: connection)
+        // A migration may have dropped triggers and views together with their table.
+        let rest = plan.migrations.isEmpty ? plan : try SchemaPlan(source: source, state: try await state(connection))
+        try await patiently(.objects(rest), on: connection)
+        return rest.changes.filter { !plan.changes.contains($0) }
     }
 
     /// How often a step is begun again while another session holds one of its tables: ten seconds in all.
@@ -195,8 +203,10 @@ package struct Migrator: Sendable {
                             release         integer     PRIMARY KEY,
                             checksum        text        NOT NULL,
                             compatible_from integer     NOT NULL,
-                            applied_at      timestamptz NOT NULL DEFAULT now()
+                            applied_at      timestamptz DEFAULT now()
                         );
+                        COMMENT ON COLUMN schema_release.applied_at IS
+                            'null: its migrations have begun, and its functions, views and triggers are not there yet';
                         CREATE TABLE IF NOT EXISTS schema_object (
                             kind     text NOT NULL,
                             name     text NOT NULL,
@@ -204,6 +214,13 @@ package struct Migrator: Sendable {
                             PRIMARY KEY (kind, name)
                         );
                         """
+                )
+                // Older processes stop before the first change that they do not fit.
+                try await connection.query(
+                    """
+                    INSERT INTO entitlement_sync.schema_release (release, checksum, compatible_from, applied_at)
+                    VALUES (\(source.release), \(source.checksum), \(source.compatibleFrom), NULL) ON CONFLICT DO NOTHING
+                    """
                 )
                 try await connection.execute(script: file.sql)
                 try await connection.query(

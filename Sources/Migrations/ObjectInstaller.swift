@@ -26,8 +26,12 @@ struct ObjectInstaller {
                 SET LOCAL check_function_bodies = off;
                 """
         )
+        // A view that is gone may stand in the way of a function that changes; a function is needed until the last view has changed.
+        try await drop(plan.removed.filter { $0.kind != .function })
         for object in plan.objects { try await apply(object) }
-        for id in plan.removed { try await drop(id) }
+        try await drop(plan.removed.filter { $0.kind == .function })
+        // PostgreSQL lets every user call a new function.
+        try await connection.query("SELECT entitlement_sync.apply_privileges()")
         try await connection.query(
             """
             SELECT entitlement_sync.maintain_partitions()
@@ -37,7 +41,8 @@ struct ObjectInstaller {
         try await connection.query(
             """
             INSERT INTO entitlement_sync.schema_release (release, checksum, compatible_from)
-            VALUES (\(source.release), \(source.checksum), \(source.compatibleFrom)) ON CONFLICT DO NOTHING
+            VALUES (\(source.release), \(source.checksum), \(source.compatibleFrom))
+            ON CONFLICT (release) DO UPDATE SET checksum = excluded.checksum, applied_at = coalesce(schema_release.applied_at, now())
             """
         )
     }
@@ -104,28 +109,49 @@ struct ObjectInstaller {
         ).map { try $0.decode(String.self, at: 0) }
     }
 
-    /// Never with CASCADE: what stands on it is an error that names it.
-    private func drop(_ id: SchemaObject.ID) async throws {
-        do {
-            switch id.kind {
-            case .function:
-                try await dropFunctions(try await signatures(of: id.name))
-            case .view: try await connection.execute(script: "DROP VIEW IF EXISTS \(id.name)")
-            case .trigger:
-                let parts = id.name.split(separator: ".", maxSplits: 1)
-                try await connection.execute(script: "DROP TRIGGER IF EXISTS \(parts[1]) ON \(parts[0])")
-            case .privileges: break
+    /// Drops objects of a kind, never with CASCADE: one that another of them stands on is tried again after that one.
+    private func drop(_ ids: [SchemaObject.ID]) async throws {
+        var left = ids
+        while !left.isEmpty {
+            var blocked: [(id: SchemaObject.ID, error: PostgresError)] = []
+            for id in left {
+                if let error = try await blocker(of: id) { blocked.append((id, error)) }
             }
+            if let first = blocked.first, blocked.count == left.count {
+                throw MigrationError(
+                    .refused,
+                    "the \(first.id.kind) \(first.id.name) is no longer in its file and can't be dropped: \(first.error.message)"
+                        + (first.error.detail.map { " (\($0))" } ?? "")
+                        + "; drop what stands on it, then run entitlement-sync migrate again"
+                )
+            }
+            left = blocked.map(\.id)
+        }
+    }
+
+    /// Drops an object; the error where something stands on it.
+    private func blocker(of id: SchemaObject.ID) async throws -> PostgresError? {
+        try await connection.execute(script: "SAVEPOINT dropped")
+        do {
+            for statement in try await drops(id) { try await connection.execute(script: statement) }
         } catch let error as PostgresError where error.sqlState == "2BP01" {
-            throw MigrationError(
-                .refused,
-                "the \(id.kind) \(id.name) is no longer in its file and can't be dropped: \(error.message)"
-                    + (error.detail.map { " (\($0))" } ?? "")
-                    + "; drop what stands on it, then run entitlement-sync migrate again"
-            )
+            try await connection.execute(script: "ROLLBACK TO dropped")
+            return error
         }
         try await connection.query(
             "DELETE FROM entitlement_sync.schema_object AS o WHERE o.kind = \(id.kind.rawValue) AND o.name = \(id.name)"
         )
+        return nil
+    }
+
+    private func drops(_ id: SchemaObject.ID) async throws -> [String] {
+        switch id.kind {
+        case .function: return try await signatures(of: id.name).map { "DROP FUNCTION \($0)" }
+        case .view: return ["DROP VIEW IF EXISTS \(id.name)"]
+        case .trigger:
+            let parts = id.name.split(separator: ".", maxSplits: 1)
+            return ["DROP TRIGGER IF EXISTS \(parts[1]) ON \(parts[0])"]
+        case .privileges: return []
+        }
     }
 }

@@ -45,7 +45,10 @@ package struct SchemaCheck: Sendable {
     private func releases() async throws -> (Int32?, Int32?) {
         do {
             let rows = try await pool.query(
-                "SELECT max(r.release), max(r.compatible_from) FROM entitlement_sync.schema_release AS r"
+                """
+                SELECT max(r.release) FILTER (WHERE r.applied_at IS NOT NULL), max(r.compatible_from)
+                  FROM entitlement_sync.schema_release AS r
+                """
             )
             guard let row = rows.first else { return (nil, nil) }
             return try row.decode(Int32?.self, Int32?.self)

@@ -4,7 +4,8 @@ package struct SchemaPlan: Sendable, Equatable {
     struct State: Sendable {
         /// By version.
         var migrations: [Int32: (name: String, checksum: String)] = [:]
-        var release: (number: Int32, checksum: String)?
+        /// The newest; without a checksum where it was begun and not finished.
+        var release: (number: Int32, checksum: String?)?
         /// The checksums under which objects were applied.
         var applied: [SchemaObject.ID: String] = [:]
         /// The functions, views and triggers that the schema has at this moment.
@@ -27,7 +28,7 @@ package struct SchemaPlan: Sendable, Equatable {
 
     var migrations: [MigrationFile] = []
     var objects: [SchemaObject] = []
-    /// In the order in which they can be dropped: what stands on others first.
+    /// Triggers, then views, then functions: what stands on others comes first.
     var removed: [SchemaObject.ID] = []
     package var changes: [Change] = []
 
@@ -43,6 +44,13 @@ package struct SchemaPlan: Sendable, Equatable {
                 "migration \(file.name) was edited after it was applied; restore the file and add a new migration instead"
             )
         }
+        if let ahead = state.migrations.keys.max(), ahead > Int32(source.migrations.count) {
+            throw MigrationError(
+                .incompatible,
+                "the database has migration \(ahead), this build knows \(source.migrations.count): nothing was applied; use the newer"
+                    + " build"
+            )
+        }
         if let release = state.release {
             guard release.number <= source.release else {
                 throw MigrationError(
@@ -51,7 +59,7 @@ package struct SchemaPlan: Sendable, Equatable {
                         + " newer build"
                 )
             }
-            guard release.number < source.release || release.checksum == source.checksum else {
+            guard release.number < source.release || release.checksum.map({ $0 == source.checksum }) ?? true else {
                 throw MigrationError(
                     .edited,
                     "the SQL differs from the one that was applied as release \(release.number); restore the files, or raise the"
@@ -75,6 +83,9 @@ package struct SchemaPlan: Sendable, Equatable {
             state.applied.keys.filter { $0.kind == kind && !kept.contains($0) }.sorted { $0.name < $1.name }
         }
         changes += removed.map { Change(kind: $0.kind.rawValue, name: $0.name, reason: .removed) }
+        if let release = state.release, release.number < source.release || release.checksum == nil {
+            changes.append(Change(kind: "release", name: "\(source.release)", reason: .new))
+        }
     }
 
     package static func == (one: SchemaPlan, other: SchemaPlan) -> Bool { one.changes == other.changes }

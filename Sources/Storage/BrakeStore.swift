@@ -82,10 +82,10 @@ enum BrakeStore {
         ]
     }
 
-    /// Forgets minutes that no day counts any more.
+    /// Forgets minutes that no day counts any more, also by a clock that is days ahead.
     static func forget(in pool: PostgresPool) async throws(PostgresError) {
         try await pool.query(
-            "DELETE FROM entitlement_sync.brake_minute AS b WHERE b.minute < now() - interval '25 hours'"
+            "DELETE FROM entitlement_sync.brake_minute AS b WHERE b.minute < now() - interval '8 days'"
         )
     }
 

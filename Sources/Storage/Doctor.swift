@@ -114,7 +114,7 @@ package struct Doctor: Sendable {
                               AND (s.ever_observed OR EXISTS (SELECT 1 FROM entitlement_sync."grant" AS g
                                                                WHERE g.user_key = s.user_key)))),
                        count(*) FILTER (WHERE NOT coalesce(u.type IN ('free', 'subscriber'), false) OR NOT u.is_known)
-                  FROM (SELECT p.id, p.type, p.status IN ('active', 'onboarding') AS eligible, p.place,
+                  FROM (SELECT p.id, p.type, entitlement_sync.is_eligible(p.status) AS eligible, p.place,
                                coalesce(p.status IN ('active', 'onboarding', 'banned', 'banned_final', 'to_be_deleted'),
                                         false) AS is_known
                           FROM entitlement_sync_host.page_users(\(cursor), 5000) WITH ORDINALITY
@@ -277,8 +277,11 @@ package struct Doctor: Sendable {
                                 (SELECT max(x.user_key) FROM entitlement_sync.user_sync AS x)),
                                (pg_get_serial_sequence('entitlement_sync.grant', 'id'),
                                 (SELECT max(x.id) FROM entitlement_sync."grant" AS x)),
+                               -- The newest confirmations have numbers of decisions as well.
                                ('entitlement_sync.decision_id_seq',
-                                (SELECT max(x.id) FROM entitlement_sync.decision AS x)),
+                                (SELECT greatest((SELECT max(x.id) FROM entitlement_sync.decision AS x), max(n.decision_id))
+                                   FROM (SELECT h.decision_id FROM entitlement_sync.job_history AS h
+                                          ORDER BY h.id DESC LIMIT 10000) AS n)),
                                (pg_get_serial_sequence('entitlement_sync.inbox', 'id'),
                                 (SELECT max(x.id) FROM entitlement_sync.inbox AS x))) AS s(name, top)
                  WHERE CASE WHEN has_sequence_privilege(s.name, 'USAGE')
@@ -287,7 +290,8 @@ package struct Doctor: Sendable {
             fine: "every sequence is ahead of its table",
             wrong: "sequences are behind their tables, as after a restore that left them out",
             fix: "As the schema's owner: SELECT setval(SEQUENCE, (SELECT max(ID) FROM TABLE));"
-                + " purchase_id_block: round the maximum up to a multiple of 1000."
+                + " purchase_id_block: round the maximum up to a multiple of 1000. decision_id_seq: the greatest of decision.id,"
+                + " user_sync.confirmed_id and job_history.decision_id."
         ),
         Count(
             name: "dead_jobs",

@@ -158,7 +158,7 @@ extension LawWatch {
                            SELECT l.* FROM entitlement_sync.account_lines(s.user_key) AS l) AS p
                     -- Of what was bought for good no store says so each time; gems carry nothing.
                     CROSS JOIN LATERAL (SELECT coalesce(p.gives_access, p.status = 'owned' AND p.entitlements <> '{}') AS gives) AS g) AS ledger
-             WHERE u.status IN ('active', 'onboarding')
+             WHERE entitlement_sync.is_eligible(u.status)
         )
         SELECT count(*),
                count(*) FILTER (WHERE f.subscriber AND f.settled AND NOT f.granted AND NOT f.some AND NOT f.waits),

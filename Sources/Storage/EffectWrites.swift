@@ -156,10 +156,10 @@ enum EffectWrites {
                    decision_id = n.confirms,
                    confirmed = CASE WHEN n.confirms IS NULL THEN 0 ELSE u.confirmed + 1 END,
                    confirmed_id = coalesce(n.confirmed_id, 0),
-                   confirmed_first_at = CASE WHEN n.confirms IS NULL THEN '-infinity'
+                   confirmed_first_at = CASE WHEN n.confirms IS NULL THEN 'epoch'
                                              WHEN u.confirmed = 0 THEN now() ELSE u.confirmed_first_at END,
-                   confirmed_at = CASE WHEN n.confirms IS NULL THEN '-infinity' ELSE now() END,
-                   confirmed_asked_at = CASE WHEN n.confirms IS NULL THEN '-infinity' ELSE n.asked_at END
+                   confirmed_at = CASE WHEN n.confirms IS NULL THEN 'epoch' ELSE now() END,
+                   confirmed_asked_at = CASE WHEN n.confirms IS NULL THEN 'epoch' ELSE n.asked_at END
               FROM unnest(\(effects.map(\.job.userKey)), \(effects.map { Int64($0.newType == nil ? 0 : 1) }),
                           \(effects.map(\.coverage.rawValue)), \(effects.map(\.askedAt.timestamp)),
                           \(effects.map { name(of: $0.verdict.absence) }), \(effects.map(\.observed)),

@@ -36,7 +36,7 @@ struct RecordLaw: Sendable {
                        SELECT s.user_id FROM (SELECT DISTINCT d.user_key
                       FROM (SELECT x.user_key FROM entitlement_sync.decision AS x ORDER BY x.id DESC LIMIT \(newest)) AS d) AS w
                          JOIN entitlement_sync.user_sync AS s ON s.user_key = w.user_key)) AS u
-             WHERE u.type = 'subscriber' AND u.status NOT IN ('active', 'onboarding')
+             WHERE u.type = 'subscriber' AND NOT entitlement_sync.is_eligible(u.status)
             """
         },
         RecordLaw(
@@ -66,7 +66,7 @@ struct RecordLaw: Sendable {
             )
             SELECT count(*)
               FROM entitlement_sync_host.read_users(ARRAY(SELECT e.user_id FROM entitled AS e)) AS u
-             WHERE u.type = 'free' AND u.status IN ('active', 'onboarding')
+             WHERE u.type = 'free' AND entitlement_sync.is_eligible(u.status)
             """
         },
         RecordLaw(

@@ -103,11 +103,7 @@ enum LedgerReads {
     }
 
     private static let mapping = """
-        SELECT CASE WHEN p.store = 'revenuecat' THEN p.product_id
-                    ELSE concat_ws(':', CASE p.store WHEN 'play_store' THEN 'google_play' ELSE p.store END,
-                                   p.product_id, p.base_plan_id) END AS product_id,
-               bool_or(p.grants_access) AS grants, bool_or(coalesce(p.duration > interval '0', false)) AS is_timed
-          FROM entitlement_sync.product AS p GROUP BY 1
+        SELECT a.key AS product_id, a.grants_access AS grants, a.is_timed FROM entitlement_sync.product_access AS a
         """
 
     /// The host's users, locked; whoever is held elsewhere or gone is left out.

@@ -42,7 +42,10 @@ struct RecordsAhead {
                    full_read_at = CASE WHEN u.full_read_at > n.at THEN n.at ELSE u.full_read_at END,
                    absent_since = CASE WHEN u.absent_since > n.at THEN n.at ELSE u.absent_since END,
                    access_event_at = CASE WHEN u.access_event_at > n.at THEN n.at ELSE u.access_event_at END,
-                   moved_away_at = CASE WHEN u.moved_away_at > n.at THEN n.at ELSE u.moved_away_at END
+                   moved_away_at = CASE WHEN u.moved_away_at > n.at THEN n.at ELSE u.moved_away_at END,
+                   recorded_at = CASE WHEN u.recorded_at > n.at THEN n.at ELSE u.recorded_at END,
+                   confirmed_first_at = least(u.confirmed_first_at, n.at), confirmed_at = least(u.confirmed_at, n.at),
+                   confirmed_asked_at = least(u.confirmed_asked_at, n.at)
               FROM (SELECT clock_timestamp() AS at) AS n
              WHERE u.user_key = ANY (\(users.sorted()))
                AND greatest(u.read_at, u.full_read_at, u.absent_since, u.access_event_at, u.moved_away_at) > n.at

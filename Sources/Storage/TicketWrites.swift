@@ -62,7 +62,7 @@ enum TicketWrites {
                         WHERE x.claimant_key = t.claimant_key
                           AND coalesce(x.purchase_id, 0) = coalesce(t.purchase_id, 0)
                           AND (x.id > t.id AND x.state = 'refused'
-                               OR x.state NOT IN ('transferred', 'refused', 'expired', 'auto_resolved', 'duplicate')))
+                               OR entitlement_sync.is_open(x.state)))
                 RETURNING t.id, t.claimant_key, coalesce(t.purchase_id, 0) AS purchase_id, t.visible, t.touches,
                           t.priority, t.uid, t.kind, t.state
             ), opened AS (
@@ -127,7 +127,7 @@ enum TicketWrites {
                     UPDATE entitlement_sync.ticket AS t SET touches = t.touches + 1
                       FROM unnest(\(moves.map(\.request.purchase)), \(moves.map(\.jobID))) AS n(purchase_id, job_id)
                      WHERE t.purchase_id = n.purchase_id AND t.kind = 'external_transfer'
-                       AND t.state NOT IN ('transferred', 'refused', 'expired', 'auto_resolved', 'duplicate')
+                       AND entitlement_sync.is_open(t.state)
                        AND EXISTS (SELECT 1 FROM entitlement_sync.ticket_event AS e
                                     WHERE e.ticket_id = t.id AND e.kind IN ('opened', 'touched')
                                       AND e.at > now() - interval '1 day')
@@ -164,11 +164,11 @@ enum TicketWrites {
                           \(named.map(\.request.kind.rawValue))) AS n(claimant_key, purchase_id, original_id, kind)
              WHERE t.claimant_key = n.claimant_key AND t.purchase_id IS NULL
                AND (t.kind = 'paid_no_access' OR t.kind = 'owner_mismatch' AND t.original_id = n.original_id)
-               AND t.state NOT IN ('transferred', 'refused', 'expired', 'auto_resolved', 'duplicate')
+               AND entitlement_sync.is_open(t.state)
                AND NOT EXISTS (
                    SELECT 1 FROM entitlement_sync.ticket AS x
                     WHERE x.claimant_key = n.claimant_key AND x.purchase_id = n.purchase_id
-                      AND x.state NOT IN ('transferred', 'refused', 'expired', 'auto_resolved', 'duplicate'))
+                      AND entitlement_sync.is_open(x.state))
             """
         )
     }

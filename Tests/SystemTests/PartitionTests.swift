@@ -207,6 +207,40 @@ import Testing
             #expect(try await world.number(days) == 26)
         }
     }
+
+    @Test func `No partition of an append-only table can be emptied, and a blocked month is an alarm`() async throws {
+        try await World.with { world in
+            let open = try await world.texts(
+                """
+                SELECT p.part::text FROM unnest('{decision}'::text[]) AS t(name)
+                 CROSS JOIN LATERAL entitlement_sync.partitions_of(t.name) AS p
+                 WHERE NOT EXISTS (SELECT 1 FROM pg_trigger AS g
+                                    WHERE g.tgrelid = format('entitlement_sync.%I', p.part)::regclass AND g.tgname = 'no_truncate')
+                """
+            )
+            #expect(open == [])
+            let last = try await world.texts(
+                "SELECT max(p.part)::text FROM entitlement_sync.partitions_of('decision') AS p WHERE p.is_day"
+            )
+            await #expect(throws: PostgresError.self) {
+                try await world.pool.query("TRUNCATE entitlement_sync.\(rawSQL: try #require(last.first))")
+            }
+            try await world.pool.query("DROP TABLE entitlement_sync.\(rawSQL: try #require(last.first))")
+            #expect(try await world.number("SELECT count(*) FROM entitlement_sync.missing_days('decision')") == 1)
+            #expect(
+                try await world.number(
+                    "SELECT count(*) FROM entitlement_sync.missing_days('decision', interval '100 days')"
+                ) == 1
+            )
+            #expect(
+                try await world.number(
+                    "SELECT count(*) FROM entitlement_sync.missing_days('decision', interval '14 days')"
+                ) == 0
+            )
+            #expect(try await Housekeeping(pool: world.pool).keepPartitions())
+            #expect(try await world.number("SELECT count(*) FROM entitlement_sync.missing_days('decision')") == 0)
+        }
+    }
 }
 
 extension World {

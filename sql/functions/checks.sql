@@ -38,7 +38,7 @@ BEGIN
         RETURN 0;
     END IF;
     WITH able AS MATERIALIZED (
-        SELECT h.id FROM entitlement_sync_host.read_users(ids) AS h WHERE h.status IN ('active', 'onboarding')
+        SELECT h.id FROM entitlement_sync_host.read_users(ids) AS h WHERE is_eligible(h.status)
     ), wanted AS MATERIALIZED (
         -- A user whose account is still not eligible is left as it is.
         SELECT u.user_key, u.awaits_eligibility, a.id IS NOT NULL AS is_able
@@ -60,21 +60,19 @@ BEGIN
 END
 $$;
 
--- Whether a purchase with these entitlements gives access by the present rows of `product`. An entitlement is a RevenueCat lookup key or
--- the key of a store's product. A row without a base plan holds for every plan that has no row of its own.
+-- What the products of an entitlement give: `key` is a RevenueCat lookup key or the key of a store's product. A row without a base plan
+-- holds for every plan that has no row of its own.
+CREATE OR REPLACE FUNCTION product_access_of(key text) RETURNS TABLE (grants_access boolean, entitlements text[])
+LANGUAGE sql STABLE ROWS 1 SET search_path = entitlement_sync, pg_temp AS $$
+    SELECT a.grants_access, a.entitlements FROM product_access AS a
+     WHERE a.key IN (product_access_of.key, regexp_replace(product_access_of.key, '^([^:]*:[^:]*):[^:]*$', '\1'))
+     ORDER BY length(a.key) DESC LIMIT 1
+$$;
+
+-- Whether a purchase with these entitlements gives access by the present rows of `product`.
 CREATE OR REPLACE FUNCTION means_access(entitlements text[]) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
-    WITH mapped AS (
-        SELECT CASE WHEN p.store = 'revenuecat' THEN p.product_id
-                    ELSE concat_ws(':', CASE p.store WHEN 'play_store' THEN 'google_play' ELSE p.store END,
-                                   p.product_id, p.base_plan_id) END AS key,
-               bool_or(p.grants_access) AS grants
-          FROM product AS p GROUP BY 1
-    )
-    SELECT EXISTS (SELECT 1 FROM unnest(entitlements) AS e(key)
-                    WHERE coalesce((SELECT m.grants FROM mapped AS m WHERE m.key = e.key),
-                                   (SELECT m.grants FROM mapped AS m
-                                     WHERE e.key ~ '^[^:]*:[^:]*:[^:]*$' AND m.key = regexp_replace(e.key, ':[^:]*$', ''))))
+    SELECT EXISTS (SELECT 1 FROM unnest(entitlements) AS e(key) CROSS JOIN LATERAL product_access_of(e.key) AS a WHERE a.grants_access)
 $$;
 
 -- When non-renewing purchases end, in the order of the arguments. Purchases of one kind add up: each begins when the one before it ends,
@@ -250,7 +248,7 @@ BEGIN
         RETURN NULL;
     END IF;
     RETURN jsonb_build_object(
-        'account', CASE WHEN host.id IS NULL THEN 'gone' WHEN host.status IN ('active', 'onboarding') THEN 'eligible'
+        'account', CASE WHEN host.id IS NULL THEN 'gone' WHEN is_eligible(host.status) THEN 'eligible'
                         ELSE 'barred' END,
         'subscriber', coalesce(host.type = 'subscriber', false),
         -- The day on which access ends; null: there is no access, it has no known end, or it has ended and was not read since.

@@ -24,6 +24,10 @@ RETURN sha256(convert_to(store || ' ' || value, 'UTF8'));
 CREATE OR REPLACE FUNCTION moment(at timestamptz) RETURNS text
 LANGUAGE sql STABLE STRICT RETURN to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"');
 
+-- Whether an account may gain access, by the host's status of the user.
+CREATE OR REPLACE FUNCTION is_eligible(status text) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN status IN ('active', 'onboarding');
+
 -- An id as the host spells it; null: the host has no such user, or returns several of which none is spelled as `wanted`.
 CREATE OR REPLACE FUNCTION host_id(wanted text) RETURNS text
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$

@@ -36,8 +36,8 @@ LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
     SELECT d::date
       FROM partitioned_tables() AS t
      CROSS JOIN LATERAL (SELECT date_trunc(CASE t.step WHEN '1 day' THEN 'day' ELSE 'month' END, now() AT TIME ZONE 'UTC') AS start) AS n
-     CROSS JOIN LATERAL generate_series(n.start + t.step, n.start + coalesce(least(within, t.ahead), t.ahead), t.step) AS d
-     WHERE t.name = parent
+     CROSS JOIN LATERAL generate_series(n.start + t.step, n.start + t.ahead, t.step) AS d
+     WHERE t.name = parent AND d <= coalesce((now() AT TIME ZONE 'UTC') + within, 'infinity')
        AND NOT EXISTS (SELECT 1 FROM partitions_of(parent) AS p
                         WHERE p.is_day AND p.part = parent || to_char(d, '_YYYYMMDD'))
 $$;
@@ -49,6 +49,19 @@ BEGIN
     EXECUTE format('CREATE TABLE %I (LIKE %I INCLUDING DEFAULTS INCLUDING INDEXES)', part, parent);
     EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%s) TO (%s)', parent, part,
                    coalesce(quote_literal(low), 'MINVALUE'), coalesce(quote_literal(high), 'MAXVALUE'));
+    PERFORM guard_partition(parent, part);
+END
+$$;
+
+-- Refuses TRUNCATE of a partition as of its parent. PostgreSQL copies a parent's triggers of rows to its partitions, and no others.
+CREATE OR REPLACE FUNCTION guard_partition(parent text, part text) RETURNS void
+LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
+BEGIN
+    IF EXISTS (SELECT 1 FROM pg_trigger AS t
+                WHERE t.tgrelid = format('entitlement_sync.%I', parent)::regclass AND t.tgname = 'no_truncate') THEN
+        EXECUTE format('CREATE OR REPLACE TRIGGER no_truncate BEFORE TRUNCATE ON %I FOR EACH STATEMENT EXECUTE FUNCTION append_only()',
+                       part);
+    END IF;
 END
 $$;
 
@@ -191,6 +204,7 @@ BEGIN
     FOREACH d IN ARRAY days LOOP
         EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)', parent,
                        parent || to_char(d, '_YYYYMMDD'), first_id_of(d), first_id_of((d + how.step)::date));
+        PERFORM guard_partition(parent, parent || to_char(d, '_YYYYMMDD'));
         made := made + 1;
     END LOOP;
     -- Ranges between the partitions, before the first and after the last.

@@ -309,18 +309,7 @@ BEGIN
      CROSS JOIN LATERAL (
            SELECT jsonb_agg(jsonb_build_object(
                       'store', p.store, 'product_id', p.product_id,
-                      'entitlements', to_jsonb(ARRAY(
-                          SELECT DISTINCT c.entitlement
-                            FROM (SELECT x.entitlement, x.base_plan_id,
-                                         CASE WHEN x.store = 'revenuecat' THEN x.product_id
-                                              ELSE concat_ws(':', CASE x.store WHEN 'play_store' THEN 'google_play'
-                                                                               ELSE x.store END,
-                                                             x.product_id, x.base_plan_id) END AS key
-                                    FROM product AS x WHERE x.grants_access) AS c
-                           WHERE EXISTS (SELECT 1 FROM unnest(p.entitlements) AS k(key)
-                                          WHERE k.key = c.key
-                                             OR c.base_plan_id IS NULL AND starts_with(k.key, c.key || ':'))
-                           ORDER BY c.entitlement)),
+                      'entitlements', to_jsonb(entitlement_names(p.entitlements)),
                       'ends_at', to_char(p.period_ends_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'))
                       ORDER BY p.id) AS products
              FROM (SELECT x.* FROM purchase AS x
@@ -347,7 +336,7 @@ BEGIN
     SELECT h.type,
            CASE WHEN a.endless IS NOT TRUE
                 THEN to_char(a.until AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') END,
-           h.type <> 'subscriber' AND h.status IN ('active', 'onboarding')
+           h.type <> 'subscriber' AND is_eligible(h.status)
                AND (u.full_read_at IS NULL OR coalesce(l.failed, false) OR coalesce(a.endless OR a.until > now(), false)),
            -- One entry, under the restore that first led to a ticket. How many tickets there are, and since when, depends on what was
            -- found, and a user must not learn from it whether an id exists.
@@ -356,7 +345,7 @@ BEGIN
                                 'state', CASE WHEN EXISTS (
                                     SELECT 1 FROM ticket AS t
                                      WHERE t.claimant_key = u.user_key AND t.visible
-                                       AND t.state NOT IN ('transferred', 'refused', 'expired', 'auto_resolved', 'duplicate'))
+                                       AND is_open(t.state))
                                          THEN 'open' ELSE 'closed' END,
                                 'created_at', to_char(f.finished_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')))
                        FROM (SELECT j.id, j.finished_at FROM job_history AS j
@@ -399,16 +388,7 @@ $$;
 
 -- The team's names, from `product`, for the entitlements of purchases: the ledger holds keys of products and of RevenueCat's entitlements.
 CREATE OR REPLACE FUNCTION entitlement_names(keys text[]) RETURNS text[]
-LANGUAGE plpgsql STABLE SET search_path = entitlement_sync, pg_temp AS $$
-BEGIN
-    RETURN (
-        SELECT coalesce(array_agg(DISTINCT p.entitlement ORDER BY p.entitlement), '{}')
-          FROM (SELECT x.entitlement, x.base_plan_id,
-                       CASE WHEN x.store = 'revenuecat' THEN x.product_id
-                            ELSE concat_ws(':', CASE x.store WHEN 'play_store' THEN 'google_play' ELSE x.store END,
-                                           x.product_id, x.base_plan_id) END AS key
-                  FROM product AS x WHERE x.grants_access) AS p
-         WHERE EXISTS (SELECT 1 FROM unnest(keys) AS k(key)
-                        WHERE k.key = p.key OR p.base_plan_id IS NULL AND starts_with(k.key, p.key || ':')));
-END
+LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
+    SELECT coalesce(array_agg(DISTINCT n.name ORDER BY n.name), '{}')
+      FROM unnest(keys) AS k(key) CROSS JOIN LATERAL product_access_of(k.key) AS a CROSS JOIN LATERAL unnest(a.entitlements) AS n(name)
 $$;

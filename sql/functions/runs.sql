@@ -179,7 +179,7 @@ BEGIN
         passed := cardinality(keys);
         last_id := keys[passed];
     ELSIF r.scope = 'all' THEN
-        SELECT array_agg(p.id ORDER BY p.n), array_agg(p.id) FILTER (WHERE p.status IN ('active', 'onboarding'))
+        SELECT array_agg(p.id ORDER BY p.n), array_agg(p.id) FILTER (WHERE is_eligible(p.status))
           INTO ids, able
           FROM (SELECT h.id, h.status, row_number() OVER () AS n
                   FROM entitlement_sync_host.page_users(r.cursor_id, batch) AS h) AS p;

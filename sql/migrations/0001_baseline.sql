@@ -88,9 +88,9 @@ CREATE TABLE user_sync (
     recorded_at        timestamptz,
     confirmed          integer     NOT NULL DEFAULT 0,
     confirmed_id       bigint      NOT NULL DEFAULT 0,
-    confirmed_first_at timestamptz NOT NULL DEFAULT '-infinity',
-    confirmed_at       timestamptz NOT NULL DEFAULT '-infinity',
-    confirmed_asked_at timestamptz NOT NULL DEFAULT '-infinity'
+    confirmed_first_at timestamptz NOT NULL DEFAULT 'epoch',
+    confirmed_at       timestamptz NOT NULL DEFAULT 'epoch',
+    confirmed_asked_at timestamptz NOT NULL DEFAULT 'epoch'
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05);
 -- Users with a scheduled check. A worker reads the stores around the end of a paid period, because a webhook may be missing.
 CREATE INDEX user_sync_next_check_at ON user_sync (next_check_at) WHERE next_check_at IS NOT NULL;

@@ -94,7 +94,7 @@ extension CaseRecords {
         let keys = [file.claimant.key, file.owner?.key].compactMap(\.self)
         return try await pool.query(
             """
-            SELECT max(x.asked_at) FROM entitlement_sync.observation AS x
+            SELECT max(x.asked_at) FROM entitlement_sync.past_observation AS x
              WHERE x.user_key = ANY (\(keys)) AND x.status = 'refunded'
                AND entitlement_sync.surviving_purchase(x.purchase_id) = \(purchase.id)
             """

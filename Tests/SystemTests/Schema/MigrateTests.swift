@@ -114,7 +114,7 @@ struct MigrateTests {
             let before = try await site.versions()
             let planned = [
                 "function id_time: changed", "function probe: new", "view inbox_log: changed",
-                "trigger product.product_changed: changed",
+                "trigger product.product_changed: changed", "release 2: new",
             ]
             #expect(try await site.migrate(dryRun: true) == planned)
             #expect(try await site.changed(since: before) == [])
@@ -173,7 +173,7 @@ struct MigrateTests {
             let before = try await site.versions()
             #expect(
                 try await site.migrate() == [
-                    "trigger sandbox_user.spell_sandbox_user: removed", "function probe: removed",
+                    "trigger sandbox_user.spell_sandbox_user: removed", "function probe: removed", "release 3: new",
                 ]
             )
             #expect(
@@ -218,7 +218,7 @@ struct MigrateTests {
             try site.change("grants.sql") {
                 $0 = $0.replacingOccurrences(of: "decision_log inbox_log job_status", with: "inbox_log job_status")
             }
-            #expect(try await site.migrate() == ["privileges grants: changed"])
+            #expect(try await site.migrate() == ["privileges grants: changed", "release 2: new"])
             let held = try await site.pool.query(
                 """
                 SELECT has_table_privilege('entitlement_sync_client', 'entitlement_sync.' || t.name, 'SELECT')
@@ -249,7 +249,7 @@ struct MigrateTests {
                     }
                 }
                 _ = await locked.first { _ in true }
-                #expect(try await site.migrate() == ["trigger product.product_changed: changed"])
+                #expect(try await site.migrate() == ["trigger product.product_changed: changed", "release 2: new"])
                 try await group.waitForAll()
             }
         }
@@ -264,7 +264,88 @@ struct MigrateTests {
                 for _ in 0..<2 { group.addTask { try await site.migrate() } }
                 return try await group.reduce(into: []) { $0.append($1) }
             }
-            #expect(Set(done) == [[], ["function probe: new"]])
+            #expect(Set(done) == [[], ["function probe: new", "release 2: new"]])
+        }
+    }
+
+    @Test func `What a migration takes away with a table comes back in the same run`() async throws {
+        try await Site.with { site in
+            try site.change("migrations/0002_rebuild.sql") {
+                $0 = """
+                    CREATE TABLE made AS TABLE operator_event;
+                    DROP TABLE operator_event CASCADE;
+                    ALTER TABLE made RENAME TO operator_event;
+                    """
+            }
+            let done = try await site.migrate()
+            #expect(done.first == "migration 0002_rebuild: new")
+            #expect(
+                Set(done.suffix(2)) == [
+                    "trigger operator_event.append_only: lost", "trigger operator_event.no_truncate: lost",
+                ]
+            )
+        }
+    }
+
+    @Test func `A release that was begun and not finished stops older builds, and is finished by the next run`()
+        async throws
+    {
+        try await Site.with { site in
+            let older = try SchemaSource.load(directory: site.folder)
+            try site.change("migrations/0002_new.sql") { $0 = "CREATE TABLE new_one (id integer);" }
+            // A view that does not fit: the migration stands, and what comes after it does not.
+            try site.change("views.sql") { $0 += "CREATE OR REPLACE VIEW new_view AS SELECT n.none FROM new_one AS n;" }
+            await #expect(throws: MigrationError.self) { try await site.migrate() }
+            let refusal = await #expect(throws: MigrationError.self) {
+                _ = try await Migrator(pool: site.pool, source: older)
+                    .run(adapterPath: "\(site.folder)/host/adapter.sql", dryRun: false)
+            }
+            #expect(refusal?.code == .incompatible)
+            #expect(try await SchemaCheck(pool: site.pool).verify() == 1, "the release before is the finished one")
+            try site.change("views.sql") { $0 = $0.replacingOccurrences(of: "n.none", with: "n.id") }
+            #expect(try await site.migrate() == ["view new_view: new", "release 2: new"])
+            #expect(try await SchemaCheck(pool: site.pool).verify() == 2)
+        }
+    }
+
+    @Test func `Views that stand on each other go together`() async throws {
+        try await Site.with { site in
+            try site.change("views.sql") {
+                $0 +=
+                    "CREATE OR REPLACE VIEW a_base AS SELECT 1 AS n; CREATE OR REPLACE VIEW b_top AS SELECT n FROM a_base;"
+            }
+            try await site.migrate()
+            try site.change("views.sql", release: 3) {
+                $0 = String($0.prefix(upTo: $0.range(of: "CREATE OR REPLACE VIEW a_base")!.lowerBound))
+            }
+            #expect(try await site.migrate() == ["view a_base: removed", "view b_top: removed", "release 3: new"])
+        }
+    }
+
+    @Test func `A function with another signature is nobody's to call but those who are listed`() async throws {
+        try await Site.with { site in
+            try site.change("functions/erasure.sql") {
+                $0 = $0.replacingOccurrences(of: "FUNCTION erase_user(", with: "FUNCTION erase_user(more integer, ")
+            }
+            try Data("SELECT 1/0;".utf8).write(to: URL(fileURLWithPath: "\(site.folder)/host/adapter.sql"))
+            await #expect(throws: MigrationError.self) { try await site.migrate() }
+            let held = try await site.pool.query(
+                """
+                SELECT r.rolname::text FROM pg_roles AS r, pg_proc AS p
+                 WHERE p.proname = 'erase_user' AND r.rolname LIKE 'entitlement_sync_%' AND has_function_privilege(r.oid, p.oid, 'EXECUTE')
+                """
+            ).map { try $0.decode(String.self) }
+            #expect(held == ["entitlement_sync_worker"])
+        }
+    }
+
+    @Test func `An adapter that controls transactions is refused before anything is written`() async throws {
+        try await Site.with { site in
+            let url = URL(fileURLWithPath: "\(site.folder)/host/adapter.sql")
+            let text = try String(contentsOf: url, encoding: .utf8)
+            try Data(("BEGIN;\n" + text + "\nCOMMIT;").utf8).write(to: url)
+            let refusal = await #expect(throws: MigrationError.self) { try await site.migrate(dryRun: true) }
+            #expect(refusal?.code == .adapter && refusal?.description.contains("controls transactions") == true)
         }
     }
 

@@ -43,7 +43,7 @@ CREATE OR REPLACE FUNCTION clock_changed() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 BEGIN
     UPDATE ticket AS t SET due_at = due_of(t)
-     WHERE t.state NOT IN ('transferred', 'refused', 'expired', 'auto_resolved', 'duplicate');
+     WHERE is_open(t.state);
     RETURN NULL;
 END
 $$;

@@ -15,7 +15,7 @@ BEGIN
            SELECT count(*)::integer AS tickets, (count(*) FILTER (WHERE c.due_at < clock_timestamp()))::integer AS late
              FROM (SELECT t.due_at FROM ticket AS t
                     WHERE t.state = l.state
-                      AND t.state NOT IN ('transferred', 'refused', 'expired', 'auto_resolved', 'duplicate')
+                      AND is_open(t.state)
                       AND (l.lane <> 'mine' OR t.assignee_id = who.id)
                       AND (l.lane <> 'others' OR t.assignee_id IS DISTINCT FROM who.id)
                       AND t.id <> ALL (own)
@@ -61,7 +61,7 @@ BEGIN
                         CROSS JOIN LATERAL (
                               SELECT t.id, coalesce(t.due_at, 'infinity') AS due FROM ticket AS t
                                WHERE t.state = s.state
-                                 AND t.state NOT IN ('transferred', 'refused', 'expired', 'auto_resolved', 'duplicate')
+                                 AND is_open(t.state)
                                  AND (after_id IS NULL OR (coalesce(t.due_at, 'infinity'), t.id) > (after_due, after_id))
                                  AND (wanted_lane IS DISTINCT FROM 'mine' OR t.assignee_id = who.id)
                                  AND (wanted_lane IS DISTINCT FROM 'others' OR t.assignee_id IS DISTINCT FROM who.id)
@@ -73,7 +73,7 @@ BEGIN
                         CROSS JOIN LATERAL (
                               SELECT t.id, coalesce(t.due_at, 'infinity') AS due FROM ticket AS t
                                WHERE t.state = s.state AND t.kind = wanted_kind
-                                 AND t.state NOT IN ('transferred', 'refused', 'expired', 'auto_resolved', 'duplicate')
+                                 AND is_open(t.state)
                                  AND (after_id IS NULL OR (coalesce(t.due_at, 'infinity'), t.id) > (after_due, after_id))
                                  AND (wanted_lane IS DISTINCT FROM 'mine' OR t.assignee_id = who.id)
                                  AND (wanted_lane IS DISTINCT FROM 'others' OR t.assignee_id IS DISTINCT FROM who.id)
@@ -496,7 +496,7 @@ BEGIN
         SELECT width_bucket(clock_timestamp() - t.clock_from, ARRAY['1 hour', '8 hours', '1 day', '3 days', '7 days']::interval[]) AS place,
                coalesce(t.due_at < clock_timestamp(), false) AS is_late, count(*) AS found
           FROM ticket AS t
-         WHERE t.state NOT IN ('transferred', 'refused', 'expired', 'auto_resolved', 'duplicate') AND t.id <> ALL (own)
+         WHERE is_open(t.state) AND t.id <> ALL (own)
          GROUP BY 1, 2
     ), ended AS MATERIALIZED (
         SELECT date_trunc('day', t.closed_at) AS day,
@@ -520,7 +520,8 @@ BEGIN
     SELECT 'outcome', d.outcome || CASE WHEN d.observed THEN ', only observed' ELSE '' END, '', d.observed::integer, count(*)
       FROM (SELECT x.outcome, x.observed FROM decision AS x WHERE x.at >= moment - interval '1 day'
              UNION ALL
-            SELECT h.outcome, false FROM job_history AS h
+            SELECT h.outcome, EXISTS (SELECT 1 FROM worker AS w WHERE w.mode = 'observe' AND w.expires_at > moment)
+              FROM job_history AS h
              WHERE h.confirms IS NOT NULL AND h.id >= first_id_at(moment - interval '2 days')
                AND h.finished_at >= moment - interval '1 day') AS d
      GROUP BY d.outcome, d.observed
