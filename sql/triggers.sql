@@ -1,14 +1,5 @@
 -- All triggers, table by table, in the order in which they fire: BEFORE triggers by name, then AFTER triggers by name.
 
-CREATE OR REPLACE TRIGGER forget_reported_ids BEFORE UPDATE OF user_id ON user_sync FOR EACH ROW
-    WHEN (NEW.user_id IS NULL AND OLD.user_id IS NOT NULL) EXECUTE FUNCTION forget_reported_ids();
-CREATE OR REPLACE TRIGGER forget_notes BEFORE UPDATE OF user_id ON user_sync FOR EACH ROW
-    WHEN (NEW.user_id IS NULL AND OLD.user_id IS NOT NULL) EXECUTE FUNCTION forget_notes();
-CREATE OR REPLACE TRIGGER forget_operator_account BEFORE UPDATE OF user_id ON user_sync FOR EACH ROW
-    WHEN (NEW.user_id IS NULL AND OLD.user_id IS NOT NULL) EXECUTE FUNCTION forget_operator_account();
-CREATE OR REPLACE TRIGGER forget_replies BEFORE UPDATE OF user_id ON user_sync FOR EACH ROW
-    WHEN (NEW.user_id IS NULL AND OLD.user_id IS NOT NULL) EXECUTE FUNCTION forget_replies();
-
 CREATE OR REPLACE TRIGGER product_changed AFTER INSERT OR UPDATE OR DELETE ON product
     FOR EACH STATEMENT EXECUTE FUNCTION product_changed();
 
@@ -61,10 +52,10 @@ CREATE OR REPLACE TRIGGER keep_owner BEFORE UPDATE OF owner_key, owner_asked_at,
     FOR EACH ROW EXECUTE FUNCTION keep_owner();
 CREATE OR REPLACE TRIGGER keep_request BEFORE UPDATE OF evidence_id ON ticket FOR EACH ROW
     WHEN (NEW.evidence_id IS NOT NULL) EXECUTE FUNCTION keep_request();
-CREATE OR REPLACE TRIGGER notify_owner AFTER UPDATE OF state ON ticket FOR EACH ROW
-    WHEN (OLD.state IS DISTINCT FROM NEW.state) EXECUTE FUNCTION notify_owner();
 CREATE OR REPLACE TRIGGER notify_claimant AFTER UPDATE OF verdict ON ticket FOR EACH ROW
     WHEN (NEW.state = 'refused' AND NEW.verdict IS NOT NULL) EXECUTE FUNCTION notify_claimant();
+CREATE OR REPLACE TRIGGER notify_owner AFTER UPDATE OF state ON ticket FOR EACH ROW
+    WHEN (OLD.state IS DISTINCT FROM NEW.state) EXECUTE FUNCTION notify_owner();
 
 CREATE OR REPLACE TRIGGER append_only BEFORE UPDATE OR DELETE ON ticket_event FOR EACH ROW EXECUTE FUNCTION append_only();
 CREATE OR REPLACE TRIGGER no_truncate BEFORE TRUNCATE ON ticket_event FOR EACH STATEMENT EXECUTE FUNCTION append_only();
@@ -74,19 +65,16 @@ CREATE OR REPLACE TRIGGER notify_desk AFTER INSERT ON ticket_event FOR EACH ROW 
 
 CREATE OR REPLACE TRIGGER append_only BEFORE UPDATE OR DELETE ON ticket_evidence FOR EACH ROW EXECUTE FUNCTION append_only();
 CREATE OR REPLACE TRIGGER no_truncate BEFORE TRUNCATE ON ticket_evidence FOR EACH STATEMENT EXECUTE FUNCTION append_only();
-CREATE OR REPLACE TRIGGER note_doubt AFTER INSERT ON ticket_evidence FOR EACH ROW
-    WHEN ('proof_failed' = ANY (NEW.facts)) EXECUTE FUNCTION note_doubt();
 CREATE OR REPLACE TRIGGER notify_desk AFTER INSERT ON ticket_evidence FOR EACH ROW EXECUTE FUNCTION notify_desk();
 
 CREATE OR REPLACE TRIGGER append_only BEFORE UPDATE OR DELETE ON ticket_reveal FOR EACH ROW EXECUTE FUNCTION append_only();
+CREATE OR REPLACE TRIGGER no_truncate BEFORE TRUNCATE ON ticket_reveal FOR EACH STATEMENT EXECUTE FUNCTION append_only();
 
 CREATE OR REPLACE TRIGGER append_only BEFORE UPDATE OR DELETE ON user_reveal FOR EACH ROW EXECUTE FUNCTION append_only();
 CREATE OR REPLACE TRIGGER no_truncate BEFORE TRUNCATE ON user_reveal FOR EACH STATEMENT EXECUTE FUNCTION append_only();
 
 CREATE OR REPLACE TRIGGER append_only BEFORE UPDATE OR DELETE ON list_reveal FOR EACH ROW EXECUTE FUNCTION append_only();
-
-CREATE OR REPLACE TRIGGER owe_tokens AFTER UPDATE OF step ON transfer FOR EACH ROW
-    WHEN (NEW.step = 'done' AND OLD.step <> 'done') EXECUTE FUNCTION owe_tokens();
+CREATE OR REPLACE TRIGGER no_truncate BEFORE TRUNCATE ON list_reveal FOR EACH STATEMENT EXECUTE FUNCTION append_only();
 
 CREATE OR REPLACE TRIGGER append_only BEFORE UPDATE OR DELETE ON transfer_step FOR EACH ROW EXECUTE FUNCTION append_only();
 CREATE OR REPLACE TRIGGER no_truncate BEFORE TRUNCATE ON transfer_step FOR EACH STATEMENT EXECUTE FUNCTION append_only();

@@ -1,4 +1,4 @@
--- The views that other teams read, and one that hides purchase tokens from auditors.
+-- Views. Other teams read job_status, ticket_status, decision_log and inbox_log; the rest is for workers, operators and auditors.
 
 -- What the team's products give, by key: RevenueCat's lookup key, or `store:product` or `store:product:plan`.
 CREATE OR REPLACE VIEW product_access AS
@@ -49,7 +49,8 @@ SELECT t.id, reference_of('T', t.uid) AS reference, c.user_id, o.user_id AS purc
   JOIN user_sync AS c ON c.user_key = t.claimant_key
   LEFT JOIN user_sync AS o ON o.user_key = t.owner_key;
 
--- How often, and when, checks confirmed a decision: the newest of a user, which counts them in the user's row, and those before.
+-- How often and when checks confirmed each decision. For a user's newest decision the count is in user_sync; for an earlier one it is
+-- in the decision that followed.
 CREATE OR REPLACE VIEW confirmation AS
 SELECT u.user_key, u.decision_id AS confirms, u.confirmed, u.confirmed_id AS id, u.confirmed_first_at AS first_at,
        u.confirmed_at AS at, u.confirmed_asked_at AS asked_at
@@ -58,14 +59,16 @@ SELECT u.user_key, u.decision_id AS confirms, u.confirmed, u.confirmed_id AS id,
 SELECT d.user_key, d.previous_id, d.confirmed, d.confirmed_id, d.confirmed_first_at, d.confirmed_at, d.confirmed_asked_at
   FROM decision AS d WHERE d.confirmed > 0;
 
--- What a check says that confirms a decision. `outcome`: the decision's, where it waits or the account is not eligible.
+-- Each decision as a check that confirms it states it: `unchanged`, unless it was `deferred` or `not_eligible`. Confirmation.swift
+-- decides what confirms, by the same outcomes and the same sentence.
 CREATE OR REPLACE VIEW confirmed_decision AS
 SELECT d.id, d.user_key, d.job_id, d.version, d.observed, d.rule,
        CASE WHEN d.outcome IN ('deferred', 'not_eligible') THEN d.outcome ELSE 'unchanged' END AS outcome, d.type_after,
        replace(d.explanation, 'so the user became a subscriber', 'so the user stays a subscriber') AS explanation
   FROM decision AS d;
 
--- Decisions, and the last confirmation of each in its place: what is rebuilt from records is the same before and after retention.
+-- All decisions, and for each the last check that confirmed it, as a row of its own. What is rebuilt from it is the same before and
+-- after the retention of jobs.
 CREATE OR REPLACE VIEW past_decision AS
 SELECT d.id, d.user_key, d.at, d.kind, d.rule, d.outcome, d.type_before, d.type_after, d.observed, d.explanation
   FROM decision AS d
@@ -73,7 +76,7 @@ SELECT d.id, d.user_key, d.at, d.kind, d.rule, d.outcome, d.type_before, d.type_
 SELECT c.id, c.user_key, c.at, 1::smallint, d.rule, d.outcome, d.type_after, d.type_after, d.observed, d.explanation
   FROM confirmation AS c JOIN confirmed_decision AS d ON d.id = c.confirms AND d.user_key = c.user_key;
 
--- What readings said, as decisions rest on it; a confirmation's reading said what that of its decision had said.
+-- What each reading said. A confirmation repeats the observations of the decision that it confirms.
 CREATE OR REPLACE VIEW past_observation AS
 SELECT o.id, o.user_key, d.id AS decision_id, d.at AS recorded_at, o.asked_at, o.purchase_id, o.period_starts_at, o.period_ends_at,
        o.gives_access, o.source, o.coverage, o.store, o.environment, o.kind, o.status, o.ownership, o.renewal, o.product_id,
@@ -87,7 +90,7 @@ SELECT o.id, o.user_key, c.id, c.at, c.asked_at, o.purchase_id, o.period_starts_
   JOIN decision AS d ON d.id = c.confirms AND d.user_key = c.user_key
   JOIN observation AS o ON o.job_id = d.job_id AND o.user_key = d.user_key;
 
--- The decision of every job; a check that confirmed one has it until retention.
+-- The decision of every job. A check that confirmed a decision shows that decision, as long as the history keeps its job.
 CREATE OR REPLACE VIEW job_decision AS
 SELECT d.id, d.user_key, d.job_id, d.at, d.assets_changed, d.observed, d.braked, d.kind, d.rule, d.outcome, d.type_before,
        d.type_after, d.explanation

@@ -10,10 +10,12 @@ struct HostAdapter {
     /// - Throws: `MigrationError` `.adapter` where the file is missing or no text.
     init(path: String, isOwn: Bool) throws {
         sql = try Self.text(of: path)
-        let controls = ["BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT"]
-        if let statement = SQLStatements.split(sql).first(where: { statement in
+        // `END` ends a transaction, and the body of a function in standard SQL, which is none of a file's own statements.
+        let controls = ["BEGIN", "START TRANSACTION", "COMMIT", "ROLLBACK", "ABORT"]
+        let statement = SQLStatements.split(sql).first { statement in
             controls.contains { statement.uppercased().hasPrefix($0) }
-        }) {
+        }
+        if let statement {
             throw MigrationError(
                 .adapter,
                 "the adapter file \(path) controls transactions (\(statement.prefix(40))): take that out, migrate installs the file in one"

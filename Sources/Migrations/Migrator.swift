@@ -237,7 +237,7 @@ package struct Migrator: Sendable {
 
     // MARK: Privileges
 
-    /// Grants what roles lack; those that came after the schema get here what it once gave.
+    /// Grants what roles lack, on the adapter's functions too; a role that was made after the last migration gets its privileges here.
     ///
     /// Returns the roles that are missing and can't be created.
     private func applyPrivileges(_ connection: PostgresConnection) async throws -> [String] {

@@ -26,7 +26,7 @@ struct ObjectInstaller {
                 SET LOCAL check_function_bodies = off;
                 """
         )
-        // A view that is gone may stand in the way of a function that changes; a function is needed until the last view has changed.
+        // Removed views go first: one may depend on a function that changes. Removed functions go last: views may need them until then.
         try await drop(plan.removed.filter { $0.kind != .function })
         for object in plan.objects { try await apply(object) }
         try await drop(plan.removed.filter { $0.kind == .function })
@@ -109,7 +109,7 @@ struct ObjectInstaller {
         ).map { try $0.decode(String.self, at: 0) }
     }
 
-    /// Drops objects of a kind, never with CASCADE: one that another of them stands on is tried again after that one.
+    /// Drops objects of a kind, never with CASCADE: one that another of them depends on is tried again after that one.
     private func drop(_ ids: [SchemaObject.ID]) async throws {
         var left = ids
         while !left.isEmpty {

@@ -1,5 +1,5 @@
 /// What a database lacks of the source, found out before anything is written.
-package struct SchemaPlan: Sendable, Equatable {
+package struct SchemaPlan: Sendable {
     /// What a database says of itself.
     struct State: Sendable {
         /// By version.
@@ -87,6 +87,4 @@ package struct SchemaPlan: Sendable, Equatable {
             changes.append(Change(kind: "release", name: "\(source.release)", reason: .new))
         }
     }
-
-    package static func == (one: SchemaPlan, other: SchemaPlan) -> Bool { one.changes == other.changes }
 }

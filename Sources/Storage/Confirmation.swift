@@ -8,7 +8,7 @@ import Postgres
 ///
 /// They are counted in the user's row and stand in the jobs' history until retention; `decision` and `observation` get nothing.
 enum Confirmation {
-    /// A digest of what a decision and its reading would say in the records, but for who asked, when, and what changed by it.
+    /// A digest of what a decision and its reading would say in the records, except who asked, when, and what changed by it.
     ///
     /// - Parameters:
     ///   - effect: the verdict.
@@ -19,7 +19,7 @@ enum Confirmation {
         var digest = Digest()
         digest.add(effect.verdict.rule.rawValue, waits(effect.verdict.outcome) ? effect.verdict.outcome.rawValue : nil)
         digest.add(restated(effect.verdict.explanation), (effect.newType ?? effect.user?.type)?.rawValue)
-        // What was only observed says which type the host has, and the host changes it.
+        // While only observing, the type is the host's, and the host may change it.
         digest.add(isObserving ? effect.user?.type.rawValue ?? "none" : nil, effect.coverage.rawValue)
         let items = rows.map { row -> [String?] in
             let item = row.observation
@@ -35,7 +35,7 @@ enum Confirmation {
         return digest.uuid
     }
 
-    /// Whether a verdict that has the fingerprint of the newest decision says no more than that one.
+    /// Whether a verdict can be counted as a confirmation of the newest decision.
     ///
     /// A decision that is a year old is written again, so that no newer record rests on old ones.
     ///
@@ -59,7 +59,7 @@ enum Confirmation {
     /// The users' rows are locked, so that no newer decision comes between.
     ///
     /// - Parameters:
-    ///   - effects: those that confirm, if their decision is still there.
+    ///   - effects: those that confirm; a user without decisions gets no number.
     ///   - connection: the transaction that writes them.
     /// - Returns: by user key.
     /// - Throws: `PostgresError`.
@@ -89,7 +89,7 @@ enum Confirmation {
     /// Outcomes that a decision has to share with the one that it confirms; of the others a check is `unchanged`.
     private static func waits(_ outcome: Outcome) -> Bool { outcome == .deferred || outcome == .notEligible }
 
-    /// What only holds a demotion back speaks of a run, a switch or a count of this moment.
+    /// Rules that postpone a demotion because of a run, a switch or a limit: an hour later they may give another result.
     private static func isHeld(_ rule: Rule) -> Bool {
         switch rule {
         case .promoteOnly, .demotionsPaused, .brake, .proposed: true

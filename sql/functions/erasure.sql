@@ -35,6 +35,7 @@ BEGIN
         RETURN;
     END IF;
     UPDATE user_sync AS u SET user_id = NULL, next_check_at = NULL, access_event_at = NULL WHERE u.user_key = known;
+    PERFORM erase_texts(known);
     DELETE FROM idempotency AS i WHERE i.user_key = known;
     DELETE FROM shown_proof AS s WHERE s.user_key = known;
     UPDATE "grant" AS g SET reason = '(erased)' WHERE g.user_key = known;
@@ -54,55 +55,27 @@ BEGIN
 END
 $$;
 
--- Deletes the reported ids of an erased user's tickets.
-CREATE OR REPLACE FUNCTION forget_reported_ids() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+-- Deletes what users and operators wrote about an erased user's tickets, and the link from the user's operator, if there is one.
+CREATE OR REPLACE FUNCTION erase_texts(known bigint) RETURNS void
+LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    -- Either side may have written about the other.
+    cases bigint[] := ARRAY(SELECT t.id FROM ticket AS t WHERE t.claimant_key = known
+                             UNION SELECT t.id FROM ticket AS t WHERE t.owner_key = known);
 BEGIN
-    WITH about AS MATERIALIZED (
-        SELECT t.id FROM ticket AS t WHERE t.claimant_key = NEW.user_key
-         UNION
-        SELECT t.id FROM ticket AS t WHERE t.owner_key = NEW.user_key
-    ), forgotten AS (
-        DELETE FROM ticket_reported_id AS c USING about AS a WHERE c.ticket_id = a.id
-    )
     -- A reported id also stands in `original_id`, if an agent opened or touched the ticket.
     UPDATE ticket AS t SET original_id = NULL
-      FROM about AS a
-     WHERE t.id = a.id AND t.original_id IS NOT NULL
+     WHERE t.id = ANY (cases) AND t.original_id IS NOT NULL
        AND (EXISTS (SELECT 1 FROM ticket_event AS e
                      WHERE e.ticket_id = t.id AND e.kind IN ('opened', 'touched') AND e.operator_id IS NOT NULL)
             OR EXISTS (SELECT 1 FROM ticket_reported_id AS c WHERE c.ticket_id = t.id AND c.value = t.original_id));
-    RETURN NEW;
-END
-$$;
-
-CREATE OR REPLACE FUNCTION forget_notes() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
-BEGIN
-    DELETE FROM ticket_news AS n WHERE n.user_key = NEW.user_key;
-    UPDATE ticket_note AS n SET words = NULL
-      FROM ticket AS t WHERE t.id = n.ticket_id AND (t.claimant_key = NEW.user_key OR t.owner_key = NEW.user_key);
-    RETURN NEW;
-END
-$$;
-
-CREATE OR REPLACE FUNCTION forget_replies() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
-BEGIN
-    -- Either side may have written about the other.
+    DELETE FROM ticket_reported_id AS c WHERE c.ticket_id = ANY (cases);
+    DELETE FROM ticket_news AS n WHERE n.user_key = known;
+    UPDATE ticket_note AS n SET words = NULL WHERE n.ticket_id = ANY (cases);
     UPDATE ticket_reply AS r SET words = NULL, key = NULL, request = NULL
-     WHERE r.id IN (SELECT x.id FROM ticket AS t JOIN ticket_reply AS x ON x.ticket_id = t.id WHERE t.claimant_key = NEW.user_key
-                     UNION SELECT x.id FROM ticket AS t JOIN ticket_reply AS x ON x.ticket_id = t.id WHERE t.owner_key = NEW.user_key
-                     UNION SELECT x.id FROM ticket_reply AS x WHERE x.user_key = NEW.user_key);
-    RETURN NEW;
-END
-$$;
-
--- An erased account is no operator's own account any more; `operator_account` keeps the link.
-CREATE OR REPLACE FUNCTION forget_operator_account() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
-BEGIN
-    UPDATE operator AS o SET user_key = NULL WHERE o.user_key = NEW.user_key;
-    RETURN NEW;
+     WHERE r.id IN (SELECT x.id FROM ticket_reply AS x WHERE x.ticket_id = ANY (cases)
+                     UNION SELECT x.id FROM ticket_reply AS x WHERE x.user_key = known);
+    -- `operator_account` keeps the link.
+    UPDATE operator AS o SET user_key = NULL WHERE o.user_key = known;
 END
 $$;

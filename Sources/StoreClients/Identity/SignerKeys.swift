@@ -4,7 +4,7 @@ import Logging
 
 /// The public keys that an issuer signs a kind of token with, and how such a token is taken apart and verified.
 struct SignerKeys: Sendable {
-    /// The longest token that is looked at, in bytes; real ones have 1,000.
+    /// The longest token that is read, in bytes; real ones have 1,000.
     static let maximumBytes = 8 << 10
     /// Names of keys that do not exist make us ask the issuer once a minute at most.
     static let pause = Duration.seconds(60)
@@ -21,7 +21,7 @@ struct SignerKeys: Sendable {
     /// - Parameters:
     ///   - address: of the JWK set, found out where it is not known.
     ///   - algorithms: that tokens may be signed with.
-    ///   - maximumBytes: the longest token that is looked at.
+    ///   - maximumBytes: the longest token that is read.
     ///   - takesUnnamed: whether a token need not name the key where the set has one alone.
     ///   - http: carries the requests for keys.
     ///   - logger: hears that keys can't be had.

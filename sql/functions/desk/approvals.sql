@@ -1,4 +1,5 @@
--- Approvals of a transfer: which operators may give them, how many it needs, on which evidence, and when they end.
+-- Approvals of a transfer: which operators may give them, on which evidence, and when they end. The rules of approving stand here alone;
+-- how many approvals a ticket needs is part of its evidence (`ticket_evidence.approvals`, computed by TransferRules.swift).
 
 -- Approves a transfer for an operator with the permission `approve`. Returns null, or the reason for the refusal.
 --

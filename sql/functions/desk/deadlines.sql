@@ -6,8 +6,8 @@ CREATE OR REPLACE FUNCTION is_urgent(t ticket) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT t.kind = 'paid_no_access' OR t.priority < 1 OR t.deadline IS NOT NULL
 $$;
--- When the desk has to take a ticket's next step; null: the next step is not the desk's.
 
+-- When the desk has to take a ticket's next step; null: the next step is not the desk's.
 CREATE OR REPLACE FUNCTION due_of(t ticket) RETURNS timestamptz
 LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
     SELECT least(t.deadline,

@@ -20,8 +20,8 @@ BEGIN
     RETURN NULL;
 END
 $$;
--- Counts the requests for evidence, for `keep_request`.
 
+-- Counts the requests for evidence, for `keep_request`.
 CREATE OR REPLACE FUNCTION count_request() RETURNS trigger
 LANGUAGE plpgsql SET search_path = entitlement_sync, pg_temp AS $$
 BEGIN
@@ -73,6 +73,10 @@ BEGIN
     VALUES (which, asked, hash, facts, hindrance, suggested, reason, approvals, also_moves, owner_window * interval '1 second',
             holds * interval '1 second', document::jsonb)
     RETURNING id INTO kept;
+    -- A proof that was found false stays on record, whatever later evidence says.
+    IF 'proof_failed' = ANY (facts) AND NOT EXISTS (SELECT 1 FROM ticket_event AS e WHERE e.ticket_id = which AND e.kind = 'doubted') THEN
+        INSERT INTO ticket_event (ticket_id, kind, detail) VALUES (which, 'doubted', '{"reason": "proof_failed"}');
+    END IF;
     UPDATE ticket AS x
        SET evidence_id = kept, evidence_tries = 0, evidence_error = NULL,
            evidence_due = CASE WHEN x.state IN ('needs_second', 'waiting_owner', 'approved')
@@ -115,17 +119,6 @@ BEGIN
         PERFORM void_approvals(which, 'evidence_changed');
     END IF;
     RETURN kept;
-END
-$$;
-
--- Records once for each ticket that a submitted proof was found false; later evidence does not remove the record.
-CREATE OR REPLACE FUNCTION note_doubt() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
-BEGIN
-    INSERT INTO ticket_event (ticket_id, kind, detail)
-    SELECT NEW.ticket_id, 'doubted', '{"reason": "proof_failed"}'
-     WHERE NOT EXISTS (SELECT 1 FROM ticket_event AS e WHERE e.ticket_id = NEW.ticket_id AND e.kind = 'doubted');
-    RETURN NULL;
 END
 $$;
 

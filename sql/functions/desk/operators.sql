@@ -197,8 +197,8 @@ BEGIN
     END;
 END
 $$;
--- Whether an admin has disabled an operator; `operator.disabled_at` may follow later.
 
+-- Whether an admin has disabled an operator; `operator.disabled_at` may follow later.
 CREATE OR REPLACE FUNCTION is_banned(who bigint) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
     SELECT EXISTS (SELECT 1 FROM operator_ban AS b WHERE b.operator_id = who)
@@ -288,8 +288,8 @@ BEGIN
     RETURN NULL;
 END
 $$;
--- Sets `lost_at`: approvals that the operator gave before no longer count.
 
+-- Sets `lost_at`: approvals that the operator gave before no longer count.
 CREATE OR REPLACE FUNCTION note_lost_role() RETURNS trigger
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -297,8 +297,8 @@ BEGIN
     RETURN NEW;
 END
 $$;
--- Keeps every account that was ever an operator's own.
 
+-- Keeps every account that was ever an operator's own.
 CREATE OR REPLACE FUNCTION keep_operator_account() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 BEGIN

@@ -377,8 +377,8 @@ BEGIN
     RETURN NULL;
 END
 $$;
--- Requests a dry run of a user, or hastens the one that waits. Returns its id.
 
+-- Requests a dry run of a user, or hastens the one that waits. Returns its id.
 CREATE OR REPLACE FUNCTION ask_dry_run(wanted text) RETURNS uuid
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE

@@ -113,14 +113,14 @@ LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
                                          (SELECT p.owner_key FROM purchase AS p
                                              WHERE p.id = surviving_purchase(coalesce(t.purchase_id, t.subject_id)))))
 $$;
--- Whether an operator has, or had, an account in the app.
 
+-- Whether an operator has, or had, an account in the app.
 CREATE OR REPLACE FUNCTION has_account(who bigint) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
     SELECT EXISTS (SELECT 1 FROM operator_account AS a WHERE a.operator_id = who)
 $$;
--- Whether an operator asked within the last minute, in an earlier transaction, to see a ticket's ids unmasked.
 
+-- Whether an operator asked within the last minute, in an earlier transaction, to see a ticket's ids unmasked.
 CREATE OR REPLACE FUNCTION may_see(who bigint, which bigint) RETURNS boolean
 LANGUAGE sql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
     SELECT EXISTS (SELECT 1 FROM ticket_reveal AS r
@@ -261,8 +261,8 @@ BEGIN
     RETURN t.id;
 END
 $$;
--- Assigns a ticket to an operator for 30 minutes. Evidence that is missing or older than an hour is collected again.
 
+-- Assigns a ticket to an operator for 30 minutes. Evidence that is missing or older than an hour is collected again.
 CREATE OR REPLACE FUNCTION assign_ticket(session bytea, which bigint) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -292,8 +292,8 @@ BEGIN
     RETURN NULL;
 END
 $$;
--- Unassigns an operator's ticket.
 
+-- Unassigns an operator's ticket.
 CREATE OR REPLACE FUNCTION unassign_ticket(session bytea, which bigint) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE

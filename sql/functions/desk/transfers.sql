@@ -222,6 +222,7 @@ BEGIN
        AND EXISTS (SELECT 1 FROM purchase AS p
                     WHERE p.id = ANY (moved) AND cardinality(p.entitlements) > 0 AND coalesce(p.gives_access, p.status = 'owned'));
     UPDATE transfer AS y SET step = 'done', ended_at = clock_timestamp(), last_error = NULL WHERE y.id = which;
+    PERFORM owe_tokens(x);
     PERFORM note_step(which, 'done', jsonb_build_object('purchases', cardinality(moved)));
     PERFORM move_ticket(t.id, 'executed');
     INSERT INTO ticket_event (ticket_id, kind, detail)
@@ -290,24 +291,23 @@ END
 $$;
 
 -- Plans an update of the App Store's account token for each moved purchase, in the transaction that gives it to the claimant.
-CREATE OR REPLACE FUNCTION owe_tokens() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+CREATE OR REPLACE FUNCTION owe_tokens(x transfer) RETURNS void
+LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
     items bigint[] := ARRAY(SELECT surviving_purchase(n.id) FROM (
-                                SELECT NEW.purchase_id AS id
+                                SELECT x.purchase_id AS id
                                  UNION ALL
                                 SELECT i.purchase_id FROM purchase_identifier AS i
-                                 WHERE i.value = ANY (NEW.moves) AND i.kind = 'revenuecat_id') AS n);
+                                 WHERE i.value = ANY (x.moves) AND i.kind = 'revenuecat_id') AS n);
 BEGIN
     -- An older update of the same purchase is due at once: a worker makes one at a time, the oldest first.
     UPDATE transfer_token AS k SET due = clock_timestamp()
      WHERE surviving_purchase(k.purchase_id) = ANY (items) AND k.state = 'due' AND k.due > clock_timestamp() + interval '2 minutes';
     INSERT INTO transfer_token (transfer_id, purchase_id)
-    SELECT NEW.id, p.id FROM purchase AS p
-     WHERE p.id = ANY (items) AND p.store = 'app_store' AND p.owner_key = NEW.to_key AND p.owner_rule = 'transferred'
+    SELECT x.id, p.id FROM purchase AS p
+     WHERE p.id = ANY (items) AND p.store = 'app_store' AND p.owner_key = x.to_key AND p.owner_rule = 'transferred'
      ORDER BY p.id
     ON CONFLICT DO NOTHING;
-    RETURN NULL;
 END
 $$;
 
