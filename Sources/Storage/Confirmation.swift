@@ -16,23 +16,43 @@ enum Confirmation {
     ///   - isObserving: whether nothing is written but records.
     /// - Returns: equal digests for what is equal.
     static func fingerprint(of effect: Effect, rows: [ObservedRow], isObserving: Bool) -> UUID {
-        var digest = Digest()
-        digest.add(effect.verdict.rule.rawValue, waits(effect.verdict.outcome) ? effect.verdict.outcome.rawValue : nil)
-        digest.add(restated(effect.verdict.explanation), (effect.newType ?? effect.user?.type)?.rawValue)
+        var words = Words()
+        words.add(effect.verdict.rule.rawValue)
+        words.add(waits(effect.verdict.outcome) ? effect.verdict.outcome.rawValue : nil)
+        words.add(restated: effect.verdict.explanation)
+        words.add((effect.newType ?? effect.user?.type)?.rawValue)
         // While only observing, the type is the host's, and the host may change it.
-        digest.add(isObserving ? effect.user?.type.rawValue ?? "none" : nil, effect.coverage.rawValue)
-        let items = rows.map { row -> [String?] in
-            let item = row.observation
-            return [
-                row.coverage.rawValue, row.observedPurchase.map { "\($0)" }, settled(row.attribution)?.name,
-                item?.source.rawValue, item?.kind.rawValue, item?.store, item?.environment, item?.status.raw,
-                item?.givesAccess.map { "\($0)" }, item?.renewal, item?.productID, item?.ownership,
-                item?.periodStartsAt.map { "\($0.microseconds)" }, item?.periodEndsAt.map { "\($0.microseconds)" },
-                item?.entitlements.joined(separator: "\u{1f}"), item.map { "\($0.payloadHash)" },
-            ]
+        words.add(isObserving ? effect.user?.type.rawValue ?? "none" : nil)
+        words.add(effect.coverage.rawValue)
+        // The order of a reading's items means nothing.
+        let items = rows.map(item)
+        words.add(Int64(items.count))
+        for item in items.count > 1 ? items.sorted(by: { $0.lexicographicallyPrecedes($1) }) : items {
+            words.bytes += item
         }
-        for item in items.sorted(by: { "\($0)" < "\($1)" }) { digest.add(item) }
-        return digest.uuid
+        return words.digest
+    }
+
+    private static func item(_ row: ObservedRow) -> [UInt8] {
+        var words = Words()
+        words.add(row.coverage.rawValue)
+        words.add(row.observedPurchase)
+        words.add(settled(row.attribution)?.name)
+        words.add(row.observation == nil ? 0 : 1)
+        guard let item = row.observation else { return words.bytes }
+        for word in [
+            item.source.rawValue, item.kind.rawValue, item.store, item.environment, item.status.raw, item.ownership,
+        ] { words.add(word) }
+        words.add(item.renewal)
+        words.add(item.productID)
+        words.add(item.givesAccess.map { $0 ? 1 : 0 })
+        words.add(item.periodStartsAt?.microseconds)
+        words.add(item.periodEndsAt?.microseconds)
+        words.add(Int64(item.entitlements.count))
+        for entitlement in item.entitlements { words.add(entitlement) }
+        words.add(Int64(item.payloadHash.count))
+        words.bytes += item.payloadHash
+        return words.bytes
     }
 
     /// Whether a verdict can be counted as a confirmation of the newest decision.
@@ -97,33 +117,55 @@ enum Confirmation {
         }
     }
 
-    /// The sentence of the same verdict on a user who has the type already.
-    private static func restated(_ explanation: String) -> String {
-        explanation.replacing("so the user became a subscriber", with: "so the user stays a subscriber")
-    }
-
     /// An item that was new is the user's own from then on.
     private static func settled(_ attribution: Attribution?) -> Attribution? {
         attribution == .new ? .own(purchase: 0, merging: []) : attribution
     }
 
-    private struct Digest {
-        private var hash = SHA256()
+    /// Words one after the other, each told from the next by its length.
+    private struct Words {
+        var bytes: [UInt8] = []
 
-        mutating func add(_ words: String?...) { add(words) }
-
-        mutating func add(_ words: [String?]) {
-            for word in words { hash.update(data: Array((word.map { "\($0.utf8.count):\($0)" } ?? "-").utf8)) }
+        mutating func add(_ word: String?) {
+            guard let word else { return bytes.append(0) }
+            add(Int64(word.utf8.count))
+            bytes += word.utf8
         }
 
-        var uuid: UUID {
-            let bytes = Array(hash.finalize().prefix(16))
-            return UUID(
-                uuid: (
-                    bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5], bytes[6], bytes[7], bytes[8], bytes[9],
-                    bytes[10], bytes[11], bytes[12], bytes[13], bytes[14], bytes[15]
+        mutating func add(_ number: Int64?) {
+            guard let number else { return bytes.append(0) }
+            bytes.append(1)
+            withUnsafeBytes(of: number.littleEndian) { bytes += $0 }
+        }
+
+        /// Adds the sentence that the same verdict has for a user who has the type already.
+        mutating func add(restated sentence: String) {
+            let start = bytes.count
+            add(sentence)
+            let (became, stays) = (Array("became a subscriber".utf8), Array("stays a subscriber".utf8))
+            for place in start..<max(start, bytes.count - became.count + 1) where bytes[place] == became[0] {
+                guard bytes[place...].starts(with: became) else { continue }
+                bytes.replaceSubrange(place..<(place + became.count), with: stays)
+                // The length stands before the sentence.
+                bytes.replaceSubrange(
+                    start..<(start + 9),
+                    with: Self.length(sentence.utf8.count - became.count + stays.count)
                 )
-            )
+                return
+            }
+        }
+
+        private static func length(_ count: Int) -> [UInt8] {
+            [1] + withUnsafeBytes(of: Int64(count).littleEndian) { Array($0) }
+        }
+
+        var digest: UUID {
+            var uuid = UUID().uuid
+            let digest = SHA256.hash(data: bytes)
+            withUnsafeMutableBytes(of: &uuid) { target in
+                for (place, byte) in zip(target.indices, digest) { target[place] = byte }
+            }
+            return UUID(uuid: uuid)
         }
     }
 }

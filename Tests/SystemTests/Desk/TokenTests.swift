@@ -281,6 +281,12 @@ import Transport
             )
             try await pool.query("UPDATE entitlement_sync.transfer_token SET due = now() + interval '1 hour'")
             try await pool.query("UPDATE entitlement_sync.transfer SET step = 'done' WHERE step = 'begun'")
+            try await pool.query(
+                """
+                SELECT entitlement_sync.owe_tokens(x) FROM entitlement_sync.transfer AS x
+                 WHERE x.id = (SELECT max(y.id) FROM entitlement_sync.transfer AS y)
+                """
+            )
             let first = try #require(try await tokens.take(upTo: 4).first, "the earlier one is looked at first")
             #expect(try await tokens.take(upTo: 4).isEmpty, "the later one waits for it")
             // A turn that is over writes nothing.
