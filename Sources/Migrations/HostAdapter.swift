@@ -50,7 +50,7 @@ struct HostAdapter {
 
     /// Looks for an id that the host's tables may not be able to hold: anybody can sign in with one.
     private static let oddID = "SELECT * FROM entitlement_sync_host.read_users(ARRAY['no id of anybody'])"
-    /// Calls every function on nobody: what does not fit the host's tables shows now and not at the first job.
+    /// Calls every function without a user: what does not fit the host's tables shows now and not at the first job.
     private static let probe = """
         DO $$
         BEGIN
@@ -87,7 +87,7 @@ struct HostAdapter {
                     script: "DROP FUNCTION IF EXISTS entitlement_sync_host.unexplained_assets(integer)"
                 )
                 try await connection.execute(script: sql)
-                // What one adapter has stepped over another might not come back to; whoever is at a batch is waited for.
+                // Batches start from the beginning, because another adapter may order assets differently. Workers in a batch are waited for.
                 if !isTried {
                     try await connection.execute(
                         script: "UPDATE entitlement_sync.asset_run SET cursor = NULL WHERE cursor IS NOT NULL"

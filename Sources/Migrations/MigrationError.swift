@@ -22,8 +22,8 @@ package struct MigrationError: Error, Sendable, CustomStringConvertible {
         case "55P03":
             self.init(
                 .locked,
-                "\(what): a table has been locked by another session for 10 s (pg_locks shows which, pg_stat_activity by"
-                    + " whom); end that session or wait for it, then run entitlement-sync migrate again"
+                "\(what): a table has been locked by another session for 10 s (pg_locks shows which, pg_stat_activity the"
+                    + " session); end that session or wait for it, then run entitlement-sync migrate again"
             )
         case "42501":
             self.init(.refused, "\(what): \(error.message); \(error.hint ?? "migrate as the database's owner")")

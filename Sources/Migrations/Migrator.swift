@@ -74,7 +74,7 @@ package struct Migrator: Sendable {
         }
         throw MigrationError(
             .locked,
-            "another migration has been running for 30 s; wait for it, or look what it waits for"
+            "another migration has been running for 30 s; wait for it, or see in pg_stat_activity what it waits for"
         )
     }
 
@@ -83,7 +83,7 @@ package struct Migrator: Sendable {
     private func state(_ connection: PostgresConnection) async throws -> SchemaPlan.State {
         do {
             return try await connection.withTransaction { connection in
-                // Somebody may hold a table; without a limit the wait has no end, as migrations have no timeout.
+                // Another session may have locked a table, and migrations have no timeout of their own.
                 try await connection.execute(script: "SET LOCAL lock_timeout = '10s'")
                 return try await read(connection)
             }

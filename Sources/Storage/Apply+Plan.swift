@@ -112,7 +112,7 @@ extension Apply {
         var plan: ApplyPlan
         var postponed: Set<Int64> = []
         repeat {
-            plan = ApplyPlan(settings: settings, decision: decision, catalog: gate.catalog, now: gate.now)
+            plan = ApplyPlan(settings: settings, decision: decision, catalog: gate.catalog)
             plan.firstTold = firstTold
             plan.dated = dated.purchases
             if !dated.users.isEmpty || !dated.purchases.isEmpty {

@@ -154,7 +154,7 @@ extension Apply {
                 isObserving: isObserving
             )
         }
-        let confirming = plan.effects.filter { Confirmation.confirms($0, now: plan.now) }
+        let confirming = plan.effects.filter { Confirmation.confirms($0) }
         let numbers = try await Confirmation.numbers(of: confirming, on: connection)
         guard !numbers.isEmpty else { return }
         for index in plan.effects.indices {

@@ -6,8 +6,6 @@ struct ApplyPlan {
     private let settings: ApplySettings
     private let decision: DecisionSettings
     let catalog: ProductCatalog
-    /// The database's clock as the batch began.
-    let now: Instant
     /// What earlier jobs of this batch touch: two jobs of one batch never write the same purchase.
     private var touchedPurchases: Set<Int64> = []
     private var touchedIdentifiers: Set<PurchaseIdentifierKey> = []
@@ -47,8 +45,7 @@ struct ApplyPlan {
     /// Users whose verdicts only confirm what is on record.
     var confirming: Set<Int64> { Set(effects.filter { $0.confirmation != nil }.map(\.job.userKey)) }
 
-    init(settings: ApplySettings, decision: DecisionSettings, catalog: ProductCatalog, now: Instant) {
-        self.now = now
+    init(settings: ApplySettings, decision: DecisionSettings, catalog: ProductCatalog) {
         self.settings = settings
         self.decision = decision
         self.catalog = catalog

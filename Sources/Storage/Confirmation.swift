@@ -57,22 +57,18 @@ enum Confirmation {
 
     /// Whether a verdict can be counted as a confirmation of the newest decision.
     ///
-    /// A decision that is a year old is written again, so that no newer record rests on old ones.
+    /// An old decision is written again, so that no record rests on one that is over a year old.
     ///
-    /// - Parameters:
-    ///   - effect: the verdict, with its fingerprint.
-    ///   - now: the database's clock.
+    /// - Parameter effect: the verdict, with its fingerprint.
     /// - Returns: whether it is counted, and not written.
-    static func confirms(_ effect: Effect, now: Instant) -> Bool {
+    static func confirms(_ effect: Effect) -> Bool {
         guard let facts = effect.facts, facts.fingerprint != nil, facts.fingerprint == effect.fingerprint,
-            facts.recordedAt.map({ now - $0 < longest }) ?? true
+            !facts.isDecisionOld
         else { return false }
         return effect.job.kind == .reconcile && effect.newType == nil && !effect.isBraked
             && effect.verdict.tickets.isEmpty && effect.assetsChanged == 0 && !effect.assetsPending
             && (effect.verdict.outcome == .unchanged || waits(effect.verdict.outcome) && !isHeld(effect.verdict.rule))
     }
-
-    private static let longest = Duration.seconds(365 * 86_400)
 
     /// Numbers for confirmations, and the decisions that they confirm.
     ///

@@ -25,8 +25,8 @@ struct UserFacts {
     var decisionID: Int64?
     /// How many did.
     var confirmed = 0
-    /// When the newest full reading began whose observations were written.
-    var recordedAt: Instant?
+    /// The newest decision is to be written again: it, or its first confirmation, is half a year old.
+    var isDecisionOld = true
     var grants = GrantState.none
     var sandbox = SandboxState.none
     /// When the last grant in force ends.
@@ -154,7 +154,10 @@ enum LedgerReads {
             """
             SELECT u.user_key, u.epoch, u.read_at, u.absent_since, u.access_event_at, u.moved_away_at,
                    CASE WHEN u.flips_since > now() - interval '1 day' THEN u.flips ELSE 0 END, u.ever_observed,
-                   u.user_id IS NULL, u.decided_subscriber, u.fingerprint, u.decision_id, u.confirmed, u.recorded_at
+                   u.user_id IS NULL, u.decided_subscriber, u.fingerprint, u.decision_id, u.confirmed,
+                   -- Unless checks confirmed it, the newest decision is as old as the newest reading.
+                   coalesce(CASE WHEN u.confirmed > 0 THEN u.confirmed_first_at ELSE u.read_at END
+                            < now() - interval '6 months', true)
               FROM entitlement_sync.user_sync AS u
              WHERE u.user_key = ANY (\(userKeys))
              ORDER BY u.user_key
@@ -208,7 +211,7 @@ enum LedgerReads {
             let (
                 key, epoch, readAt, absent, promised, moved, flips, ever, erased, decided, fingerprint, decision,
                 confirmed,
-                recorded
+                isOld
             ) = try row.decode(
                 Int64.self,
                 Int64.self,
@@ -223,7 +226,7 @@ enum LedgerReads {
                 UUID?.self,
                 Int64?.self,
                 Int32.self,
-                PostgresTimestamp?.self
+                Bool.self
             )
             facts[key] = UserFacts(
                 epoch: epoch,
@@ -238,7 +241,7 @@ enum LedgerReads {
                 fingerprint: fingerprint,
                 decisionID: decision,
                 confirmed: Int(confirmed),
-                recordedAt: recorded.map(Instant.init)
+                isDecisionOld: isOld
             )
         }
         return facts

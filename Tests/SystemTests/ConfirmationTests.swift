@@ -71,7 +71,7 @@ import Testing
         }
     }
 
-    @Test func `Assets that come back, a restore, a grant and a year make a decision of its own`() async throws {
+    @Test func `Assets that come back, a restore, a grant and half a year make a decision of its own`() async throws {
         try await World.with(customers: ["{id: ann, state: active}"]) { world in
             try await world.add("ann")
             try await Self.check(world, "promoted")
@@ -85,7 +85,7 @@ import Testing
             try await Self.check(world, "unchanged")
             #expect(try await world.texts(Self.rows) == ["3 decisions, 3 observations, 1 confirmed"])
             try await world.pool.query(
-                "UPDATE entitlement_sync.user_sync SET recorded_at = now() - interval '366 days'"
+                "UPDATE entitlement_sync.user_sync SET confirmed_first_at = now() - interval '7 months'"
             )
             try await Self.check(world, "unchanged")
             #expect(try await world.texts(Self.rows) == ["4 decisions, 4 observations, 0 confirmed"])
