@@ -53,6 +53,27 @@ import Testing
         }
     }
 
+    @Test func `A ticket that is refused while its first evidence is collected stays refused`() async throws {
+        try await DeskCase.with { scene, ticket in
+            let world = scene.world
+            let before = try await now(world)
+            #expect(try await scene.act(scene.ann, .claim, on: ticket) == nil)
+            #expect(try await scene.act(scene.ann, .refuse(how: "refuse", words: nil), on: ticket) == nil)
+            try await keep(ticket, askedAt: before, in: world)
+            #expect(try await scene.state(ticket) == "refused")
+        }
+    }
+
+    @Test func `A ticket that was refused without evidence is opened again by what is asked for later`() async throws {
+        try await DeskCase.with { scene, ticket in
+            let world = scene.world
+            #expect(try await scene.act(scene.ann, .claim, on: ticket) == nil)
+            #expect(try await scene.act(scene.ann, .refuse(how: "refuse", words: nil), on: ticket) == nil)
+            try await keep(ticket, askedAt: now(world), in: world)
+            #expect(try await scene.state(ticket) == "new")
+        }
+    }
+
     @Test func `What a worker finds that was given up answers no request that another has taken`() async throws {
         try await DeskCase.with { scene, ticket in
             let world = scene.world

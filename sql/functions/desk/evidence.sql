@@ -82,9 +82,10 @@ BEGIN
            evidence_due = CASE WHEN x.state IN ('needs_second', 'waiting_owner', 'approved')
                                THEN clock_timestamp() + interval '6 hours' END
      WHERE x.id = which;
-    -- A refused ticket is opened again when the evidence has changed: operators have something else to decide on.
+    -- A refused ticket is opened again when the evidence has changed: operators have something else to decide on. The first evidence
+    -- changes nothing if it was being collected when they refused.
     IF t.state = 'refused' THEN
-        IF hindrance <> 'closes'
+        IF hindrance <> 'closes' AND (t.evidence_id IS NOT NULL OR asked > t.decided_at)
            AND NOT EXISTS (SELECT 1 FROM ticket_evidence AS e WHERE e.id = t.evidence_id AND e.hash = keep_evidence.hash)
            AND NOT EXISTS (SELECT 1 FROM ticket AS x
                             WHERE x.claimant_key = t.claimant_key AND coalesce(x.purchase_id, 0) = coalesce(t.purchase_id, 0)
