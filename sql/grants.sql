@@ -33,16 +33,16 @@ SELECT apply_privileges(ARRAY(
         ('worker', 'table', 'INSERT SELECT UPDATE',
          'upkeep'),
         ('worker', 'table', 'SELECT',
-         'account_index account_walk chargeback chargeback_name check_round confirmation confirmed_decision job_decision leader
-         past_decision past_observation product product_access role_privilege run run_backfill run_change run_part sandbox_user
-         schema_release store_absence store_knowledge ticket_approval ticket_event ticket_evidence ticket_move
-         ticket_reported_id transfer transfer_step transfer_token'),
+         'account_index account_walk chargeback chargeback_name check_round confirmation confirmed_decision evidence_request
+         job_decision leader owner_window past_decision past_observation product product_access role_privilege run
+         run_backfill run_change run_part sandbox_user schema_release store_absence store_knowledge ticket_approval
+         ticket_event ticket_evidence ticket_move ticket_reported_id transfer transfer_step transfer_token'),
         ('worker', 'table', 'UPDATE',
-         'run.predicted_end run_part.due ticket.deadline ticket.evidence_due ticket.evidence_error ticket.evidence_seen
-         ticket.evidence_taken_at ticket.evidence_tries ticket.kind ticket.original_id ticket.owner_key ticket.priority
-         ticket.purchase_id ticket.store ticket.touches ticket.visible transfer.due transfer.last_error transfer.tries
-         transfer_token.due transfer_token.ended_at transfer_token.reason transfer_token.state transfer_token.tries
-         transfer_token.turn'),
+         'evidence_request.answers evidence_request.due_at evidence_request.error evidence_request.taken_at
+         evidence_request.tries run.predicted_end run_part.due ticket.deadline ticket.kind ticket.original_id ticket.owner_key
+         ticket.priority ticket.purchase_id ticket.store ticket.touches ticket.visible transfer.due transfer.last_error
+         transfer.tries transfer_token.due transfer_token.ended_at transfer_token.reason transfer_token.state
+         transfer_token.tries transfer_token.turn'),
         ('worker', 'sequence', 'USAGE',
          'asset_batch_id_seq decision_id_seq grant_id_seq inbox_id_seq observation_id_seq outbox_id_seq purchase_id_block
          ticket_event_id_seq ticket_number user_sync_user_key_seq worker_epoch'),
@@ -54,12 +54,12 @@ SELECT apply_privileges(ARRAY(
          forget_accounts forget_events forget_questions forget_requests forget_runs forget_sign_ins has_owner_consent host_id
          id_time is_eligible is_named_by_reported_id is_open judge_credentials keep_answers keep_backfill keep_evidence
          keep_part maintain_partitions means_access missing_days missing_privileges move_backfill name_found name_hash
-         name_purchase new_id note_absences note_credentials note_known partitioned_tables partitions_of plan_backfills
-         plan_checks postpone_backfill predict_run product_access_of product_changed publish_ticket_news reference_of
-         reply_to_ticket request_reconcile request_restore requeue_dead restore_answers restored_products restored_products_of
-         runs_of settle_call settle_run settle_transfer spell_inbox stacked_ends start_scheduled step_down surviving_purchase
-         take_asks take_backfill take_lead take_outbox take_part take_requests ticket_answers united_proofs user_events
-         user_key_of user_standing ways_in'),
+         name_purchase new_id note_absences note_credentials note_known note_touched partitioned_tables partitions_of
+         plan_backfills plan_checks postpone_backfill predict_run product_access_of product_changed publish_ticket_news
+         reference_of reply_to_ticket request_reconcile request_restore requeue_dead restore_answers restored_products
+         restored_products_of runs_of settle_call settle_run settle_transfer spell_inbox stacked_ends start_scheduled
+         step_down surviving_purchase take_asks take_backfill take_lead take_outbox take_part take_requests ticket_answers
+         united_proofs user_events user_key_of user_standing ways_in'),
         ('support', 'schema', 'USAGE',
          'entitlement_sync'),
         ('support', 'table', 'SELECT',
@@ -75,10 +75,10 @@ SELECT apply_privileges(ARRAY(
          purchase.store purchase.transferred_at rate_budget run.asked_at run.asked_by run.confirmed_at run.confirmed_by
          run.counted run.cursor_at run.cursor_key run.demotion_limit run.ended run.ended_at run.errors run.fed run.hash
          run.held run.id run.is_backfill_only run.is_confirmed run.is_dry run.is_fed run.is_paged run.late run.late_due
-         run.late_since run.listed run.max_demotions run.of_run run.outcomes run.parts run.predicted_end run.progress run.rules
-         run.schedule run.scope run.settled_at run.since run.skipped run.started_at run.state run.subscribers run.total
-         run_backfill run_change run_part schedule schema_release store_absence store_credential.since store_credential.state
-         store_credential.store store_health store_knowledge ticket_move worker'),
+         run.late_since run.listed run.max_demotions run.of_run run.outcomes run.parts run.predicted_end run.progress
+         run.rules run.schedule run.scope run.settled_at run.since run.skipped run.started_at run.state run.subscribers
+         run.total run_backfill run_change run_part schedule schema_release store_absence store_credential.since
+         store_credential.state store_credential.store store_health store_knowledge ticket_move worker'),
         ('support', 'function', 'EXECUTE',
          'acting add_operator allow_terminal announce_sign_in approve_ticket ask_claimant ask_terminal assign_ticket
          begin_transfer confirm_operator desk_alive desk_causes desk_counts desk_dead desk_dry_run desk_figures desk_log
@@ -99,23 +99,24 @@ SELECT apply_privileges(ARRAY(
          'alarm asset_batch asset_run brake chargeback.at chargeback.lifted_at chargeback.lifted_by chargeback.lifted_for
          chargeback.noted_at chargeback.purchase_id chargeback_name.at chargeback_name.lifted_at chargeback_name.lifted_by
          chargeback_name.lifted_for chargeback_name.noted_at confirmation confirmed_decision control decision decision_log
-         desk_clock desk_lane desk_question desk_setting dry_run grant inbox.attempt inbox.due inbox.event_id inbox.id
-         inbox.is_access_event inbox.is_backfilled inbox.kind inbox.occurred_at inbox.received_at inbox.source inbox.state
-         inbox.user_keys inbox_log invariant_check job_decision job_history job_status leader list_reveal observation operator
-         operator_event operator_permission outbox past_decision past_observation product product_access purchase.account_key
-         purchase.end_announced purchase.entitlements purchase.environment purchase.first_seen_at purchase.former_owner_key
-         purchase.gives_access purchase.id purchase.kind purchase.merged_into purchase.observed_at purchase.owner_key
-         purchase.owner_rule purchase.owner_since purchase.ownership purchase.period_ends_at purchase.product_id
-         purchase.renewal purchase.source purchase.stated_at purchase.status purchase.store purchase.transferred_at
-         purchase_consent purchase_identifier_log queue rate_budget run.asked_at run.asked_by run.confirmed_at run.confirmed_by
-         run.counted run.cursor_at run.cursor_key run.demotion_limit run.ended run.ended_at run.errors run.fed run.hash
-         run.held run.id run.is_backfill_only run.is_confirmed run.is_dry run.is_fed run.is_paged run.late run.late_due
-         run.late_since run.listed run.max_demotions run.of_run run.outcomes run.parts run.predicted_end run.progress run.rules
-         run.schedule run.scope run.settled_at run.since run.skipped run.started_at run.state run.subscribers run.total
-         run_backfill run_change run_part sandbox_user schedule schema_release sign_in_refusal store_absence
-         store_credential.since store_credential.state store_credential.store store_health store_knowledge ticket
-         ticket_approval ticket_event ticket_evidence ticket_move ticket_note ticket_reply ticket_reported_id ticket_reveal
-         ticket_status transfer transfer_step transfer_token user_reveal user_sync worker'),
+         desk_clock desk_lane desk_question desk_setting dry_run evidence_request grant inbox.attempt inbox.due inbox.event_id
+         inbox.id inbox.is_access_event inbox.is_backfilled inbox.kind inbox.occurred_at inbox.received_at inbox.source
+         inbox.state inbox.user_keys inbox_log invariant_check job_decision job_history job_status leader list_reveal
+         observation operator operator_event operator_permission outbox owner_waiver owner_window past_decision
+         past_observation product product_access purchase.account_key purchase.end_announced purchase.entitlements
+         purchase.environment purchase.first_seen_at purchase.former_owner_key purchase.gives_access purchase.id purchase.kind
+         purchase.merged_into purchase.observed_at purchase.owner_key purchase.owner_rule purchase.owner_since
+         purchase.ownership purchase.period_ends_at purchase.product_id purchase.renewal purchase.source purchase.stated_at
+         purchase.status purchase.store purchase.transferred_at purchase_consent purchase_identifier_log queue rate_budget
+         run.asked_at run.asked_by run.confirmed_at run.confirmed_by run.counted run.cursor_at run.cursor_key
+         run.demotion_limit run.ended run.ended_at run.errors run.fed run.hash run.held run.id run.is_backfill_only
+         run.is_confirmed run.is_dry run.is_fed run.is_paged run.late run.late_due run.late_since run.listed run.max_demotions
+         run.of_run run.outcomes run.parts run.predicted_end run.progress run.rules run.schedule run.scope run.settled_at
+         run.since run.skipped run.started_at run.state run.subscribers run.total run_backfill run_change run_part
+         sandbox_user schedule schema_release sign_in_refusal store_absence store_credential.since store_credential.state
+         store_credential.store store_health store_knowledge ticket ticket_approval ticket_event ticket_evidence ticket_move
+         ticket_note ticket_question ticket_reply ticket_reported_id ticket_reveal ticket_status transfer transfer_step
+         transfer_token user_reveal user_sync worker'),
         ('auditor', 'function', 'EXECUTE',
          'first_id_of id_time is_eligible means_access missing_days partitioned_tables partitions_of product_access_of
          reference_of user_events user_standing')

@@ -37,30 +37,13 @@ CREATE OR REPLACE TRIGGER no_truncate BEFORE TRUNCATE ON operator_event FOR EACH
 
 CREATE OR REPLACE TRIGGER clock_changed AFTER INSERT OR UPDATE OR DELETE ON desk_clock FOR EACH STATEMENT EXECUTE FUNCTION clock_changed();
 
-CREATE OR REPLACE TRIGGER count_request BEFORE UPDATE OF evidence_due ON ticket FOR EACH ROW
-    WHEN (NEW.evidence_due IS NOT NULL) EXECUTE FUNCTION count_request();
 CREATE OR REPLACE TRIGGER guard_first_state BEFORE INSERT ON ticket FOR EACH ROW
     WHEN (NEW.state <> 'new') EXECUTE FUNCTION guard_ticket_state();
 CREATE OR REPLACE TRIGGER guard_state BEFORE UPDATE OF state ON ticket FOR EACH ROW
     WHEN (OLD.state IS DISTINCT FROM NEW.state) EXECUTE FUNCTION guard_ticket_state();
-CREATE OR REPLACE TRIGGER keep_agreement
-    BEFORE UPDATE OF state, evidence_id, owner_asked_at, owner_until, owner_consented_at, owner_waived_at ON ticket FOR EACH ROW
-    WHEN (NEW.owner_consented_at IS NOT NULL OR NEW.owner_waived_at IS NOT NULL) EXECUTE FUNCTION keep_agreement();
-CREATE OR REPLACE TRIGGER keep_clock BEFORE INSERT OR UPDATE OF state, assigned_at, kind, priority, deadline ON ticket
-    FOR EACH ROW EXECUTE FUNCTION keep_clock();
-CREATE OR REPLACE TRIGGER keep_owner BEFORE UPDATE OF owner_key, owner_asked_at, owner_until, owner_objected_at, state ON ticket
-    FOR EACH ROW EXECUTE FUNCTION keep_owner();
-CREATE OR REPLACE TRIGGER keep_request BEFORE UPDATE OF evidence_id ON ticket FOR EACH ROW
-    WHEN (NEW.evidence_id IS NOT NULL) EXECUTE FUNCTION keep_request();
-CREATE OR REPLACE TRIGGER notify_claimant AFTER UPDATE OF verdict ON ticket FOR EACH ROW
-    WHEN (NEW.state = 'refused' AND NEW.verdict IS NOT NULL) EXECUTE FUNCTION notify_claimant();
-CREATE OR REPLACE TRIGGER notify_owner AFTER UPDATE OF state ON ticket FOR EACH ROW
-    WHEN (OLD.state IS DISTINCT FROM NEW.state) EXECUTE FUNCTION notify_owner();
 
 CREATE OR REPLACE TRIGGER append_only BEFORE UPDATE OR DELETE ON ticket_event FOR EACH ROW EXECUTE FUNCTION append_only();
 CREATE OR REPLACE TRIGGER no_truncate BEFORE TRUNCATE ON ticket_event FOR EACH STATEMENT EXECUTE FUNCTION append_only();
-CREATE OR REPLACE TRIGGER keep_reported_ids AFTER INSERT ON ticket_event FOR EACH ROW
-    WHEN (NEW.job_id IS NOT NULL AND NEW.kind IN ('opened', 'touched')) EXECUTE FUNCTION keep_reported_ids();
 CREATE OR REPLACE TRIGGER notify_desk AFTER INSERT ON ticket_event FOR EACH ROW EXECUTE FUNCTION notify_desk();
 
 CREATE OR REPLACE TRIGGER append_only BEFORE UPDATE OR DELETE ON ticket_evidence FOR EACH ROW EXECUTE FUNCTION append_only();

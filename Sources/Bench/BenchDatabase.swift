@@ -14,15 +14,17 @@ package struct BenchDatabase: Sendable {
 
     /// Creates and fills the database.
     ///
+    /// `suffix`: the end of its name, where one process needs several.
     /// `configuration`: how to reach the server; its user must be allowed to create databases.
     /// `sqlDirectory`: the folder with `migrations` and `host`.
     package init(
         configuration: PostgresConfiguration,
         connect: (String) -> PostgresConfiguration,
         sqlDirectory: String,
-        logger: Logger
+        logger: Logger,
+        suffix: String = ""
     ) async throws {
-        name = "entitlement_sync_bench_\(ProcessInfo.processInfo.processIdentifier)"
+        name = "entitlement_sync_bench_\(ProcessInfo.processInfo.processIdentifier)\(suffix)"
         admin = PostgresPool(configuration: configuration, logger: logger)
         try await admin.query("CREATE DATABASE \(rawSQL: name)")
         self.configuration = connect(name)
@@ -142,6 +144,55 @@ package struct BenchDatabase: Sendable {
               FROM entitlement_sync.user_sync AS u WHERE u.user_id LIKE \(prefix + "%")
             """
         )
+    }
+
+    /// Queues a check of every so many users of `SampleHistory`.
+    ///
+    /// - Returns: how many checks.
+    package func check(every step: Int, of users: Int) async throws -> Int {
+        let queued = try await pool.query(
+            """
+            INSERT INTO entitlement_sync.queue (user_key, due, lane, reconcile_id, reconcile_due)
+            SELECT \(Int64(SampleHistory.firstKey)) + n, now(), 2, entitlement_sync.new_id(), now()
+              FROM generate_series(\(Int64(step)), \(Int64(users)), \(Int64(step))) AS n
+            ON CONFLICT (user_key) DO NOTHING
+            RETURNING 1
+            """
+        )
+        return queued.count
+    }
+
+    /// Adds an operator whose session is open.
+    ///
+    /// - Parameter session: what they show with each request.
+    /// - Throws: `PostgresError`.
+    package func signIn(_ session: [UInt8]) async throws {
+        try await pool.query(
+            """
+            WITH who AS (
+                INSERT INTO entitlement_sync.operator (name, role) VALUES ('bench', 'admin') RETURNING id
+            )
+            INSERT INTO entitlement_sync.operator_session (digest, operator_id, kind)
+            SELECT sha256(\(PostgresBytes(session))), w.id, 'terminal' FROM who AS w
+            """
+        )
+    }
+
+    /// Counts so many demotions toward the brake, in every minute of the last day.
+    package func loadDemotions(_ count: Int) async throws {
+        try await pool.query(
+            """
+            INSERT INTO entitlement_sync.brake_minute (minute, demotions)
+            SELECT date_trunc('minute', now()) - n * interval '1 minute', \(Int32(count / 1440))
+              FROM generate_series(0, 1439) AS n
+            """
+        )
+    }
+
+    /// Whether the pass over the known users that plans their checks is under way.
+    package func isInRound() async throws -> Bool {
+        try await pool.query("SELECT r.after_key > 0 FROM entitlement_sync.check_round AS r").first?
+            .decode(Bool.self, at: 0) ?? false
     }
 
     /// Bytes of all tables and indexes of the schema after VACUUM, but for the jobs' history, which retention drops.

@@ -28,14 +28,22 @@ struct BenchCommand: AsyncParsableCommand {
     @Option(help: "Users of the runs over everybody.")
     var users = 100_000
 
-    @Flag(help: "Also: memory with 1,000,000 jobs waiting, the queue's size after 1,000,000 jobs.")
+    @Option(help: "Decisions in the large database of --full; the small one has a twentieth.")
+    var decisions = 20_000_000
+
+    @Flag(
+        help: """
+            Also: memory with 1,000,000 jobs waiting, the queue's size after 1,000,000 jobs, a large database beside a small one, \
+            and walks over 10,000,000 users.
+            """
+    )
     var full = false
 
     /// What can be measured by itself.
     enum Part: String, ExpressibleByArgument, CaseIterable {
         /// Jobs a second, and the requests they cost.
         case throughput
-        /// What checks leave that confirm what is known.
+        /// What checks leave that confirm what is known; with `--full`, what grows with the database.
         case size
         /// How long people wait.
         case people
@@ -64,6 +72,9 @@ struct BenchCommand: AsyncParsableCommand {
     func validate() throws {
         guard (1000...1_000_000).contains(jobs) else { throw ValidationError("--jobs: give 1000 to 1000000") }
         guard (10_000...10_000_000).contains(users) else { throw ValidationError("--users: give 10000 to 10000000") }
+        guard (1_000_000...100_000_000).contains(decisions) else {
+            throw ValidationError("--decisions: give 1000000 to 100000000")
+        }
         guard (1...600).contains(seconds) else { throw ValidationError("--seconds: give 1 to 600") }
     }
 
@@ -109,7 +120,7 @@ struct BenchCommand: AsyncParsableCommand {
     }
 
     /// A database of its own on the configured server.
-    private static func database(_ runtime: Runtime) async throws -> BenchDatabase {
+    private static func database(_ runtime: Runtime, suffix: String = "") async throws -> BenchDatabase {
         let sqlDirectory = try runtime.sqlDirectory()
         do {
             return try await BenchDatabase(
@@ -121,7 +132,8 @@ struct BenchCommand: AsyncParsableCommand {
                     return configuration.inDatabase(name)
                 },
                 sqlDirectory: sqlDirectory,
-                logger: runtime.logger
+                logger: runtime.logger,
+                suffix: suffix
             )
         } catch let error as PostgresError where error.sqlState == SQLState.insufficientPrivilege {
             throw CommandFailure(
@@ -141,7 +153,10 @@ struct BenchCommand: AsyncParsableCommand {
         defer { simulator.stop() }
         var measurements: [Bench.Measurement] = []
         if only.contains(.throughput) { measurements += try await work.throughput(simulator) }
-        if only.contains(.size) { measurements += try await work.size() }
+        if only.contains(.size) {
+            measurements += try await work.size()
+            if full { measurements += try await growth(runtime) }
+        }
         if only.contains(.people) { measurements += try await work.people() }
         if only.contains(.doors) {
             measurements += try await BenchDoors(database: database, runtime: runtime, seconds: seconds).measure()
@@ -154,6 +169,15 @@ struct BenchCommand: AsyncParsableCommand {
         measurements += signatures
         let settings = try await database.settings() + " wal_files=" + (wornIn ? "used" : "new")
         return Printed(measurements: measurements, settings: settings)
+    }
+
+    private func growth(_ runtime: Runtime) async throws -> [Bench.Measurement] {
+        let growth = BenchGrowth(
+            makeDatabase: { try await Self.database(runtime, suffix: "_" + $0) },
+            runtime: runtime,
+            decisions: decisions
+        )
+        return try await growth.walks() + growth.measure()
     }
 
     private func print(_ result: Printed) throws {

@@ -40,6 +40,11 @@ struct BenchDoorClient: Sendable {
         guard outcome == expected else { throw CommandFailure(.software, "a restore ended with \(outcome)") }
     }
 
+    /// Asks what a user has.
+    func entitlement(_ token: String) async throws {
+        _ = try await send(Self.request("GET", "/v1/entitlement", ["Authorization: Bearer " + token]), 200)
+    }
+
     /// Does something so many times at an even rate, on the thread that sends: what a change of threads takes would be
     /// measured with the answers.
     ///

@@ -68,7 +68,7 @@ struct BenchDoors {
                 runtime: runtime,
                 database: database.name,
                 arguments: ["run"],
-                settings: settings(keysPort).merging([
+                settings: Self.serving(keysPort).merging([
                     "REVENUECAT_API_KEY": "sk_bench", "REVENUECAT_PROJECT_ID": "projbench",
                     "REVENUECAT_BASE_URL": "http://127.0.0.1:\(storePort)/v2", "REVENUECAT_REQUESTS_PER_MINUTE": "0",
                 ]) { $1 }
@@ -97,7 +97,7 @@ struct BenchDoors {
             runtime: runtime,
             database: database.name,
             arguments: ["serve"],
-            settings: settings(keysPort)
+            settings: Self.serving(keysPort)
         )
         let (process, log) = try server.start()
         guard let port = await Self.port(of: server, log) else {
@@ -130,19 +130,19 @@ struct BenchDoors {
         return try result.get()
     }
 
-    private static func port(of server: BenchProcess, _ log: FileHandle) async -> Int? {
+    static func port(of server: BenchProcess, _ log: FileHandle) async -> Int? {
         await server.line(of: log, containing: "serving the API listen.port=")
             .flatMap { $0.split(separator: "=").last }.flatMap { Int($0) }
     }
 
     /// How a process serves the API.
-    private func settings(_ keysPort: Int) -> [String: String] {
+    static func serving(_ keysPort: Int) -> [String: String] {
         [
             "FIREBASE_PROJECT_ID": "demo-project",
             "FIREBASE_KEYS_URL": "http://127.0.0.1:\(keysPort)/google-keys/firebase", "HTTP_PORT": "0",
             "ADMIN_PORT": "0",
             "HTTP_REQUESTS_PER_MINUTE_PER_ADDRESS": "0", "HTTP_MAX_CONNECTIONS_PER_ADDRESS": "10000",
-            "REVENUECAT_WEBHOOK_SECRET": Self.secret, "LOG_LEVEL": "info",
+            "REVENUECAT_WEBHOOK_SECRET": secret, "LOG_LEVEL": "info",
         ]
     }
 

@@ -261,6 +261,9 @@ struct BenchWork {
         try await BenchAssets(database: database) { try await work(memoryStore()) }.measure()
     }
 
+    /// Runs a worker until nothing is queued.
+    func drain(_ reader: StoreReader) async throws { try await work(reader) }
+
     /// Runs a worker: until it is idle, or with a `listener` until the task is cancelled.
     private func work(_ reader: StoreReader, listener: PostgresListener? = nil) async throws {
         let config = runtime.config

@@ -1,9 +1,9 @@
 import Entitlements
 import Jobs
-import Postgres
+package import Postgres
 
 /// The demotion brake across all workers.
-enum BrakeStore {
+package enum BrakeStore {
     /// How many more unannounced demotions the rolling day allows.
     ///
     /// Locks the brake's row until the transaction ends, so that two workers never spend the same allowance.
@@ -64,6 +64,11 @@ enum BrakeStore {
         SELECT coalesce(sum(b.demotions), 0)::bigint FROM entitlement_sync.brake_minute AS b
          WHERE b.minute > statement_timestamp() - interval '1441 minutes'
         """
+
+    /// How many demotions of the last 24 hours count toward the limit.
+    package static func spent(in pool: PostgresPool) async throws -> Int64 {
+        try await pool.query(spent).first?.decode(Int64.self, at: 0) ?? 0
+    }
 
     /// Counts demotions that are written.
     ///

@@ -52,8 +52,7 @@ enum TicketWrites {
                        AS n(claimant_key, job_id, owner, owner_id, purchase_id, kind, store, original_id, visible, priority,
                             deadline)
             ), again AS (
-                UPDATE entitlement_sync.ticket AS t
-                   SET touches = t.touches + 1, evidence_due = now() + interval '10 seconds'
+                UPDATE entitlement_sync.ticket AS t SET touches = t.touches + 1
                   FROM wanted AS w
                  WHERE t.claimant_key = w.claimant_key AND coalesce(t.purchase_id, 0) = coalesce(w.purchase_id, 0)
                    AND t.state = 'refused' AND t.closed_at > now() - interval '90 days' AND (t.visible OR NOT w.visible)
@@ -96,21 +95,26 @@ enum TicketWrites {
                                           'state', o.state, 'visible', o.visible, 'priority', o.priority)
                   FROM opened AS o WHERE o.touches = 0 AND \(tells)
                  ORDER BY o.id
+            ), touched AS (
+                SELECT o.*, w.job_id FROM (SELECT * FROM opened UNION ALL SELECT * FROM again) AS o
+                  JOIN wanted AS w ON w.claimant_key = o.claimant_key AND coalesce(w.purchase_id, 0) = o.purchase_id
             ), noted AS (
                 INSERT INTO entitlement_sync.ticket_event (ticket_id, kind, job_id)
-                SELECT o.id, CASE o.touches WHEN 0 THEN 'opened' ELSE 'touched' END, w.job_id
-                  FROM (SELECT * FROM opened UNION ALL SELECT * FROM again) AS o
-                  JOIN wanted AS w ON w.claimant_key = o.claimant_key AND coalesce(w.purchase_id, 0) = o.purchase_id
+                SELECT t.id, CASE t.touches WHEN 0 THEN 'opened' ELSE 'touched' END, t.job_id FROM touched AS t
             )
-            SELECT o.claimant_key, o.id FROM (SELECT * FROM opened UNION ALL SELECT * FROM again) AS o
-             WHERE o.visible ORDER BY o.priority DESC, o.id DESC
+            SELECT t.claimant_key, t.id, t.job_id, t.visible FROM touched AS t ORDER BY t.priority DESC, t.id DESC
             """
         )
         var visible: [Int64: Int64] = [:]
+        var touched: [(id: Int64, job: UUID)] = []
         for row in rows {
-            let (claimant, id) = try row.decode(Int64.self, Int64.self)
-            visible[claimant] = id
+            let (claimant, id, job, isVisible) = try row.decode(Int64.self, Int64.self, UUID.self, Bool.self)
+            touched.append((id, job))
+            if isVisible { visible[claimant] = id }
         }
+        try await connection.query(
+            "SELECT entitlement_sync.note_touched(\(touched.map(\.id)), \(touched.map(\.job)))"
+        )
         return visible
     }
 

@@ -129,7 +129,7 @@ enum Witness {
         BEGIN
             INSERT INTO entitlement_sync.operator (name, role) VALUES ('ann', 'approver'), ('bea', 'senior')
             ON CONFLICT DO NOTHING;
-            UPDATE entitlement_sync.ticket AS t SET state = 'executing'
+            UPDATE entitlement_sync.ticket AS t SET state = 'executing', assignee_id = NULL
              WHERE t.claimant_key = target AND t.purchase_id = item AND entitlement_sync.is_open(t.state)
             RETURNING t.id INTO about;
             IF about IS NULL THEN

@@ -1098,7 +1098,6 @@ INSERT INTO ticket_move (state, event, next) VALUES
     ('new',              'cause_gone',       'auto_resolved'),
     ('new',              'superseded',       'duplicate'),
     ('new',              'expire',           'expired'),
-    ('claimed',          'claim',            'claimed'),
     ('claimed',          'release',          'new'),
     ('claimed',          'ask_claimant',     'waiting_claimant'),
     ('claimed',          'approve_part',     'needs_second'),
@@ -1141,70 +1140,50 @@ INSERT INTO ticket_move (state, event, next) VALUES
 CREATE SEQUENCE ticket_number;
 
 CREATE TABLE ticket (
-    id                bigint      PRIMARY KEY DEFAULT nextval('ticket_number'),
-    uid               uuid        NOT NULL DEFAULT new_id(),
-    claimant_key      bigint      NOT NULL,
-    owner_key         bigint,
-    purchase_id       bigint,
-    kind              text        NOT NULL,
-    state             text        NOT NULL DEFAULT 'new',
-    store             text,
-    original_id       text,
-    visible           boolean     NOT NULL,
-    priority          smallint    NOT NULL DEFAULT 1,
-    touches           integer     NOT NULL DEFAULT 0,
-    created_at        timestamptz NOT NULL DEFAULT now(),
-    deadline          timestamptz,
-    state_since       timestamptz NOT NULL DEFAULT now(),
-    subject_id        bigint,
-    assignee_id         bigint,
-    assigned_until      timestamptz,
-    evidence_id       bigint,
-    -- If a claimant taps several times in a row, the evidence is collected once.
-    evidence_due      timestamptz DEFAULT now() + interval '10 seconds',
-    evidence_tries    smallint    NOT NULL DEFAULT 0,
-    evidence_error    text,
-    owner_asked_at    timestamptz,
-    owner_until       timestamptz,
-    owner_objected_at       timestamptz,
-    verdict           text,
-    temporary_grant_id     bigint,
-    assigned_at         timestamptz,
-    decided_at        timestamptz,
-    closed_at         timestamptz,
-    question          text        REFERENCES desk_question,
-    question_at       timestamptz,
-    answer_until      timestamptz,
-    owner_consented_at      timestamptz,
-    clock_from        timestamptz NOT NULL DEFAULT now(),
-    waited            interval    NOT NULL DEFAULT '0',
-    due_at            timestamptz,
-    owner_notified_at    timestamptz,
-    -- Requests are counted, and the collecting worker notes the count: so a request that commits meanwhile is noticed.
-    evidence_asks     bigint      NOT NULL DEFAULT 0,
-    evidence_seen     bigint      NOT NULL DEFAULT 0,
-    evidence_taken_at timestamptz,
-    owner_waived_at   timestamptz,
-    owner_waived_by   bigint,
-    owner_waived_hash bytea,
+    id                 bigint      PRIMARY KEY DEFAULT nextval('ticket_number'),
+    uid                uuid        NOT NULL DEFAULT new_id(),
+    claimant_key       bigint      NOT NULL,
+    owner_key          bigint,
+    purchase_id        bigint,
+    subject_id         bigint,
+    kind               text        NOT NULL,
+    state              text        NOT NULL DEFAULT 'new',
+    store              text,
+    original_id        text,
+    visible            boolean     NOT NULL,
+    priority           smallint    NOT NULL DEFAULT 1,
+    touches            integer     NOT NULL DEFAULT 0,
+    created_at         timestamptz NOT NULL DEFAULT now(),
+    deadline           timestamptz,
+    assignee_id        bigint,
+    assigned_until     timestamptz,
+    assigned_at        timestamptz,
+    evidence_id        bigint,
+    verdict            text,
+    decided_at         timestamptz,
+    temporary_grant_id bigint,
+    closed_at          timestamptz,
+    state_since        timestamptz NOT NULL DEFAULT now(),
+    clock_from         timestamptz NOT NULL DEFAULT now(),
+    waited             interval    NOT NULL DEFAULT '0',
+    due_at             timestamptz,
     CONSTRAINT ticket_state
         CHECK (state IN ('new', 'claimed', 'waiting_claimant', 'waiting_owner', 'needs_second', 'approved', 'executing',
             'transferred', 'refused', 'expired', 'auto_resolved', 'duplicate')),
-    CONSTRAINT ticket_question CHECK (num_nulls(question, question_at, answer_until) IN (0, 3)),
-    CONSTRAINT ticket_waiver CHECK (num_nulls(owner_waived_at, owner_waived_by, owner_waived_hash) IN (0, 3))
+    CONSTRAINT ticket_closed
+        CHECK ((state IN ('transferred', 'refused', 'expired', 'auto_resolved', 'duplicate')) = (closed_at IS NOT NULL)),
+    CONSTRAINT ticket_assigned CHECK (assignee_id IS NULL OR state = 'claimed')
 );
 -- At most one open ticket per claimant and purchase, and one per claimant without a purchase.
 CREATE UNIQUE INDEX ticket_open ON ticket (claimant_key, coalesce(purchase_id, 0))
  WHERE state NOT IN ('transferred', 'refused', 'expired', 'auto_resolved', 'duplicate');
 CREATE INDEX ticket_purchase ON ticket (purchase_id);
-CREATE INDEX ticket_evidence_due ON ticket (evidence_due) WHERE evidence_due IS NOT NULL;
 CREATE INDEX ticket_state ON ticket (state, priority, id);
 CREATE INDEX ticket_owner ON ticket (owner_key);
 CREATE INDEX ticket_reference ON ticket (reference_of('T', uid));
 CREATE INDEX ticket_subject ON ticket (subject_id) WHERE subject_id IS NOT NULL;
 CREATE INDEX ticket_temporary_grant ON ticket (temporary_grant_id) WHERE temporary_grant_id IS NOT NULL;
 CREATE INDEX ticket_claimant ON ticket (claimant_key);
-CREATE INDEX ticket_unanswered ON ticket (answer_until) WHERE state = 'waiting_claimant';
 CREATE INDEX ticket_queue ON ticket (state, coalesce(due_at, 'infinity'), id)
  WHERE state NOT IN ('transferred', 'refused', 'expired', 'auto_resolved', 'duplicate');
 CREATE INDEX ticket_queue_kind ON ticket (state, kind, coalesce(due_at, 'infinity'), id)
@@ -1216,28 +1195,68 @@ CREATE INDEX ticket_created ON ticket (created_at);
 -- `-id`, so that PostgreSQL does not use the primary key instead: for a rare state it would walk that key back to its beginning.
 CREATE INDEX ticket_state_newest ON ticket (state, (-id));
 CREATE INDEX ticket_closed_kind ON ticket (kind, closed_at DESC, id DESC) WHERE closed_at IS NOT NULL;
-COMMENT ON COLUMN ticket.deadline IS 'when the store reverses the sale: the ticket has to be decided before';
 COMMENT ON COLUMN ticket.subject_id IS 'the purchase that the desk found by a reported or original id, if purchase_id is null';
+COMMENT ON COLUMN ticket.deadline IS 'when the store reverses the sale: the ticket has to be decided before';
 COMMENT ON COLUMN ticket.assignee_id IS 'the operator who has the ticket assigned, until assigned_until';
-COMMENT ON COLUMN ticket.evidence_due IS 'when a worker collects the evidence again; null: only when it is requested';
-COMMENT ON COLUMN ticket.owner_asked_at IS 'when the owner was asked about a transfer; null: not asked on the present evidence';
-COMMENT ON COLUMN ticket.owner_until IS 'until when a transfer waits for the owner''s objection';
-COMMENT ON COLUMN ticket.owner_objected_at IS 'when the owner objected';
 COMMENT ON COLUMN ticket.temporary_grant_id IS 'the grant that gives the claimant temporary access; it ends with the ticket';
-COMMENT ON COLUMN ticket.question IS 'what the claimant was asked last';
-COMMENT ON COLUMN ticket.answer_until IS 'until when the desk waits for the claimant''s answer';
-COMMENT ON COLUMN ticket.owner_consented_at IS 'when the owner consented to what they are asked now';
 COMMENT ON COLUMN ticket.clock_from IS 'when the ticket was opened, or last reopened';
 COMMENT ON COLUMN ticket.waited IS 'how long the ticket waited for claimant or owner: the desk''s clocks do not count this time';
 COMMENT ON COLUMN ticket.due_at IS 'until when the desk has to take the next step; null: it has none to take';
-COMMENT ON COLUMN ticket.owner_notified_at
-    IS 'since when the present owner knows of the ticket: from then on they may object, whatever became of the question';
-COMMENT ON COLUMN ticket.evidence_asks IS 'how many times evidence was requested';
-COMMENT ON COLUMN ticket.evidence_seen IS 'evidence_asks when a worker last began to collect';
-COMMENT ON COLUMN ticket.evidence_taken_at IS 'since when a worker collects evidence; after two minutes another worker may';
-COMMENT ON COLUMN ticket.owner_waived_at IS 'when a senior skipped the rest of the owner''s window; this is no consent';
-COMMENT ON COLUMN ticket.owner_waived_by IS 'the operator who skipped the window';
-COMMENT ON COLUMN ticket.owner_waived_hash IS 'the hash of the evidence on which the window was skipped';
+
+-- When a ticket's evidence is collected again. Requests are counted, and the collecting worker notes the count: so a request that
+-- commits meanwhile is noticed.
+CREATE TABLE evidence_request (
+    ticket_id bigint      PRIMARY KEY REFERENCES ticket,
+    due_at    timestamptz,
+    tries     smallint    NOT NULL DEFAULT 0,
+    error     text,
+    requests  bigint      NOT NULL DEFAULT 0,
+    answers   bigint      NOT NULL DEFAULT 0,
+    taken_at  timestamptz
+) WITH (fillfactor = 50);
+CREATE INDEX evidence_request_due ON evidence_request (due_at) WHERE due_at IS NOT NULL;
+COMMENT ON COLUMN evidence_request.due_at IS 'when a worker collects the evidence; null: only when it is requested';
+COMMENT ON COLUMN evidence_request.error IS 'why the last collection failed';
+COMMENT ON COLUMN evidence_request.requests IS 'how many times evidence was requested';
+COMMENT ON COLUMN evidence_request.answers IS 'requests when a worker last began to collect';
+COMMENT ON COLUMN evidence_request.taken_at IS 'since when a worker collects evidence; after two minutes another worker may';
+
+-- The owner window of a ticket: when the present owner was asked about the transfer, and what they answered.
+CREATE TABLE owner_window (
+    ticket_id    bigint PRIMARY KEY REFERENCES ticket,
+    asked_at     timestamptz,
+    ends_at      timestamptz,
+    consented_at timestamptz,
+    objected_at  timestamptz,
+    notified_at  timestamptz,
+    CHECK (num_nulls(asked_at, ends_at) IN (0, 2)),
+    CHECK (consented_at IS NULL OR asked_at IS NOT NULL)
+);
+COMMENT ON COLUMN owner_window.asked_at IS 'when the owner was asked about a transfer; null: not asked on the present evidence';
+COMMENT ON COLUMN owner_window.ends_at
+    IS 'until when a transfer waits for the owner''s objection; equal to asked_at: the owner was not asked';
+COMMENT ON COLUMN owner_window.consented_at IS 'when the owner consented to what they are asked now';
+COMMENT ON COLUMN owner_window.objected_at IS 'when the owner objected';
+COMMENT ON COLUMN owner_window.notified_at
+    IS 'since when the owner knows of the ticket: from then on they may object, whatever became of the question';
+
+-- Waivers: a senior skipped the rest of a ticket's owner window. A waiver is no consent.
+CREATE TABLE owner_waiver (
+    ticket_id   bigint      PRIMARY KEY REFERENCES owner_window,
+    operator_id bigint      NOT NULL REFERENCES operator,
+    hash        bytea       NOT NULL,
+    at          timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+COMMENT ON COLUMN owner_waiver.hash IS 'the hash of the evidence on which the window was skipped';
+
+-- The question that a claimant was asked last.
+CREATE TABLE ticket_question (
+    ticket_id    bigint      PRIMARY KEY REFERENCES ticket,
+    question     text        NOT NULL REFERENCES desk_question,
+    asked_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+    answer_until timestamptz NOT NULL
+);
+COMMENT ON COLUMN ticket_question.answer_until IS 'until when the desk waits for the claimant''s answer';
 
 CREATE TABLE ticket_event (
     id          bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

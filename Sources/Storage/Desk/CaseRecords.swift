@@ -48,16 +48,16 @@ package struct CaseRecords: Sendable {
         try await pool.query(
             """
             WITH due AS MATERIALIZED (
-                SELECT t.id FROM entitlement_sync.ticket AS t
-                 WHERE t.evidence_due <= now()
-                   AND coalesce(t.evidence_taken_at < now() - interval '2 minutes', true)
-                 ORDER BY coalesce(t.assigned_until > now(), false) DESC, t.evidence_due LIMIT \(Int64(limit)) FOR NO KEY UPDATE SKIP LOCKED
+                SELECT r.ticket_id
+                  FROM entitlement_sync.evidence_request AS r JOIN entitlement_sync.ticket AS t ON t.id = r.ticket_id
+                 WHERE r.due_at <= now() AND coalesce(r.taken_at < now() - interval '2 minutes', true)
+                 ORDER BY coalesce(t.assigned_until > now(), false) DESC, r.due_at LIMIT \(Int64(limit))
+                   FOR NO KEY UPDATE OF r SKIP LOCKED
             )
-            UPDATE entitlement_sync.ticket AS t
-               SET evidence_taken_at = clock_timestamp(), evidence_seen = t.evidence_asks,
-                   evidence_tries = least(t.evidence_tries, 1000) + 1
-              FROM due AS d WHERE t.id = d.id
-            RETURNING t.id
+            UPDATE entitlement_sync.evidence_request AS r
+               SET taken_at = clock_timestamp(), answers = r.requests, tries = least(r.tries, 1000) + 1
+              FROM due AS d WHERE r.ticket_id = d.ticket_id
+            RETURNING r.ticket_id
             """
         ).map { row in try row.decode(Int64.self, at: 0) }
     }
@@ -71,7 +71,7 @@ package struct CaseRecords: Sendable {
             """
             SELECT t.state = 'executing' OR coalesce(t.assigned_until > now(), false), t.claimant_key, c.user_id, o.user_key, o.user_id, p.id,
                    -- A former owner's word says nothing of the purchase any more.
-                   t.owner_objected_at IS NOT NULL AND (p.id IS NULL OR t.owner_key IS NOT DISTINCT FROM p.owner_key),
+                   w.objected_at IS NOT NULL AND (p.id IS NULL OR t.owner_key IS NOT DISTINCT FROM p.owner_key),
                    EXISTS (SELECT 1 FROM entitlement_sync.observation AS x
                             WHERE x.user_key = t.claimant_key
                               AND entitlement_sync.surviving_purchase(x.purchase_id) = p.id
@@ -88,6 +88,7 @@ package struct CaseRecords: Sendable {
                      WHERE e.id = t.evidence_id AND (e.document ->> 'purchase')::bigint IS NOT DISTINCT FROM p.id),
                    t.state = 'refused'
               FROM entitlement_sync.ticket AS t
+              LEFT JOIN entitlement_sync.owner_window AS w ON w.ticket_id = t.id
               JOIN entitlement_sync.user_sync AS c ON c.user_key = t.claimant_key
               LEFT JOIN entitlement_sync.purchase AS p ON p.id = entitlement_sync.surviving_purchase(coalesce(t.purchase_id, t.subject_id))
               LEFT JOIN entitlement_sync.user_sync AS o
@@ -255,9 +256,10 @@ package struct CaseRecords: Sendable {
             guard let again else { return id }
             try await connection.query(
                 """
-                UPDATE entitlement_sync.ticket AS t
-                   SET evidence_due = least(t.evidence_due, now() + \(again.components.seconds) * interval '1 second')
-                 WHERE t.id = \(ticketID) AND entitlement_sync.is_open(t.state) AND t.state <> 'executing'
+                UPDATE entitlement_sync.evidence_request AS r
+                   SET due_at = least(r.due_at, now() + \(again.components.seconds) * interval '1 second')
+                  FROM entitlement_sync.ticket AS t
+                 WHERE t.id = \(ticketID) AND r.ticket_id = t.id AND entitlement_sync.is_open(t.state) AND t.state <> 'executing'
                 """
             )
             return id
@@ -287,9 +289,9 @@ package struct CaseRecords: Sendable {
     package func release(_ ticketID: Int64) async throws {
         try await pool.query(
             """
-            UPDATE entitlement_sync.ticket AS t
-               SET evidence_due = now(), evidence_taken_at = NULL, evidence_tries = greatest(t.evidence_tries - 1, 0)
-             WHERE t.id = \(ticketID) AND t.evidence_due IS NOT NULL
+            UPDATE entitlement_sync.evidence_request AS r
+               SET due_at = now(), taken_at = NULL, tries = greatest(r.tries - 1, 0)
+             WHERE r.ticket_id = \(ticketID) AND r.due_at IS NOT NULL
             """
         )
     }
@@ -304,11 +306,11 @@ package struct CaseRecords: Sendable {
     package func putOff(_ ticketID: Int64, for wait: Duration, error: String) async throws {
         try await pool.query(
             """
-            UPDATE entitlement_sync.ticket AS t
-               SET evidence_due = now() + least(\(Double(wait.microseconds) / 1_000_000) * 2 ^ least(t.evidence_tries - 1, 10),
-                                                3600) * interval '1 second',
-                   evidence_taken_at = NULL, evidence_error = \(error)
-             WHERE t.id = \(ticketID) AND t.evidence_due IS NOT NULL
+            UPDATE entitlement_sync.evidence_request AS r
+               SET due_at = now() + least(\(Double(wait.microseconds) / 1_000_000) * 2 ^ least(r.tries - 1, 10), 3600)
+                                    * interval '1 second',
+                   taken_at = NULL, error = \(error)
+             WHERE r.ticket_id = \(ticketID) AND r.due_at IS NOT NULL
             """
         )
     }

@@ -72,7 +72,7 @@ package struct EvidenceCollector: Sendable {
                 if failure == nil || failure?.treatment == .park {
                     try await records.alarm(
                         "evidence_uncollected",
-                        "The evidence of a ticket can't be collected: see evidence_error in the table ticket."
+                        "The evidence of a ticket can't be collected: see error in the table evidence_request."
                     )
                 }
                 try await records.putOff(ticketID, for: failure?.retryAfter ?? .seconds(15), error: code)

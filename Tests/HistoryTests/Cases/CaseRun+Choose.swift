@@ -43,7 +43,7 @@ extension CaseRun {
             switch random.below(8) {
             case 0: return act(random.pick(.cid, .cid, .dan), .waive, ticket)
             case 1: return ownerSays("agree", ticket.id)
-            case 2..<5: try await time("ticket", "owner_until", of: ticket.id)
+            case 2..<5: try await time("owner_window", "ends_at", of: ticket.id)
             default: break
             }
             return random.oneIn(2) ? tend() : act(approver(), .transfer, ticket)
@@ -349,7 +349,7 @@ extension CaseRun {
     private mutating func timePasses(_ ticket: Standing) async throws {
         switch random.below(5) {
         case 0: try await time("ticket", "assigned_until", of: ticket.id)
-        case 1: try await time("ticket", "owner_until", of: ticket.id)
+        case 1: try await time("owner_window", "ends_at", of: ticket.id)
         case 2, 3: try await time("ticket_approval", "expires_at", of: ticket.id)
         default: try await sixMinutes()
         }
@@ -375,7 +375,7 @@ extension CaseRun {
             """
             UPDATE entitlement_sync.\(rawSQL: table) SET \(rawSQL: column) = clock_timestamp()
              WHERE \(rawSQL: column) > clock_timestamp()
-               AND \(rawSQL: table == "ticket" ? "id" : "ended_at IS NULL AND ticket_id") = \(ticket)
+               AND \(rawSQL: ["ticket": "id", "owner_window": "ticket_id"][table] ?? "ended_at IS NULL AND ticket_id") = \(ticket)
             """
         )
     }

@@ -45,9 +45,11 @@ enum CaseWitness {
         LANGUAGE plpgsql AS $$
         DECLARE
             e entitlement_sync.ticket_evidence;
+            w entitlement_sync.owner_window;
             n record;
         BEGIN
             SELECT * INTO e FROM entitlement_sync.ticket_evidence AS x WHERE x.id = evidence;
+            SELECT * INTO w FROM entitlement_sync.owner_window AS x WHERE x.ticket_id = t.id;
             SELECT * INTO n FROM hist.agreeing(t.id, evidence, ended);
             IF e.id IS NULL OR n.people < e.approvals THEN
                 INSERT INTO hist.broken VALUES ('L9: ' || what || ' with ' || n.people || ' approvals of ' || coalesce(e.approvals, 0));
@@ -55,11 +57,11 @@ enum CaseWitness {
             IF e.hindrance IN ('forbids', 'closes') OR e.hindrance = 'needs_senior' AND n.seniors = 0 THEN
                 INSERT INTO hist.broken VALUES ('L9: ' || what || ' in spite of ' || e.hindrance);
             END IF;
-            IF t.owner_objected_at IS NOT NULL AND NOT 'owner_objected' = ANY (e.facts) THEN
+            IF w.objected_at IS NOT NULL AND NOT 'owner_objected' = ANY (e.facts) THEN
                 INSERT INTO hist.broken VALUES ('L9: ' || what || ' although the owner objected');
             END IF;
             -- Nobody is waited for whose account is gone.
-            IF t.owner_until > clock_timestamp() AND NOT 'owner_erased' = ANY (e.facts) THEN
+            IF w.ends_at > clock_timestamp() AND NOT 'owner_erased' = ANY (e.facts) THEN
                 INSERT INTO hist.broken VALUES ('L9: ' || what || ' in the time that the owner has');
             END IF;
             -- What they were asked was about this, and not about what was known before.

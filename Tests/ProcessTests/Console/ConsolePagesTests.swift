@@ -52,8 +52,9 @@ struct ConsolePagesTests {
                    (ARRAY['app_store', 'google_play', 'onside'])[1 + u.user_key % 3], 'GPA.3345-1234-5678-' || 10000 + u.user_key,
                    true, 1, now() - u.user_key * interval '3 hours', now() - u.user_key * interval '3 hours'
               FROM user_sync AS u WHERE u.user_id LIKE 'user-%';
-            UPDATE ticket SET evidence_due = NULL WHERE id > 1;
-            UPDATE ticket SET state = 'auto_resolved' WHERE id % 7 = 0;
+            UPDATE evidence_request SET due_at = NULL WHERE ticket_id > 1;
+            UPDATE ticket AS t SET due_at = due_of(t);
+            SELECT move_ticket(t.id, 'cause_gone') FROM ticket AS t WHERE t.id % 7 = 0;
             INSERT INTO job_history (id, user_key, finished_at, kind, attempt, state, last_error)
             SELECT new_id(), u.user_key, now() - u.user_key * interval '1 minute', u.user_key % 2, 4, 'dead', 'store_unreachable'
               FROM user_sync AS u WHERE u.user_id LIKE 'user-1%';

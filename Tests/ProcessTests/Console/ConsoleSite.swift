@@ -86,11 +86,12 @@ struct ConsoleSite: Sendable {
     func makeCase() async throws {
         _ = try await site.run("reconcile", "owner", "--wait", "20")
         _ = try await site.run("restore", "claimant", "--proof", Self.proof, "--client-error", "7", "--wait", "20")
-        try await site.execute("UPDATE entitlement_sync.ticket SET evidence_due = now()")
+        try await site.execute("SELECT entitlement_sync.request_evidence(t.id) FROM entitlement_sync.ticket AS t")
         try await site.until(
             """
             SELECT count(*) FROM entitlement_sync.ticket AS t
-             WHERE t.evidence_id IS NOT NULL AND t.purchase_id IS NOT NULL AND t.evidence_due IS NULL
+             WHERE t.evidence_id IS NOT NULL AND t.purchase_id IS NOT NULL
+               AND EXISTS (SELECT 1 FROM entitlement_sync.evidence_request AS r WHERE r.ticket_id = t.id AND r.due_at IS NULL)
             """,
             comment: "no evidence was collected"
         )

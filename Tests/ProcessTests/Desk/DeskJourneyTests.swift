@@ -36,7 +36,8 @@ import Testing
         try await site.until(
             """
             SELECT count(*) FROM entitlement_sync.ticket AS t
-             WHERE t.evidence_id IS NOT NULL AND t.purchase_id IS NOT NULL AND t.evidence_due IS NULL
+             WHERE t.evidence_id IS NOT NULL AND t.purchase_id IS NOT NULL
+               AND EXISTS (SELECT 1 FROM entitlement_sync.evidence_request AS r WHERE r.ticket_id = t.id AND r.due_at IS NULL)
             """,
             comment: "no evidence was collected"
         )
@@ -55,7 +56,7 @@ import Testing
             let worker = try await site.start("worker")
             _ = try await site.run("reconcile", "owner", "--wait", "20")
             _ = try await site.run("restore", "claimant", "--proof", Self.proof, "--client-error", "7", "--wait", "20")
-            try await site.execute("UPDATE entitlement_sync.ticket SET evidence_due = now()")
+            try await site.execute("SELECT entitlement_sync.request_evidence(t.id) FROM entitlement_sync.ticket AS t")
             let hash = try await Self.evidence(site)
 
             let listed = try await bea.run("tickets", "--output", "json")
@@ -127,7 +128,7 @@ import Testing
             let worker = try await site.start("worker")
             _ = try await site.run("reconcile", "owner", "--wait", "20")
             _ = try await site.run("restore", "claimant", "--proof", Self.proof, "--client-error", "7", "--wait", "20")
-            try await site.execute("UPDATE entitlement_sync.ticket SET evidence_due = now()")
+            try await site.execute("SELECT entitlement_sync.request_evidence(t.id) FROM entitlement_sync.ticket AS t")
             let hash = try await Self.evidence(site)
             #expect(try await bea.run("ticket", "1", "claim").code == 0)
             for person in [bea, cid] {
@@ -213,7 +214,7 @@ import Testing
             let worker = try await site.start("worker")
             _ = try await site.run("reconcile", "owner", "--wait", "20")
             _ = try await site.run("restore", "claimant", "--proof", Self.proof, "--client-error", "7", "--wait", "20")
-            try await site.execute("UPDATE entitlement_sync.ticket SET evidence_due = now()")
+            try await site.execute("SELECT entitlement_sync.request_evidence(t.id) FROM entitlement_sync.ticket AS t")
             let hash = try await Self.evidence(site)
             #expect(try await bea.run("ticket", "1", "claim").code == 0)
             for person in [bea, cid] {

@@ -161,14 +161,15 @@
             )
             try await site.until(
                 """
-                WITH asked AS (UPDATE entitlement_sync.ticket SET evidence_due = now() RETURNING 1)
+                WITH asked AS (SELECT entitlement_sync.request_evidence(t.id) FROM entitlement_sync.ticket AS t)
                 SELECT count(*) FROM asked
                 """
             )
             try await site.until(
                 """
                 SELECT count(*) FROM entitlement_sync.ticket AS t
-                 WHERE t.evidence_id IS NOT NULL AND t.purchase_id IS NOT NULL AND t.evidence_due IS NULL
+                 WHERE t.evidence_id IS NOT NULL AND t.purchase_id IS NOT NULL
+                   AND EXISTS (SELECT 1 FROM entitlement_sync.evidence_request AS r WHERE r.ticket_id = t.id AND r.due_at IS NULL)
                 """,
                 comment: "no evidence was collected"
             )

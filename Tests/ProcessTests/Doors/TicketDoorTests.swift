@@ -47,10 +47,10 @@ struct TicketDoorTests {
             #expect(german.id == shown.id && german.message != shown.message)
             try await doors.site.execute(
                 """
-                UPDATE entitlement_sync.ticket SET state = 'claimed';
-                UPDATE entitlement_sync.ticket
-                   SET state = 'waiting_claimant', question = 'order_number', question_at = now(),
-                       answer_until = now() + interval '1 day'
+                SELECT entitlement_sync.move_ticket(t.id, 'claim') FROM entitlement_sync.ticket AS t;
+                SELECT entitlement_sync.move_ticket(t.id, 'ask_claimant') FROM entitlement_sync.ticket AS t;
+                INSERT INTO entitlement_sync.ticket_question (ticket_id, question, answer_until)
+                SELECT t.id, 'order_number', now() + interval '1 day' FROM entitlement_sync.ticket AS t
                 """
             )
             let asked = try #require(try await Self.cases(ann).first)
@@ -108,8 +108,8 @@ struct TicketDoorTests {
 
             try await doors.site.execute(
                 """
-                UPDATE entitlement_sync.ticket SET state = 'claimed';
-                UPDATE entitlement_sync.ticket SET state = 'refused'
+                SELECT entitlement_sync.move_ticket(t.id, 'claim') FROM entitlement_sync.ticket AS t;
+                SELECT entitlement_sync.move_ticket(t.id, 'refuse') FROM entitlement_sync.ticket AS t
                 """
             )
             let late = try await ann.ask(

@@ -30,13 +30,13 @@ import Testing
             let told = try await world.texts("SELECT n.data::text FROM entitlement_sync.ticket_news AS n")
             #expect(!told.contains { $0.contains("odd") }, "an agent's words stay at the desk")
 
-            try await world.pool.query("UPDATE entitlement_sync.ticket SET evidence_due = NULL")
+            try await world.pool.query("UPDATE entitlement_sync.evidence_request SET due_at = NULL")
             #expect(try await scene.reply("claimant", " I paid in the App Store. ") == .taken)
             #expect(try await scene.state(ticket) == "new")
             #expect(try await scene.only("claimant").state == .open)
             #expect(
                 try await world.number(
-                    "SELECT count(*) FROM entitlement_sync.ticket WHERE evidence_due <= clock_timestamp()"
+                    "SELECT count(*) FROM entitlement_sync.evidence_request WHERE due_at <= clock_timestamp()"
                 )
                     == 1
             )
@@ -160,13 +160,13 @@ import Testing
             #expect(try await scene.act(scene.ann, .ask(question: "order_number", words: nil), on: ticket) == nil)
             let days = try await world.number(
                 """
-                SELECT round(extract(epoch FROM t.answer_until - t.question_at) / 86400)::bigint
-                  FROM entitlement_sync.ticket AS t WHERE t.id = \(ticket)
+                SELECT round(extract(epoch FROM q.answer_until - q.asked_at) / 86400)::bigint
+                  FROM entitlement_sync.ticket_question AS q WHERE q.ticket_id = \(ticket)
                 """
             )
             #expect(days == 7)
             #expect(try await world.number("SELECT entitlement_sync.expire_questions()::bigint") == 0)
-            try await world.pool.query("UPDATE entitlement_sync.ticket SET answer_until = clock_timestamp()")
+            try await world.pool.query("UPDATE entitlement_sync.ticket_question SET answer_until = clock_timestamp()")
             try await world.working(scene.setup) {
                 try await world.until("SELECT count(*) FROM entitlement_sync.ticket WHERE state = 'expired'")
             }

@@ -116,7 +116,7 @@ import Testing
                     try await scene.tickets(scene.ann).open(claimant: "claimant", orderID: nil, reason: "wrote")
                 )
                 try await scene.world.pool.query(
-                    "UPDATE entitlement_sync.ticket SET state = 'expired' WHERE id = \(other)"
+                    "SELECT entitlement_sync.move_ticket(\(other), 'expire')"
                 )
                 try await scene.collect(ticket)
                 let (after, _) = try await Self.document(scene, ticket)

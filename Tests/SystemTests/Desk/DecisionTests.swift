@@ -517,7 +517,7 @@ import Testing
                 #expect(told.count == 1 && told.first?.hasPrefix("owner ticket.owner_asked") == true, "\(told)")
                 #expect(told.first?.contains("claimant") == false && told.first?.contains("200000070000001") == true)
                 try await scene.world.pool.query(
-                    "UPDATE entitlement_sync.ticket SET owner_until = clock_timestamp() WHERE id = \(ticket)"
+                    "UPDATE entitlement_sync.owner_window SET ends_at = clock_timestamp() WHERE ticket_id = \(ticket)"
                 )
                 #expect(try await scene.act(scene.bea, .transfer, on: ticket) == nil)
                 try await scene.untilEnded(ticket)

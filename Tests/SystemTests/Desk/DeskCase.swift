@@ -78,7 +78,7 @@ struct DeskCase: Sendable {
         // One that is being collected already may know nothing of what was done last.
         let asked = try #require(try await world.texts("SELECT clock_timestamp()::text").first)
         try await world.pool.query(
-            "UPDATE entitlement_sync.ticket SET evidence_due = now() WHERE id = \(ticket) AND state <> 'executing'"
+            "SELECT entitlement_sync.request_evidence(\(ticket))"
         )
         try await world.until(
             """

@@ -54,7 +54,6 @@ import Testing
         try await Self.two { scene, tickets in
             let pool = scene.world.pool
             try await pool.query("UPDATE entitlement_sync.purchase SET owner_key = NULL")
-            try await pool.query("ALTER TABLE entitlement_sync.ticket DISABLE TRIGGER keep_owner")
             try await pool.query("UPDATE entitlement_sync.ticket SET owner_key = NULL")
             let (first, second) = try await Self.beside(
                 scene,
@@ -146,7 +145,7 @@ import Testing
                     == 0
             )
             // Nor one about what is theirs already, because an agent typed its number.
-            try await world.pool.query("UPDATE entitlement_sync.ticket SET state = 'expired' WHERE id = \(ticket)")
+            try await world.pool.query("SELECT entitlement_sync.move_ticket(\(ticket), 'cause_gone')")
             try await world.pool.query(
                 """
                 UPDATE entitlement_sync.purchase AS p SET owner_key = t.claimant_key

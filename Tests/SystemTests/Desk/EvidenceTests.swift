@@ -119,7 +119,8 @@ import Testing
                 #expect(try await scene.act(scene.bea, .claim, on: ticket) == nil)
                 #expect(try await scene.approve(scene.bea, ticket) == "hindrance")
                 let asked: PostgresQuery = """
-                    SELECT extract(epoch FROM t.evidence_due - now())::bigint FROM entitlement_sync.ticket AS t WHERE t.id = \(ticket)
+                    SELECT extract(epoch FROM r.due_at - now())::bigint FROM entitlement_sync.evidence_request AS r
+                     WHERE r.ticket_id = \(ticket)
                     """
                 #expect((10...15).contains(try await scene.world.number(asked)))
                 // As after ten minutes of silence.
@@ -142,7 +143,8 @@ import Testing
                 #expect(try await self.source("revenuecat", ticket, in: scene) == "found")
                 #expect(try await scene.facts(ticket).isEmpty)
                 #expect(
-                    try await scene.world.number("SELECT count(t.evidence_due) FROM entitlement_sync.ticket AS t") == 0
+                    try await scene.world.number("SELECT count(r.due_at) FROM entitlement_sync.evidence_request AS r")
+                        == 0
                 )
             }
         }
@@ -160,7 +162,7 @@ import Testing
                         CREATE FUNCTION public.note_due() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
                         BEGIN
                             INSERT INTO public.kept
-                            SELECT t.evidence_due FROM entitlement_sync.ticket AS t WHERE t.id = NEW.ticket_id;
+                            SELECT r.due_at FROM entitlement_sync.evidence_request AS r WHERE r.ticket_id = NEW.ticket_id;
                             RETURN NULL;
                         END $$;
                         CREATE CONSTRAINT TRIGGER note_due AFTER INSERT ON entitlement_sync.ticket_evidence
@@ -185,9 +187,11 @@ import Testing
                 #expect(try await scene.act(scene.bea, .claim, on: ticket) == nil)
                 #expect(try await scene.approve(scene.bea, ticket) == nil)
                 try await scene.world.inject(#"{"endpoint":"subscriptions","customer":"owner","status":500}"#)
-                try await scene.world.pool.query("UPDATE entitlement_sync.ticket SET evidence_due = now()")
+                try await scene.world.pool.query(
+                    "SELECT entitlement_sync.request_evidence(t.id) FROM entitlement_sync.ticket AS t"
+                )
                 try await scene.world.until(
-                    "SELECT count(*) FROM entitlement_sync.ticket AS t WHERE t.evidence_error IS NOT NULL"
+                    "SELECT count(*) FROM entitlement_sync.evidence_request AS r WHERE r.error IS NOT NULL"
                 )
                 #expect(try await scene.hash(ticket) == hash)
                 #expect(try await scene.state(ticket) == "needs_second")
@@ -212,7 +216,9 @@ import Testing
             let jobs: PostgresQuery = "SELECT count(*) FROM entitlement_sync.job_status AS j WHERE j.kind = 'reconcile'"
             try await world.working(WorkerSetup(servesDesk: true, variables: DeskCase.variables)) {
                 // Before anybody looks nobody is read for it.
-                try await world.pool.query("UPDATE entitlement_sync.ticket SET evidence_due = now()")
+                try await world.pool.query(
+                    "SELECT entitlement_sync.request_evidence(t.id) FROM entitlement_sync.ticket AS t"
+                )
                 try await world.until("SELECT count(*) FROM entitlement_sync.ticket_evidence")
                 #expect(try await world.number(jobs) == 0)
                 let tickets = DeskTickets(pool: world.pool, session: ann.token.digest)

@@ -98,7 +98,10 @@ import Testing
             #expect(try await scene.act(scene.bea, .claim, on: ticket) == nil)
             #expect(try await scene.approve(scene.bea, ticket) == "hindrance")
             let asked = try await scene.world.number(
-                "SELECT count(*) FROM entitlement_sync.ticket WHERE owner_asked_at IS NOT NULL OR evidence_due IS NULL"
+                """
+                SELECT (SELECT count(*) FROM entitlement_sync.owner_window WHERE asked_at IS NOT NULL)
+                     + (SELECT count(*) FROM entitlement_sync.evidence_request WHERE due_at IS NULL)
+                """
             )
             #expect(asked == 0, "the owner is asked nothing, and the evidence is due")
         }
@@ -310,7 +313,9 @@ import Testing
             try await world.working(scene.setup) {
                 try await scene.collect(ticket)
                 try await scene.approveAll(ticket)
-                try await world.pool.query("UPDATE entitlement_sync.ticket SET owner_objected_at = clock_timestamp()")
+                try await world.pool.query(
+                    "SELECT entitlement_sync.note_objection(t.id) FROM entitlement_sync.ticket AS t"
+                )
                 #expect(try await scene.act(scene.cid, .transfer, on: ticket) == "owner_objected")
                 #expect(try await scene.state(ticket) == "new")
                 let ended = try await world.texts(
@@ -329,7 +334,9 @@ import Testing
 
     @Test func `The owner's no stops a transfer that is on its way to its call`() async throws {
         try await Self.begun { scene, ticket, transfers, due in
-            try await scene.world.pool.query("UPDATE entitlement_sync.ticket SET owner_objected_at = clock_timestamp()")
+            try await scene.world.pool.query(
+                "SELECT entitlement_sync.note_objection(t.id) FROM entitlement_sync.ticket AS t"
+            )
             let leave = try await transfers.goOn(due, on: scene.evidenceAnew(ticket), moving: ["sub"])
             #expect(leave == .stopped("owner_objected"))
             #expect(try await scene.state(ticket) == "new")

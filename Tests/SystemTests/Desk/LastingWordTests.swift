@@ -39,7 +39,7 @@ import Testing
                 try await scene.world.number("SELECT max(r.ticket_id) FROM entitlement_sync.ticket_reply AS r")
                     == ticket
             )
-            try await pool.query("UPDATE entitlement_sync.ticket SET state = 'expired' WHERE id = \(ticket)")
+            try await pool.query("SELECT entitlement_sync.move_ticket(\(ticket), 'cause_gone')")
             #expect(try await scene.reply("claimant", "and still") == .decided)
         }
     }
@@ -74,13 +74,13 @@ import Testing
             #expect(try await scene.facts(ticket).contains("owner_objected"))
             // Whoever owns it next has been told nothing, and has said nothing.
             try await scene.world.pool.query(
-                "UPDATE entitlement_sync.ticket SET owner_key = (SELECT max(user_key) + 1 FROM entitlement_sync.user_sync)"
+                """
+                SELECT entitlement_sync.keep_evidence(
+                           \(ticket), clock_timestamp(), sha256('x'), '{}', 'none', NULL, 'no_proof', 2::smallint, '{}', 0, 60, '{}',
+                           (SELECT max(user_key) + 1 FROM entitlement_sync.user_sync))
+                """
             )
-            #expect(
-                try await scene.world.number(
-                    "SELECT count(*) FROM entitlement_sync.ticket WHERE num_nonnulls(owner_notified_at, owner_objected_at) = 0"
-                ) == 1
-            )
+            #expect(try await scene.world.number("SELECT count(*) FROM entitlement_sync.owner_window") == 0)
         }
     }
 
@@ -112,15 +112,15 @@ import Testing
             #expect(try await scene.events(ticket).filter { $0 == "owner_agreed" }.count == 1)
             try await scene.world.pool.query("UPDATE entitlement_sync.ticket_reply SET at = at - interval '2 minutes'")
             try await scene.world.pool.query(
-                "UPDATE entitlement_sync.ticket SET owner_asked_at = owner_asked_at - interval '1 hour'"
+                "UPDATE entitlement_sync.owner_window SET asked_at = asked_at - interval '1 hour'"
             )
             #expect(try await agree(second.questionID) == .questionChanged, "it is answered")
             // What was stopped asks anew.
             #expect(try await scene.act(scene.bea, .transfer, on: ticket) == nil)
-            try await scene.world.pool.query("UPDATE entitlement_sync.ticket SET state = 'new'")
+            try await scene.world.pool.query("SELECT entitlement_sync.move_ticket(\(ticket), 'stopped')")
             #expect(
                 try await scene.world.number(
-                    "SELECT count(*) FROM entitlement_sync.ticket WHERE num_nonnulls(owner_asked_at, owner_consented_at) = 0"
+                    "SELECT count(*) FROM entitlement_sync.owner_window WHERE num_nonnulls(asked_at, consented_at) = 0"
                 ) == 1
             )
         }
@@ -157,7 +157,7 @@ import Testing
             #expect(try await scene.only("owner").state == .question)
             // The other's cause goes away.
             try await scene.world.pool.query(
-                "UPDATE entitlement_sync.ticket SET state = 'auto_resolved' WHERE id = \(second)"
+                "SELECT entitlement_sync.move_ticket(\(second), 'cause_gone')"
             )
             #expect(try await scene.news("owner") == asked + ["ticket.decided owner closed"])
             #expect(try await scene.cases("owner").isEmpty)

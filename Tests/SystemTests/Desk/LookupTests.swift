@@ -122,8 +122,8 @@ import Testing
                 let during = try await at.evidence(ticket)
                 #expect(during.lookups.map(\.result) == [.unavailable] && !during.facts.contains("proof_failed"))
                 let again: PostgresQuery = """
-                    SELECT count(*) FROM entitlement_sync.ticket AS t
-                     WHERE t.id = \(ticket) AND t.evidence_due BETWEEN now() + interval '50 minutes' AND now() + interval '61 minutes'
+                    SELECT count(*) FROM entitlement_sync.evidence_request AS r
+                     WHERE r.ticket_id = \(ticket) AND r.due_at BETWEEN now() + interval '50 minutes' AND now() + interval '61 minutes'
                     """
                 try await at.world.until(again, comment: "nobody asks again")
                 try await at.world.heal()
@@ -316,7 +316,7 @@ import Testing
         try await world { at in
             let ticket = try await at.open("Somebody.Real@example.com")
             try await at.world.pool.query(
-                "UPDATE entitlement_sync.ticket SET state = 'expired'"
+                "SELECT entitlement_sync.move_ticket(\(ticket), 'expire')"
             )
             let claims: PostgresQuery = "SELECT count(*) FROM entitlement_sync.ticket_reported_id"
             for change in [
@@ -430,7 +430,7 @@ import Testing
                 #expect(evidence.lookups.map(\.result) == [.unknown])
                 #expect(at.world.asked(path) > before)
                 let errors = try await at.world.number(
-                    "SELECT count(*) FROM entitlement_sync.ticket AS t WHERE t.evidence_error IS NOT NULL"
+                    "SELECT count(*) FROM entitlement_sync.evidence_request AS r WHERE r.error IS NOT NULL"
                 )
                 #expect(errors == 0)
                 #expect(try await at.world.alarms() == [])

@@ -143,7 +143,7 @@ import Testing
             #expect(try await scene.state(ticket) == "waiting_owner")
             // With two who want it, consent is to neither; the owner sees what they would see with one.
             let running: PostgresQuery =
-                "SELECT count(*) FROM entitlement_sync.ticket WHERE owner_until > clock_timestamp() + interval '71 hours'"
+                "SELECT count(*) FROM entitlement_sync.owner_window WHERE ends_at > clock_timestamp() + interval '71 hours'"
             #expect(try await scene.reply("owner", nil, decision: "agree") == .taken)
             #expect(try await scene.only("owner").state == .open)
             #expect(try await scene.world.number(running) == 2)

@@ -43,8 +43,8 @@ import Testing
             try await Self.anew(scene, ticket)
             try await pool.query(
                 """
-                UPDATE entitlement_sync.ticket
-                   SET owner_asked_at = owner_asked_at - interval '4 days', owner_until = owner_until - interval '4 days'
+                UPDATE entitlement_sync.owner_window
+                   SET asked_at = asked_at - interval '4 days', ends_at = ends_at - interval '4 days'
                 """
             )
             try await scene.askOwner(ticket)
@@ -81,7 +81,7 @@ import Testing
             #expect(try await scene.act(scene.cid, .claim, on: ticket) == nil)
             for person in [scene.cid, dan] { #expect(try await scene.approve(person, ticket) == nil) }
             try await scene.world.pool.query(
-                "UPDATE entitlement_sync.ticket SET owner_until = clock_timestamp() WHERE owner_until IS NOT NULL"
+                "UPDATE entitlement_sync.owner_window SET ends_at = clock_timestamp() WHERE ends_at IS NOT NULL"
             )
             #expect(try await scene.act(scene.cid, .transfer, on: ticket) == nil)
             let transfers = Transfers(pool: scene.world.pool)
@@ -151,8 +151,8 @@ import Testing
             #expect(try await scene.state(ticket) == "new")
             try await scene.world.pool.query(
                 """
-                UPDATE entitlement_sync.ticket
-                   SET owner_asked_at = owner_asked_at - interval '4 days', owner_until = owner_until - interval '4 days'
+                UPDATE entitlement_sync.owner_window
+                   SET asked_at = asked_at - interval '4 days', ends_at = ends_at - interval '4 days'
                 """
             )
             try await scene.askOwner(ticket)
@@ -192,7 +192,7 @@ import Testing
             #expect(try await scene.reply("claimant", "there is something new") == .taken)
             #expect(try await scene.approve(scene.bea, ticket) == nil)
             let due = try await scene.world.number(
-                "SELECT count(*) FROM entitlement_sync.ticket AS t WHERE t.evidence_due <= clock_timestamp()"
+                "SELECT count(*) FROM entitlement_sync.evidence_request AS r WHERE r.due_at <= clock_timestamp()"
             )
             #expect(due == 1)
         }

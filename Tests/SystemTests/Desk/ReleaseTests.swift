@@ -42,7 +42,7 @@ import Testing
             try await world.working(scene.patient) { try await scene.collect(ticket) }
             try await scene.askOwner(ticket)
             let running: PostgresQuery =
-                "SELECT count(*) FROM entitlement_sync.ticket WHERE owner_until > clock_timestamp()"
+                "SELECT count(*) FROM entitlement_sync.owner_window WHERE ends_at > clock_timestamp()"
             try await world.app.release(to: reference, by: "claimant")
             #expect(try await world.number(running) == 1)
             try await world.app.release(to: reference, by: "owner")
@@ -200,7 +200,7 @@ import Testing
             let reference = try #require(try await scene.only("claimant").reference)
             for _ in 0..<3 { try await world.app.release(to: reference, by: "owner") }
             #expect(try await scene.events(ticket).filter { $0 == "owner_consented" }.count == 1)
-            #expect(try await world.number("SELECT evidence_asks FROM entitlement_sync.ticket") == 1)
+            #expect(try await world.number("SELECT requests FROM entitlement_sync.evidence_request") == 2)
             // Of a purchase that they came to own since it says something.
             try await world.pool.query("UPDATE entitlement_sync.purchase SET owner_since = clock_timestamp()")
             try await world.app.release(to: reference, by: "owner")

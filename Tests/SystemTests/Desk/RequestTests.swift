@@ -7,7 +7,7 @@ import Testing
 /// Evidence that is asked for again while somebody collects it.
 @Suite struct RequestTests {
     private static let due: PostgresQuery =
-        "SELECT count(*) FROM entitlement_sync.ticket WHERE evidence_due <= clock_timestamp()"
+        "SELECT count(*) FROM entitlement_sync.evidence_request WHERE due_at <= clock_timestamp()"
 
     /// Keeps evidence whose collection has begun at a moment.
     private func keep(_ ticket: Int64, askedAt moment: String, in world: World) async throws {
@@ -29,13 +29,17 @@ import Testing
         try await DeskCase.with { scene, ticket in
             let world = scene.world
             let records = CaseRecords(pool: world.pool)
-            try await world.pool.query("UPDATE entitlement_sync.ticket SET evidence_due = now()")
+            try await world.pool.query(
+                "SELECT entitlement_sync.request_evidence(t.id) FROM entitlement_sync.ticket AS t"
+            )
             #expect(try await records.take(upTo: 10) == [ticket])
             #expect(try await records.take(upTo: 10).isEmpty, "one at a time")
             try await keep(ticket, askedAt: now(world), in: world)
             #expect(try await world.number(Self.due) == 0)
 
-            try await world.pool.query("UPDATE entitlement_sync.ticket SET evidence_due = now()")
+            try await world.pool.query(
+                "SELECT entitlement_sync.request_evidence(t.id) FROM entitlement_sync.ticket AS t"
+            )
             #expect(try await records.take(upTo: 10) == [ticket])
             let asked = try await now(world)
             #expect(try await scene.reply("claimant", "look again") == .taken)
@@ -45,7 +49,9 @@ import Testing
 
             // A request that had begun before the reading, and was seen by nobody until it was over.
             let late = try await world.pool.withTransaction { connection in
-                _ = try await connection.query("UPDATE entitlement_sync.ticket SET evidence_due = clock_timestamp()")
+                _ = try await connection.query(
+                    "SELECT entitlement_sync.request_evidence(t.id) FROM entitlement_sync.ticket AS t"
+                )
                 return try await now(world)
             }
             try await keep(ticket, askedAt: late, in: world)
@@ -78,11 +84,13 @@ import Testing
         try await DeskCase.with { scene, ticket in
             let world = scene.world
             let records = CaseRecords(pool: world.pool)
-            try await world.pool.query("UPDATE entitlement_sync.ticket SET evidence_due = now()")
+            try await world.pool.query(
+                "SELECT entitlement_sync.request_evidence(t.id) FROM entitlement_sync.ticket AS t"
+            )
             #expect(try await records.take(upTo: 10) == [ticket])
             let slow = try await now(world)
             try await world.pool.query(
-                "UPDATE entitlement_sync.ticket SET evidence_taken_at = evidence_taken_at - interval '121 seconds'"
+                "UPDATE entitlement_sync.evidence_request SET taken_at = taken_at - interval '121 seconds'"
             )
             #expect(try await scene.reply("claimant", "look again") == .taken)
             #expect(try await records.take(upTo: 10) == [ticket])
@@ -98,7 +106,9 @@ import Testing
         try await DeskCase.with { scene, ticket in
             let world = scene.world
             let records = CaseRecords(pool: world.pool)
-            try await world.pool.query("UPDATE entitlement_sync.ticket SET evidence_due = now()")
+            try await world.pool.query(
+                "SELECT entitlement_sync.request_evidence(t.id) FROM entitlement_sync.ticket AS t"
+            )
             #expect(try await records.take(upTo: 10) == [ticket])
             try await records.release(ticket)
             #expect(try await records.take(upTo: 10) == [ticket])

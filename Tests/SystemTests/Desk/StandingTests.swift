@@ -72,8 +72,9 @@ import Testing
             #expect(try await !Self.standing("owner", world).moved)
             try await world.pool.query(
                 """
-                UPDATE entitlement_sync.ticket
-                   SET owner_asked_at = now() - interval '3 days', owner_until = now() - interval '1 day'
+                UPDATE entitlement_sync.owner_window
+                   SET asked_at = now() - interval '3 days', ends_at = now() - interval '1 day',
+                       notified_at = now() - interval '3 days'
                 """
             )
             #expect(try await Self.standing("owner", world).reply(in: "en").reason == "owner_moved")

@@ -38,8 +38,8 @@ import Testing
             try await world.pool.query("ALTER TABLE entitlement_sync.ticket DISABLE TRIGGER guard_first_state")
             try await world.pool.query(
                 """
-                INSERT INTO entitlement_sync.ticket (claimant_key, kind, state, visible)
-                VALUES (\(key), 'paid_no_access', \(state), true)
+                INSERT INTO entitlement_sync.ticket (claimant_key, kind, state, visible, closed_at)
+                VALUES (\(key), 'paid_no_access', \(state), true, CASE WHEN \(Self.closed.contains(state)) THEN now() END)
                 """
             )
             let isOpen = Self.open.contains(state)

@@ -130,7 +130,7 @@ import Testing
             #expect(try await scene.act(scene.cid, Self.waive, on: ticket) == "no_window")
             // As where the end of the time was moved after everybody had agreed.
             try await scene.world.pool.query(
-                "UPDATE entitlement_sync.ticket SET owner_until = clock_timestamp() + interval '1 day'"
+                "UPDATE entitlement_sync.owner_window SET ends_at = clock_timestamp() + interval '1 day'"
             )
             #expect(try await scene.act(scene.cid, Self.waive, on: ticket) == nil)
             #expect(try await scene.act(scene.bea, .transfer, on: ticket) == nil)
@@ -153,7 +153,7 @@ import Testing
             // Whatever stands in the row.
             try await pool.query(
                 """
-                UPDATE entitlement_sync.ticket SET owner_waived_by =
+                UPDATE entitlement_sync.owner_waiver SET operator_id =
                        (SELECT o.id FROM entitlement_sync.operator AS o WHERE o.name = 'cid')
                 """
             )
@@ -229,7 +229,7 @@ import Testing
             await expectRefusal(SQLState.insufficientPrivilege) { _ = try await act("entitlement_sync_worker", waive) }
             for role in ["entitlement_sync_support", "entitlement_sync_worker", "entitlement_sync_auditor"] {
                 await expectRefusal(SQLState.insufficientPrivilege) {
-                    _ = try await act(role, "UPDATE entitlement_sync.ticket SET owner_waived_at = now()")
+                    _ = try await act(role, "UPDATE entitlement_sync.owner_waiver SET at = now()")
                 }
             }
             let said = try await act("entitlement_sync_support", waive)
@@ -293,12 +293,12 @@ import Testing
             if how == "expired" { #expect(try await scene.left(ticket) > 71) }
             #expect(
                 try await scene.world.number(
-                    "SELECT count(*) FROM entitlement_sync.ticket AS t WHERE t.owner_asked_at IS NOT NULL"
+                    "SELECT count(*) FROM entitlement_sync.owner_window AS w WHERE w.asked_at IS NOT NULL"
                 ) == (how == "expired" ? 1 : 0)
             )
             #expect(
                 try await scene.world.number(
-                    "SELECT count(*) FROM entitlement_sync.ticket AS t WHERE t.owner_waived_by IS NOT NULL"
+                    "SELECT count(*) FROM entitlement_sync.owner_waiver"
                 ) == 0
             )
         }
@@ -361,15 +361,15 @@ extension DeskCase {
     func left(_ ticket: Int64) async throws -> Int64 {
         try await world.number(
             """
-            SELECT greatest(0, ceil(extract(epoch FROM t.owner_until - clock_timestamp()) / 3600))::bigint
-              FROM entitlement_sync.ticket AS t WHERE t.id = \(ticket)
+            SELECT greatest(0, ceil(extract(epoch FROM w.ends_at - clock_timestamp()) / 3600))::bigint
+              FROM entitlement_sync.owner_window AS w WHERE w.ticket_id = \(ticket)
             """
         )
     }
 
     fileprivate func agreed() async throws -> Int64 {
         try await world.number(
-            "SELECT count(*) FROM entitlement_sync.ticket AS t WHERE t.owner_consented_at IS NOT NULL"
+            "SELECT count(*) FROM entitlement_sync.owner_window AS w WHERE w.consented_at IS NOT NULL"
         )
     }
 }

@@ -144,8 +144,10 @@ import Testing
             _ = try await world.ask(RestoreWish(userID: "ann", clientError: "7"))
             try await world.work()
             #expect(try await world.app.entitlement(of: "ann")?.tickets.map(\.reference) == [reference])
-            for state in ["claimed", "refused"] {
-                try await world.pool.query("UPDATE entitlement_sync.ticket SET state = \(state) WHERE visible")
+            for event in ["claim", "refuse"] {
+                try await world.pool.query(
+                    "SELECT entitlement_sync.move_ticket(t.id, \(event)) FROM entitlement_sync.ticket AS t WHERE t.visible"
+                )
             }
             #expect(try await world.app.entitlement(of: "ann")?.tickets.map(\.state) == ["closed"])
         }

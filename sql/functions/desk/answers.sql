@@ -7,7 +7,7 @@ SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off 
 DECLARE
     known bigint;
     mine  record;
-    asked ticket;
+    asked ticket_question;
     cases jsonb := '[]';
 BEGIN
     IF NOT EXISTS (SELECT 1 FROM entitlement_sync_host.read_users(ARRAY[wanted])) THEN
@@ -16,15 +16,15 @@ BEGIN
     SELECT u.user_key INTO known FROM user_sync AS u WHERE u.user_id = wanted;
     SELECT c.* INTO mine FROM case_of(known) AS c;
     IF mine.id IS NOT NULL THEN
-        SELECT t.* INTO asked FROM ticket AS t
-         WHERE t.claimant_key = known AND t.visible AND t.state = 'waiting_claimant' ORDER BY t.question_at, t.id LIMIT 1;
+        SELECT q.* INTO asked FROM ticket AS t JOIN ticket_question AS q ON q.ticket_id = t.id
+         WHERE t.claimant_key = known AND t.visible AND t.state = 'waiting_claimant' ORDER BY q.asked_at, t.id LIMIT 1;
         cases := jsonb_build_array(jsonb_build_object(
             'id', mine.id, 'role', 'claimant', 'reference', mine.reference, 'created_at', moment(mine.since),
-            'state', CASE WHEN asked.id IS NOT NULL THEN 'question'
+            'state', CASE WHEN asked.ticket_id IS NOT NULL THEN 'question'
                           WHEN EXISTS (SELECT 1 FROM ticket AS t
                                         WHERE t.claimant_key = known AND t.visible AND is_open(t.state)) THEN 'open'
                           ELSE 'decided' END,
-            'question', asked.question, 'question_id', NULL, 'asked_at', moment(asked.question_at),
+            'question', asked.question, 'question_id', NULL, 'asked_at', moment(asked.asked_at),
             'answer_by', moment(asked.answer_until), 'store', NULL, 'product_id', NULL));
     END IF;
     RETURN cases || coalesce((
@@ -47,8 +47,9 @@ BEGIN
     SELECT j.id, reference_of('R', j.id), j.finished_at INTO id, reference, since FROM job_history AS j
      WHERE j.user_key = known AND j.outcome = 'store_account_mismatch' ORDER BY j.id LIMIT 1;
     IF id IS NULL THEN
-        SELECT opaque_id('case ' || t.uid), reference_of('T', t.uid), t.question_at INTO id, reference, since FROM ticket AS t
-         WHERE t.claimant_key = known AND t.visible AND t.question_at IS NOT NULL ORDER BY t.id LIMIT 1;
+        SELECT opaque_id('case ' || t.uid), reference_of('T', t.uid), q.asked_at INTO id, reference, since
+          FROM ticket AS t JOIN ticket_question AS q ON q.ticket_id = t.id
+         WHERE t.claimant_key = known AND t.visible ORDER BY t.id LIMIT 1;
     END IF;
 END
 $$;
@@ -58,8 +59,8 @@ CREATE OR REPLACE FUNCTION is_case_of(known bigint, which uuid) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
     SELECT EXISTS (SELECT 1 FROM job_history AS j
                     WHERE j.id = which AND j.user_key = known AND j.outcome = 'store_account_mismatch')
-        OR EXISTS (SELECT 1 FROM ticket AS t
-                    WHERE t.claimant_key = known AND t.visible AND t.question_at IS NOT NULL
+        OR EXISTS (SELECT 1 FROM ticket AS t JOIN ticket_question AS q ON q.ticket_id = t.id
+                    WHERE t.claimant_key = known AND t.visible
                       AND opaque_id('case ' || t.uid) = which)
 $$;
 
@@ -68,8 +69,8 @@ CREATE OR REPLACE FUNCTION has_reference(known bigint, spoken text) RETURNS bool
 LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
     SELECT EXISTS (SELECT 1 FROM job_history AS j
                     WHERE j.user_key = known AND j.outcome = 'store_account_mismatch' AND reference_of('R', j.id) = spoken)
-        OR EXISTS (SELECT 1 FROM ticket AS t
-                    WHERE t.claimant_key = known AND t.visible AND t.question_at IS NOT NULL
+        OR EXISTS (SELECT 1 FROM ticket AS t JOIN ticket_question AS q ON q.ticket_id = t.id
+                    WHERE t.claimant_key = known AND t.visible
                       AND reference_of('T', t.uid) = spoken)
 $$;
 
@@ -95,20 +96,19 @@ BEGIN
     RETURN QUERY
     SELECT owner_case_id(known, p.id),
            CASE WHEN bool_or(g.awaits) THEN 'question' WHEN bool_or(is_open(g.state)) THEN 'open' ELSE 'decided' END,
-           coalesce(min(g.owner_asked_at) FILTER (WHERE g.awaits), min(g.owner_notified_at) FILTER (WHERE is_open(g.state)),
-                    min(g.owner_notified_at)),
-           min(g.owner_until) FILTER (WHERE g.awaits),
-           (array_agg(opaque_id(format('question %s %s', g.id, extract(epoch FROM g.owner_asked_at)))
-                      ORDER BY g.owner_asked_at, g.id) FILTER (WHERE g.awaits))[1],
+           coalesce(min(g.asked_at) FILTER (WHERE g.awaits), min(g.notified_at) FILTER (WHERE is_open(g.state)), min(g.notified_at)),
+           min(g.ends_at) FILTER (WHERE g.awaits),
+           (array_agg(opaque_id(format('question %s %s', g.id, extract(epoch FROM g.asked_at)))
+                      ORDER BY g.asked_at, g.id) FILTER (WHERE g.awaits))[1],
            p.store, p.product_id,
            coalesce(array_agg(g.id ORDER BY g.id) FILTER (WHERE is_open(g.state)), '{}')
-      FROM (SELECT t.*, t.owner_objected_at IS NULL AND t.owner_until > clock_timestamp() AND is_open(t.state)
-                        AND t.state <> 'executing'
-                        AND NOT EXISTS (SELECT 1 FROM ticket_reply AS r
-                                         WHERE r.ticket_id = t.id AND r.user_key = known AND r.side = 'owner'
-                                           AND r.decision = 'agree' AND r.at >= t.owner_asked_at) AS awaits
-              FROM ticket AS t
-             WHERE t.owner_key = known AND t.owner_notified_at IS NOT NULL
+      FROM (SELECT t.id, t.state, t.purchase_id, t.subject_id, w.asked_at, w.ends_at, w.notified_at,
+                   w.objected_at IS NULL AND w.ends_at > clock_timestamp() AND is_open(t.state) AND t.state <> 'executing'
+                   AND NOT EXISTS (SELECT 1 FROM ticket_reply AS r
+                                    WHERE r.ticket_id = t.id AND r.user_key = known AND r.side = 'owner'
+                                      AND r.decision = 'agree' AND r.at >= w.asked_at) AS awaits
+              FROM ticket AS t JOIN owner_window AS w ON w.ticket_id = t.id
+             WHERE t.owner_key = known AND w.notified_at IS NOT NULL
                AND (is_open(t.state) OR t.state = 'transferred' AND t.closed_at > clock_timestamp() - interval '30 days')) AS g
       JOIN purchase AS p ON p.id = surviving_purchase(coalesce(g.purchase_id, g.subject_id))
      WHERE p.owner_key = known OR g.state IN ('executing', 'transferred')
@@ -116,44 +116,42 @@ BEGIN
 END
 $$;
 
--- Adds the verdict to the claimant's message about a refused ticket: their next step depends on it.
-CREATE OR REPLACE FUNCTION notify_claimant() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
-BEGIN
-    -- Only this transaction's own message: no worker has published it yet.
-    UPDATE ticket_news AS n SET data = n.data || jsonb_build_object('verdict', NEW.verdict)
-     WHERE n.user_key = NEW.claimant_key AND n.topic = 'ticket.decided' AND n.data ->> 'reference' = reference_of('T', NEW.uid)
-       AND n.at >= now();
-    RETURN NULL;
-END
+-- Notifies a claimant of the end of a ticket that they can see. Of a refused one with the verdict: their next step depends on it.
+CREATE OR REPLACE FUNCTION notify_claimant(t ticket) RETURNS void
+LANGUAGE sql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
+    INSERT INTO ticket_news (user_key, topic, data)
+    SELECT t.claimant_key, 'ticket.decided',
+           jsonb_build_object('reference', reference_of('T', t.uid), 'kind', t.kind, 'state', t.state)
+           || CASE WHEN t.state = 'refused' AND t.verdict IS NOT NULL THEN jsonb_build_object('verdict', t.verdict) ELSE '{}' END
+     WHERE t.visible
 $$;
 
 -- Notifies an owner of the end of a case that they know: of a transfer at once; of other ends, except `duplicate`, when no other open
 -- ticket about the purchase is left. `closed`: nothing moved, and no operator refused.
-CREATE OR REPLACE FUNCTION notify_owner() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+CREATE OR REPLACE FUNCTION notify_owner(t ticket) RETURNS void
+LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
     item purchase;
 BEGIN
-    IF is_open(NEW.state) OR NEW.state = 'duplicate' OR NEW.owner_key IS NULL OR OLD.owner_notified_at IS NULL THEN
-        RETURN NULL;
+    IF t.state = 'duplicate' OR t.owner_key IS NULL
+       OR NOT EXISTS (SELECT 1 FROM owner_window AS w WHERE w.ticket_id = t.id AND w.notified_at IS NOT NULL) THEN
+        RETURN;
     END IF;
     -- One transaction at a time for an owner: two tickets that end at once would each leave the message to the other.
-    PERFORM pg_advisory_xact_lock(7309941, hashint8(NEW.owner_key));
-    SELECT p.* INTO item FROM purchase AS p WHERE p.id = surviving_purchase(coalesce(NEW.purchase_id, NEW.subject_id));
-    IF NEW.state <> 'transferred'
+    PERFORM pg_advisory_xact_lock(7309941, hashint8(t.owner_key));
+    SELECT p.* INTO item FROM purchase AS p WHERE p.id = surviving_purchase(coalesce(t.purchase_id, t.subject_id));
+    IF t.state <> 'transferred'
        -- If the purchase has another owner by now, the transfer has notified this one.
-       AND (item.owner_key IS DISTINCT FROM NEW.owner_key
-            OR EXISTS (SELECT 1 FROM ticket AS t
-                        WHERE t.owner_key = NEW.owner_key AND t.id <> NEW.id AND is_open(t.state) AND t.owner_notified_at IS NOT NULL
-                          AND surviving_purchase(coalesce(t.purchase_id, t.subject_id)) = item.id)) THEN
-        RETURN NULL;
+       AND (item.owner_key IS DISTINCT FROM t.owner_key
+            OR EXISTS (SELECT 1 FROM ticket AS x JOIN owner_window AS w ON w.ticket_id = x.id
+                        WHERE x.owner_key = t.owner_key AND x.id <> t.id AND is_open(x.state) AND w.notified_at IS NOT NULL
+                          AND surviving_purchase(coalesce(x.purchase_id, x.subject_id)) = item.id)) THEN
+        RETURN;
     END IF;
     INSERT INTO ticket_news (user_key, topic, data)
-    VALUES (NEW.owner_key, 'ticket.decided',
-            jsonb_build_object('id', owner_case_id(NEW.owner_key, item.id), 'role', 'owner',
-                               'state', CASE WHEN NEW.state IN ('transferred', 'refused') THEN NEW.state ELSE 'closed' END));
-    RETURN NULL;
+    VALUES (t.owner_key, 'ticket.decided',
+            jsonb_build_object('id', owner_case_id(t.owner_key, item.id), 'role', 'owner',
+                               'state', CASE WHEN t.state IN ('transferred', 'refused') THEN t.state ELSE 'closed' END));
 END
 $$;
 

@@ -14,7 +14,8 @@ DECLARE
     got     record;
     made    bigint;
     lack    text;
-    since   timestamptz;
+    ends    timestamptz;
+    was_asked boolean;
 BEGIN
     SELECT f.* INTO got FROM ticket_for(who, which, 'approve', true) AS f;
     IF got.refusal IS NOT NULL THEN
@@ -39,7 +40,7 @@ BEGIN
     END IF;
     -- A chargeback may have been recorded after this evidence was collected: the worker collects it again before the owner is asked.
     IF charged_back(ARRAY[coalesce(t.purchase_id, t.subject_id)]) IS NOT NULL THEN
-        UPDATE ticket AS x SET evidence_due = clock_timestamp() WHERE x.id = which;
+        PERFORM request_evidence(which);
         RETURN refuse_act(who, which, 'approve', 'hindrance');
     END IF;
     IF e.hindrance = 'needs_senior'
@@ -58,30 +59,26 @@ BEGIN
      WHERE a.ticket_id = which AND a.ended_at IS NULL AND NOT approval_counts(a, t, e, 'approve');
     -- A transfer does not wait for an owner whose account was erased.
     IF t.owner_key IS NOT NULL AND NOT 'owner_erased' = ANY (e.facts) THEN
-        since := coalesce(t.owner_asked_at, clock_timestamp());
-        UPDATE ticket AS x
-           -- The same moment in both columns: a window of zero leaves them equal, which means that the owner was not asked.
-           SET owner_asked_at = since, owner_until = since + e.owner_window
-         WHERE x.id = which RETURNING x.owner_until INTO t.owner_until;
-        IF t.owner_asked_at IS NULL THEN
-            INSERT INTO ticket_event (ticket_id, kind, detail)
-            VALUES (which, 'owner_asked', jsonb_build_object('until', t.owner_until));
+        was_asked := EXISTS (SELECT 1 FROM owner_window AS w WHERE w.ticket_id = which AND w.asked_at IS NOT NULL);
+        ends := ask_owner(which, e.owner_window);
+        IF NOT was_asked THEN
+            INSERT INTO ticket_event (ticket_id, kind, detail) VALUES (which, 'owner_asked', jsonb_build_object('until', ends));
             -- The message names no claimant and gives no count. It is left out while another open question about the purchase, asked within
             -- the hour, waits for the owner's answer: the owner knows of the case already.
-            IF t.owner_until > clock_timestamp()
-               AND NOT EXISTS (SELECT 1 FROM ticket AS x
+            IF ends > clock_timestamp()
+               AND NOT EXISTS (SELECT 1 FROM ticket AS x JOIN owner_window AS w ON w.ticket_id = x.id
                                 WHERE x.owner_key = t.owner_key AND x.id <> which AND is_open(x.state)
-                                  AND x.owner_until > clock_timestamp() AND x.owner_objected_at IS NULL
-                                  AND x.owner_asked_at > clock_timestamp() - interval '1 hour'
+                                  AND w.ends_at > clock_timestamp() AND w.objected_at IS NULL
+                                  AND w.asked_at > clock_timestamp() - interval '1 hour'
                                   AND NOT EXISTS (SELECT 1 FROM ticket_reply AS r
                                                    WHERE r.ticket_id = x.id AND r.side = 'owner' AND r.decision = 'agree'
-                                                     AND r.at >= x.owner_asked_at)
+                                                     AND r.at >= w.asked_at)
                                   AND surviving_purchase(coalesce(x.purchase_id,
                                       x.subject_id)) = surviving_purchase(coalesce(t.purchase_id, t.subject_id))) THEN
                 INSERT INTO ticket_news (user_key, topic, data)
                 SELECT t.owner_key, 'ticket.owner_asked',
                        jsonb_build_object('id', owner_case_id(t.owner_key, p.id), 'role', 'owner', 'store', p.store,
-                                          'product_id', p.product_id, 'until', moment(t.owner_until),
+                                          'product_id', p.product_id, 'until', moment(ends),
                                           'original_id', (SELECT i.value FROM purchase_identifier AS i
                                                            WHERE i.value = t.original_id
                                                                AND surviving_purchase(i.purchase_id) = p.id LIMIT 1))
@@ -90,20 +87,20 @@ BEGIN
         END IF;
     END IF;
     INSERT INTO ticket_approval (ticket_id, operator_id, evidence_id, hash, expires_at)
-    VALUES (which, who.id, e.id, e.hash, greatest(clock_timestamp(), t.owner_until) + e.holds)
+    VALUES (which, who.id, e.id, e.hash, greatest(clock_timestamp(), ends) + e.holds)
     ON CONFLICT DO NOTHING RETURNING id INTO made;
     IF made IS NOT NULL THEN
         PERFORM note_event(who, which, 'approved', jsonb_build_object('evidence', e.id, 'confirmed', coalesce(confirmed, '{}')));
     END IF;
     lack := approvals_lack(which);
     PERFORM move_ticket(which, CASE WHEN lack IS NOT NULL THEN 'approve_part'
-                                    WHEN t.owner_until > clock_timestamp() THEN 'approve_early'
+                                    WHEN ends > clock_timestamp() THEN 'approve_early'
                                     ELSE 'approve_all' END);
     UPDATE ticket AS x
-       SET verdict = CASE WHEN lack IS NULL THEN 'transfer' END, decided_at = CASE WHEN lack IS NULL THEN clock_timestamp() END,
-           -- The worker collects the evidence again within six hours, so that it notices when the ticket's cause has gone away.
-           evidence_due = least(x.evidence_due, clock_timestamp() + interval '6 hours')
+       SET verdict = CASE WHEN lack IS NULL THEN 'transfer' END, decided_at = CASE WHEN lack IS NULL THEN clock_timestamp() END
      WHERE x.id = which;
+    -- The worker collects the evidence again within six hours, so that it notices when the ticket's cause has gone away.
+    PERFORM request_evidence(which, clock_timestamp() + interval '6 hours');
     IF made IS NULL THEN
         RETURN refuse_act(who, which, 'approve', 'approved_already');
     END IF;
@@ -118,9 +115,13 @@ LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
     t ticket;
     e ticket_evidence;
+    w owner_window;
+    v owner_waiver;
     n record;
 BEGIN
     SELECT x.* INTO STRICT t FROM ticket AS x WHERE x.id = which;
+    SELECT x.* INTO w FROM owner_window AS x WHERE x.ticket_id = which;
+    SELECT x.* INTO v FROM owner_waiver AS x WHERE x.ticket_id = which;
     SELECT x.* INTO e FROM ticket_evidence AS x WHERE x.id = t.evidence_id;
     IF e.id IS NULL THEN
         RETURN 'no_evidence';
@@ -131,7 +132,7 @@ BEGIN
     END IF;
     -- Locks the operators' rows, so that no operator role changes between this check and the commit.
     PERFORM FROM operator AS o
-      WHERE o.id = t.owner_waived_by
+      WHERE o.id = v.operator_id
          OR o.id IN (SELECT a.operator_id FROM ticket_approval AS a WHERE a.ticket_id = which AND a.ended_at IS NULL)
       ORDER BY o.id FOR SHARE;
     SELECT count(*) AS agreed, bool_or(a.hash <> e.hash) AS changed, bool_or(a.expires_at <= clock_timestamp()) AS expired,
@@ -143,7 +144,7 @@ BEGIN
         RETURN 'evidence_changed';
     END IF;
     -- An objection counts even if the evidence is older and does not contain it.
-    IF t.owner_objected_at IS NOT NULL AND (NOT 'owner_objected' = ANY (e.facts) OR t.owner_objected_at > e.asked_at) THEN
+    IF w.objected_at IS NOT NULL AND (NOT 'owner_objected' = ANY (e.facts) OR w.objected_at > e.asked_at) THEN
         RETURN 'owner_objected';
     END IF;
     IF 'owner_consented' = ANY (e.facts) AND NOT has_owner_consent(which) THEN
@@ -156,11 +157,11 @@ BEGIN
         RETURN 'needs_senior';
     END IF;
     -- While the owner window would still run, a waiver counts only together with the approval of another operator.
-    IF t.owner_waived_at IS NOT NULL AND t.owner_consented_at IS NULL AND t.owner_asked_at + e.owner_window > clock_timestamp() THEN
-        IF waiver_counts(t, e) IS NOT TRUE THEN
+    IF v.ticket_id IS NOT NULL AND w.consented_at IS NULL AND w.asked_at + e.owner_window > clock_timestamp() THEN
+        IF waiver_counts(v, t, e) IS NOT TRUE THEN
             RETURN 'role_lost';
         END IF;
-        IF NOT others_agree(t, e, t.owner_waived_by) THEN
+        IF NOT others_agree(t, e, v.operator_id) THEN
             RETURN 'approvals';
         END IF;
     END IF;
@@ -214,11 +215,11 @@ DECLARE
 BEGIN
     ended := end_approvals(which, why);
     IF move_ticket(which, 'approvals_voided') IS NOT NULL OR ended > 0 THEN
+        UPDATE ticket AS x SET verdict = NULL, decided_at = NULL WHERE x.id = which;
         -- The owner is asked again and gets the whole window again, unless the approvals only expired.
-        UPDATE ticket AS x
-           SET verdict = NULL, decided_at = NULL, owner_asked_at = CASE WHEN why = 'expired' THEN x.owner_asked_at END,
-               owner_until = CASE WHEN why = 'expired' THEN x.owner_until END
-         WHERE x.id = which;
+        IF why <> 'expired' THEN
+            PERFORM end_owner_question(which);
+        END IF;
         INSERT INTO ticket_event (ticket_id, kind, detail)
         VALUES (which, 'approvals_voided', jsonb_build_object('reason', why, 'approvals', ended));
     END IF;

@@ -62,12 +62,10 @@ BEGIN
     UPDATE chargeback_name AS k SET lifted_at = NULL
      WHERE k.hash = ANY (ARRAY(SELECT u.hash FROM unnest(n.places, n.hashes) AS u(place, hash) WHERE u.place = ANY (news)))
        AND k.lifted_at IS NOT NULL;
-    WITH due AS MATERIALIZED (
-        SELECT t.id FROM ticket AS t
-         WHERE (t.purchase_id = ANY (held) OR t.subject_id = ANY (held)) AND is_open(t.state) AND t.state <> 'executing'
-         ORDER BY t.id FOR NO KEY UPDATE SKIP LOCKED
-    )
-    UPDATE ticket AS t SET evidence_due = clock_timestamp() FROM due AS d WHERE t.id = d.id;
+    PERFORM request_evidence(d.id)
+       FROM (SELECT t.id FROM ticket AS t
+              WHERE (t.purchase_id = ANY (held) OR t.subject_id = ANY (held)) AND is_open(t.state)
+              ORDER BY t.id FOR NO KEY UPDATE SKIP LOCKED) AS d;
 END
 $$;
 

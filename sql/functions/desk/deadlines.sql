@@ -20,24 +20,6 @@ LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
      WHERE now.stage IS NOT NULL
 $$;
 
--- Pauses a ticket's clock while claimant or owner have to act; restarts it on reopening. Runs after `guard_state` (`state_since`).
-CREATE OR REPLACE FUNCTION keep_clock() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
-BEGIN
-    IF TG_OP = 'UPDATE' AND OLD.state <> NEW.state THEN
-        IF OLD.state IN ('waiting_claimant', 'waiting_owner') THEN
-            NEW.waited := NEW.waited + (clock_timestamp() - OLD.state_since);
-        ELSIF NOT is_open(OLD.state) THEN
-            NEW.clock_from := clock_timestamp();
-            NEW.waited := '0';
-            NEW.assigned_at := NULL;
-        END IF;
-    END IF;
-    NEW.due_at := due_of(NEW);
-    RETURN NEW;
-END
-$$;
-
 -- Applies changed times to the open tickets.
 CREATE OR REPLACE FUNCTION clock_changed() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
@@ -72,9 +54,10 @@ BEGIN
         tended := cardinality(ended);
     END IF;
     DELETE FROM ticket_news AS n WHERE n.at < clock_timestamp() - interval '3 days';
-    FOR t IN SELECT x.id, x.state, x.owner_until FROM ticket AS x
+    FOR t IN SELECT x.id, x.state FROM ticket AS x
               WHERE x.state = 'claimed' AND x.assigned_until <= clock_timestamp()
-                 OR x.state = 'waiting_owner' AND coalesce(x.owner_until, '-infinity') <= clock_timestamp()
+                 OR x.state = 'waiting_owner'
+                    AND NOT EXISTS (SELECT 1 FROM owner_window AS w WHERE w.ticket_id = x.id AND w.ends_at > clock_timestamp())
                  OR x.state IN ('needs_second', 'waiting_owner', 'approved')
                     AND EXISTS (SELECT 1 FROM ticket_approval AS a
                                  WHERE a.ticket_id = x.id AND a.ended_at IS NULL AND a.expires_at <= clock_timestamp())

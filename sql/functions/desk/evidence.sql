@@ -16,40 +16,18 @@ BEGIN
     IF NOT is_open(t.state) OR t.state = 'executing' THEN
         RETURN refuse_act(who, which, 'refresh', 'state');
     END IF;
-    UPDATE ticket AS x SET evidence_due = clock_timestamp(), evidence_tries = 0 WHERE x.id = which;
+    PERFORM request_evidence(which);
     RETURN NULL;
 END
 $$;
 
--- Counts the requests for evidence, for `keep_request`.
-CREATE OR REPLACE FUNCTION count_request() RETURNS trigger
-LANGUAGE plpgsql SET search_path = entitlement_sync, pg_temp AS $$
-BEGIN
-    NEW.evidence_asks := OLD.evidence_asks + 1;
-    RETURN NEW;
-END
-$$;
-
--- Keeps a request that came while evidence was collected: that evidence may lack what was said meanwhile.
-CREATE OR REPLACE FUNCTION keep_request() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
-DECLARE
-    e ticket_evidence;
-BEGIN
-    SELECT x.* INTO e FROM ticket_evidence AS x WHERE x.id = NEW.evidence_id;
-    -- Evidence of an older collection answers none of the requests that a newer collection has taken.
-    IF NEW.state <> 'executing' AND (OLD.evidence_asks > OLD.evidence_seen OR OLD.evidence_taken_at > e.asked_at) THEN
-        NEW.evidence_due := coalesce(OLD.evidence_due, NEW.evidence_due);
-    END IF;
-    IF OLD.evidence_taken_at <= e.asked_at THEN
-        NEW.evidence_taken_at := NULL;
-    END IF;
-    -- The owner sees each ticket in which their consent counts, so that they can take it back.
-    IF 'owner_consented' = ANY (e.facts) AND NEW.owner_key IS NOT NULL THEN
-        NEW.owner_notified_at := coalesce(NEW.owner_notified_at, clock_timestamp());
-    END IF;
-    RETURN NEW;
-END
+-- Has a ticket's evidence collected, at once or when it is due, unless it is due sooner. A running transfer collects its own; of closed
+-- tickets only a refused one can be opened again.
+CREATE OR REPLACE FUNCTION request_evidence(which bigint, due timestamptz DEFAULT clock_timestamp()) RETURNS void
+LANGUAGE sql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
+    INSERT INTO evidence_request AS r (ticket_id, due_at, requests)
+    SELECT t.id, due, 1 FROM ticket AS t WHERE t.id = which AND (is_open(t.state) AND t.state <> 'executing' OR t.state = 'refused')
+    ON CONFLICT (ticket_id) DO UPDATE SET due_at = least(r.due_at, excluded.due_at), tries = 0, requests = r.requests + 1
 $$;
 
 -- Stores evidence. If it has changed, the ticket's approvals and the question to the owner end. If the cause has gone away, the ticket is
@@ -77,11 +55,21 @@ BEGIN
     IF 'proof_failed' = ANY (facts) AND NOT EXISTS (SELECT 1 FROM ticket_event AS e WHERE e.ticket_id = which AND e.kind = 'doubted') THEN
         INSERT INTO ticket_event (ticket_id, kind, detail) VALUES (which, 'doubted', '{"reason": "proof_failed"}');
     END IF;
-    UPDATE ticket AS x
-       SET evidence_id = kept, evidence_tries = 0, evidence_error = NULL,
-           evidence_due = CASE WHEN x.state IN ('needs_second', 'waiting_owner', 'approved')
-                               THEN clock_timestamp() + interval '6 hours' END
-     WHERE x.id = which;
+    UPDATE ticket AS x SET evidence_id = kept WHERE x.id = which;
+    -- A request that came during the collection stays: this evidence may lack what was said meanwhile. So does one that another worker has
+    -- taken since: evidence of an older collection does not answer it.
+    UPDATE evidence_request AS r
+       SET tries = 0, error = NULL,
+           due_at = coalesce(CASE WHEN t.state <> 'executing' AND (r.requests > r.answers OR r.taken_at > asked) THEN r.due_at END,
+                             CASE WHEN t.state IN ('needs_second', 'waiting_owner', 'approved')
+                                  THEN clock_timestamp() + interval '6 hours' END),
+           taken_at = CASE WHEN r.taken_at > asked THEN r.taken_at END
+     WHERE r.ticket_id = which;
+    PERFORM settle_window(which);
+    -- The owner sees each ticket in which their consent counts, so that they can take it back.
+    IF 'owner_consented' = ANY (facts) THEN
+        PERFORM note_owner_knows(which);
+    END IF;
     -- A refused ticket is opened again when the evidence has changed: operators have something else to decide on. The first evidence
     -- changes nothing if it was being collected when they refused.
     IF t.state = 'refused' THEN
@@ -91,8 +79,9 @@ BEGIN
                             WHERE x.claimant_key = t.claimant_key AND coalesce(x.purchase_id, 0) = coalesce(t.purchase_id, 0)
                               AND is_open(x.state)) THEN
             PERFORM move_ticket(which, 'reopen');
+            UPDATE ticket AS x SET verdict = NULL, decided_at = NULL WHERE x.id = which;
             -- The owner was asked on other evidence.
-            UPDATE ticket AS x SET verdict = NULL, decided_at = NULL, owner_asked_at = NULL, owner_until = NULL WHERE x.id = which;
+            PERFORM end_owner_question(which);
             INSERT INTO ticket_event (ticket_id, kind) VALUES (which, 'reopened');
         END IF;
         RETURN kept;
@@ -102,15 +91,21 @@ BEGIN
         RETURN kept;
     END IF;
     -- The new owner has not been asked.
-    UPDATE ticket AS x SET owner_key = owner, owner_asked_at = NULL, owner_until = NULL, owner_objected_at = NULL
+    UPDATE ticket AS x SET owner_key = owner
      WHERE x.id = which AND x.owner_key IS DISTINCT FROM owner AND owner IS DISTINCT FROM x.claimant_key;
-    IF FOUND AND hindrance <> 'closes' THEN
-        PERFORM void_approvals(which, 'evidence_changed');
+    IF FOUND THEN
+        DELETE FROM owner_window AS w WHERE w.ticket_id = which;
+        IF 'owner_consented' = ANY (facts) THEN
+            PERFORM note_owner_knows(which);
+        END IF;
+        IF hindrance <> 'closes' THEN
+            PERFORM void_approvals(which, 'evidence_changed');
+        END IF;
     END IF;
     -- The owner was asked, and may have agreed, on other evidence: the question ends, even if no operator has approved.
-    UPDATE ticket AS x SET owner_asked_at = NULL, owner_until = NULL
-     WHERE x.id = which AND x.owner_asked_at IS NOT NULL
-       AND EXISTS (SELECT 1 FROM ticket_evidence AS e WHERE e.id = t.evidence_id AND e.hash <> keep_evidence.hash);
+    IF EXISTS (SELECT 1 FROM ticket_evidence AS e WHERE e.id = t.evidence_id AND e.hash <> keep_evidence.hash) THEN
+        PERFORM end_owner_question(which);
+    END IF;
     IF hindrance = 'closes' THEN
         PERFORM end_approvals(which, 'stopped');
         PERFORM move_ticket(which, 'cause_gone');
@@ -257,36 +252,41 @@ BEGIN
     INSERT INTO ticket_reported_id (ticket_id, kind, value, by_claimant, by_agent_at)
     VALUES (which, 'order_id', order_id, false, clock_timestamp())
     ON CONFLICT (ticket_id, kind, value) DO UPDATE SET by_agent_at = clock_timestamp();
-    UPDATE ticket AS x SET evidence_due = clock_timestamp(), evidence_tries = 0 WHERE x.id = which AND x.state <> 'executing';
+    PERFORM request_evidence(which);
 END
 $$;
 
--- Keeps the reported ids of a restore with the ticket that it opened or touched: the restore's proofs are deleted at its end. The first
--- ten stay, so that later ids displace none that was found false.
-CREATE OR REPLACE FUNCTION keep_reported_ids() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+-- Does what follows for tickets that jobs have opened or touched: by when the desk has to act, the request for evidence, and the restores'
+-- reported ids, because a restore's proofs are deleted at its end. The first ten ids stay, so that later ones displace none that was found
+-- false.
+CREATE OR REPLACE FUNCTION note_touched(tickets bigint[], jobs uuid[]) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    n record;
 BEGIN
-    INSERT INTO ticket_reported_id (ticket_id, kind, value, store, by_claimant)
-    SELECT n.id, n.kind, n.value, n.store, true
-      FROM (SELECT DISTINCT ON (p.proof ->> 'kind', p.proof ->> 'value')
-                   t.id, p.proof ->> 'kind' AS kind, p.proof ->> 'value' AS value, p.proof ->> 'store' AS store
-              FROM ticket AS t
-              JOIN job_request AS r ON r.id = NEW.job_id
-             CROSS JOIN LATERAL jsonb_array_elements(CASE jsonb_typeof(r.proofs) WHEN 'array' THEN r.proofs ELSE '[]' END) AS p(proof)
-             WHERE t.id = NEW.ticket_id AND t.kind IN ('owner_mismatch', 'first_seen_elsewhere', 'paid_no_access', 'needs_proof')
-               AND p.proof ->> 'kind' IN ('order_id', 'transaction_id', 'onside_order_id')
-               AND length(p.proof ->> 'value') BETWEEN 1 AND 255
-               AND NOT EXISTS (SELECT 1 FROM ticket_reported_id AS c
-                                WHERE c.ticket_id = t.id AND c.kind = p.proof ->> 'kind' AND c.value = p.proof ->> 'value'
-                                  AND c.by_claimant)) AS n
-     LIMIT (SELECT greatest(10 - count(*), 0) FROM ticket_reported_id AS c WHERE c.ticket_id = NEW.ticket_id AND c.by_claimant)
-    ON CONFLICT (ticket_id, kind, value) DO UPDATE SET by_claimant = true;
-    IF FOUND AND NEW.kind = 'touched' THEN
-        UPDATE ticket AS t
-           SET evidence_due = least(t.evidence_due, clock_timestamp() + interval '10 seconds')
-         WHERE t.id = NEW.ticket_id AND is_open(t.state) AND t.state <> 'executing';
-    END IF;
-    RETURN NULL;
+    FOR n IN SELECT x.ticket, x.job FROM unnest(tickets, jobs) AS x(ticket, job) ORDER BY x.ticket LOOP
+        UPDATE ticket AS t SET due_at = due_of(t) WHERE t.id = n.ticket;
+        INSERT INTO ticket_reported_id (ticket_id, kind, value, store, by_claimant)
+        SELECT i.id, i.kind, i.value, i.store, true
+          FROM (SELECT DISTINCT ON (p.proof ->> 'kind', p.proof ->> 'value')
+                       t.id, p.proof ->> 'kind' AS kind, p.proof ->> 'value' AS value, p.proof ->> 'store' AS store
+                  FROM ticket AS t
+                  JOIN job_request AS r ON r.id = n.job
+                 CROSS JOIN LATERAL jsonb_array_elements(CASE jsonb_typeof(r.proofs) WHEN 'array' THEN r.proofs ELSE '[]' END) AS p(proof)
+                 WHERE t.id = n.ticket AND t.kind IN ('owner_mismatch', 'first_seen_elsewhere', 'paid_no_access', 'needs_proof')
+                   AND p.proof ->> 'kind' IN ('order_id', 'transaction_id', 'onside_order_id')
+                   AND length(p.proof ->> 'value') BETWEEN 1 AND 255
+                   AND NOT EXISTS (SELECT 1 FROM ticket_reported_id AS c
+                                    WHERE c.ticket_id = t.id AND c.kind = p.proof ->> 'kind' AND c.value = p.proof ->> 'value'
+                                      AND c.by_claimant)) AS i
+         LIMIT (SELECT greatest(10 - count(*), 0) FROM ticket_reported_id AS c WHERE c.ticket_id = n.ticket AND c.by_claimant)
+        ON CONFLICT (ticket_id, kind, value) DO UPDATE SET by_claimant = true;
+        -- If a claimant taps several times in a row, the evidence is collected once.
+        IF FOUND OR NOT EXISTS (SELECT 1 FROM evidence_request AS r WHERE r.ticket_id = n.ticket)
+           OR EXISTS (SELECT 1 FROM ticket AS t WHERE t.id = n.ticket AND t.state = 'refused') THEN
+            PERFORM request_evidence(n.ticket, clock_timestamp() + interval '10 seconds');
+        END IF;
+    END LOOP;
 END
 $$;
 

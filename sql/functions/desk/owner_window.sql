@@ -1,51 +1,84 @@
 -- The owner window, in which a purchase's owner may object or agree; how a senior waives it; and the owner's consent.
 
--- Clears what a former owner was asked and answered, and the question of a stopped transfer. Notes when the owner first knew of the case.
-CREATE OR REPLACE FUNCTION keep_owner() RETURNS trigger
-LANGUAGE plpgsql SET search_path = entitlement_sync, pg_temp AS $$
+-- Asks the owner about a transfer, or keeps the question that was asked; the window lasts from when it was asked. Returns when it ends.
+CREATE OR REPLACE FUNCTION ask_owner(which bigint, lasting interval) RETURNS timestamptz
+LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    now  timestamptz := clock_timestamp();
+    ends timestamptz;
 BEGIN
-    IF NEW.owner_key IS DISTINCT FROM OLD.owner_key THEN
-        NEW.owner_notified_at := NULL;
-        NEW.owner_asked_at := NULL;
-        NEW.owner_until := NULL;
-        NEW.owner_consented_at := NULL;
-        NEW.owner_objected_at := NULL;
-    ELSIF OLD.state = 'executing' AND NEW.state = 'new' THEN
-        NEW.owner_asked_at := NULL;
-        NEW.owner_until := NULL;
-        NEW.owner_consented_at := NULL;
-    ELSIF NEW.owner_until > NEW.owner_asked_at OR NEW.owner_objected_at IS NOT NULL THEN
-        NEW.owner_notified_at := coalesce(NEW.owner_notified_at, NEW.owner_asked_at, NEW.owner_objected_at);
-    END IF;
-    RETURN NEW;
+    -- The same moment in both columns: a window of zero leaves them equal, which means that the owner was not asked.
+    INSERT INTO owner_window AS w (ticket_id, asked_at, ends_at) VALUES (which, now, now + lasting)
+    ON CONFLICT (ticket_id) DO UPDATE
+       SET asked_at = coalesce(w.asked_at, excluded.asked_at), ends_at = coalesce(w.asked_at, excluded.asked_at) + lasting;
+    PERFORM settle_window(which);
+    UPDATE owner_window AS w
+       SET notified_at = CASE WHEN w.ends_at > w.asked_at THEN coalesce(w.notified_at, w.asked_at) ELSE w.notified_at END
+     WHERE w.ticket_id = which RETURNING w.ends_at INTO ends;
+    RETURN ends;
 END
 $$;
 
--- Ends the owner window early when the owner has agreed or a senior has waived it. The agreement ends with the question. So does the
--- waiver; it also ends if the ticket is `new` again or `waiver_counts` is false. The window then runs on.
-CREATE OR REPLACE FUNCTION keep_agreement() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+-- Ends the owner window early when the owner has agreed or a senior has waived it. The waiver ends if the ticket is `new` again or
+-- `waiver_counts` is false; the window then runs on.
+CREATE OR REPLACE FUNCTION settle_window(which bigint) RETURNS void
+LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
+    v owner_waiver;
+    t ticket;
     e ticket_evidence;
 BEGIN
-    IF NEW.owner_asked_at IS NULL THEN
-        NEW.owner_consented_at := NULL;
-    END IF;
-    -- For a running transfer `approvals_lack` checks whether the waiver counts.
-    IF NEW.owner_waived_at IS NOT NULL AND NEW.state NOT IN ('executing', 'transferred') THEN
-        SELECT x.* INTO e FROM ticket_evidence AS x WHERE x.id = NEW.evidence_id;
-        IF NEW.owner_asked_at IS NULL OR NEW.state = 'new' OR waiver_counts(NEW, e) IS NOT TRUE THEN
-            NEW.owner_waived_at := NULL;
-            NEW.owner_waived_by := NULL;
-            NEW.owner_waived_hash := NULL;
-            NEW.owner_until := NEW.owner_asked_at + e.owner_window;
+    SELECT x.* INTO v FROM owner_waiver AS x WHERE x.ticket_id = which;
+    IF v.ticket_id IS NOT NULL THEN
+        SELECT x.* INTO t FROM ticket AS x WHERE x.id = which;
+        SELECT x.* INTO e FROM ticket_evidence AS x WHERE x.id = t.evidence_id;
+        -- For a running transfer `approvals_lack` checks whether the waiver counts.
+        IF t.state NOT IN ('executing', 'transferred') AND (t.state = 'new' OR waiver_counts(v, t, e) IS NOT TRUE) THEN
+            DELETE FROM owner_waiver AS x WHERE x.ticket_id = which;
+            v := NULL;
+            UPDATE owner_window AS w SET ends_at = w.asked_at + e.owner_window WHERE w.ticket_id = which;
         END IF;
     END IF;
-    IF NEW.owner_until IS NOT NULL THEN
-        NEW.owner_until := least(NEW.owner_until, NEW.owner_consented_at, NEW.owner_waived_at);
-    END IF;
-    RETURN NEW;
+    UPDATE owner_window AS w SET ends_at = least(w.consented_at, v.at)
+     WHERE w.ticket_id = which AND w.ends_at > least(w.consented_at, v.at);
 END
+$$;
+
+-- Ends the question to a ticket's owner, with their agreement and a waiver. An objection stays, and so does that they know of the ticket.
+CREATE OR REPLACE FUNCTION end_owner_question(which bigint) RETURNS void
+LANGUAGE sql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
+    DELETE FROM owner_waiver AS v WHERE v.ticket_id = which;
+    UPDATE owner_window AS w SET asked_at = NULL, ends_at = NULL, consented_at = NULL
+     WHERE w.ticket_id = which AND w.asked_at IS NOT NULL
+$$;
+
+-- Notes that a ticket's owner, if it has one, knows of it.
+CREATE OR REPLACE FUNCTION note_owner_knows(which bigint) RETURNS void
+LANGUAGE sql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
+    INSERT INTO owner_window AS w (ticket_id, notified_at)
+    SELECT t.id, clock_timestamp() FROM ticket AS t WHERE t.id = which AND t.owner_key IS NOT NULL
+    ON CONFLICT (ticket_id) DO UPDATE SET notified_at = coalesce(w.notified_at, excluded.notified_at)
+$$;
+
+-- Records that the owner agrees to what they are asked now, if they are asked; the window ends.
+CREATE OR REPLACE FUNCTION note_agreement(which bigint) RETURNS void
+LANGUAGE sql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
+    UPDATE owner_window AS w SET consented_at = coalesce(w.consented_at, clock_timestamp())
+     WHERE w.ticket_id = which AND w.asked_at IS NOT NULL;
+    SELECT settle_window(which)
+$$;
+
+-- Records that the owner objects. From then on they know of the ticket.
+CREATE OR REPLACE FUNCTION note_objection(which bigint) RETURNS void
+LANGUAGE sql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
+    INSERT INTO owner_window AS w (ticket_id, objected_at, notified_at) VALUES (which, clock_timestamp(), clock_timestamp())
+    ON CONFLICT (ticket_id) DO UPDATE
+       SET objected_at = excluded.objected_at, notified_at = coalesce(w.notified_at, w.asked_at, excluded.notified_at)
+$$;
+
+CREATE OR REPLACE FUNCTION has_objection(which bigint) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
+    SELECT EXISTS (SELECT 1 FROM owner_window AS w WHERE w.ticket_id = which AND w.objected_at IS NOT NULL)
 $$;
 
 -- The hours of a ticket's owner window, for an operator who may see the ticket; null: there is no owner to ask, or no evidence.
@@ -70,6 +103,7 @@ DECLARE
     got record;
     t   ticket;
     e   ticket_evidence;
+    w   owner_window;
 BEGIN
     IF words IS NULL OR length(words) NOT BETWEEN 1 AND 4000 OR btrim(words, E' \t\r\n') = '' THEN
         RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'reason: has to have 1 to 4000 characters',
@@ -81,13 +115,14 @@ BEGIN
         RETURN got.refusal;
     END IF;
     t := got.t;
-    IF t.owner_objected_at IS NOT NULL THEN
+    SELECT x.* INTO w FROM owner_window AS x WHERE x.ticket_id = which;
+    IF w.objected_at IS NOT NULL THEN
         RETURN refuse_act(who, which, 'waive', 'owner_objected');
     END IF;
     IF t.state NOT IN ('needs_second', 'waiting_owner', 'approved') THEN
         RETURN refuse_act(who, which, 'waive', 'state');
     END IF;
-    IF t.owner_until IS NULL OR t.owner_until <= clock_timestamp() THEN
+    IF w.ends_at IS NULL OR w.ends_at <= clock_timestamp() THEN
         RETURN refuse_act(who, which, 'waive', 'no_window');
     END IF;
     SELECT x.* INTO STRICT e FROM ticket_evidence AS x WHERE x.id = t.evidence_id;
@@ -95,10 +130,10 @@ BEGIN
     IF t.state <> 'needs_second' AND NOT others_agree(t, e, who.id) THEN
         RETURN refuse_act(who, which, 'waive', 'only_approver');
     END IF;
-    UPDATE ticket AS x
-       SET owner_waived_at = clock_timestamp(), owner_waived_by = who.id, owner_waived_hash = e.hash
-     WHERE x.id = which;
-    PERFORM note_event(who, which, 'owner_window_waived', jsonb_build_object('until', moment(t.owner_until)));
+    INSERT INTO owner_waiver (ticket_id, operator_id, hash) VALUES (which, who.id, e.hash)
+    ON CONFLICT (ticket_id) DO UPDATE SET operator_id = excluded.operator_id, hash = excluded.hash, at = excluded.at;
+    PERFORM settle_window(which);
+    PERFORM note_event(who, which, 'owner_window_waived', jsonb_build_object('until', moment(w.ends_at)));
     PERFORM add_note(who, which, words);
     IF t.state = 'waiting_owner' THEN
         PERFORM move_ticket(which, 'window_ended');
@@ -107,14 +142,14 @@ BEGIN
 END
 $$;
 
--- Whether a waiver counts: on this evidence, and by an operator who still has the permission `override`; null: there is none.
-CREATE OR REPLACE FUNCTION waiver_counts(t ticket, e ticket_evidence) RETURNS boolean
+-- Whether a waiver counts: on this evidence, and by an operator who still has the permission `override`.
+CREATE OR REPLACE FUNCTION waiver_counts(v owner_waiver, t ticket, e ticket_evidence) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
-    SELECT t.owner_waived_hash = e.hash AND t.owner_waived_at > coalesce(o.lost_at, '-infinity') AND o.disabled_at IS NULL
+    SELECT v.hash = e.hash AND v.at > coalesce(o.lost_at, '-infinity') AND o.disabled_at IS NULL
         AND NOT is_banned(o.id)
            AND coalesce(o.held_until <= clock_timestamp(), true) AND NOT is_own_case(o.id, t)
            AND EXISTS (SELECT 1 FROM operator_permission AS d WHERE d.permission = 'override' AND d.role = o.role)
-      FROM operator AS o WHERE o.id = t.owner_waived_by
+      FROM operator AS o WHERE o.id = v.operator_id
 $$;
 
 -- The operator who waived the owner window, and when, for an operator who may see the ticket; no row: there is no waiver.
@@ -125,8 +160,8 @@ DECLARE
     who operator := acting(session, 'view');
 BEGIN
     RETURN QUERY
-    SELECT t.owner_waived_at, o.name
-      FROM ticket AS t JOIN operator AS o ON o.id = t.owner_waived_by
+    SELECT v.at, o.name
+      FROM ticket AS t JOIN owner_waiver AS v ON v.ticket_id = t.id JOIN operator AS o ON o.id = v.operator_id
      WHERE t.id = which AND NOT is_own_case(who.id, t);
 END
 $$;
@@ -188,15 +223,15 @@ BEGIN
         UPDATE purchase_consent AS r SET claimant_key = t.claimant_key WHERE r.id = made;
         -- The ticket may have been closed while this transaction waited for its row.
         CONTINUE WHEN NOT is_open(t.state) OR t.id = ANY (notified);
-        UPDATE ticket AS x SET owner_notified_at = coalesce(x.owner_notified_at, clock_timestamp())
-         WHERE x.id = t.id AND x.owner_key = known;
+        IF t.owner_key = known THEN
+            PERFORM note_owner_knows(t.id);
+        END IF;
         IF t.state <> 'executing' THEN
+            PERFORM request_evidence(t.id);
             -- A consent also agrees to the transfer. If the owner has objected as well, it does not: operators decide.
-            UPDATE ticket AS x
-               SET evidence_due = clock_timestamp(), evidence_tries = 0,
-                   owner_consented_at = CASE WHEN x.owner_key = known AND x.owner_objected_at IS NULL
-                                       THEN coalesce(x.owner_consented_at, clock_timestamp()) ELSE x.owner_consented_at END
-             WHERE x.id = t.id;
+            IF t.owner_key = known AND NOT has_objection(t.id) THEN
+                PERFORM note_agreement(t.id);
+            END IF;
         END IF;
         INSERT INTO ticket_event (ticket_id, kind, detail)
         VALUES (t.id, 'owner_consented', jsonb_build_object('release', made));

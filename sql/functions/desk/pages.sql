@@ -183,8 +183,8 @@ BEGIN
     RETURN QUERY
     SELECT t.id, reference_of('T', t.uid), t.kind, t.state, t.state_since, t.store, t.original_id, t.visible, t.priority,
            t.touches, t.created_at, t.deadline, masked(c.user_id, shown), masked(o.user_id, shown), h.name,
-           CASE WHEN t.assigned_until > clock_timestamp() THEN t.assigned_until END, t.owner_until, t.verdict,
-           e.collected_at, e.hash, t.evidence_due, t.evidence_error, e.facts, e.hindrance, e.suggested, e.reason,
+           CASE WHEN t.assigned_until > clock_timestamp() THEN t.assigned_until END, w.ends_at, t.verdict,
+           e.collected_at, e.hash, r.due_at, r.error, e.facts, e.hindrance, e.suggested, e.reason,
            e.approvals, e.also_moves, e.document::text,
            ARRAY(SELECT p.name FROM ticket_approval AS a JOIN operator AS p ON p.id = a.operator_id
                   WHERE a.ticket_id = t.id AND (a.ended_at IS NULL OR a.ended_by = 'used') ORDER BY a.id),
@@ -200,6 +200,8 @@ BEGIN
       LEFT JOIN user_sync AS o ON o.user_key = t.owner_key
       LEFT JOIN operator AS h ON h.id = t.assignee_id AND t.assigned_until > clock_timestamp()
       LEFT JOIN ticket_evidence AS e ON e.id = t.evidence_id
+      LEFT JOIN evidence_request AS r ON r.ticket_id = t.id
+      LEFT JOIN owner_window AS w ON w.ticket_id = t.id
       LEFT JOIN LATERAL (SELECT y.step, y.last_error FROM transfer AS y WHERE y.ticket_id = t.id ORDER BY y.id DESC LIMIT 1)
                 AS x ON true
      WHERE t.id = which AND NOT is_own_case(who.id, t);

@@ -32,7 +32,9 @@ BEGIN
     IF move_ticket(which, 'ask_claimant') IS NULL THEN
         RETURN refuse_act(who, which, 'ask', 'state');
     END IF;
-    UPDATE ticket AS x SET question = wanted, question_at = clock_timestamp(), answer_until = until WHERE x.id = which;
+    INSERT INTO ticket_question (ticket_id, question, answer_until) VALUES (which, wanted, until)
+    ON CONFLICT (ticket_id) DO UPDATE
+       SET question = excluded.question, asked_at = excluded.asked_at, answer_until = excluded.answer_until;
     PERFORM note_event(who, which, 'claimant_asked', jsonb_build_object('question', wanted, 'until', moment(until)));
     SELECT c.* INTO mine FROM case_of((got.t).claimant_key) AS c;
     INSERT INTO ticket_news (user_key, topic, data)
@@ -52,15 +54,14 @@ DECLARE
     due bigint[];
     t   record;
 BEGIN
-    due := ARRAY(SELECT x.id FROM ticket AS x
-                  WHERE x.state = 'waiting_claimant'
-                    AND coalesce(x.answer_until, x.state_since + desk_number('answer_days') * interval '1 day') <= clock_timestamp()
-                  ORDER BY x.id LIMIT 200 FOR NO KEY UPDATE SKIP LOCKED);
+    due := ARRAY(SELECT x.id FROM ticket AS x JOIN ticket_question AS q ON q.ticket_id = x.id
+                  WHERE x.state = 'waiting_claimant' AND q.answer_until <= clock_timestamp()
+                  ORDER BY x.id LIMIT 200 FOR NO KEY UPDATE OF x SKIP LOCKED);
     -- `notify_owner` locks one owner after the other. Taken here in one order, the locks of two calls cannot deadlock.
     PERFORM pg_advisory_xact_lock(7309941, n.key)
        FROM (SELECT DISTINCT hashint8(x.owner_key) AS key FROM ticket AS x
               WHERE x.id = ANY (due) AND x.owner_key IS NOT NULL ORDER BY 1) AS n;
-    FOR t IN SELECT x.id, x.question FROM ticket AS x WHERE x.id = ANY (due) ORDER BY x.id LOOP
+    FOR t IN SELECT q.ticket_id AS id, q.question FROM ticket_question AS q WHERE q.ticket_id = ANY (due) ORDER BY q.ticket_id LOOP
         PERFORM move_ticket(t.id, 'expire');
         INSERT INTO ticket_event (ticket_id, kind, detail)
         VALUES (t.id, 'expired', jsonb_build_object('question', t.question));
@@ -147,8 +148,9 @@ BEGIN
 
     -- Under the locks, a claimant's reply goes to the ticket with the open question, else to the one asked first, else to the newest.
     IF role = 'claimant' THEN
-        items := ARRAY(SELECT x.id FROM ticket AS x WHERE x.id = ANY (items) AND is_open(x.state)
-                        ORDER BY x.state = 'waiting_claimant' DESC, x.question_at, x.id DESC LIMIT 1);
+        items := ARRAY(SELECT x.id FROM ticket AS x LEFT JOIN ticket_question AS q ON q.ticket_id = x.id
+                        WHERE x.id = ANY (items) AND is_open(x.state)
+                        ORDER BY x.state = 'waiting_claimant' DESC, q.asked_at, x.id DESC LIMIT 1);
     ELSE
         items := ARRAY(SELECT x.id FROM ticket AS x WHERE x.id = ANY (items) AND is_open(x.state) AND x.owner_key = known
                         ORDER BY x.id);
@@ -161,19 +163,18 @@ BEGIN
                                             AND (r.claimant_key = x.claimant_key OR has_reference(x.claimant_key, r.reference))));
         changes := CASE wish WHEN 'agree' THEN coalesce(asked = current, false)
                              WHEN 'object' THEN cardinality(released) > 0
-                                                OR EXISTS (SELECT 1 FROM ticket AS x
-                                                            WHERE x.id = ANY (items) AND x.owner_objected_at IS NULL)
+                                                OR EXISTS (SELECT 1 FROM unnest(items) AS i(id) WHERE NOT has_objection(i.id))
                              ELSE false END;
     END IF;
 
     -- Without a key, a reply that changes nothing is a repeat, if one less than a minute old says the same about the same question.
     IF sent_key IS NULL AND NOT changes AND cardinality(items) > 0
-       AND NOT EXISTS (SELECT 1 FROM ticket AS x
+       AND NOT EXISTS (SELECT 1 FROM ticket AS x LEFT JOIN ticket_question AS q ON q.ticket_id = x.id
                         WHERE x.id = ANY (items)
                           AND NOT EXISTS (SELECT 1 FROM ticket_reply AS r
                                            WHERE r.ticket_id = x.id AND r.user_key = known AND r.side = role
                                              AND r.at > clock_timestamp() - interval '1 minute'
-                                             AND (role = 'owner' OR x.state <> 'waiting_claimant' OR r.at > x.question_at)
+                                             AND (role = 'owner' OR x.state <> 'waiting_claimant' OR r.at > q.asked_at)
                                              AND r.words IS NOT DISTINCT FROM said AND r.decision IS NOT DISTINCT FROM wish)) THEN
         RETURN NULL;
     END IF;
@@ -210,15 +211,15 @@ BEGIN
         first := false;
         -- An agreement ends the owner window, but does not choose between several tickets: the operators choose.
         IF wish = 'agree' AND cardinality(items) = 1 THEN
-            UPDATE ticket AS x SET owner_consented_at = coalesce(x.owner_consented_at, clock_timestamp()) WHERE x.id = t.id;
+            PERFORM note_agreement(t.id);
         END IF;
         INSERT INTO ticket_event (ticket_id, kind, detail)
         VALUES (t.id, CASE WHEN role = 'claimant' THEN 'claimant_replied' WHEN wish = 'object' THEN 'owner_objected'
                            WHEN wish = 'agree' AND cardinality(items) = 1 THEN 'owner_agreed' ELSE 'owner_replied' END,
                 jsonb_build_object('reply', made));
-        IF wish = 'object' AND (t.owner_objected_at IS NULL OR cardinality(released) > 0) THEN
+        IF wish = 'object' AND (NOT has_objection(t.id) OR cardinality(released) > 0) THEN
             -- A running transfer checks for the objection in `allow_transfer`.
-            UPDATE ticket AS x SET owner_objected_at = clock_timestamp() WHERE x.id = t.id;
+            PERFORM note_objection(t.id);
             IF t.state <> 'executing' THEN
                 PERFORM void_approvals(t.id, 'owner_objected');
             END IF;
@@ -226,8 +227,9 @@ BEGIN
         IF role = 'claimant' AND t.state = 'waiting_claimant' THEN
             PERFORM move_ticket(t.id, 'claimant_replied');
         END IF;
-        UPDATE ticket AS x SET evidence_due = clock_timestamp(), evidence_tries = 0
-         WHERE x.id = t.id AND is_open(x.state) AND x.state <> 'executing' AND (role = 'claimant' OR wish = 'object');
+        IF role = 'claimant' OR wish = 'object' THEN
+            PERFORM request_evidence(t.id);
+        END IF;
     END LOOP;
     RETURN NULL;
 END

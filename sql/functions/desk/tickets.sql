@@ -4,15 +4,58 @@ CREATE OR REPLACE FUNCTION is_open(state text) RETURNS boolean
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 RETURN state NOT IN ('transferred', 'refused', 'expired', 'auto_resolved', 'duplicate');
 
--- Moves a ticket to the state that `ticket_move` gives for an event. Returns the new state; null: the event does not apply.
-CREATE OR REPLACE FUNCTION move_ticket(which bigint, what text) RETURNS text
-LANGUAGE sql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
-    UPDATE ticket AS t SET state = m.next FROM ticket_move AS m
-     WHERE t.id = which AND m.state = t.state AND m.event = what
-    RETURNING t.state
+-- Moves a ticket to the state that `ticket_move` gives for an event, with all that follows from it: its assignment, its clock, the request
+-- for evidence, the owner window, and the messages to claimant and owner. `decided`: the verdict with which operators close it. Returns
+-- the new state; null: the event does not apply.
+CREATE OR REPLACE FUNCTION move_ticket(which bigint, what text, decided text DEFAULT NULL) RETURNS text
+LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    t      ticket;
+    before text;
+BEGIN
+    SELECT x.* INTO t FROM ticket AS x WHERE x.id = which FOR NO KEY UPDATE;
+    before := t.state;
+    SELECT m.next INTO t.state FROM ticket_move AS m WHERE m.state = before AND m.event = what;
+    IF t.state IS NULL OR t.state = before THEN
+        RETURN t.state;
+    END IF;
+    -- The desk's clock stands still while claimant or owner have to act, and starts again when a ticket is reopened.
+    IF before IN ('waiting_claimant', 'waiting_owner') THEN
+        t.waited := t.waited + (clock_timestamp() - t.state_since);
+    ELSIF NOT is_open(before) THEN
+        t.clock_from := clock_timestamp();
+        t.waited := '0';
+        t.assigned_at := NULL;
+    END IF;
+    t.state_since := clock_timestamp();
+    t.closed_at := CASE WHEN NOT is_open(t.state) THEN clock_timestamp() END;
+    t.verdict := coalesce(decided, t.verdict);
+    t.decided_at := CASE WHEN decided IS NULL THEN t.decided_at ELSE clock_timestamp() END;
+    t.due_at := due_of(t);
+    UPDATE ticket AS x
+       SET state = t.state, state_since = t.state_since, closed_at = t.closed_at, clock_from = t.clock_from, waited = t.waited,
+           due_at = t.due_at, verdict = t.verdict, decided_at = t.decided_at, assigned_at = t.assigned_at,
+           assignee_id = CASE t.state WHEN 'claimed' THEN x.assignee_id END,
+           assigned_until = CASE t.state WHEN 'claimed' THEN x.assigned_until END
+     WHERE x.id = which;
+    -- A closed ticket needs no evidence; a running transfer collects its own.
+    IF NOT is_open(t.state) OR t.state = 'executing' THEN
+        UPDATE evidence_request AS r SET due_at = NULL WHERE r.ticket_id = which;
+    END IF;
+    -- The owner's answer to a transfer that was stopped says nothing of the next one; operators who refuse ask the owner nothing.
+    IF what IN ('stopped', 'refuse') THEN
+        PERFORM end_owner_question(which);
+    END IF;
+    PERFORM settle_window(which);
+    IF NOT is_open(t.state) THEN
+        PERFORM notify_claimant(t);
+        PERFORM notify_owner(t);
+    END IF;
+    RETURN t.state;
+END
 $$;
 
--- Allows only changes of state that `ticket_move` lists, by hand too, and sets the columns that depend on the state.
+-- Allows only changes of state that `ticket_move` lists, by hand too.
 CREATE OR REPLACE FUNCTION guard_ticket_state() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 BEGIN
@@ -21,22 +64,6 @@ BEGIN
             MESSAGE = format('ticket %s: nothing leads from %s to %s', NEW.id,
                              CASE WHEN TG_OP = 'INSERT' THEN 'nothing' ELSE OLD.state END, NEW.state),
             HINT = 'See the table entitlement_sync.ticket_move.';
-    END IF;
-    NEW.state_since := clock_timestamp();
-    NEW.closed_at := CASE WHEN NOT is_open(NEW.state) THEN clock_timestamp() END;
-    IF NEW.state <> 'claimed' THEN
-        NEW.assignee_id := NULL;
-        NEW.assigned_until := NULL;
-    END IF;
-    -- A closed ticket needs no evidence; a running transfer collects its own.
-    IF NOT is_open(NEW.state) OR NEW.state = 'executing' THEN
-        NEW.evidence_due := NULL;
-    END IF;
-    -- The claimant is notified of the end of a ticket only if they can see the ticket.
-    IF NOT is_open(NEW.state) AND NEW.visible THEN
-        INSERT INTO ticket_news (user_key, topic, data)
-        VALUES (NEW.claimant_key, 'ticket.decided',
-                jsonb_build_object('reference', reference_of('T', NEW.uid), 'kind', NEW.kind, 'state', NEW.state));
     END IF;
     RETURN NEW;
 END
@@ -247,15 +274,19 @@ BEGIN
         PERFORM refuse_act(who, NULL, 'open', CASE WHEN item.owner_key = key THEN 'owns_it' ELSE 'own_case' END);
         RETURN NULL;
     END IF;
-    INSERT INTO ticket AS x (claimant_key, owner_key, purchase_id, kind, store, original_id, visible, evidence_due)
+    INSERT INTO ticket AS x (claimant_key, owner_key, purchase_id, kind, store, original_id, visible)
     VALUES (key, item.owner_key, item.id, CASE WHEN item.owner_key IS NULL THEN 'paid_no_access' ELSE 'owner_mismatch' END,
             coalesce(item.store, CASE WHEN order_id ~ '^GPA\.' THEN 'google_play' WHEN order_id ~ '^[0-9]{10,20}$' THEN 'app_store' END),
-            order_id, true, clock_timestamp())
+            order_id, true)
     ON CONFLICT (claimant_key, coalesce(purchase_id, 0))
           WHERE state NOT IN ('transferred', 'refused', 'expired', 'auto_resolved', 'duplicate')
     DO UPDATE SET touches = x.touches + 1, original_id = coalesce(x.original_id, excluded.original_id),
                   store = coalesce(x.store, excluded.store), visible = true
     RETURNING x.* INTO t;
+    UPDATE ticket AS x SET due_at = due_of(x) WHERE x.id = t.id;
+    IF t.touches = 0 THEN
+        PERFORM request_evidence(t.id);
+    END IF;
     PERFORM note_event(who, t.id, CASE t.touches WHEN 0 THEN 'opened' ELSE 'touched' END);
     PERFORM add_note(who, t.id, words);
     RETURN t.id;
@@ -280,12 +311,14 @@ BEGIN
     END IF;
     UPDATE ticket AS x
        SET assignee_id = who.id, assigned_until = clock_timestamp() + interval '30 minutes',
-           assigned_at = coalesce(x.assigned_at, clock_timestamp()),
-           evidence_due = CASE WHEN EXISTS (SELECT 1 FROM ticket_evidence AS e
-                                             WHERE e.id = x.evidence_id AND e.collected_at > clock_timestamp() - interval '1 hour'
-                                               AND NOT 'purchase_unknown' = ANY (e.facts))
-                               THEN x.evidence_due ELSE clock_timestamp() END
+           assigned_at = coalesce(x.assigned_at, clock_timestamp())
      WHERE x.id = which;
+    UPDATE ticket AS x SET due_at = due_of(x) WHERE x.id = which;
+    IF NOT EXISTS (SELECT 1 FROM ticket_evidence AS e
+                    WHERE e.id = t.evidence_id AND e.collected_at > clock_timestamp() - interval '1 hour'
+                      AND NOT 'purchase_unknown' = ANY (e.facts)) THEN
+        PERFORM request_evidence(which);
+    END IF;
     IF t.state <> 'claimed' OR t.assignee_id IS DISTINCT FROM who.id THEN
         PERFORM note_event(who, which, 'claimed');
     END IF;
@@ -377,12 +410,9 @@ BEGIN
             RETURN 'second_needed';
         END IF;
     END IF;
-    IF move_ticket(which, 'refuse') IS NULL THEN
+    IF move_ticket(which, 'refuse', how) IS NULL THEN
         RETURN refuse_act(who, which, 'refuse', 'state');
     END IF;
-    UPDATE ticket AS x
-       SET verdict = how, decided_at = clock_timestamp(), owner_asked_at = NULL, owner_until = NULL
-     WHERE x.id = which;
     PERFORM end_approvals(which, 'decided');
     -- A ticket that is opened again starts without these approvals.
     DELETE FROM grant_approval AS a WHERE a.ticket_id = which;

@@ -10,6 +10,7 @@ DECLARE
     lack text;
     item bigint;
     keys bigint[];
+    ends timestamptz;
 BEGIN
     -- Locks users before tickets, as every function does. No user takes part in two transfers at once.
     SELECT array_agg(k ORDER BY k) INTO keys
@@ -24,11 +25,12 @@ BEGIN
     IF EXISTS (SELECT 1 FROM control AS c WHERE c.name IN ('transfers', 'all') AND c.paused) THEN
         RETURN refuse_act(who, which, 'transfer', 'paused');
     END IF;
-    IF t.state = 'waiting_owner' AND t.owner_until <= clock_timestamp() THEN
+    SELECT w.ends_at INTO ends FROM owner_window AS w WHERE w.ticket_id = which;
+    IF t.state = 'waiting_owner' AND ends <= clock_timestamp() THEN
         PERFORM move_ticket(which, 'window_ended');
         SELECT x.* INTO t FROM ticket AS x WHERE x.id = which;
     END IF;
-    IF t.state IN ('waiting_owner', 'approved') AND t.owner_until > clock_timestamp() THEN
+    IF t.state IN ('waiting_owner', 'approved') AND ends > clock_timestamp() THEN
         RETURN refuse_act(who, which, 'transfer', 'waiting_owner');
     END IF;
     IF t.state <> 'approved' THEN
@@ -40,7 +42,7 @@ BEGIN
                  THEN 'evidence_changed' ELSE approvals_lack(which) END;
     IF lack IS NOT NULL THEN
         PERFORM void_approvals(which, ending_for(lack));
-        UPDATE ticket AS x SET evidence_due = clock_timestamp() WHERE x.id = which;
+        PERFORM request_evidence(which);
         RETURN refuse_act(who, which, 'transfer', lack);
     END IF;
     IF EXISTS (SELECT 1 FROM transfer AS x
@@ -118,7 +120,8 @@ BEGIN
     PERFORM note_step(which, 'stopped', jsonb_build_object('reason', lack));
     PERFORM move_ticket(t.id, 'stopped');
     -- The worker collects the evidence again, and closes the ticket if its cause has gone away.
-    UPDATE ticket AS y SET verdict = NULL, decided_at = NULL, evidence_due = clock_timestamp() WHERE y.id = t.id;
+    UPDATE ticket AS y SET verdict = NULL, decided_at = NULL WHERE y.id = t.id;
+    PERFORM request_evidence(t.id);
     INSERT INTO ticket_event (ticket_id, kind, detail)
     VALUES (t.id, 'transfer_stopped', jsonb_build_object('reason', lack));
     RETURN lack;
@@ -279,9 +282,8 @@ BEGIN
          WHERE a.ticket_id = which AND (a.ended_at IS NULL OR a.ended_by = 'used');
         UPDATE transfer AS y SET step = 'stopped', ended_at = clock_timestamp(), last_error = 'resolved_by_hand' WHERE y.id = x.id;
         PERFORM move_ticket(which, 'stopped');
-        UPDATE ticket AS y
-           SET verdict = NULL, decided_at = NULL, owner_asked_at = NULL, owner_until = NULL, evidence_due = clock_timestamp()
-         WHERE y.id = which;
+        UPDATE ticket AS y SET verdict = NULL, decided_at = NULL WHERE y.id = which;
+        PERFORM request_evidence(which);
     END IF;
     INSERT INTO transfer_step (transfer_id, step, detail)
     VALUES (x.id, how, jsonb_build_object('operator', who.id));

@@ -178,7 +178,7 @@ FORBIDDEN = [
     f"UPDATE {S}.ticket_approval SET ended_at = NULL", f"DELETE FROM {S}.ticket_approval",
     f"UPDATE {S}.ticket_evidence SET hash = '\\x00'", f"DELETE FROM {S}.ticket_evidence",
     f"UPDATE {S}.ticket SET assignee_id = 1",
-    f"UPDATE {S}.ticket SET owner_waived_at = now()", f"UPDATE {S}.ticket SET evidence_id = NULL",
+    f"INSERT INTO {S}.owner_waiver (ticket_id, operator_id, hash) SELECT t.id, 1, sha256('x') FROM {S}.ticket AS t", f"UPDATE {S}.ticket SET evidence_id = NULL",
     f"DELETE FROM {S}.ticket", f"TRUNCATE {S}.ticket CASCADE",
     f"UPDATE {S}.transfer SET step = 'done'", f"DELETE FROM {S}.transfer",
     f"INSERT INTO {S}.transfer_step OVERRIDING USER VALUE SELECT * FROM {S}.transfer_step",
