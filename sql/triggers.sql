@@ -1,4 +1,6 @@
--- All triggers, table by table, in the order in which they fire: BEFORE triggers by name, then AFTER triggers by name.
+-- All triggers, table by table, in the order in which they fire: BEFORE triggers by name, then AFTER triggers by name. A trigger guards
+-- what holds for every statement, also one by hand; it answers rows that a team writes by hand (`product`, `sandbox_user`, `desk_clock`);
+-- or it notifies the console's pages. What else follows from an act is called by the function of the act.
 
 CREATE OR REPLACE TRIGGER product_changed AFTER INSERT OR UPDATE OR DELETE ON product
     FOR EACH STATEMENT EXECUTE FUNCTION product_changed();
@@ -9,17 +11,9 @@ CREATE OR REPLACE TRIGGER spell_sandbox_user BEFORE INSERT OR UPDATE OF user_id 
 CREATE OR REPLACE TRIGGER append_only BEFORE UPDATE OR DELETE ON decision FOR EACH ROW EXECUTE FUNCTION append_only();
 CREATE OR REPLACE TRIGGER no_truncate BEFORE TRUNCATE ON decision FOR EACH STATEMENT EXECUTE FUNCTION append_only();
 
-CREATE OR REPLACE TRIGGER accept_credentials AFTER UPDATE OF paused ON control FOR EACH ROW
-    WHEN (NEW.name = 'demotions' AND OLD.paused AND NOT NEW.paused AND NEW.by <> 'entitlement-sync')
-    EXECUTE FUNCTION accept_credentials();
-
-CREATE OR REPLACE TRIGGER forget_cursors BEFORE UPDATE ON run FOR EACH ROW EXECUTE FUNCTION forget_cursors();
-
 CREATE OR REPLACE TRIGGER notify_desk AFTER UPDATE OF ended_at ON dry_run FOR EACH ROW WHEN (NEW.ended_at IS NOT NULL)
     EXECUTE FUNCTION notify_desk();
 
-CREATE OR REPLACE TRIGGER hold_new_operator BEFORE INSERT ON operator FOR EACH ROW EXECUTE FUNCTION hold_operator();
-CREATE OR REPLACE TRIGGER hold_reset_operator BEFORE UPDATE OF held_by ON operator FOR EACH ROW EXECUTE FUNCTION hold_operator();
 CREATE OR REPLACE TRIGGER note_lost_role BEFORE UPDATE OF role, disabled_at, held_until ON operator FOR EACH ROW
     WHEN (NEW.role <> OLD.role OR NEW.disabled_at IS DISTINCT FROM OLD.disabled_at
           OR NEW.held_until > OLD.held_until OR NEW.held_until IS NOT NULL AND OLD.held_until IS NULL)
@@ -29,9 +23,6 @@ CREATE OR REPLACE TRIGGER end_lost_approvals AFTER UPDATE ON operator FOR EACH R
     EXECUTE FUNCTION end_lost_approvals();
 CREATE OR REPLACE TRIGGER keep_operator_account AFTER INSERT OR UPDATE OF user_key ON operator FOR EACH ROW
     WHEN (NEW.user_key IS NOT NULL) EXECUTE FUNCTION keep_operator_account();
-CREATE OR REPLACE TRIGGER tell_held_operator AFTER INSERT OR UPDATE OF held_until, disabled_at ON operator
-    FOR EACH ROW EXECUTE FUNCTION hold_operator();
-
 CREATE OR REPLACE TRIGGER append_only BEFORE UPDATE OR DELETE ON operator_event FOR EACH ROW EXECUTE FUNCTION append_only();
 CREATE OR REPLACE TRIGGER no_truncate BEFORE TRUNCATE ON operator_event FOR EACH STATEMENT EXECUTE FUNCTION append_only();
 

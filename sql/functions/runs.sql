@@ -107,7 +107,7 @@ BEGIN
                  ORDER BY u.user_key LIMIT batch) AS w;
     END IF;
     UPDATE run AS x
-       SET counted = x.counted + seen, count_cursor = coalesce(last, x.count_cursor),
+       SET counted = x.counted + seen, count_cursor = CASE WHEN seen = batch THEN coalesce(last, x.count_cursor) END,
            total = CASE WHEN seen < batch THEN x.counted + seen END
      WHERE x.id = which;
     RETURN seen = batch;
@@ -256,7 +256,8 @@ BEGIN
        SET started_at = coalesce(x.started_at, clock_timestamp()), parts = r.parts, fed = r.fed, late = r.late,
            late_since = CASE WHEN r.is_paged AND r.late <> '{}' THEN coalesce(x.late_since, clock_timestamp()) END,
            is_paged = r.is_paged, is_fed = r.is_paged AND r.late = '{}',
-           skipped = r.skipped, errors = r.errors, cursor_id = r.cursor_id, cursor_at = r.cursor_at, cursor_key = r.cursor_key
+           skipped = r.skipped, errors = r.errors, cursor_id = CASE WHEN NOT r.is_paged THEN r.cursor_id END,
+           cursor_at = r.cursor_at, cursor_key = r.cursor_key
      WHERE x.id = which;
     RETURN coalesce(passed, cardinality(took), 0);
 END
@@ -459,7 +460,7 @@ BEGIN
         ON CONFLICT (name) DO UPDATE SET detail = excluded.detail, last_at = now(), count = a.count + 1;
     END IF;
     UPDATE run AS x
-       SET state = new, is_fed = new <> 'applying', is_paged = new <> 'applying', cursor_key = NULL,
+       SET state = new, is_fed = new <> 'applying', is_paged = new <> 'applying', cursor_key = NULL, cursor_id = NULL, count_cursor = NULL,
            settled_at = coalesce(x.settled_at, clock_timestamp()),
            held = CASE WHEN x.state = 'reading' THEN n ELSE x.held END,
            total = CASE WHEN x.state = 'reading' THEN x.fed + x.skipped ELSE x.total END,
@@ -584,7 +585,7 @@ $$;
 CREATE OR REPLACE FUNCTION cancel_run(which bigint) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET lock_timeout = '5s' AS $$
 BEGIN
-    UPDATE run AS x SET state = 'canceled', ended_at = clock_timestamp()
+    UPDATE run AS x SET state = 'canceled', ended_at = clock_timestamp(), cursor_id = NULL, count_cursor = NULL
      WHERE x.id = which AND x.state IN ('reading', 'applying', 'stopped');
     IF NOT FOUND THEN
         RETURN false;
@@ -634,17 +635,4 @@ $$;
 CREATE OR REPLACE FUNCTION forget_runs(days integer) RETURNS void
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
     DELETE FROM run AS r WHERE r.ended_at < clock_timestamp() - days * interval '1 day'
-$$;
-
--- Clears a run's cursors, which hold users' ids, as soon as the run needs them no more.
-CREATE OR REPLACE FUNCTION forget_cursors() RETURNS trigger LANGUAGE plpgsql SET search_path = entitlement_sync, pg_temp AS $$
-BEGIN
-    IF NEW.is_paged OR NEW.state NOT IN ('reading', 'applying') THEN
-        NEW.cursor_id := NULL;
-    END IF;
-    IF NEW.total IS NOT NULL OR NEW.state NOT IN ('reading', 'applying') THEN
-        NEW.count_cursor := NULL;
-    END IF;
-    RETURN NEW;
-END
 $$;

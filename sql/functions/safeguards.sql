@@ -115,7 +115,7 @@ $$;
 CREATE OR REPLACE FUNCTION judge_credentials(which text, used bytea, knows boolean, detail text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 BEGIN
-    -- Locks in the order of `accept_credentials`: the switch, then the credentials.
+    -- Locks in the order in which an operator resumes demotions: the switch, then the credentials.
     PERFORM FROM control AS c WHERE c.name = 'demotions' FOR NO KEY UPDATE;
     UPDATE store_credential AS c SET state = CASE WHEN knows THEN 'confirmed' ELSE 'doubted' END, since = now()
      WHERE c.store = which AND c.digest = used
@@ -138,12 +138,9 @@ END
 $$;
 
 -- An operator who resumes demotions has checked the credentials that were doubted.
-CREATE OR REPLACE FUNCTION accept_credentials() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
-BEGIN
-    UPDATE store_credential AS c SET state = 'confirmed', since = now() WHERE c.state = 'doubted';
-    RETURN NULL;
-END
+CREATE OR REPLACE FUNCTION accept_credentials() RETURNS void
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+    UPDATE store_credential AS c SET state = 'confirmed', since = now() WHERE c.state = 'doubted'
 $$;
 
 -- Raises an alarm, or clears it if `said` is null. If another transaction has locked the alarm's row, the alarm stays as it is.

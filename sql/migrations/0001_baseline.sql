@@ -742,7 +742,10 @@ CREATE TABLE run (
     subscribers    bigint,
     hash           bytea,
     listed         jsonb       NOT NULL DEFAULT '{}',
-    is_backfill_only     boolean     NOT NULL DEFAULT false
+    is_backfill_only     boolean     NOT NULL DEFAULT false,
+    -- Cursors hold users' ids: they are cleared as soon as the run needs them no more.
+    CONSTRAINT run_cursor CHECK (cursor_id IS NULL OR NOT is_paged AND state IN ('reading', 'applying')),
+    CONSTRAINT run_count_cursor CHECK (count_cursor IS NULL OR total IS NULL AND state IN ('reading', 'applying'))
 );
 -- Two runs of one scope never go on at once. A dry run may go on beside a real one.
 CREATE UNIQUE INDEX run_open ON run (scope, is_dry) WHERE state IN ('reading', 'applying') AND scope <> 'diff' AND NOT is_confirmed;

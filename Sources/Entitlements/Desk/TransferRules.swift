@@ -1,3 +1,6 @@
+// What the facts of a case mean: what hinders a transfer, how many approvals it needs, and what is suggested (Suggestion.swift). Which
+// approvals count, and when they end, is decided in sql/functions/desk/approvals.sql alone.
+
 /// What is known of a purchase and its people when a transfer is thought of.
 package enum TransferFact: String, Sendable, CaseIterable, Codable {
     /// Nobody knows yet which purchase it is.

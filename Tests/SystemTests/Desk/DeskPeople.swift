@@ -44,6 +44,7 @@ struct DeskPeople: Sendable {
         )
         if confirmed {
             try await world.pool.query("UPDATE entitlement_sync.operator SET held_until = NULL WHERE name = \(name)")
+            try await world.pool.query("SELECT entitlement_sync.note_held_operators()")
         }
         let device = SecondFactor()
         let typed = SignIn.Credentials(

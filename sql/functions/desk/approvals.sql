@@ -1,5 +1,6 @@
--- Approvals of a transfer: which operators may give them, on which evidence, and when they end. The rules of approving stand here alone;
--- how many approvals a ticket needs is part of its evidence (`ticket_evidence.approvals`, computed by TransferRules.swift).
+-- How a ticket is approved: which operators may give an approval, on which evidence, whether it counts, and when it ends. These rules stand
+-- here alone. What the facts of the case mean stands in TransferRules.swift alone: what hinders a transfer, how many approvals it needs,
+-- and what is suggested. Evidence brings its answers here (`ticket_evidence.hindrance`, `.approvals`, `.suggested`).
 
 -- Approves a transfer for an operator with the permission `approve`. Returns null, or the reason for the refusal.
 --

@@ -118,6 +118,7 @@ BEGIN
         INSERT INTO operator_identity (operator_id, issuer, subject) VALUES (who.id, wanted_issuer, wanted_subject);
         INSERT INTO operator_event (operator_id, kind, about_id, detail)
         VALUES (NULL, 'added', who.id, jsonb_build_object('role', wanted_role, 'by', 'provider'));
+        PERFORM note_held_operators();
     ELSIF who.disabled_at IS NOT NULL OR is_banned(who.id) THEN
         RETURN 'disabled';
     ELSIF who.role <> wanted_role THEN
@@ -132,6 +133,7 @@ BEGIN
          WHERE o.id = who.id;
         INSERT INTO operator_event (operator_id, kind, about_id, detail)
         VALUES (NULL, 'role_changed', who.id, jsonb_build_object('from', who.role, 'to', wanted_role, 'by', 'provider'));
+        PERFORM note_held_operators();
     END IF;
     INSERT INTO operator_session (digest, operator_id, kind, proved_at, ends_at)
     VALUES (sha256(session), who.id, 'console', coalesce(clock_timestamp() - proved_ago, 'epoch'), clock_timestamp() + lifetime);
@@ -165,7 +167,8 @@ BEGIN
     END IF;
     INSERT INTO operator_identity (operator_id, issuer, subject) VALUES (who.id, current, wanted_subject)
     ON CONFLICT (operator_id) DO UPDATE SET issuer = current, subject = wanted_subject, since = clock_timestamp();
-    UPDATE operator AS o SET held_until = clock_timestamp() + interval '1 day', held_by = actor.id WHERE o.id = who.id;
+    UPDATE operator AS o SET held_until = hold_of(who.role), held_by = actor.id WHERE o.id = who.id;
+    PERFORM note_held_operators();
     DELETE FROM operator_session AS s WHERE s.operator_id = who.id;
     INSERT INTO operator_event (operator_id, kind, about_id) VALUES (actor.id, 'identified', who.id);
 END

@@ -87,7 +87,7 @@ BEGIN
     END IF;
     INSERT INTO operator (name, role, user_key, held_until, held_by)
     VALUES (wanted, wanted_role, CASE WHEN account IS NOT NULL THEN user_key_of(account) END,
-            CASE WHEN actor IS NOT NULL THEN clock_timestamp() + interval '1 day' END, actor)
+            CASE WHEN actor IS NOT NULL THEN hold_of(wanted_role) END, actor)
     ON CONFLICT DO NOTHING
     RETURNING id INTO added;
     IF added IS NULL THEN
@@ -98,6 +98,7 @@ BEGIN
     VALUES (added, add_operator.cost, add_operator.salt, sha256(shown), clock_timestamp() + interval '72 hours');
     INSERT INTO operator_event (operator_id, kind, about_id, detail)
     VALUES (actor, 'added', added, jsonb_build_object('role', wanted_role, 'by_owner', actor IS NULL));
+    PERFORM note_held_operators();
     RETURN added;
 END
 $$;
@@ -124,6 +125,7 @@ BEGIN
             HINT = 'Another admin does; where there is none, the schema''s owner does, signed out: entitlement-sync operator confirm NAME.';
     END IF;
     UPDATE operator AS o SET held_until = NULL WHERE o.id = who.id;
+    PERFORM note_held_operators();
     INSERT INTO operator_event (operator_id, kind, about_id, detail)
     VALUES (actor, 'confirmed', who.id, jsonb_build_object('by_owner', actor IS NULL));
 END
@@ -153,7 +155,7 @@ BEGIN
             HINT = 'Use entitlement-sync operator reset.';
     END IF;
     UPDATE operator AS o
-       SET disabled_at = NULL, held_until = clock_timestamp() + interval '1 day', held_by = actor.id
+       SET disabled_at = NULL, held_until = hold_of(who.role), held_by = actor.id
      WHERE o.id = who.id;
     UPDATE operator_secret AS s
        SET cost = reset_operator.cost, salt = reset_operator.salt, verifier = sha256(shown),
@@ -163,6 +165,7 @@ BEGIN
     DELETE FROM operator_ban AS b WHERE b.operator_id = who.id;
     DELETE FROM known_client AS c WHERE c.operator_id = who.id;
     INSERT INTO operator_event (operator_id, kind, about_id) VALUES (actor.id, 'reset', who.id);
+    PERFORM note_held_operators();
 END
 $$;
 
@@ -193,6 +196,7 @@ BEGIN
     BEGIN
         DELETE FROM operator_session AS s WHERE s.operator_id = who.id;
         UPDATE operator AS o SET disabled_at = coalesce(o.disabled_at, clock_timestamp()) WHERE o.id = who.id;
+        PERFORM note_held_operators();
     EXCEPTION WHEN lock_not_available THEN NULL;
     END;
 END
@@ -268,25 +272,13 @@ LANGUAGE sql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
                 THEN 'infinity' ELSE clock_timestamp() + interval '1 day' END
 $$;
 
--- Sets the hold of an account that is added or reset. Raises an alarm while accounts wait for another admin.
-CREATE OR REPLACE FUNCTION hold_operator() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
-BEGIN
-    IF TG_WHEN = 'BEFORE' THEN
-        IF NEW.held_by IS NOT NULL AND NEW.held_until IS NOT NULL THEN
-            NEW.held_until := hold_of(NEW.role);
-        END IF;
-        RETURN NEW;
-    END IF;
-    IF EXISTS (SELECT 1 FROM operator AS o WHERE o.held_until = 'infinity' AND o.disabled_at IS NULL AND NOT is_banned(o.id)) THEN
-        PERFORM set_alarm('operator_held',
-            'Accounts that may approve or manage wait for another admin''s word: see entitlement-sync operator list, then'
-            ' operator confirm NAME, or disable them. Who added them is in operator_event.');
-    ELSE
-        PERFORM set_alarm('operator_held', NULL);
-    END IF;
-    RETURN NULL;
-END
+-- Raises an alarm while accounts wait for another admin, and clears it when none does any more.
+CREATE OR REPLACE FUNCTION note_held_operators() RETURNS void
+LANGUAGE sql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
+    SELECT set_alarm('operator_held', (
+        SELECT 'Accounts that may approve or manage wait for another admin''s word: see entitlement-sync operator list, then'
+               ' operator confirm NAME, or disable them. Who added them is in operator_event.'
+          FROM operator AS o WHERE o.held_until = 'infinity' AND o.disabled_at IS NULL AND NOT is_banned(o.id) LIMIT 1))
 $$;
 
 -- Sets `lost_at`: approvals that the operator gave before no longer count.

@@ -457,6 +457,9 @@ BEGIN
         UPDATE operator AS o SET disabled_at = clock_timestamp()
          WHERE o.id = ANY (ARRAY(SELECT x.id FROM operator AS x WHERE x.disabled_at IS NULL AND is_banned(x.id)
                                  FOR UPDATE SKIP LOCKED));
+        IF FOUND THEN
+            PERFORM note_held_operators();
+        END IF;
     EXCEPTION WHEN lock_not_available THEN NULL;
     END;
 END
