@@ -144,7 +144,7 @@ struct RecordLaw: Sendable {
             """
             SELECT count(*) FROM (
                 SELECT 1 FROM entitlement_sync.ticket AS t
-                 WHERE t.state NOT IN ('transferred', 'refused', 'expired', 'auto_resolved', 'duplicate')
+                 WHERE entitlement_sync.is_open(t.state)
                  GROUP BY t.claimant_key, coalesce(t.purchase_id, 0) HAVING count(*) > 1) AS twice
             """
         },

@@ -73,7 +73,7 @@ enum TicketWrites {
                  WHERE NOT EXISTS (SELECT 1 FROM again AS a
                                     WHERE a.claimant_key = w.claimant_key AND a.purchase_id = coalesce(w.purchase_id, 0))
                 ON CONFLICT (claimant_key, coalesce(purchase_id, 0))
-                      WHERE state NOT IN ('transferred', 'refused', 'expired', 'auto_resolved', 'duplicate')
+                      WHERE entitlement_sync.is_open(state)
                 DO UPDATE SET touches = t.touches + 1,
                               owner_key = coalesce(t.owner_key, excluded.owner_key),
                               store = coalesce(t.store, excluded.store),

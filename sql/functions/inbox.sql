@@ -176,15 +176,8 @@ BEGIN
     IF EXISTS (SELECT 1 FROM inbox AS i WHERE i.id = ANY (picked) AND i.attempt = 0 AND i.about ? 'blocked'
                   AND NOT EXISTS (SELECT 1 FROM unnest(events, keys) AS k(event, key)
                                    WHERE k.event = i.id AND k.key = ANY (held))) THEN
-        BEGIN
-            INSERT INTO alarm AS a (name, detail)
-            VALUES ('blocked_customer_id', 'RevenueCat has a customer with an id such as null or guest: an app sends it in '
-                                           'place of the user''s own, and many people become one customer.')
-            ON CONFLICT (name) DO UPDATE SET last_at = now(), count = a.count + 1;
-        EXCEPTION
-            -- An operator who clears the alarm has its row locked, and knows of it.
-            WHEN lock_not_available THEN NULL;
-        END;
+        PERFORM set_alarm('blocked_customer_id', 'RevenueCat has a customer with an id such as null or guest: an app sends it in place'
+                                                 ' of the user''s own, and many people become one customer.');
     END IF;
 
     UPDATE inbox AS i

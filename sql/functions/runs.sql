@@ -454,10 +454,9 @@ BEGIN
         new := 'applying';
     ELSE
         new := 'stopped';
-        INSERT INTO alarm AS a (name, detail)
-        VALUES ('run_stopped', format('Run %s would demote %s users, more than its limit of %s: none of them was demoted. See'
-                                      ' entitlement-sync runs show %s.', which, n, least(allowed, r.max_demotions), which))
-        ON CONFLICT (name) DO UPDATE SET detail = excluded.detail, last_at = now(), count = a.count + 1;
+        PERFORM set_alarm('run_stopped',
+                          format('Run %s would demote %s users, more than its limit of %s: none of them was demoted. See'
+                                 ' entitlement-sync runs show %s.', which, n, least(allowed, r.max_demotions), which));
     END IF;
     UPDATE run AS x
        SET state = new, is_fed = new <> 'applying', is_paged = new <> 'applying', cursor_key = NULL, cursor_id = NULL, count_cursor = NULL,

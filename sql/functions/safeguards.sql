@@ -27,11 +27,8 @@ BEGIN
     ON CONFLICT (store, user_key) DO UPDATE SET unknown = true WHERE NOT a.unknown AND excluded.unknown;
     FOR item IN SELECT n.name, min(n.hint) AS hint FROM unnest(names, unknowns, hints) AS n(name, unknown, hint)
                  WHERE n.unknown GROUP BY n.name ORDER BY n.name LOOP
-        INSERT INTO alarm AS a (name, detail)
-        SELECT 'unknown_to_store.' || item.name, format(item.hint, count(*))
-          FROM (SELECT 1 FROM store_absence AS s
-                 WHERE s.store = item.name AND s.unknown LIMIT 10000) AS s
-        ON CONFLICT (name) DO UPDATE SET detail = excluded.detail, last_at = now(), count = a.count + 1;
+        PERFORM set_alarm('unknown_to_store.' || item.name, format(item.hint, count(*)))
+           FROM (SELECT 1 FROM store_absence AS s WHERE s.store = item.name AND s.unknown LIMIT 10000) AS s;
         RETURN NEXT 'unknown_to_store.' || item.name;
     END LOOP;
     SELECT * INTO switch FROM control AS c WHERE c.name = 'demotions';
@@ -49,11 +46,10 @@ BEGIN
          GROUP BY s.store, w.span ORDER BY s.store, w.span
     LOOP
         CONTINUE WHEN item.absent < 5 OR item.absent * 10 <= item.absent + item.known;
-        INSERT INTO alarm AS a (name, detail)
-        VALUES ('absences', format('%s does not list purchases of %s of %s users that it knew before: demotions are paused. Check its '
-                                   'variables and its status page, then entitlement-sync resume demotions.',
-                                   item.store, item.absent, item.absent + item.known))
-        ON CONFLICT (name) DO UPDATE SET detail = excluded.detail, last_at = now(), count = a.count + 1;
+        PERFORM set_alarm('absences',
+                          format('%s does not list purchases of %s of %s users that it knew before: demotions are paused. Check its '
+                                 'variables and its status page, then entitlement-sync resume demotions.',
+                                 item.store, item.absent, item.absent + item.known));
         PERFORM pause_demotions('absences');
         RETURN NEXT 'absences';
         RETURN;
@@ -129,8 +125,7 @@ BEGIN
          WHERE c.name = 'demotions' AND c.paused AND c.cause = 'credentials'
            AND NOT EXISTS (SELECT 1 FROM store_credential AS x WHERE x.state = 'doubted');
     ELSE
-        INSERT INTO alarm AS a (name, detail) VALUES ('credentials_unknown.' || which, detail)
-        ON CONFLICT (name) DO UPDATE SET detail = excluded.detail, last_at = now(), count = a.count + 1;
+        PERFORM set_alarm('credentials_unknown.' || which, detail);
         PERFORM pause_demotions('credentials');
     END IF;
     RETURN true;
@@ -150,8 +145,8 @@ BEGIN
     IF said IS NULL THEN
         DELETE FROM alarm AS a WHERE a.name = wanted;
     ELSE
-        INSERT INTO alarm (name, detail) VALUES (wanted, said)
-        ON CONFLICT (name) DO UPDATE SET last_at = now(), count = alarm.count + 1;
+        INSERT INTO alarm AS a (name, detail) VALUES (wanted, said)
+        ON CONFLICT (name) DO UPDATE SET detail = excluded.detail, last_at = now(), count = a.count + 1;
     END IF;
 EXCEPTION WHEN lock_not_available THEN NULL;
 END

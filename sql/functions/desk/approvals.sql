@@ -45,7 +45,7 @@ BEGIN
         RETURN refuse_act(who, which, 'approve', 'hindrance');
     END IF;
     IF e.hindrance = 'needs_senior'
-       AND NOT EXISTS (SELECT 1 FROM operator_permission AS d WHERE d.permission = 'override' AND d.role = who.role) THEN
+       AND NOT role_may(who.role, 'override') THEN
         RETURN refuse_act(who, which, 'approve', 'needs_senior');
     END IF;
     IF ARRAY(SELECT c FROM unnest(coalesce(confirmed, '{}')) AS c ORDER BY c)
@@ -173,11 +173,17 @@ $$;
 -- Whether an approval counts on this evidence, and its operator has a permission: `approve`, or `override` for a senior.
 CREATE OR REPLACE FUNCTION approval_counts(a ticket_approval, t ticket, e ticket_evidence, permission text) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
-    SELECT a.hash = e.hash AND a.expires_at > clock_timestamp() AND a.at > coalesce(o.lost_at, '-infinity') AND o.disabled_at IS NULL
-        AND NOT is_banned(o.id)
-           AND coalesce(o.held_until <= clock_timestamp(), true) AND NOT is_own_case(o.id, t)
-           AND EXISTS (SELECT 1 FROM operator_permission AS d WHERE d.permission = approval_counts.permission AND d.role = o.role)
-      FROM operator AS o WHERE o.id = a.operator_id
+    SELECT a.hash = e.hash AND a.expires_at > clock_timestamp() AND may_decide(a.operator_id, a.at, t, permission)
+$$;
+
+-- Whether an operator had a permission all the time since a moment, and may decide this ticket: their account is neither disabled nor held,
+-- and the case is not their own.
+CREATE OR REPLACE FUNCTION may_decide(who bigint, since timestamptz, t ticket, permission text) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
+    SELECT EXISTS (SELECT 1 FROM operator AS o
+                    WHERE o.id = who AND role_may(o.role, permission) AND since > coalesce(o.lost_at, '-infinity')
+                      AND o.disabled_at IS NULL AND NOT is_banned(o.id) AND coalesce(o.held_until <= clock_timestamp(), true)
+                      AND NOT is_own_case(o.id, t))
 $$;
 
 -- The reason with which approvals end, for a result of `approvals_lack`.

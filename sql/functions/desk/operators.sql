@@ -268,7 +268,7 @@ $$;
 -- Until when a new or reset account is held: an account that may approve or manage until an admin confirms it, any other for a day.
 CREATE OR REPLACE FUNCTION hold_of(role text) RETURNS timestamptz
 LANGUAGE sql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
-    SELECT CASE WHEN EXISTS (SELECT 1 FROM operator_permission AS d WHERE d.role = hold_of.role AND d.permission IN ('approve', 'manage'))
+    SELECT CASE WHEN role_may(role, 'approve') OR role_may(role, 'manage')
                 THEN 'infinity' ELSE clock_timestamp() + interval '1 day' END
 $$;
 

@@ -145,11 +145,7 @@ $$;
 -- Whether a waiver counts: on this evidence, and by an operator who still has the permission `override`.
 CREATE OR REPLACE FUNCTION waiver_counts(v owner_waiver, t ticket, e ticket_evidence) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
-    SELECT v.hash = e.hash AND v.at > coalesce(o.lost_at, '-infinity') AND o.disabled_at IS NULL
-        AND NOT is_banned(o.id)
-           AND coalesce(o.held_until <= clock_timestamp(), true) AND NOT is_own_case(o.id, t)
-           AND EXISTS (SELECT 1 FROM operator_permission AS d WHERE d.permission = 'override' AND d.role = o.role)
-      FROM operator AS o WHERE o.id = v.operator_id
+    SELECT v.hash = e.hash AND may_decide(v.operator_id, v.at, t, 'override')
 $$;
 
 -- The operator who waived the owner window, and when, for an operator who may see the ticket; no row: there is no waiver.

@@ -41,7 +41,7 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'ES006', MESSAGE = 'no operator is signed in, or the session has ended',
             HINT = 'Sign in: entitlement-sync operator login NAME.';
     END IF;
-    IF NOT EXISTS (SELECT 1 FROM operator_permission AS d WHERE d.permission = wanted AND d.role = who.role) THEN
+    IF NOT role_may(who.role, wanted) THEN
         RAISE EXCEPTION USING ERRCODE = 'ES006', MESSAGE = format('the role %s may not do this (%s)', who.role, wanted),
             HINT = 'Ask an operator whose role may.';
     END IF;
@@ -61,6 +61,12 @@ BEGIN
      WHERE s.digest = sha256(session) AND s.seen_at < clock_timestamp() - interval '30 seconds' AND wanted <> 'manage';
     RETURN who;
 END
+$$;
+
+-- Whether an operator role has a permission.
+CREATE OR REPLACE FUNCTION role_may(role text, permission text) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
+    SELECT EXISTS (SELECT 1 FROM operator_permission AS d WHERE d.role = role_may.role AND d.permission = role_may.permission)
 $$;
 
 -- When a session ends: after twelve hours, or earlier if it is unused or the provider has to be asked again.

@@ -21,7 +21,7 @@ BEGIN
     END IF;
     IF NOT EXISTS (SELECT 1 FROM ticket_evidence AS e
                     WHERE e.id = t.evidence_id AND e.collected_at > clock_timestamp() - e.holds
-                      AND 'proof_verified' = ANY (e.facts) AND NOT e.facts && '{claimant_ineligible,sandbox,lapsed,refunded,unseen}') THEN
+                      AND 'proof_verified' = ANY (e.facts) AND NOT forbids_access(e)) THEN
         RETURN refuse_act(who, which, 'give_access', 'no_proof');
     END IF;
     IF EXISTS (SELECT 1 FROM ticket AS x
@@ -41,6 +41,12 @@ BEGIN
 END
 $$;
 
+-- Whether the evidence forbids access for the claimant, however many operators agree.
+CREATE OR REPLACE FUNCTION forbids_access(e ticket_evidence) RETURNS boolean
+LANGUAGE sql IMMUTABLE SET search_path = entitlement_sync, pg_temp AS $$
+    SELECT e.facts && '{claimant_ineligible,sandbox,lapsed,refunded,unseen}'
+$$;
+
 -- Until when operators agree to give the claimant access, and their names; null: too few. It takes as many as a transfer, two at least;
 -- one of them neither opened the ticket nor was the first to be assigned. The caller holds the lock on the ticket's row.
 CREATE OR REPLACE FUNCTION agreed_grant(t ticket, e ticket_evidence, item bigint, OUT until timestamptz, OUT people text)
@@ -57,9 +63,7 @@ BEGIN
     SELECT min(a.until), 'operators ' || string_agg(o.name, ', ' ORDER BY o.name) INTO agreed_grant.until, people
       FROM grant_approval AS a JOIN operator AS o ON o.id = a.operator_id
      WHERE a.ticket_id = t.id AND a.hash = e.hash AND surviving_purchase(a.purchase_id) = item AND a.at > clock_timestamp() - e.holds
-       AND a.at > coalesce(o.lost_at, '-infinity') AND o.disabled_at IS NULL AND NOT is_banned(o.id)
-       AND coalesce(o.held_until <= clock_timestamp(), true) AND NOT is_own_case(o.id, t)
-       AND EXISTS (SELECT 1 FROM operator_permission AS d WHERE d.permission = 'approve' AND d.role = o.role)
+       AND may_decide(a.operator_id, a.at, t, 'approve')
     HAVING count(*) >= greatest(e.approvals, 2) AND bool_or(a.operator_id = ANY (first_hands) IS NOT TRUE);
 END
 $$;

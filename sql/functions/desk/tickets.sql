@@ -159,7 +159,7 @@ $$;
 -- Whether an operator has the permission `work` or `audit`, to read the notes of operators and the replies of claimants and owners.
 CREATE OR REPLACE FUNCTION may_read_messages(who operator) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
-    SELECT EXISTS (SELECT 1 FROM operator_permission AS d WHERE d.permission IN ('work', 'audit') AND d.role = who.role)
+    SELECT role_may(who.role, 'work') OR role_may(who.role, 'audit')
 $$;
 
 -- Masks an id, unless `reveal` is true: its first and last two characters stay; of an id under eight characters, the last.
@@ -236,10 +236,8 @@ BEGIN
     INSERT INTO operator_event (operator_id, kind, detail)
     VALUES (who.id, 'refused', jsonb_build_object('ticket', which, 'act', act, 'reason', why));
     IF why = 'own_case' THEN
-        INSERT INTO alarm (name, detail)
-        VALUES ('operator_own_case',
-                'An operator tried to act on a ticket about their own account: see operator_event, kind refused.')
-        ON CONFLICT (name) DO UPDATE SET last_at = now(), count = alarm.count + 1;
+        PERFORM set_alarm('operator_own_case',
+                          'An operator tried to act on a ticket about their own account: see operator_event, kind refused.');
     END IF;
     RETURN why;
 END
@@ -280,7 +278,7 @@ BEGIN
             coalesce(item.store, CASE WHEN order_id ~ '^GPA\.' THEN 'google_play' WHEN order_id ~ '^[0-9]{10,20}$' THEN 'app_store' END),
             order_id, true)
     ON CONFLICT (claimant_key, coalesce(purchase_id, 0))
-          WHERE state NOT IN ('transferred', 'refused', 'expired', 'auto_resolved', 'duplicate')
+          WHERE is_open(state)
     DO UPDATE SET touches = x.touches + 1, original_id = coalesce(x.original_id, excluded.original_id),
                   store = coalesce(x.store, excluded.store), visible = true
     RETURNING x.* INTO t;
@@ -379,7 +377,7 @@ BEGIN
     t := got.t;
     -- A ticket that has approvals is refused by an operator with the permission `approve`.
     IF t.state IN ('needs_second', 'waiting_owner', 'approved')
-       AND NOT EXISTS (SELECT 1 FROM operator_permission AS d WHERE d.permission = 'approve' AND d.role = who.role) THEN
+       AND NOT role_may(who.role, 'approve') THEN
         RETURN refuse_act(who, which, 'refuse', 'approved');
     END IF;
     -- Access for weeks needs the permission `approve`, as a transfer does; the purchase stays with its owner.
@@ -395,7 +393,7 @@ BEGIN
          -- The evidence has to be about this purchase: the ticket may have got another one since.
          WHERE p.id = item AND surviving_purchase((e.document ->> 'purchase')::bigint) = item AND p.gives_access
              AND p.period_ends_at > clock_timestamp()
-           AND e.collected_at > clock_timestamp() - e.holds AND NOT e.facts && '{claimant_ineligible,sandbox,lapsed,refunded,unseen}';
+           AND e.collected_at > clock_timestamp() - e.holds AND NOT forbids_access(e);
         IF ends IS NULL THEN
             RETURN refuse_act(who, which, 'refuse', 'no_period');
         END IF;

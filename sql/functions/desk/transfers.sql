@@ -22,7 +22,7 @@ BEGIN
         RETURN got.refusal;
     END IF;
     t := got.t;
-    IF EXISTS (SELECT 1 FROM control AS c WHERE c.name IN ('transfers', 'all') AND c.paused) THEN
+    IF are_transfers_paused() THEN
         RETURN refuse_act(who, which, 'transfer', 'paused');
     END IF;
     SELECT w.ends_at INTO ends FROM owner_window AS w WHERE w.ticket_id = which;
@@ -63,6 +63,11 @@ BEGIN
 END
 $$;
 
+CREATE OR REPLACE FUNCTION are_transfers_paused() RETURNS boolean
+LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
+    SELECT EXISTS (SELECT 1 FROM control AS c WHERE c.name IN ('transfers', 'all') AND c.paused)
+$$;
+
 -- Lets a transfer go on, if its approvals still count on evidence that was collected just now. Returns null: the next step (`calling`,
 -- or `confirmed` if there is nothing to move) is recorded, and the approvals are used. `paused`, `step`, `unsettled`: not now. Any
 -- other reason: the transfer was stopped, and the ticket is open again. `turn`: the `tries` under which the worker took it.
@@ -83,7 +88,7 @@ BEGIN
        OR e.asked_at < x.called_at OR e.collected_at < clock_timestamp() - interval '5 minutes' THEN
         RETURN 'step';
     END IF;
-    IF EXISTS (SELECT 1 FROM control AS c WHERE c.name IN ('transfers', 'all') AND c.paused) THEN
+    IF are_transfers_paused() THEN
         RETURN 'paused';
     END IF;
     -- A call may take effect after the worker stopped waiting for its answer. For ten minutes the worker neither calls again nor stops.
@@ -269,7 +274,7 @@ BEGIN
     IF x.id IS NULL OR x.step = 'confirmed' AND x.calls > 0 AND how = 'moved' OR how = 'moved' AND x.calls = 0 THEN
         RETURN refuse_act(who, which, 'resolve', 'state');
     END IF;
-    IF x.calls > 0 AND NOT EXISTS (SELECT 1 FROM operator_permission AS d WHERE d.permission = 'override' AND d.role = who.role) THEN
+    IF x.calls > 0 AND NOT role_may(who.role, 'override') THEN
         RETURN refuse_act(who, which, 'resolve', 'needs_senior');
     END IF;
     IF how = 'not_moved' AND x.called_at > clock_timestamp() - interval '10 minutes' THEN
