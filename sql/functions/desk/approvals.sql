@@ -1,6 +1,8 @@
 -- How a ticket is approved: which operators may give an approval, on which evidence, whether it counts, and when it ends. These rules stand
--- here alone. What the facts of the case mean stands in TransferRules.swift alone: what hinders a transfer, how many approvals it needs,
--- and what is suggested. Evidence brings its answers here (`ticket_evidence.hindrance`, `.approvals`, `.suggested`).
+-- here alone. Which operator role has the permission `approve` or `override` stands in the table `operator_permission`; who may act on a
+-- ticket at all, in `ticket_for`; what else a transfer waits for, in `begin_transfer`.
+-- What the facts of the case mean stands in TransferRules.swift alone: what hinders a transfer, how many approvals it needs, and what is
+-- suggested. Evidence brings its answers here (`ticket_evidence.hindrance`, `.approvals`, `.suggested`).
 
 -- Approves a transfer for an operator with the permission `approve`. Returns null, or the reason for the refusal.
 --
@@ -39,7 +41,7 @@ BEGIN
     IF e.hindrance IN ('forbids', 'closes') THEN
         RETURN refuse_act(who, which, 'approve', 'hindrance');
     END IF;
-    -- A chargeback may have been recorded after this evidence was collected: the worker collects it again before the owner is asked.
+    -- A chargeback may be newer than this evidence: the approval is refused, the owner is not asked, and the evidence is collected again.
     IF charged_back(ARRAY[coalesce(t.purchase_id, t.subject_id)]) IS NOT NULL THEN
         PERFORM request_evidence(which);
         RETURN refuse_act(who, which, 'approve', 'hindrance');
@@ -109,8 +111,8 @@ BEGIN
 END
 $$;
 
--- What a ticket lacks for its transfer, apart from the owner's time: `no_evidence`, `hindrance`, `evidence_changed`, `owner_objected`,
--- `expired`, `role_lost`, `approvals` or `needs_senior`; null: nothing. The caller holds the lock on the ticket's row.
+-- What the approvals of a ticket lack for its transfer, apart from the owner's time: `no_evidence`, `hindrance`, `evidence_changed`,
+-- `owner_objected`, `expired`, `role_lost`, `approvals` or `needs_senior`; null: nothing. The caller holds the lock on the ticket's row.
 CREATE OR REPLACE FUNCTION approvals_lack(which bigint) RETURNS text
 LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -154,6 +156,7 @@ BEGIN
     IF n.good < e.approvals THEN
         RETURN CASE WHEN n.expired THEN 'expired' WHEN n.agreed > n.good THEN 'role_lost' ELSE 'approvals' END;
     END IF;
+    -- Again, because a senior's permission may have ended since they approved.
     IF e.hindrance = 'needs_senior' AND n.seniors = 0 THEN
         RETURN 'needs_senior';
     END IF;

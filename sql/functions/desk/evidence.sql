@@ -1,4 +1,5 @@
--- Evidence of a ticket: when it is collected, what it contains, and which purchase the ticket is about.
+-- Evidence of a ticket: how it is requested, what follows when it has changed, and which purchase the ticket is about. Each function that
+-- changes a case calls `request_evidence`.
 
 -- Has the evidence collected again. Returns null, or the reason for the refusal.
 CREATE OR REPLACE FUNCTION refresh_evidence(session bytea, which bigint) RETURNS text
@@ -30,8 +31,9 @@ LANGUAGE sql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
     ON CONFLICT (ticket_id) DO UPDATE SET due_at = least(r.due_at, excluded.due_at), tries = 0, requests = r.requests + 1
 $$;
 
--- Stores evidence. If it has changed, the ticket's approvals and the question to the owner end. If the cause has gone away, the ticket is
--- closed. Returns the evidence's id; null: newer evidence exists, or the ticket was closed other than by a refusal.
+-- Stores evidence. If its hash is another, the ticket's approvals and the question to the owner end. If the cause has gone away, the ticket
+-- is closed. A refused ticket is opened again; a running transfer only stores it. Returns the evidence's id; null: newer evidence exists,
+-- or the ticket was closed other than by a refusal.
 CREATE OR REPLACE FUNCTION keep_evidence(which bigint, asked timestamptz, hash bytea, facts text[], hindrance text, suggested text,
                               reason text, approvals smallint, also_moves text[], owner_window bigint, holds bigint,
                               document text, owner bigint) RETURNS bigint
@@ -56,8 +58,8 @@ BEGIN
         INSERT INTO ticket_event (ticket_id, kind, detail) VALUES (which, 'doubted', '{"reason": "proof_failed"}');
     END IF;
     UPDATE ticket AS x SET evidence_id = kept WHERE x.id = which;
-    -- A request that came during the collection stays: this evidence may lack what was said meanwhile. So does one that another worker has
-    -- taken since: evidence of an older collection does not answer it.
+    -- A request stays if it came after this collection began, or if another worker has taken it since: this evidence does not answer it.
+    -- Otherwise the evidence is collected again in six hours, as long as approvals stand.
     UPDATE evidence_request AS r
        SET tries = 0, error = NULL,
            due_at = coalesce(CASE WHEN t.state <> 'executing' AND (r.requests > r.answers OR r.taken_at > asked) THEN r.due_at END,

@@ -19,8 +19,8 @@ BEGIN
 END
 $$;
 
--- Ends the owner window early when the owner has agreed or a senior has waived it. The waiver ends if the ticket is `new` again or
--- `waiver_counts` is false; the window then runs on.
+-- Drops a waiver that no longer counts, or whose ticket is `new` again; then sets when the window ends: at the owner's agreement or at the
+-- waiver, if there is one, else at its full length.
 CREATE OR REPLACE FUNCTION settle_window(which bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
@@ -44,7 +44,8 @@ BEGIN
 END
 $$;
 
--- Ends the question to a ticket's owner, with their agreement and a waiver. An objection stays, and so does that they know of the ticket.
+-- Ends the question to a ticket's owner, and deletes their agreement and any waiver. Their objection stays, and so does that they know of
+-- the ticket.
 CREATE OR REPLACE FUNCTION end_owner_question(which bigint) RETURNS void
 LANGUAGE sql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
     DELETE FROM owner_waiver AS v WHERE v.ticket_id = which;
