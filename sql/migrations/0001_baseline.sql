@@ -310,7 +310,7 @@ CREATE TABLE decision (
 CREATE UNIQUE INDEX decision_job ON decision (job_id);
 CREATE INDEX decision_id ON decision (id);
 CREATE INDEX decision_user ON decision (user_key, id);
-CREATE INDEX decision_at ON decision USING brin (at) WITH (pages_per_range = 16);
+CREATE INDEX decision_at ON decision USING brin (at);
 CREATE INDEX decision_change ON decision (at) WHERE type_before IS DISTINCT FROM type_after;
 COMMENT ON COLUMN decision.observed IS 'computed in observe mode: nothing else was written';
 COMMENT ON COLUMN decision.previous_id IS
