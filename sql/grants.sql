@@ -47,17 +47,17 @@ SELECT apply_privileges(ARRAY(
          'asset_batch_id_seq decision_id_seq grant_id_seq inbox_id_seq observation_id_seq outbox_id_seq purchase_id_block
          ticket_event_id_seq ticket_number user_sync_user_key_seq worker_epoch'),
         ('worker', 'function', 'EXECUTE',
-         'accept_credentials accept_events account_lines add_accounts allow_transfer app_restores apply_ticket_deadlines
-         approve_run ask_accounts ask_backfill ask_dry_run ask_run begin_account_walk cancel_run charged_back checked_proofs
-         close_parts compact_queue consent_to_transfer count_run drain_inbox end_account_walk enqueue enqueue_reconciles
-         entitlement_answer entitlement_names erase_user estimated_wait expire_questions feed_run first_id_at first_id_of
-         forget_absences forget_accounts forget_events forget_questions forget_requests forget_runs forget_sign_ins
-         has_owner_consent host_id id_time is_eligible is_named_by_reported_id is_open judge_credentials keep_answers
-         keep_backfill keep_evidence keep_part maintain_partitions means_access missing_days missing_privileges move_backfill
-         name_found name_hash name_purchase new_id note_absences note_credentials note_known note_touched partitioned_tables
-         partitions_of plan_backfills plan_checks postpone_backfill predict_run product_access_of product_changed
-         publish_ticket_news reference_of reply_to_ticket request_reconcile request_restore requeue_dead restore_answers
-         restored_products restored_products_of runs_of settle_call settle_run settle_transfer spell_inbox stacked_ends
+         'accept_events account_lines add_accounts allow_transfer app_restores apply_ticket_deadlines approve_run ask_accounts
+         ask_backfill ask_dry_run ask_run begin_account_walk cancel_run charged_back checked_proofs close_parts compact_queue
+         consent_to_transfer count_run drain_inbox end_account_walk enqueue enqueue_reconciles entitlement_answer
+         entitlement_names erase_user estimated_wait expire_questions feed_run first_id_at first_id_of forget_absences
+         forget_accounts forget_events forget_questions forget_requests forget_runs forget_sign_ins has_owner_consent host_id
+         id_time is_eligible is_named_by_reported_id is_open judge_credentials keep_answers keep_backfill keep_evidence
+         keep_part maintain_partitions means_access missing_days missing_privileges move_backfill name_found name_hash
+         name_purchase new_id note_absences note_credentials note_known note_touched partitioned_tables partitions_of
+         plan_backfills plan_checks postpone_backfill predict_run product_access_of product_changed publish_ticket_news
+         reference_of reply_to_ticket request_reconcile request_restore requeue_dead restore_answers restored_products
+         restored_products_of runs_of set_switch settle_call settle_run settle_transfer spell_inbox stacked_ends
          start_scheduled step_down surviving_purchase take_asks take_backfill take_lead take_outbox take_part take_requests
          ticket_answers united_proofs user_events user_key_of user_standing ways_in'),
         ('support', 'schema', 'USAGE',

@@ -9,16 +9,7 @@ package struct Controls: Sendable {
 
     /// Sets a switch (`demotions`, `transfers`, `all`); holds for every worker from its next batch.
     package func set(_ name: String, paused: Bool) async throws {
-        try await pool.withTransaction { connection in
-            try await connection.query(
-                """
-                UPDATE entitlement_sync.control AS c SET paused = \(paused), since = now(), by = session_user, cause = NULL
-                 WHERE c.name = \(name)
-                """
-            )
-            guard name == "demotions", !paused else { return }
-            try await connection.query("SELECT entitlement_sync.accept_credentials()")
-        }
+        try await pool.query("SELECT entitlement_sync.set_switch(\(name), \(paused))")
     }
 
     /// The switches that stand at paused, by name.

@@ -454,7 +454,7 @@ BEGIN
         new := 'applying';
     ELSE
         new := 'stopped';
-        PERFORM set_alarm('run_stopped',
+        PERFORM raise_alarm('run_stopped',
                           format('Run %s would demote %s users, more than its limit of %s: none of them was demoted. See'
                                  ' entitlement-sync runs show %s.', which, n, least(allowed, r.max_demotions), which));
     END IF;

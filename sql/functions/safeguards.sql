@@ -27,7 +27,7 @@ BEGIN
     ON CONFLICT (store, user_key) DO UPDATE SET unknown = true WHERE NOT a.unknown AND excluded.unknown;
     FOR item IN SELECT n.name, min(n.hint) AS hint FROM unnest(names, unknowns, hints) AS n(name, unknown, hint)
                  WHERE n.unknown GROUP BY n.name ORDER BY n.name LOOP
-        PERFORM set_alarm('unknown_to_store.' || item.name, format(item.hint, count(*)))
+        PERFORM raise_alarm('unknown_to_store.' || item.name, format(item.hint, count(*)))
            FROM (SELECT 1 FROM store_absence AS s WHERE s.store = item.name AND s.unknown LIMIT 10000) AS s;
         RETURN NEXT 'unknown_to_store.' || item.name;
     END LOOP;
@@ -46,7 +46,7 @@ BEGIN
          GROUP BY s.store, w.span ORDER BY s.store, w.span
     LOOP
         CONTINUE WHEN item.absent < 5 OR item.absent * 10 <= item.absent + item.known;
-        PERFORM set_alarm('absences',
+        PERFORM raise_alarm('absences',
                           format('%s does not list purchases of %s of %s users that it knew before: demotions are paused. Check its '
                                  'variables and its status page, then entitlement-sync resume demotions.',
                                  item.store, item.absent, item.absent + item.known));
@@ -125,28 +125,43 @@ BEGIN
          WHERE c.name = 'demotions' AND c.paused AND c.cause = 'credentials'
            AND NOT EXISTS (SELECT 1 FROM store_credential AS x WHERE x.state = 'doubted');
     ELSE
-        PERFORM set_alarm('credentials_unknown.' || which, detail);
+        PERFORM raise_alarm('credentials_unknown.' || which, detail);
         PERFORM pause_demotions('credentials');
     END IF;
     RETURN true;
 END
 $$;
 
--- An operator who resumes demotions has checked the credentials that were doubted.
-CREATE OR REPLACE FUNCTION accept_credentials() RETURNS void
-LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
-    UPDATE store_credential AS c SET state = 'confirmed', since = now() WHERE c.state = 'doubted'
+-- Sets a switch for an operator.
+CREATE OR REPLACE FUNCTION set_switch(wanted text, pause boolean) RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    was_paused boolean := (SELECT c.paused FROM control AS c WHERE c.name = wanted FOR NO KEY UPDATE);
+BEGIN
+    UPDATE control AS c SET paused = pause, since = now(), by = session_user, cause = NULL WHERE c.name = wanted;
+    -- An operator who resumes demotions has checked the credentials that were doubted.
+    IF wanted = 'demotions' AND was_paused AND NOT pause THEN
+        UPDATE store_credential AS c SET state = 'confirmed', since = now() WHERE c.state = 'doubted';
+    END IF;
+END
 $$;
 
--- Raises an alarm, or clears it if `said` is null. If another transaction has locked the alarm's row, the alarm stays as it is.
+-- Raises an alarm, or counts it once more.
+CREATE OR REPLACE FUNCTION raise_alarm(wanted text, said text) RETURNS void
+LANGUAGE sql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
+    INSERT INTO alarm AS a (name, detail) VALUES (wanted, said)
+    ON CONFLICT (name) DO UPDATE SET detail = excluded.detail, last_at = now(), count = a.count + 1
+$$;
+
+-- Raises an alarm, or clears it if `said` is null, for acts that must not wait for it: if another transaction has locked the alarm's row,
+-- the alarm stays as it is.
 CREATE OR REPLACE FUNCTION set_alarm(wanted text, said text) RETURNS void
 LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp SET lock_timeout = '200ms' AS $$
 BEGIN
     IF said IS NULL THEN
         DELETE FROM alarm AS a WHERE a.name = wanted;
     ELSE
-        INSERT INTO alarm AS a (name, detail) VALUES (wanted, said)
-        ON CONFLICT (name) DO UPDATE SET detail = excluded.detail, last_at = now(), count = a.count + 1;
+        PERFORM raise_alarm(wanted, said);
     END IF;
 EXCEPTION WHEN lock_not_available THEN NULL;
 END

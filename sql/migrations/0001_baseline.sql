@@ -1245,7 +1245,7 @@ COMMENT ON COLUMN owner_window.notified_at
 
 -- Waivers: a senior skipped the rest of a ticket's owner window. A waiver is no consent.
 CREATE TABLE owner_waiver (
-    ticket_id   bigint      PRIMARY KEY REFERENCES owner_window,
+    ticket_id   bigint      PRIMARY KEY REFERENCES owner_window ON DELETE CASCADE,
     operator_id bigint      NOT NULL REFERENCES operator,
     hash        bytea       NOT NULL,
     at          timestamptz NOT NULL DEFAULT clock_timestamp()

@@ -346,12 +346,13 @@ import Testing
 }
 
 extension DeskCase {
-    /// Evidence as fresh as a worker's own.
-    func evidenceAnew(_ ticket: Int64) async throws -> Int64 {
+    /// Evidence as fresh as a worker's own; where it is not `owned`, the stores name no owner any more.
+    func evidenceAnew(_ ticket: Int64, owned: Bool = true) async throws -> Int64 {
         try await world.number(
             """
             SELECT entitlement_sync.keep_evidence(e.ticket_id, clock_timestamp(), e.hash, e.facts, e.hindrance, e.suggested,
-                       e.reason, e.approvals, e.also_moves, 0, 86400, e.document::text, t.owner_key)
+                       e.reason, e.approvals, e.also_moves, 0, 86400, e.document::text,
+                       CASE WHEN \(owned) THEN t.owner_key END)
               FROM entitlement_sync.ticket AS t JOIN entitlement_sync.ticket_evidence AS e ON e.id = t.evidence_id
              WHERE t.id = \(ticket)
             """

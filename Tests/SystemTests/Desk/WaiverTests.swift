@@ -119,6 +119,17 @@ import Testing
         }
     }
 
+    @Test func `When the owner changes, nothing stays of what they were asked and of the waiver`() async throws {
+        try await Self.with { scene, ticket in
+            try await scene.askOwner(ticket, approvals: 1)
+            #expect(try await scene.act(scene.cid, Self.waive, on: ticket) == nil)
+            _ = try await scene.evidenceAnew(ticket, owned: false)
+            #expect(try await scene.world.number("SELECT count(*) FROM entitlement_sync.owner_window") == 0)
+            #expect(try await scene.world.number("SELECT count(*) FROM entitlement_sync.owner_waiver") == 0)
+            #expect(try await scene.state(ticket) == "new")
+        }
+    }
+
     @Test func `Where no time of the owner's runs there is none to skip`() async throws {
         try await DeskCase.with { scene, ticket in
             try await scene.world.working(scene.setup) { try await scene.collect(ticket) }

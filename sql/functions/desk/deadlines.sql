@@ -75,6 +75,9 @@ BEGIN
         ELSIF (SELECT count(*) FROM ticket_approval AS a WHERE a.ticket_id = t.id AND a.ended_at IS NULL)
               < (SELECT e.approvals FROM ticket AS y JOIN ticket_evidence AS e ON e.id = y.evidence_id WHERE y.id = t.id) THEN
             PERFORM void_approvals(t.id, 'role_lost');
+        -- A window that began while this waited for the ticket's lock: the loop's query does not see it.
+        ELSIF EXISTS (SELECT 1 FROM owner_window AS w WHERE w.ticket_id = t.id AND w.ends_at > clock_timestamp()) THEN
+            CONTINUE;
         ELSE
             PERFORM move_ticket(t.id, 'window_ended');
             INSERT INTO ticket_event (ticket_id, kind) VALUES (t.id, 'window_ended');

@@ -451,7 +451,7 @@ BEGIN
            d.rule || CASE WHEN d.type_after = 'subscriber' THEN ':promoted' ELSE ':demoted' END, count(*),
            count(DISTINCT d.user_key), max(d.at)
       FROM decision AS d
-     WHERE d.job_id >= first_id_at(since - interval '2 days') AND d.at >= since AND d.type_before IS DISTINCT FROM d.type_after
+     WHERE d.at >= since AND d.type_before IS DISTINCT FROM d.type_after
      GROUP BY 1, 2
     UNION ALL
     SELECT 'ticket', t.kind, count(*), count(DISTINCT t.claimant_key), max(t.created_at)
@@ -520,8 +520,7 @@ BEGIN
      CROSS JOIN (VALUES ('transferred'), ('other help'), ('refused'), ('closed itself')) AS v(part)
     UNION ALL
     SELECT 'outcome', d.outcome || CASE WHEN d.observed THEN ', only observed' ELSE '' END, '', d.observed::integer, count(*)
-      FROM (SELECT x.outcome, x.observed FROM decision AS x
-             WHERE x.job_id >= first_id_at(moment - interval '2 days') AND x.at >= moment - interval '1 day'
+      FROM (SELECT x.outcome, x.observed FROM decision AS x WHERE x.at >= moment - interval '1 day'
              UNION ALL
             SELECT h.outcome, EXISTS (SELECT 1 FROM worker AS w WHERE w.mode = 'observe' AND w.expires_at > moment)
               FROM job_history AS h

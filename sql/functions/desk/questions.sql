@@ -61,7 +61,8 @@ BEGIN
     PERFORM pg_advisory_xact_lock(7309941, n.key)
        FROM (SELECT DISTINCT hashint8(x.owner_key) AS key FROM ticket AS x
               WHERE x.id = ANY (due) AND x.owner_key IS NOT NULL ORDER BY 1) AS n;
-    FOR t IN SELECT q.ticket_id AS id, q.question FROM ticket_question AS q WHERE q.ticket_id = ANY (due) ORDER BY q.ticket_id LOOP
+    FOR t IN SELECT q.ticket_id AS id, q.question FROM ticket_question AS q
+              WHERE q.ticket_id = ANY (due) AND q.answer_until <= clock_timestamp() ORDER BY q.ticket_id LOOP
         PERFORM move_ticket(t.id, 'expire');
         INSERT INTO ticket_event (ticket_id, kind, detail)
         VALUES (t.id, 'expired', jsonb_build_object('question', t.question));

@@ -56,7 +56,7 @@ BEGIN
 END
 $$;
 
--- Allows only changes of state that `ticket_move` lists, by hand too.
+-- Allows only changes of state that `ticket_move` lists, by hand too. `move_ticket` alone does what follows from a change.
 CREATE OR REPLACE FUNCTION guard_ticket_state() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 BEGIN
