@@ -79,8 +79,9 @@ struct HostAdapter {
     func install(isTried: Bool, on connection: PostgresConnection) async throws {
         do {
             try await connection.withTransaction { connection in
+                // Writers of the host's tables wait behind a statement that waits for their lock: so not for long.
                 try await connection.execute(
-                    script: "SET LOCAL lock_timeout = '10s'; SET LOCAL client_min_messages = warning;"
+                    script: "SET LOCAL lock_timeout = '5s'; SET LOCAL client_min_messages = warning;"
                 )
                 // An adapter may leave this one out, and is not to be given another's.
                 try await connection.execute(

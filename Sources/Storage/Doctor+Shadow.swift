@@ -10,7 +10,7 @@ extension Doctor {
               FROM (SELECT d.user_key, d.at, d.observed FROM entitlement_sync.decision AS d ORDER BY d.id DESC LIMIT 5000) AS n
              WHERE n.observed AND n.at > now() - interval '1 day'
              UNION
-            -- A user about whom the host agrees is confirmed, and gets no new decision.
+            -- Where the host's type agrees with the decision, the check confirms it and writes no new one.
             SELECT h.user_key
               FROM (SELECT x.user_key FROM entitlement_sync.job_history AS x
                      WHERE x.confirms IS NOT NULL AND x.id >= entitlement_sync.first_id_at(now() - interval '1 day')
