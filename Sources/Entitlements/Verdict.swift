@@ -74,6 +74,15 @@ package enum Rule: String, Sendable, CaseIterable {
     case brake
     /// One of a run's demotions, which are written together or not at all.
     case proposed
+
+    /// Whether the rule postpones a demotion because of a mode, a switch, the brake or a run: an hour later, with the same facts of the
+    /// stores, another rule may decide.
+    package var holdsBack: Bool {
+        switch self {
+        case .promoteOnly, .demotionsPaused, .brake, .proposed: true
+        default: false
+        }
+    }
 }
 
 /// What happens to the user's type and assets.

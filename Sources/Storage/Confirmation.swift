@@ -67,7 +67,7 @@ enum Confirmation {
         else { return false }
         return effect.job.kind == .reconcile && effect.newType == nil && !effect.isBraked
             && effect.verdict.tickets.isEmpty && effect.assetsChanged == 0 && !effect.assetsPending
-            && (effect.verdict.outcome == .unchanged || waits(effect.verdict.outcome) && !isHeld(effect.verdict.rule))
+            && (effect.verdict.outcome == .unchanged || waits(effect.verdict.outcome) && !effect.verdict.rule.holdsBack)
     }
 
     /// Numbers for confirmations, and the decisions that they confirm.
@@ -104,14 +104,6 @@ enum Confirmation {
 
     /// Outcomes that a decision has to share with the one that it confirms; of the others a check is `unchanged`.
     private static func waits(_ outcome: Outcome) -> Bool { outcome == .deferred || outcome == .notEligible }
-
-    /// Rules that postpone a demotion because of a run, a switch or a limit: an hour later they may give another result.
-    private static func isHeld(_ rule: Rule) -> Bool {
-        switch rule {
-        case .promoteOnly, .demotionsPaused, .brake, .proposed: true
-        default: false
-        }
-    }
 
     /// An item that was new is the user's own from then on.
     private static func settled(_ attribution: Attribution?) -> Attribution? {
