@@ -172,12 +172,11 @@ struct BenchCommand: AsyncParsableCommand {
     }
 
     private func growth(_ runtime: Runtime) async throws -> [Bench.Measurement] {
-        let growth = BenchGrowth(
-            makeDatabase: { try await Self.database(runtime, suffix: "_" + $0) },
-            runtime: runtime,
-            decisions: decisions
-        )
-        return try await growth.walks() + growth.measure()
+        let makeDatabase: @Sendable (String) async throws -> BenchDatabase = {
+            try await Self.database(runtime, suffix: "_" + $0)
+        }
+        return try await BenchWalks(makeDatabase: makeDatabase).measure()
+            + BenchGrowth(makeDatabase: makeDatabase, runtime: runtime, decisions: decisions).measure()
     }
 
     private func print(_ result: Printed) throws {

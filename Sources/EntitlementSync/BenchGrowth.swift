@@ -25,11 +25,6 @@ struct BenchGrowth {
     /// Turns of which the median counts; one more goes before, so that both databases have been in use.
     private static let turns = 7
 
-    /// How many users the walks over all of them are measured with.
-    private static let known = 10_000_000
-
-    // MARK: - Two sizes
-
     private struct Side {
         var database: BenchDatabase
         var users: Int
@@ -232,53 +227,4 @@ struct BenchGrowth {
         let took = try await ContinuousClock().measure { for item in items { try await act(item) } }
         return took.milliseconds / Double(items.count)
     }
-
-    // MARK: - Walks
-
-    /// What goes over all known users, and what counts over all demotions of a day.
-    func walks() async throws -> [Bench.Measurement] {
-        let database = try await makeDatabase("walks")
-        let result: Result<[Bench.Measurement], any Error>
-        do { result = .success(try await walks(database)) } catch { result = .failure(error) }
-        await Task { await database.drop() }.value
-        return try result.get()
-    }
-
-    private func walks(_ database: BenchDatabase) async throws -> [Bench.Measurement] {
-        try await database.loadKnown(Self.known / 5, prefix: "pays-", type: "subscriber")
-        try await database.loadKnown(Self.known - Self.known / 5, prefix: "free-", type: "free")
-        try await database.loadDemotions(1_000_000)
-        try await database.settle()
-        let checks = Housekeeping(pool: database.pool)
-        let clock = ContinuousClock()
-        var turns: [Double] = []
-        repeat {
-            let took = try await clock.measure { _ = try await checks.planLooks(background: .seconds(30 * 86_400)) }
-            turns.append(took.milliseconds)
-        } while try await database.isInRound()
-        let watch = LawWatch(pool: database.pool)
-        let drift = try await clock.measure { while try await watch.step() {} }
-        var counts: [Double] = []
-        for _ in 0..<100 {
-            let took = try await clock.measure { _ = try await BrakeStore.spent(in: database.pool) }
-            counts.append(took.milliseconds)
-        }
-        let round = turns.reduce(0, +) / 1000
-        let pause = Self.housekeepingPause.milliseconds / 1000
-        return [
-            // A turn every five seconds; what it takes is on top where it takes longer.
-            Measurement(name: "round_10M", value: Double(turns.count) * pause / 60, unit: "min", below: 30),
-            Measurement(
-                name: "round_10M_core",
-                value: round / (Double(turns.count) * pause) * 100,
-                unit: "%",
-                below: 10
-            ),
-            Measurement(name: "round_turn_p99", value: turns.percentile(99), unit: "ms"),
-            Measurement(name: "laws_and_drift_10M", value: drift.milliseconds / 1000, unit: "s", below: 60),
-            Measurement(name: "brake_count_1M", value: counts.percentile(99), unit: "ms", below: 10),
-        ]
-    }
-
-    private static let housekeepingPause = Duration.seconds(5)
 }

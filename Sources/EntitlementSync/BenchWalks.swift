@@ -1,0 +1,58 @@
+import Bench
+import Storage
+
+/// How long it takes to go over all known users, and to count over all demotions of a day.
+struct BenchWalks {
+    /// Makes a database of its own; it is given the end of the name.
+    let makeDatabase: @Sendable (String) async throws -> BenchDatabase
+
+    /// How many users there are; a fifth pays.
+    private static let known = 10_000_000
+
+    /// Measures the round that plans checks, the laws with drift, and the brake's count.
+    func measure() async throws -> [Bench.Measurement] {
+        let database = try await makeDatabase("walks")
+        let result: Result<[Bench.Measurement], any Error>
+        do { result = .success(try await measure(on: database)) } catch { result = .failure(error) }
+        await Task { await database.drop() }.value
+        return try result.get()
+    }
+
+    private func measure(on database: BenchDatabase) async throws -> [Bench.Measurement] {
+        try await database.loadKnown(Self.known / 5, prefix: "pays-", type: "subscriber")
+        try await database.loadKnown(Self.known - Self.known / 5, prefix: "free-", type: "free")
+        try await database.loadDemotions(1_000_000)
+        try await database.settle()
+        let checks = Housekeeping(pool: database.pool)
+        let clock = ContinuousClock()
+        var turns: [Double] = []
+        repeat {
+            let took = try await clock.measure { _ = try await checks.planLooks(background: .seconds(30 * 86_400)) }
+            turns.append(took.milliseconds)
+        } while try await database.isInRound()
+        let watch = LawWatch(pool: database.pool)
+        let drift = try await clock.measure { while try await watch.step() {} }
+        var counts: [Double] = []
+        for _ in 0..<100 {
+            let took = try await clock.measure { _ = try await BrakeStore.spent(in: database.pool) }
+            counts.append(took.milliseconds)
+        }
+        let round = turns.reduce(0, +) / 1000
+        let pause = Self.housekeepingPause.milliseconds / 1000
+        return [
+            // A turn every five seconds; what it takes is on top where it takes longer.
+            Measurement(name: "round_10M", value: Double(turns.count) * pause / 60, unit: "min", below: 30),
+            Measurement(
+                name: "round_10M_core",
+                value: round / (Double(turns.count) * pause) * 100,
+                unit: "%",
+                below: 10
+            ),
+            Measurement(name: "round_turn_p99", value: turns.percentile(99), unit: "ms"),
+            Measurement(name: "laws_and_drift_10M", value: drift.milliseconds / 1000, unit: "s", below: 60),
+            Measurement(name: "brake_count_1M", value: counts.percentile(99), unit: "ms", below: 10),
+        ]
+    }
+
+    private static let housekeepingPause = Duration.seconds(5)
+}
