@@ -53,7 +53,7 @@ SELECT apply_privileges(ARRAY(
          entitlement_names erase_user estimated_wait expire_questions feed_run first_id_at first_id_of forget_absences
          forget_accounts forget_events forget_questions forget_requests forget_runs forget_sign_ins has_owner_consent host_id
          id_time is_eligible is_named_by_reported_id is_open judge_credentials keep_answers keep_backfill keep_evidence
-         keep_part maintain_partitions means_access missing_days missing_privileges move_backfill name_found name_hash
+         keep_part maintain_partitions means_access missing_partitions missing_privileges move_backfill name_found name_hash
          name_purchase new_id note_absences note_credentials note_known note_touched partitioned_tables partitions_of
          plan_backfills plan_checks postpone_backfill predict_run product_access_of product_changed publish_ticket_news
          reference_of reply_to_ticket request_reconcile request_restore requeue_dead restore_answers restored_products
@@ -84,7 +84,7 @@ SELECT apply_privileges(ARRAY(
          begin_transfer confirm_operator desk_alive desk_causes desk_counts desk_dead desk_dry_run desk_figures desk_log
          desk_me desk_queue desk_restore desk_retry desk_search desk_timeline desk_user disable_operator end_other_sessions
          first_id_of give_temporary_access id_time identify_operator is_eligible link_operator linked_tickets list_tickets
-         mark_break_glass missing_days new_id note_order note_refusal note_ticket open_ticket operators own_sessions
+         mark_break_glass missing_partitions new_id note_order note_refusal note_ticket open_ticket operators own_sessions
          partitioned_tables partitions_of provider_in_use reference_of refresh_evidence refuse_ticket reset_operator
          resolve_transfer retry_tokens reveal_list reveal_ticket reveal_user session_name show_ticket sign_in sign_in_salt
          sign_out terminal_asking ticket_named ticket_replies ticket_tokens ticket_waiver ticket_window unassign_ticket
@@ -118,7 +118,7 @@ SELECT apply_privileges(ARRAY(
          ticket_note ticket_question ticket_reply ticket_reported_id ticket_reveal ticket_status transfer transfer_step
          transfer_token user_reveal user_sync worker'),
         ('auditor', 'function', 'EXECUTE',
-         'first_id_of id_time is_eligible means_access missing_days partitioned_tables partitions_of product_access_of
+         'first_id_of id_time is_eligible means_access missing_partitions partitioned_tables partitions_of product_access_of
          reference_of user_events user_standing')
            ) AS v(role, kind, privileges, objects)
      CROSS JOIN LATERAL regexp_split_to_table(v.objects, '\s+') AS o(name)

@@ -65,8 +65,8 @@ package enum SampleHistory {
             FOR t IN SELECT * FROM entitlement_sync.partitioned_tables() LOOP
                 start := date_trunc(CASE t.step WHEN '1 day' THEN 'day' ELSE 'month' END, today - 90);
                 EXECUTE format('DROP TABLE entitlement_sync.%I', t.name || '_before');
-                SELECT min(to_date(right(p.part, 8), 'YYYYMMDD')) INTO first
-                  FROM entitlement_sync.partitions_of(t.name) AS p WHERE p.is_day;
+                SELECT min(p.first_day) INTO first
+                  FROM entitlement_sync.partitions_of(t.name) AS p;
                 FOR day IN SELECT d::date FROM generate_series(start, first - 1, t.step) AS d LOOP
                     PERFORM entitlement_sync.cover_ids(t.name, t.name || to_char(day, '_YYYYMMDD'),
                                                        entitlement_sync.first_id_of(day),

@@ -194,7 +194,7 @@ package struct Housekeeping: Sendable {
     static var missingDays: PostgresQuery {
         """
         SELECT count(*) FROM entitlement_sync.partitioned_tables() AS t
-         CROSS JOIN LATERAL entitlement_sync.missing_days(t.name, make_interval(days => \(daysAhead))) AS d
+         CROSS JOIN LATERAL entitlement_sync.missing_partitions(t.name, make_interval(days => \(daysAhead))) AS d
         """
     }
 

@@ -61,7 +61,7 @@ import Testing
             #expect(try await world.isCovered())
             let late: PostgresQuery = """
                 SELECT count(*) FROM entitlement_sync.partitions_of('job_history') AS p
-                 WHERE p.is_day AND p.high <= entitlement_sync.first_id_of((now() AT TIME ZONE 'UTC')::date - 90)
+                 WHERE p.first_day IS NOT NULL AND p.high <= entitlement_sync.first_id_of((now() AT TIME ZONE 'UTC')::date - 90)
                 """
             #expect(try await world.number(late) == 0)
         }
@@ -197,7 +197,7 @@ import Testing
             let said: PostgresQuery = "SELECT count(*) FROM entitlement_sync.job_request WHERE id = \(job)"
             let days: PostgresQuery = """
                 SELECT count(*) FROM entitlement_sync.partitions_of('job_request') AS p
-                 WHERE p.is_day AND p.low < entitlement_sync.first_id_of((now() AT TIME ZONE 'UTC')::date - 90)
+                 WHERE p.first_day IS NOT NULL AND p.low < entitlement_sync.first_id_of((now() AT TIME ZONE 'UTC')::date - 90)
                 """
             #expect(try await world.number(said) == 1)
             #expect(try await world.number(days) == 29, "those of the job's day and later")
@@ -220,25 +220,25 @@ import Testing
             )
             #expect(open == [])
             let last = try await world.texts(
-                "SELECT max(p.part)::text FROM entitlement_sync.partitions_of('decision') AS p WHERE p.is_day"
+                "SELECT max(p.part)::text FROM entitlement_sync.partitions_of('decision') AS p WHERE p.first_day IS NOT NULL"
             )
             await #expect(throws: PostgresError.self) {
                 try await world.pool.query("TRUNCATE entitlement_sync.\(rawSQL: try #require(last.first))")
             }
             try await world.pool.query("DROP TABLE entitlement_sync.\(rawSQL: try #require(last.first))")
-            #expect(try await world.number("SELECT count(*) FROM entitlement_sync.missing_days('decision')") == 1)
+            #expect(try await world.number("SELECT count(*) FROM entitlement_sync.missing_partitions('decision')") == 1)
             #expect(
                 try await world.number(
-                    "SELECT count(*) FROM entitlement_sync.missing_days('decision', interval '100 days')"
+                    "SELECT count(*) FROM entitlement_sync.missing_partitions('decision', interval '100 days')"
                 ) == 1
             )
             #expect(
                 try await world.number(
-                    "SELECT count(*) FROM entitlement_sync.missing_days('decision', interval '14 days')"
+                    "SELECT count(*) FROM entitlement_sync.missing_partitions('decision', interval '14 days')"
                 ) == 0
             )
             #expect(try await Housekeeping(pool: world.pool).keepPartitions())
-            #expect(try await world.number("SELECT count(*) FROM entitlement_sync.missing_days('decision')") == 0)
+            #expect(try await world.number("SELECT count(*) FROM entitlement_sync.missing_partitions('decision')") == 0)
         }
     }
 }
@@ -299,7 +299,7 @@ extension World {
         try await number(
             """
             SELECT (count(*) = 0)::int FROM entitlement_sync.partitioned_tables() AS t
-             WHERE EXISTS (SELECT 1 FROM entitlement_sync.missing_days(t.name))
+             WHERE EXISTS (SELECT 1 FROM entitlement_sync.missing_partitions(t.name))
                 OR EXISTS (SELECT 1 FROM entitlement_sync.partitions_of(t.name) AS p
                             WHERE p.is_default OR p.is_pending)
                 OR (SELECT count(*) FROM entitlement_sync.partitions_of(t.name) AS p

@@ -65,9 +65,7 @@ DECLARE
     held     bigint[];
     tries    integer := 0;
 BEGIN
-    picked := ARRAY(SELECT i.id FROM inbox AS i
-                     WHERE i.state IN ('received', 'waiting') AND i.due <= clock_timestamp()
-                     ORDER BY i.due LIMIT most FOR UPDATE SKIP LOCKED);
+    picked := lock_due_events(most);
     examined := cardinality(picked);
     queued := 0;
     IF examined = 0 THEN
@@ -76,10 +74,7 @@ BEGIN
     END IF;
 
     -- Users of the host that were not known get their row.
-    names := ARRAY(SELECT DISTINCT n.name FROM inbox AS i
-                    CROSS JOIN LATERAL jsonb_array_elements_text(i.about -> 'users') AS n(name)
-                    WHERE i.id = ANY (picked));
-    names := ARRAY(SELECT h.id FROM entitlement_sync_host.read_users(names) AS h ORDER BY h.id);
+    names := ARRAY(SELECT h.id FROM entitlement_sync_host.read_users(users_named(picked)) AS h ORDER BY h.id);
     FOR one_name IN
         SELECT n.name FROM unnest(names) AS n(name)
          WHERE NOT EXISTS (SELECT 1 FROM user_sync AS u WHERE u.user_id = n.name)
@@ -306,6 +301,22 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_te
       FROM answer AS a WHERE i.id = a.id
 $$;
 
+-- Locks the events that are due longest, `most` at most, and passes over those that another worker has locked.
+CREATE OR REPLACE FUNCTION lock_due_events(most integer) RETURNS bigint[]
+LANGUAGE sql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
+    SELECT ARRAY(SELECT i.id FROM inbox AS i
+                  WHERE i.state IN ('received', 'waiting') AND i.due <= clock_timestamp()
+                  ORDER BY i.due LIMIT most FOR UPDATE SKIP LOCKED)
+$$;
+
+-- The ids of users in events, as the store or RevenueCat has them.
+CREATE OR REPLACE FUNCTION users_named(events bigint[]) RETURNS text[]
+LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
+    SELECT ARRAY(SELECT DISTINCT n.name FROM inbox AS i
+                  CROSS JOIN LATERAL jsonb_array_elements_text(i.about -> 'users') AS n(name)
+                  WHERE i.id = ANY (events))
+$$;
+
 -- Rewrites the ids of users in due events as the host spells them. It writes nothing if the host compares ids byte by byte.
 CREATE OR REPLACE FUNCTION spell_inbox(most integer) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
@@ -315,15 +326,11 @@ DECLARE
     found  text[];
     spelt  text[];
 BEGIN
-    picked := ARRAY(SELECT i.id FROM inbox AS i
-                     WHERE i.state IN ('received', 'waiting') AND i.due <= clock_timestamp()
-                     ORDER BY i.due LIMIT most FOR UPDATE SKIP LOCKED);
+    picked := lock_due_events(most);
     IF picked = '{}' THEN
         RETURN;
     END IF;
-    names := ARRAY(SELECT DISTINCT n.name FROM inbox AS i
-                    CROSS JOIN LATERAL jsonb_array_elements_text(i.about -> 'users') AS n(name)
-                    WHERE i.id = ANY (picked));
+    names := users_named(picked);
     found := ARRAY(SELECT h.id FROM entitlement_sync_host.read_users(names) AS h);
     IF found <@ names THEN
         RETURN;

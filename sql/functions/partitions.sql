@@ -17,11 +17,11 @@ LANGUAGE sql IMMUTABLE SET search_path = entitlement_sync, pg_temp AS $$
     SELECT first_id_at(day::timestamp AT TIME ZONE 'UTC')
 $$;
 
--- The partitions of a table with their bounds; a null bound is open.
+-- The partitions of a table with their bounds; a null bound is open. `first_day`: of the day or month that a partition is made for.
 CREATE OR REPLACE FUNCTION partitions_of(parent text)
-RETURNS TABLE (part name, is_day boolean, is_default boolean, is_pending boolean, low uuid, high uuid)
+RETURNS TABLE (part name, first_day date, is_default boolean, is_pending boolean, low uuid, high uuid)
 LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
-    SELECT c.relname, c.relname ~ ('^' || parent || '_\d{8}$'), b.bound = 'DEFAULT', i.inhdetachpending,
+    SELECT c.relname, to_date(substring(c.relname FROM '^' || parent || '_(\d{8})$'), 'YYYYMMDD'), b.bound = 'DEFAULT', i.inhdetachpending,
            substring(b.bound FROM 'FROM \(''([0-9a-f-]{36})''\)')::uuid,
            substring(b.bound FROM 'TO \(''([0-9a-f-]{36})''\)')::uuid
       FROM pg_inherits AS i
@@ -30,8 +30,18 @@ LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
      WHERE i.inhparent = format('entitlement_sync.%I', parent)::regclass
 $$;
 
+-- The name of the partition of a day or month, by its first day.
+CREATE OR REPLACE FUNCTION dated_part(parent text, day date) RETURNS text
+LANGUAGE sql STABLE
+RETURN parent || to_char(day, '_YYYYMMDD');
+
+-- The name of any other partition, by the first digits of its first id.
+CREATE OR REPLACE FUNCTION ranged_part(parent text, low uuid) RETURNS text
+LANGUAGE sql IMMUTABLE
+RETURN parent || '_from_' || left(low::text, 8) || substr(low::text, 10, 4);
+
 -- The coming days or months that have no partition of their own, each by its first day. `within`: how far; null: as far as they are made.
-CREATE OR REPLACE FUNCTION missing_days(parent text, within interval DEFAULT NULL) RETURNS SETOF date
+CREATE OR REPLACE FUNCTION missing_partitions(parent text, within interval DEFAULT NULL) RETURNS SETOF date
 LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
     SELECT d::date
       FROM partitioned_tables() AS t
@@ -39,7 +49,7 @@ LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
      CROSS JOIN LATERAL generate_series(n.start + t.step, n.start + t.ahead, t.step) AS d
      WHERE t.name = parent AND d <= coalesce((now() AT TIME ZONE 'UTC') + within, 'infinity')
        AND NOT EXISTS (SELECT 1 FROM partitions_of(parent) AS p
-                        WHERE p.is_day AND p.part = parent || to_char(d, '_YYYYMMDD'))
+                        WHERE p.first_day = d::date)
 $$;
 
 -- Attaches an empty partition for a range of ids; a null bound is open.
@@ -50,6 +60,28 @@ BEGIN
     EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%s) TO (%s)', parent, part,
                    coalesce(quote_literal(low), 'MINVALUE'), coalesce(quote_literal(high), 'MAXVALUE'));
     PERFORM guard_partition(parent, part);
+END
+$$;
+
+-- Attaches empty partitions for the ranges between the partitions, before the first and after the last.
+CREATE OR REPLACE FUNCTION close_gaps(parent text) RETURNS void
+LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
+DECLARE
+    p     record;
+    low   uuid;
+    title text := parent || '_before';
+BEGIN
+    FOR p IN SELECT x.low, x.high FROM partitions_of(parent) AS x ORDER BY x.low NULLS FIRST LOOP
+        IF p.low > low OR (low IS NULL AND title IS NOT NULL AND p.low IS NOT NULL) THEN
+            title := coalesce(title, ranged_part(parent, low));
+            PERFORM cover_ids(parent, title, low, p.low);
+        END IF;
+        title := NULL;
+        low := p.high;
+    END LOOP;
+    IF low IS NOT NULL OR title IS NOT NULL THEN
+        PERFORM cover_ids(parent, parent || '_after', low, NULL);
+    END IF;
 END
 $$;
 
@@ -86,6 +118,18 @@ BEGIN
 END
 $$;
 
+-- The oldest three partitions whose ids all are below `floor`, to be dropped: so a clock that is ahead does not drop the whole history.
+-- Those of queued jobs stay, for their requests, and for their rows in the history.
+CREATE OR REPLACE FUNCTION past_partitions(parent text, floor uuid) RETURNS name[]
+LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
+    SELECT ARRAY(SELECT x.part FROM partitions_of(parent) AS x
+                  WHERE NOT x.is_default AND x.low IS NOT NULL AND x.high <= floor
+                    AND (x.high <= (SELECT o.id FROM (SELECT least(q.restore_id, q.reconcile_id, q.restore_next, q.reconcile_next)
+                                                        FROM queue AS q) AS o(id)
+                                     WHERE o.id IS NOT NULL ORDER BY o.id LIMIT 1)) IS NOT FALSE
+                  ORDER BY x.low LIMIT 3)
+$$;
+
 -- Makes the partitions that are missing, drops those older than `keep` days unless they are kept, and closes gaps. Returns how many it made
 -- and dropped. Locks the table briefly. Error 55P03: a transaction has locked the table; nothing was changed.
 CREATE OR REPLACE FUNCTION maintain_parent(parent text, keep integer) RETURNS integer
@@ -95,12 +139,9 @@ SET client_min_messages = warning AS $$
 DECLARE
     -- More rows than this are not moved, because that takes longer than a request should wait.
     few    CONSTANT integer := 1000;
-    -- A call drops at most so many partitions, so that a clock that is ahead does not drop the whole history.
-    drops  CONSTANT integer := 3;
     how    record;
     today  date := (now() AT TIME ZONE 'UTC')::date;
     cut    uuid;
-    floor  uuid;
     old    name[];
     mobile name[] := '{}';
     loose  name[] := '{}';
@@ -109,7 +150,6 @@ DECLARE
     made   integer := 0;
     p      record;
     d      date;
-    low    uuid;
     later  uuid;
     title  text;
 BEGIN
@@ -118,18 +158,8 @@ BEGIN
         today := date_trunc('month', today);
     END IF;
     cut := first_id_of((today + how.step)::date);
-    floor := CASE WHEN how.is_kept THEN first_id_at('epoch') ELSE first_id_of(today - keep) END;
-    IF EXISTS (SELECT 1 FROM partitions_of(parent) AS x
-                WHERE NOT x.is_default AND x.low IS NOT NULL AND x.high <= floor) THEN
-        -- The partitions of queued jobs stay: for their requests, and for their rows in the history.
-        floor := least(floor, (SELECT w.oldest
-                                 FROM (SELECT least(q.restore_id, q.reconcile_id, q.restore_next, q.reconcile_next)
-                                         FROM queue AS q) AS w(oldest)
-                                WHERE w.oldest IS NOT NULL ORDER BY w.oldest LIMIT 1));
-    END IF;
-    old := ARRAY(SELECT x.part FROM partitions_of(parent) AS x
-                  WHERE NOT x.is_default AND x.low IS NOT NULL AND x.high <= floor ORDER BY x.low LIMIT drops);
-    IF old = '{}' AND NOT EXISTS (SELECT 1 FROM missing_days(parent))
+    old := past_partitions(parent, CASE WHEN NOT how.is_kept THEN first_id_of(today - keep) END);
+    IF old = '{}' AND NOT EXISTS (SELECT 1 FROM missing_partitions(parent))
        AND NOT EXISTS (SELECT 1 FROM partitions_of(parent) AS x WHERE x.is_default OR x.is_pending)
        -- Each lower bound is another partition's upper bound, except for the open one.
        AND (SELECT count(*) FROM partitions_of(parent) AS x
@@ -148,19 +178,19 @@ BEGIN
     END IF;
 
     -- Ranges that are made again: those with few rows, the default and the last. A full range stays, and days follow it.
-    FOR p IN SELECT x.* FROM partitions_of(parent) AS x WHERE NOT x.is_day AND x.part <> ALL (old) LOOP
+    FOR p IN SELECT x.* FROM partitions_of(parent) AS x WHERE x.first_day IS NULL AND x.part <> ALL (old) LOOP
         EXECUTE format('SELECT count(*) FROM (SELECT 1 FROM %I LIMIT %s) AS r', p.part, few + 1) INTO rows;
         IF rows <= few OR p.is_default OR p.high IS NULL THEN
             mobile := mobile || p.part;
         END IF;
     END LOOP;
-    days := ARRAY(SELECT x FROM (SELECT today AS x UNION SELECT m FROM missing_days(parent) AS m) AS w
+    days := ARRAY(SELECT x FROM (SELECT today AS x UNION SELECT m FROM missing_partitions(parent) AS m) AS w
                    WHERE NOT EXISTS (SELECT 1 FROM partitions_of(parent) AS y
                                       WHERE y.part <> ALL (mobile) AND coalesce(y.low < first_id_of((x + how.step)::date), true)
                                         AND coalesce(y.high > first_id_of(x), true))
                    ORDER BY x);
     FOREACH d IN ARRAY days LOOP
-        title := parent || to_char(d, '_YYYYMMDD');
+        title := dated_part(parent, d);
         EXECUTE format('CREATE TABLE IF NOT EXISTS %I (LIKE %I INCLUDING DEFAULTS INCLUDING INDEXES)', title, parent);
     END LOOP;
 
@@ -180,13 +210,12 @@ BEGIN
         IF rows > few AND p.low < cut AND p.high IS NULL THEN
             EXECUTE format('CREATE TABLE %I AS WITH later AS (DELETE FROM %I AS x WHERE x.%I >= %L RETURNING *)
                             SELECT * FROM later', title, p.part, how.key, cut);
-            EXECUTE format('ALTER TABLE %I RENAME TO %I', p.part, parent || '_from_' || left(p.low::text, 8)
-                           || substr(p.low::text, 10, 4));
-            EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)', parent,
-                           parent || '_from_' || left(p.low::text, 8) || substr(p.low::text, 10, 4), p.low, cut);
+            EXECUTE format('ALTER TABLE %I RENAME TO %I', p.part, ranged_part(parent, p.low));
+            EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)', parent, ranged_part(parent, p.low),
+                           p.low, cut);
             IF today = ANY (days) THEN
                 -- The range before the cut includes today.
-                EXECUTE format('DROP TABLE %I', parent || to_char(today, '_YYYYMMDD'));
+                EXECUTE format('DROP TABLE %I', dated_part(parent, today));
                 days := array_remove(days, today);
             END IF;
         ELSIF rows > few AND p.low >= cut AND p.high IS NULL THEN
@@ -203,24 +232,11 @@ BEGIN
     END LOOP;
     FOREACH d IN ARRAY days LOOP
         EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)', parent,
-                       parent || to_char(d, '_YYYYMMDD'), first_id_of(d), first_id_of((d + how.step)::date));
-        PERFORM guard_partition(parent, parent || to_char(d, '_YYYYMMDD'));
+                       dated_part(parent, d), first_id_of(d), first_id_of((d + how.step)::date));
+        PERFORM guard_partition(parent, dated_part(parent, d));
         made := made + 1;
     END LOOP;
-    -- Ranges between the partitions, before the first and after the last.
-    low := NULL;
-    title := parent || '_before';
-    FOR p IN SELECT x.low, x.high FROM partitions_of(parent) AS x ORDER BY x.low NULLS FIRST LOOP
-        IF p.low > low OR (low IS NULL AND title IS NOT NULL AND p.low IS NOT NULL) THEN
-            title := coalesce(title, parent || '_from_' || left(low::text, 8) || substr(low::text, 10, 4));
-            PERFORM cover_ids(parent, title, low, p.low);
-        END IF;
-        title := NULL;
-        low := p.high;
-    END LOOP;
-    IF low IS NOT NULL OR title IS NOT NULL THEN
-        PERFORM cover_ids(parent, parent || '_after', low, NULL);
-    END IF;
+    PERFORM close_gaps(parent);
     FOREACH title IN ARRAY loose LOOP
         EXECUTE format('INSERT INTO %I SELECT * FROM %I', parent, title);
         EXECUTE format('DROP TABLE %I', title);

@@ -102,7 +102,7 @@ BEGIN
                       ORDER BY g.asked_at, g.id) FILTER (WHERE g.awaits))[1],
            p.store, p.product_id,
            coalesce(array_agg(g.id ORDER BY g.id) FILTER (WHERE is_open(g.state)), '{}')
-      FROM (SELECT t.id, t.state, t.purchase_id, t.subject_id, w.asked_at, w.ends_at, w.notified_at,
+      FROM (SELECT t.id, t.state, purchase_of(t) AS item, w.asked_at, w.ends_at, w.notified_at,
                    w.objected_at IS NULL AND w.ends_at > clock_timestamp() AND is_open(t.state) AND t.state <> 'executing'
                    AND NOT EXISTS (SELECT 1 FROM ticket_reply AS r
                                     WHERE r.ticket_id = t.id AND r.user_key = known AND r.side = 'owner'
@@ -110,7 +110,7 @@ BEGIN
               FROM ticket AS t JOIN owner_window AS w ON w.ticket_id = t.id
              WHERE t.owner_key = known AND w.notified_at IS NOT NULL
                AND (is_open(t.state) OR t.state = 'transferred' AND t.closed_at > clock_timestamp() - interval '30 days')) AS g
-      JOIN purchase AS p ON p.id = surviving_purchase(coalesce(g.purchase_id, g.subject_id))
+      JOIN purchase AS p ON p.id = g.item
      WHERE p.owner_key = known OR g.state IN ('executing', 'transferred')
      GROUP BY p.id;
 END
@@ -139,13 +139,13 @@ BEGIN
     END IF;
     -- One transaction at a time for an owner: two tickets that end at once would each leave the message to the other.
     PERFORM pg_advisory_xact_lock(7309941, hashint8(t.owner_key));
-    SELECT p.* INTO item FROM purchase AS p WHERE p.id = surviving_purchase(coalesce(t.purchase_id, t.subject_id));
+    SELECT p.* INTO item FROM purchase AS p WHERE p.id = purchase_of(t);
     IF t.state <> 'transferred'
        -- If the purchase has another owner by now, the transfer has notified this one.
        AND (item.owner_key IS DISTINCT FROM t.owner_key
             OR EXISTS (SELECT 1 FROM ticket AS x JOIN owner_window AS w ON w.ticket_id = x.id
                         WHERE x.owner_key = t.owner_key AND x.id <> t.id AND is_open(x.state) AND w.notified_at IS NOT NULL
-                          AND surviving_purchase(coalesce(x.purchase_id, x.subject_id)) = item.id)) THEN
+                          AND purchase_of(x) = item.id)) THEN
         RETURN;
     END IF;
     INSERT INTO ticket_news (user_key, topic, data)

@@ -76,8 +76,7 @@ BEGIN
                                   AND NOT EXISTS (SELECT 1 FROM ticket_reply AS r
                                                    WHERE r.ticket_id = x.id AND r.side = 'owner' AND r.decision = 'agree'
                                                      AND r.at >= w.asked_at)
-                                  AND surviving_purchase(coalesce(x.purchase_id,
-                                      x.subject_id)) = surviving_purchase(coalesce(t.purchase_id, t.subject_id))) THEN
+                                  AND purchase_of(x) = purchase_of(t)) THEN
                 INSERT INTO ticket_news (user_key, topic, data)
                 SELECT t.owner_key, 'ticket.owner_asked',
                        jsonb_build_object('id', owner_case_id(t.owner_key, p.id), 'role', 'owner', 'store', p.store,
@@ -85,7 +84,7 @@ BEGIN
                                           'original_id', (SELECT i.value FROM purchase_identifier AS i
                                                            WHERE i.value = t.original_id
                                                                AND surviving_purchase(i.purchase_id) = p.id LIMIT 1))
-                  FROM purchase AS p WHERE p.id = surviving_purchase(coalesce(t.purchase_id, t.subject_id));
+                  FROM purchase AS p WHERE p.id = purchase_of(t);
             END IF;
         END IF;
     END IF;
@@ -225,7 +224,6 @@ DECLARE
 BEGIN
     ended := end_approvals(which, why);
     IF move_ticket(which, 'approvals_voided') IS NOT NULL OR ended > 0 THEN
-        UPDATE ticket AS x SET verdict = NULL, decided_at = NULL WHERE x.id = which;
         -- The owner is asked again and gets the whole window again, unless the approvals only expired.
         IF why <> 'expired' THEN
             PERFORM end_owner_question(which);

@@ -81,7 +81,6 @@ BEGIN
                             WHERE x.claimant_key = t.claimant_key AND coalesce(x.purchase_id, 0) = coalesce(t.purchase_id, 0)
                               AND is_open(x.state)) THEN
             PERFORM move_ticket(which, 'reopen');
-            UPDATE ticket AS x SET verdict = NULL, decided_at = NULL WHERE x.id = which;
             -- The owner was asked on other evidence.
             PERFORM end_owner_question(which);
             INSERT INTO ticket_event (ticket_id, kind) VALUES (which, 'reopened');
@@ -154,7 +153,7 @@ BEGIN
          WHERE x.id = which
            AND NOT EXISTS (SELECT 1 FROM ticket AS o
                             WHERE o.claimant_key = x.claimant_key AND o.id <> x.id AND is_open(o.state)
-                              AND surviving_purchase(coalesce(o.purchase_id, o.subject_id)) = ids[1])
+                              AND purchase_of(o) = ids[1])
            AND NOT (typed AND EXISTS (SELECT 1 FROM purchase AS p WHERE p.id = ids[1] AND p.owner_key = x.claimant_key));
         IF FOUND AND typed THEN
             INSERT INTO ticket_event (ticket_id, kind, detail) VALUES (which, 'named', '{"reason": "order_id"}');
@@ -197,7 +196,7 @@ BEGIN
        AND p.id = item AND p.merged_into IS NULL AND p.owner_key IS DISTINCT FROM t.claimant_key
        AND NOT EXISTS (SELECT 1 FROM ticket AS x
                         WHERE x.claimant_key = t.claimant_key AND x.id <> t.id AND is_open(x.state)
-                          AND surviving_purchase(coalesce(x.purchase_id, x.subject_id)) = p.id);
+                          AND purchase_of(x) = p.id);
     IF NOT FOUND THEN
         RETURN false;
     END IF;
@@ -290,15 +289,4 @@ BEGIN
         END IF;
     END LOOP;
 END
-$$;
-
--- The surviving purchases of some purchases, with all purchases that were merged into them.
-CREATE OR REPLACE FUNCTION lineage(items bigint[]) RETURNS SETOF bigint
-LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp SET enable_seqscan = off AS $$
-    WITH RECURSIVE l AS (
-        SELECT surviving_purchase(i.id) AS id FROM unnest(items) AS i(id)
-         UNION
-        SELECT p.id FROM l JOIN purchase AS p ON p.merged_into = l.id
-    )
-    SELECT l.id FROM l WHERE l.id IS NOT NULL
 $$;

@@ -26,8 +26,7 @@ $$;
 CREATE OR REPLACE FUNCTION leave_provider() RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 BEGIN
-    IF NOT coalesce(pg_has_role(session_user, (SELECT n.nspowner FROM pg_namespace AS n
-                                                WHERE n.nspname = 'entitlement_sync'), 'MEMBER'), false) THEN
+    IF NOT is_schema_owner() THEN
         RAISE EXCEPTION USING ERRCODE = 'ES006', MESSAGE = 'the schema''s owner alone ends the use of an identity provider',
             HINT = 'Connect as the user who ran migrate.';
     END IF;

@@ -106,10 +106,7 @@ DECLARE
     e   ticket_evidence;
     w   owner_window;
 BEGIN
-    IF words IS NULL OR length(words) NOT BETWEEN 1 AND 4000 OR btrim(words, E' \t\r\n') = '' THEN
-        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'reason: has to have 1 to 4000 characters',
-            HINT = 'Say in a sentence why the owner is not waited for.';
-    END IF;
+    PERFORM check_words('reason', words, 'Say in a sentence why the owner is not waited for.');
     PERFORM lock_participants(which);
     SELECT f.* INTO got FROM ticket_for(who, which, 'waive', false) AS f;
     IF got.refusal IS NOT NULL THEN
@@ -199,10 +196,9 @@ BEGIN
     END IF;
     INSERT INTO purchase_consent AS r (owner_key, reference) VALUES (known, code) ON CONFLICT (owner_key, reference) DO NOTHING;
     SELECT r.id INTO made FROM purchase_consent AS r WHERE r.owner_key = known AND r.reference = code;
-    cases := ARRAY(WITH RECURSIVE item AS (
-                       SELECT p.id FROM purchase AS p WHERE p.owner_key = known AND p.merged_into IS NULL
-                        UNION
-                       SELECT p.id FROM purchase AS p JOIN item AS i ON p.merged_into = i.id
+    cases := ARRAY(WITH item AS MATERIALIZED (
+                       SELECT l.id FROM lineage(ARRAY(SELECT p.id FROM purchase AS p
+                                                       WHERE p.owner_key = known AND p.merged_into IS NULL)) AS l(id)
                    ), about AS MATERIALIZED (
                        SELECT x.id, x.claimant_key FROM item AS i JOIN ticket AS x ON x.purchase_id = i.id WHERE is_open(x.state)
                         UNION
@@ -241,7 +237,7 @@ CREATE OR REPLACE FUNCTION has_owner_consent(which bigint) RETURNS boolean
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
     SELECT EXISTS (
         SELECT 1 FROM ticket AS t
-          JOIN purchase AS p ON p.id = surviving_purchase(coalesce(t.purchase_id, t.subject_id))
+          JOIN purchase AS p ON p.id = purchase_of(t)
           JOIN purchase_consent AS r ON r.owner_key = p.owner_key
          WHERE t.id = which AND p.owner_key <> t.claimant_key AND r.at > p.owner_since AND r.ended_at IS NULL
            AND r.at > clock_timestamp() - desk_number('consent_days') * interval '1 day'

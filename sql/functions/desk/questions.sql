@@ -13,9 +13,8 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'question: there is no such question',
             HINT = format('Use %s.', (SELECT string_agg(q.key, ', ' ORDER BY q.key) FROM desk_question AS q));
     END IF;
-    IF length(words) > 4000 THEN
-        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'note: has to have at most 4000 characters',
-            HINT = 'Write a shorter one.';
+    IF words <> '' THEN
+        PERFORM check_words('note', words, 'Write a shorter one.');
     END IF;
     PERFORM lock_participants(which);
     SELECT f.* INTO got FROM ticket_for(who, which, 'ask', true) AS f;

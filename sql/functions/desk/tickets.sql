@@ -1,4 +1,4 @@
--- Tickets: their states and notes, which operator may act on one, and how one is opened, assigned, unassigned and refused.
+-- Tickets: their states and notes, and how one is opened, assigned and unassigned.
 
 -- Not STRICT, so that PostgreSQL writes the expression itself into a query, and finds the indexes of open tickets.
 CREATE OR REPLACE FUNCTION is_open(state text) RETURNS boolean
@@ -30,8 +30,13 @@ BEGIN
     END IF;
     t.state_since := clock_timestamp();
     t.closed_at := CASE WHEN NOT is_open(t.state) THEN clock_timestamp() END;
-    t.verdict := coalesce(decided, t.verdict);
-    t.decided_at := CASE WHEN decided IS NULL THEN t.decided_at ELSE clock_timestamp() END;
+    IF t.state = 'new' THEN
+        t.verdict := NULL;
+        t.decided_at := NULL;
+    ELSIF decided IS NOT NULL THEN
+        t.verdict := decided;
+        t.decided_at := clock_timestamp();
+    END IF;
     t.due_at := due_of(t);
     UPDATE ticket AS x
        SET state = t.state, state_since = t.state_since, closed_at = t.closed_at, clock_from = t.clock_from, waited = t.waited,
@@ -100,86 +105,6 @@ BEGIN
 END
 $$;
 
--- The tickets, open or closed, that an operator may not see because they concern an account that is, or was, their own.
-CREATE OR REPLACE FUNCTION own_cases(who bigint) RETURNS bigint[]
-LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
-    WITH RECURSIVE mine AS MATERIALIZED (
-        SELECT a.user_key FROM operator_account AS a WHERE a.operator_id = who
-    ), item AS (
-        SELECT p.id FROM mine AS m JOIN purchase AS p ON p.owner_key = m.user_key
-         UNION
-        SELECT p.id FROM item AS i JOIN purchase AS p ON p.merged_into = i.id
-    )
-    SELECT coalesce(array_agg(DISTINCT t.id), '{}')
-      FROM (SELECT x.id FROM mine AS m JOIN ticket AS x ON x.claimant_key = m.user_key
-            UNION SELECT x.id FROM mine AS m JOIN ticket AS x ON x.owner_key = m.user_key
-            UNION SELECT x.id FROM item AS i JOIN ticket AS x ON x.purchase_id = i.id
-            UNION SELECT x.id FROM item AS i JOIN ticket AS x ON x.subject_id = i.id) AS c
-      JOIN ticket AS t ON t.id = c.id
-     WHERE is_own_case(who, t)
-$$;
-
--- Whether a user is, or was, an operator's own account, or the other side of their own case or transfer: they may not see that user.
-CREATE OR REPLACE FUNCTION is_own_account(who bigint, which bigint) RETURNS boolean
-LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
-    SELECT has_account(who)
-       AND (EXISTS (SELECT 1 FROM operator_account AS a WHERE a.operator_id = who AND a.user_key = which)
-            OR EXISTS (SELECT 1 FROM ticket AS t WHERE t.claimant_key = which AND is_own_case(who, t))
-            OR EXISTS (SELECT 1 FROM ticket AS t WHERE t.owner_key = which AND is_own_case(who, t))
-            OR EXISTS (SELECT 1 FROM operator_account AS a JOIN transfer AS x ON x.from_key = a.user_key
-                        WHERE a.operator_id = who AND x.to_key = which)
-            OR EXISTS (SELECT 1 FROM operator_account AS a JOIN transfer AS x ON x.to_key = a.user_key
-                        WHERE a.operator_id = who AND x.from_key = which))
-$$;
-
--- Whether the claimant, the owner or the purchase's owner in a ticket is, or was, an operator's own account.
-CREATE OR REPLACE FUNCTION is_own_case(who bigint, t ticket) RETURNS boolean
-LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
-    SELECT EXISTS (SELECT 1 FROM operator_account AS a
-                    WHERE a.operator_id = who
-                      AND a.user_key IN (t.claimant_key, t.owner_key,
-                                         (SELECT p.owner_key FROM purchase AS p
-                                             WHERE p.id = surviving_purchase(coalesce(t.purchase_id, t.subject_id)))))
-$$;
-
--- Whether an operator has, or had, an account in the app.
-CREATE OR REPLACE FUNCTION has_account(who bigint) RETURNS boolean
-LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
-    SELECT EXISTS (SELECT 1 FROM operator_account AS a WHERE a.operator_id = who)
-$$;
-
--- Whether an operator asked within the last minute, in an earlier transaction, to see a ticket's ids unmasked.
-CREATE OR REPLACE FUNCTION may_see(who bigint, which bigint) RETURNS boolean
-LANGUAGE sql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
-    SELECT EXISTS (SELECT 1 FROM ticket_reveal AS r
-                    WHERE r.operator_id = who AND r.ticket_id IS NOT DISTINCT FROM which
-                      AND r.at > clock_timestamp() - interval '1 minute' AND r.xact <> pg_current_xact_id())
-$$;
-
--- Whether an operator has the permission `work` or `audit`, to read the notes of operators and the replies of claimants and owners.
-CREATE OR REPLACE FUNCTION may_read_messages(who operator) RETURNS boolean
-LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
-    SELECT role_may(who.role, 'work') OR role_may(who.role, 'audit')
-$$;
-
--- Masks an id, unless `reveal` is true: its first and last two characters stay; of an id under eight characters, the last.
-CREATE OR REPLACE FUNCTION masked(id text, reveal boolean) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN CASE WHEN id IS NULL THEN NULL WHEN reveal THEN id
-            WHEN length(id) < 8 THEN '…' || right(id, 1)
-            ELSE left(id, 2) || '…' || right(id, 2) END;
-
--- The surviving purchase that a merged purchase became; a purchase that was not merged itself.
-CREATE OR REPLACE FUNCTION surviving_purchase(which bigint) RETURNS bigint
-LANGUAGE sql STABLE STRICT SET search_path = entitlement_sync, pg_temp AS $$
-    WITH RECURSIVE r AS (
-        SELECT p.id, p.merged_into FROM purchase AS p WHERE p.id = which
-         UNION ALL
-        SELECT p.id, p.merged_into FROM r JOIN purchase AS p ON p.id = r.merged_into
-    )
-    SELECT r.id FROM r WHERE r.merged_into IS NULL
-$$;
-
 CREATE OR REPLACE FUNCTION note_event(who operator, which bigint, what text, about jsonb DEFAULT '{}') RETURNS void
 LANGUAGE sql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
     INSERT INTO ticket_event (ticket_id, kind, operator_id, detail) VALUES (which, what, who.id, about)
@@ -191,10 +116,7 @@ DECLARE
     who operator := acting(session, 'work');
     t   ticket;
 BEGIN
-    IF words IS NULL OR length(words) NOT BETWEEN 1 AND 4000 THEN
-        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'note: has to have 1 to 4000 characters',
-            HINT = 'Write a shorter one, or several.';
-    END IF;
+    PERFORM check_words('note', words, 'Write a shorter one, or several.');
     SELECT x.* INTO t FROM ticket AS x WHERE x.id = which;
     IF t.id IS NULL THEN
         RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = format('ticket: there is no ticket %s', which),
@@ -207,6 +129,16 @@ BEGIN
     PERFORM lock_participants(which);
     PERFORM add_note(who, which, words);
     RETURN NULL;
+END
+$$;
+
+-- Refuses an operator's text that is blank or longer than 4000 characters.
+CREATE OR REPLACE FUNCTION check_words(field text, words text, fix text) RETURNS void
+LANGUAGE plpgsql IMMUTABLE SET search_path = entitlement_sync, pg_temp AS $$
+BEGIN
+    IF words IS NULL OR length(words) > 4000 OR btrim(words, E' \t\r\n') = '' THEN
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = format('%s: has to have 1 to 4000 characters', field), HINT = fix;
+    END IF;
 END
 $$;
 
@@ -254,10 +186,7 @@ DECLARE
     known bigint[];
     t     ticket;
 BEGIN
-    IF words IS NULL OR length(words) NOT BETWEEN 1 AND 4000 THEN
-        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'reason: has to have 1 to 4000 characters',
-            HINT = 'Say in a sentence what the claimant wrote.';
-    END IF;
+    PERFORM check_words('reason', words, 'Say in a sentence what the claimant wrote.');
     IF order_id IS NOT NULL AND NOT order_id ~ '^[!-~]{1,255}$' THEN
         RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'order_id: 1 to 255 visible ASCII characters',
             HINT = 'Copy it as the store''s mail shows it.';
@@ -342,88 +271,6 @@ BEGIN
         RETURN refuse_act(who, which, 'release', 'state');
     END IF;
     PERFORM note_event(who, which, 'released');
-    RETURN NULL;
-END
-$$;
-
--- Closes a ticket without a transfer. Returns null, or the reason for refusal; `second_needed`: the access needs further approvals.
---
---   how    `refuse`, `guide_to_login`, `store_refund`, or `grant_until_end`: access until the paid period ends
---   shown  for `grant_until_end`: the hash of the evidence that the operator read
-CREATE OR REPLACE FUNCTION refuse_ticket(session bytea, which bigint, how text, words text, shown bytea DEFAULT NULL) RETURNS text
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp SET lock_timeout = '2s' AS $$
-DECLARE
-    who     operator := acting(session, 'refuse');
-    t       ticket;
-    e       ticket_evidence;
-    got     record;
-    item    bigint;
-    ends    timestamptz;
-    agreed  record;
-BEGIN
-    IF how IS NULL OR how NOT IN ('refuse', 'guide_to_login', 'store_refund', 'grant_until_end') THEN
-        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'how: refuse, guide_to_login, store_refund or grant_until_end',
-            HINT = 'Choose one of the four.';
-    END IF;
-    IF length(words) > 4000 THEN
-        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'note: has to have at most 4000 characters',
-            HINT = 'Write a shorter one.';
-    END IF;
-    PERFORM lock_participants(which);
-    SELECT f.* INTO got FROM ticket_for(who, which, 'refuse', true) AS f;
-    IF got.refusal IS NOT NULL THEN
-        RETURN got.refusal;
-    END IF;
-    t := got.t;
-    -- A ticket that has approvals is refused by an operator with the permission `approve`.
-    IF t.state IN ('needs_second', 'waiting_owner', 'approved')
-       AND NOT role_may(who.role, 'approve') THEN
-        RETURN refuse_act(who, which, 'refuse', 'approved');
-    END IF;
-    -- Access for weeks needs the permission `approve`, as a transfer does; the purchase stays with its owner.
-    IF how = 'grant_until_end' THEN
-        PERFORM acting(session, 'approve', interval '10 minutes');
-        IF NOT is_open(t.state) OR t.state = 'executing' THEN
-            RETURN refuse_act(who, which, 'refuse', 'state');
-        END IF;
-        SELECT x.* INTO e FROM ticket_evidence AS x WHERE x.id = t.evidence_id;
-        item := surviving_purchase(coalesce(t.purchase_id, t.subject_id));
-        SELECT least(p.period_ends_at, clock_timestamp() + interval '400 days') INTO ends
-          FROM purchase AS p
-         -- The evidence has to be about this purchase: the ticket may have got another one since.
-         WHERE p.id = item AND surviving_purchase((e.document ->> 'purchase')::bigint) = item AND p.gives_access
-             AND p.period_ends_at > clock_timestamp()
-           AND e.collected_at > clock_timestamp() - e.holds AND NOT forbids_access(e);
-        IF ends IS NULL THEN
-            RETURN refuse_act(who, which, 'refuse', 'no_period');
-        END IF;
-        IF e.hash IS DISTINCT FROM shown THEN
-            RETURN refuse_act(who, which, 'refuse', 'evidence_changed');
-        END IF;
-        INSERT INTO grant_approval AS a (ticket_id, operator_id, hash, purchase_id, until) VALUES (which, who.id, e.hash, item, ends)
-        ON CONFLICT (ticket_id, operator_id) DO UPDATE
-           SET hash = EXCLUDED.hash, purchase_id = EXCLUDED.purchase_id, until = EXCLUDED.until, at = EXCLUDED.at;
-        PERFORM note_event(who, which, 'grant_agreed', jsonb_build_object('evidence', e.id));
-        SELECT g.* INTO agreed FROM agreed_grant(t, e, item) AS g;
-        IF agreed.until IS NULL THEN
-            RETURN 'second_needed';
-        END IF;
-    END IF;
-    IF move_ticket(which, 'refuse', how) IS NULL THEN
-        RETURN refuse_act(who, which, 'refuse', 'state');
-    END IF;
-    PERFORM end_approvals(which, 'decided');
-    -- A ticket that is opened again starts without these approvals.
-    DELETE FROM grant_approval AS a WHERE a.ticket_id = which;
-    PERFORM note_event(who, which, 'refused', jsonb_build_object('verdict', how));
-    IF how = 'grant_until_end' THEN
-        INSERT INTO "grant" (user_key, until, reason, granted_by)
-        VALUES (t.claimant_key, agreed.until, format('decided in ticket %s', reference_of('T', t.uid)), agreed.people);
-        PERFORM reread(ARRAY[t.claimant_key]);
-    END IF;
-    IF words <> '' THEN
-        PERFORM add_note(who, which, words);
-    END IF;
     RETURN NULL;
 END
 $$;

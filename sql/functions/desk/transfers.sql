@@ -36,7 +36,7 @@ BEGIN
     IF t.state <> 'approved' THEN
         RETURN refuse_act(who, which, 'transfer', 'state');
     END IF;
-    item := surviving_purchase(coalesce(t.purchase_id, t.subject_id));
+    item := purchase_of(t);
     lack := CASE WHEN item IS NULL OR NOT t.claimant_key = ANY (keys) OR NOT coalesce(t.owner_key = ANY (keys), true)
                       OR (SELECT p.owner_key FROM purchase AS p WHERE p.id = item) IS DISTINCT FROM t.owner_key
                  THEN 'evidence_changed' ELSE approvals_lack(which) END;
@@ -95,14 +95,14 @@ BEGIN
     IF x.called_at > clock_timestamp() - interval '10 minutes' THEN
         RETURN 'unsettled';
     END IF;
-    -- An earlier call of this transfer had no effect: the approvals that it used count again.
-    UPDATE ticket_approval AS a SET ended_at = NULL, ended_by = NULL
-     WHERE x.calls > 0 AND a.ticket_id = t.id AND a.ended_by = 'used' AND a.at < x.begun_at;
+    -- An earlier call of this transfer had no effect.
+    IF x.calls > 0 THEN
+        PERFORM restore_approvals(x);
+    END IF;
     lack := approvals_lack(t.id);
     -- For the purchases that move along: a chargeback may have been recorded just after the evidence was collected.
     IF lack IS NULL
-       AND charged_back(x.purchase_id || ARRAY(SELECT i.purchase_id FROM purchase_identifier AS i
-                                                WHERE i.value = ANY (moving) AND i.kind = 'revenuecat_id')) IS NOT NULL THEN
+       AND charged_back(purchases_moved(x.purchase_id, moving)) IS NOT NULL THEN
         lack := 'hindrance';
     END IF;
     IF lack IS NULL AND cardinality(moving) > 0 AND x.calls >= 5 THEN
@@ -121,16 +121,38 @@ BEGIN
         RETURN NULL;
     END IF;
     PERFORM end_approvals(t.id, ending_for(lack));
-    UPDATE transfer AS y SET step = 'stopped', last_error = lack, ended_at = clock_timestamp() WHERE y.id = which;
+    PERFORM stop_transfer(x, lack);
     PERFORM note_step(which, 'stopped', jsonb_build_object('reason', lack));
-    PERFORM move_ticket(t.id, 'stopped');
-    -- The worker collects the evidence again, and closes the ticket if its cause has gone away.
-    UPDATE ticket AS y SET verdict = NULL, decided_at = NULL WHERE y.id = t.id;
-    PERFORM request_evidence(t.id);
     INSERT INTO ticket_event (ticket_id, kind, detail)
     VALUES (t.id, 'transfer_stopped', jsonb_build_object('reason', lack));
     RETURN lack;
 END
+$$;
+
+-- Stops a transfer and opens its ticket again. The worker collects the evidence again, and closes the ticket if its cause has gone away.
+CREATE OR REPLACE FUNCTION stop_transfer(x transfer, why text) RETURNS void
+LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
+BEGIN
+    UPDATE transfer AS y SET step = 'stopped', last_error = why, ended_at = clock_timestamp() WHERE y.id = x.id;
+    PERFORM move_ticket(x.ticket_id, 'stopped');
+    PERFORM request_evidence(x.ticket_id);
+END
+$$;
+
+-- Lets the approvals count again that a transfer has used, because nothing moved.
+CREATE OR REPLACE FUNCTION restore_approvals(x transfer) RETURNS void
+LANGUAGE sql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
+    UPDATE ticket_approval AS a SET ended_at = NULL, ended_by = NULL
+     WHERE a.ticket_id = x.ticket_id AND a.ended_by = 'used' AND a.at < x.begun_at
+$$;
+
+-- The surviving purchases that a transfer moves: its own, and those with the RevenueCat ids `moving`.
+CREATE OR REPLACE FUNCTION purchases_moved(own bigint, moving text[]) RETURNS bigint[]
+LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
+    SELECT array_agg(DISTINCT surviving_purchase(n.id))
+      FROM (SELECT own AS id
+             UNION ALL
+            SELECT i.purchase_id FROM purchase_identifier AS i WHERE i.value = ANY (moving) AND i.kind = 'revenuecat_id') AS n
 $$;
 
 CREATE OR REPLACE FUNCTION note_step(which bigint, what text, about jsonb DEFAULT '{}') RETURNS void
@@ -167,7 +189,6 @@ DECLARE
     x     transfer;
     t     ticket;
     keys  bigint[];
-    items bigint[];
     moved bigint[];
     other record;
 BEGIN
@@ -179,13 +200,8 @@ BEGIN
     IF x.step = 'confirmed' THEN
         PERFORM reread(keys);
     END IF;
-    items := ARRAY(SELECT DISTINCT surviving_purchase(n.id) FROM (
-                       SELECT x.purchase_id AS id
-                        UNION ALL
-                       SELECT i.purchase_id FROM purchase_identifier AS i
-                        WHERE i.value = ANY (x.moves) AND i.kind = 'revenuecat_id') AS n);
     moved := ARRAY(SELECT p.id FROM purchase AS p
-                    WHERE p.id = ANY (items) AND p.merged_into IS NULL
+                    WHERE p.id = ANY (purchases_moved(x.purchase_id, x.moves)) AND p.merged_into IS NULL
                       AND (p.owner_key IS NULL OR p.owner_key = ANY (keys))
                     ORDER BY p.id FOR NO KEY UPDATE);
     SELECT y.* INTO STRICT t FROM ticket AS y WHERE y.id = x.ticket_id FOR NO KEY UPDATE;
@@ -210,8 +226,7 @@ BEGIN
             OR NOT EXISTS (SELECT 1 FROM user_sync AS u WHERE u.user_key = x.to_key AND u.user_id IS NOT NULL)
             OR charged_back(ARRAY[x.purchase_id]) IS NOT NULL) THEN
         UPDATE transfer AS y SET step = 'begun' WHERE y.id = which;
-        UPDATE ticket_approval AS a SET ended_at = NULL, ended_by = NULL
-         WHERE a.ticket_id = t.id AND a.ended_by = 'used' AND a.at < x.begun_at;
+        PERFORM restore_approvals(x);
         PERFORM note_step(which, 'too_late');
         RETURN -1;
     END IF;
@@ -236,12 +251,7 @@ BEGIN
     INSERT INTO ticket_event (ticket_id, kind, detail)
     VALUES (t.id, 'transferred', jsonb_build_object('purchases', cardinality(moved)));
     FOR other IN SELECT y.id, y.claimant_key FROM ticket AS y
-                  WHERE coalesce(y.purchase_id, y.subject_id) = ANY (ARRAY(
-                            WITH RECURSIVE r AS (
-                                SELECT unnest(moved) AS id
-                                 UNION
-                                SELECT p.id FROM purchase AS p JOIN r ON p.merged_into = r.id)
-                            SELECT r.id FROM r))
+                  WHERE coalesce(y.purchase_id, y.subject_id) = ANY (ARRAY(SELECT lineage(moved)))
                     AND y.id <> t.id AND is_open(y.state) AND y.state <> 'executing'
                   ORDER BY y.id FOR NO KEY UPDATE
     LOOP
@@ -285,13 +295,9 @@ BEGIN
     ELSE
         UPDATE ticket_approval AS a SET ended_at = clock_timestamp(), ended_by = 'stopped'
          WHERE a.ticket_id = which AND (a.ended_at IS NULL OR a.ended_by = 'used');
-        UPDATE transfer AS y SET step = 'stopped', ended_at = clock_timestamp(), last_error = 'resolved_by_hand' WHERE y.id = x.id;
-        PERFORM move_ticket(which, 'stopped');
-        UPDATE ticket AS y SET verdict = NULL, decided_at = NULL WHERE y.id = which;
-        PERFORM request_evidence(which);
+        PERFORM stop_transfer(x, 'resolved_by_hand');
     END IF;
-    INSERT INTO transfer_step (transfer_id, step, detail)
-    VALUES (x.id, how, jsonb_build_object('operator', who.id));
+    PERFORM note_step(x.id, how, jsonb_build_object('operator', who.id));
     PERFORM note_event(who, which, 'transfer_resolved', jsonb_build_object('how', how));
     RETURN NULL;
 END
@@ -301,11 +307,7 @@ $$;
 CREATE OR REPLACE FUNCTION owe_tokens(x transfer) RETURNS void
 LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
-    items bigint[] := ARRAY(SELECT surviving_purchase(n.id) FROM (
-                                SELECT x.purchase_id AS id
-                                 UNION ALL
-                                SELECT i.purchase_id FROM purchase_identifier AS i
-                                 WHERE i.value = ANY (x.moves) AND i.kind = 'revenuecat_id') AS n);
+    items bigint[] := purchases_moved(x.purchase_id, x.moves);
 BEGIN
     -- An older update of the same purchase is due at once: a worker makes one at a time, the oldest first.
     UPDATE transfer_token AS k SET due = clock_timestamp()
