@@ -106,27 +106,46 @@ let package = Package(
         target("Postgres", ["CLibPQ", "CLinux", "FaultPoints", logging, metrics]),
         target("Transport", ["CLibCurl", "CLinux", httpTypes, logging, metrics]),
         target("StoreClients", ["Entitlements", httpTypes, logging, metrics, crypto, cryptoExtras, x509, asn1]),
-        target("Jobs", ["Entitlements", "Postgres", logging]),
-        target("Storage", ["Entitlements", "Jobs", "Postgres", logging, crypto]),
+        target("Queue", ["Entitlements", "Postgres", logging]),
+        target("Ledger", ["Entitlements", "Postgres", "Queue"]),
+        target("RateLimits", ["Entitlements", "Postgres", "Queue", "StoreClients", logging]),
+        target("Outbox", ["Entitlements", "Postgres", "Queue"]),
+        target(
+            "StoreEvents",
+            ["Entitlements", "Ledger", "Postgres", "Queue", "RateLimits", "StoreClients", logging]
+        ),
+        target("UserRequests", ["Entitlements", "Postgres", "Queue"]),
+        target(
+            "Reconciliation",
+            [
+                "Entitlements", "Ledger", "Outbox", "Postgres", "Queue", "RateLimits", "StoreClients", "StoreEvents",
+                "UserRequests", crypto, logging, metrics,
+            ]
+        ),
+        target(
+            "Runs",
+            ["Entitlements", "Postgres", "Queue", "RateLimits", "Reconciliation", "Schedules", logging, metrics]
+        ),
+        target("Diagnostics", ["Entitlements", "Ledger", "Postgres", "Queue", "Runs"]),
+        target(
+            "SupportDesk",
+            ["Entitlements", "Ledger", "Postgres", "Queue", "Runs", crypto, cryptoExtras],
+            resources: [.embedInCode("Replies/replies.json"), .embedInCode("SignIn/common-passwords.txt")]
+        ),
         target(
             "SyncWorker",
             [
-                "Entitlements", "FaultPoints", "Jobs", "Schedules", "Storage", "StoreClients", "Postgres", logging,
-                metrics, lifecycle,
-                crypto,
+                "Diagnostics", "Entitlements", "FaultPoints", "Ledger", "Outbox", "Postgres", "Queue", "RateLimits",
+                "Reconciliation", "Runs", "StoreClients", "StoreEvents", "SupportDesk", crypto, lifecycle, logging,
+                metrics,
             ]
         ),
         target("Configuring", ["Entitlements", "Telemetry", configuration, logging]),
         target("Telemetry", [logging, metrics]),
         target(
-            "SupportDesk",
-            ["Entitlements", "Postgres", "Storage", crypto, cryptoExtras],
-            resources: [.embedInCode("Replies/replies.json"), .embedInCode("SignIn/common-passwords.txt")]
-        ),
-        target(
             "SupportConsole",
             [
-                "Entitlements", "Postgres", "Storage", "StoreClients", "SupportDesk", "WebAPI", hummingbird, httpTypes,
+                "Entitlements", "Postgres", "Runs", "StoreClients", "SupportDesk", "WebAPI", hummingbird, httpTypes,
                 lifecycle, logging, mustache, nioCore, crypto,
             ],
             resources: [
@@ -144,30 +163,26 @@ let package = Package(
         target(
             "WebAPI",
             [
-                "Entitlements", "Postgres", "Storage", "StoreClients", hummingbird, hummingbirdCore, httpTypes,
-                lifecycle, logging, metrics, deque, nioCore, nioHTTP1, nioHTTPTypes, crypto,
+                "Entitlements", "Postgres", "StoreClients", "StoreEvents", "UserRequests", hummingbird, hummingbirdCore,
+                httpTypes, lifecycle, logging, metrics, deque, nioCore, nioHTTP1, nioHTTPTypes, crypto,
             ],
             resources: [.embedInCode("Messages/messages.json"), .embedInCode("OpenAPI/openapi.json")]
         ),
         target(
             "Bench",
             [
-                "Entitlements", "Jobs", "Migrations", "Postgres", "StoreClients", "StoreSimulator", "SyncWorker",
+                "Entitlements", "Migrations", "Postgres", "Queue", "Reconciliation", "StoreClients", "StoreSimulator",
                 logging, nioCore, nioPosix, crypto, x509,
             ]
         ),
         .executableTarget(
             name: "EntitlementSync",
             dependencies: [
-                "Entitlements", "Postgres", "Transport", "StoreClients", "Jobs", "Storage", "SyncWorker", "Telemetry",
-                "Bench", "Configuring", "FaultPoints", "Migrations", "Reports", "Schedules", "StoreSimulator",
-                "SupportConsole",
-                "SupportDesk", "WebAPI",
-                arguments,
-                crypto,
-                httpTypes, nioCore,
-                x509,
-                lifecycle, logging, metrics, unixSignals,
+                "Bench", "Configuring", "Diagnostics", "Entitlements", "FaultPoints", "Ledger", "Migrations", "Outbox",
+                "Postgres", "Queue", "RateLimits", "Reconciliation", "Reports", "Runs", "Schedules", "StoreClients",
+                "StoreEvents", "StoreSimulator", "SupportConsole", "SupportDesk", "SyncWorker", "Telemetry",
+                "Transport", "UserRequests", "WebAPI", arguments, crypto, httpTypes, nioCore, x509, lifecycle, logging,
+                metrics, unixSignals,
             ],
             swiftSettings: settings
         ),
@@ -208,27 +223,31 @@ let package = Package(
         tests(
             "SystemTests",
             [
-                "Entitlements", "Postgres", "Transport", "StoreClients", "Jobs", "Storage", "SyncWorker", "Migrations",
-                "StoreSimulator", "SupportDesk", "TestSupport", "EntitlementSync", "Bench", "Configuring", crypto,
-                httpTypes,
-                lifecycle, logging, x509,
-                asn1,
+                "Bench", "Configuring", "Diagnostics", "EntitlementSync", "Entitlements", "Ledger", "Migrations",
+                "Outbox", "Postgres", "Queue", "RateLimits", "Reconciliation", "Runs", "StoreClients", "StoreEvents",
+                "StoreSimulator", "SupportDesk", "SyncWorker", "TestSupport", "Transport", "UserRequests", crypto,
+                httpTypes, lifecycle, logging, x509, asn1,
             ]
         ),
-        tests("HistoryTests", ["Entitlements", "Postgres", "Jobs", "Storage", "Migrations", "TestSupport", logging]),
+        tests(
+            "HistoryTests",
+            [
+                "Diagnostics", "Entitlements", "Migrations", "Postgres", "Queue", "Reconciliation", "Runs",
+                "SupportDesk", "TestSupport", "UserRequests", logging,
+            ]
+        ),
         tests(
             "WebAPITests",
             [
-                "Entitlements", "Postgres", "Storage", "StoreClients", "WebAPI", hummingbird, httpTypes, logging,
+                "Entitlements", "Postgres", "StoreClients", "UserRequests", "WebAPI", hummingbird, httpTypes, logging,
                 nioCore, nioEmbedded, nioPosix,
             ]
         ),
         tests(
             "ProcessTests",
             [
-                "EntitlementSync", "FaultPoints", "Postgres", "Storage", "StoreSimulator", "SupportDesk", "Telemetry",
-                "TestSupport",
-                "Transport", x509, asn1, httpTypes, logging, crypto, cryptoExtras,
+                "Diagnostics", "EntitlementSync", "FaultPoints", "Postgres", "StoreSimulator", "SupportDesk",
+                "Telemetry", "TestSupport", "Transport", x509, asn1, httpTypes, logging, crypto, cryptoExtras,
             ],
             exclude: ["Fixtures"]
         ),

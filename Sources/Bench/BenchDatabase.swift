@@ -1,8 +1,8 @@
 package import Foundation
-import Jobs
 package import Logging
 import Migrations
 package import Postgres
+import Queue
 
 /// A database of the bench's own on the configured server, with sample users and jobs.
 package struct BenchDatabase: Sendable {

@@ -1,6 +1,6 @@
 package import Entitlements
-import Jobs
-package import SyncWorker
+import Queue
+package import Reconciliation
 
 /// A store that answers from memory: every user has one active subscription.
 ///

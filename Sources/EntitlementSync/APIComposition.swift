@@ -1,9 +1,10 @@
 import Configuring
 import Postgres
-import Storage
 import StoreClients
+import StoreEvents
 import SyncWorker
 import Transport
+import UserRequests
 import WebAPI
 
 /// What the API's settings come to, checked before anything is connected.

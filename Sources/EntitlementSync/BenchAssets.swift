@@ -1,8 +1,7 @@
 import Bench
 import Foundation
-import Jobs
 import Postgres
-import Storage
+import Queue
 
 /// How long it takes until all assets of a user who has many are unfrozen, and how long that keeps others waiting.
 struct BenchAssets {

@@ -3,13 +3,11 @@ import Bench
 import Configuring
 import Entitlements
 import Foundation
-import Jobs
 import Logging
 import Postgres
+import Queue
 import ServiceLifecycle
-import Storage
 import StoreClients
-import SyncWorker
 import Transport
 import UnixSignals
 

@@ -1,12 +1,13 @@
 import Bench
 import Entitlements
 import Foundation
-import Jobs
 import Logging
 import Postgres
+import Queue
 import StoreSimulator
-import Storage
+import SupportDesk
 import Transport
+import UserRequests
 
 /// Whether what people wait for takes as long in a large database as in a small one: the same acts in turns on both.
 struct BenchGrowth {

@@ -1,11 +1,11 @@
 import Bench
-import Jobs
 import Foundation
 import Logging
 import Postgres
-import Storage
+import Queue
+import Reconciliation
 import Synchronization
-import SyncWorker
+import UserRequests
 
 /// How long people wait for single restores, from the call of the function to the notification of its outcome.
 struct BenchPeople {

@@ -3,7 +3,9 @@ import Configuring
 import Entitlements
 import Foundation
 import Postgres
-import Storage
+import Queue
+import Runs
+import UserRequests
 
 /// What runs over everybody cost: planning, a dry run over HTTP by a process of its own, and a run beside restores under a
 /// store's limit.
@@ -57,7 +59,7 @@ struct BenchRuns {
     ///
     /// - Returns: microseconds a user, the count of them included.
     private func plan(isDry: Bool, fence: Int64, most: Int) async throws -> Double {
-        let runs = Runs(pool: database.pool)
+        let runs = RunRecords(pool: database.pool)
         let planning = RunPlanning(pool: database.pool, brake: runtime.config.brake)
         guard let run = try await runs.ask(.all, isDry: isDry, by: "bench") else {
             throw CommandFailure(.software, "a run goes on")
@@ -109,7 +111,7 @@ struct BenchRuns {
     }
 
     private func ask(isDry: Bool) async throws -> Int64 {
-        guard let run = try await Runs(pool: database.pool).ask(.all, isDry: isDry, by: "bench") else {
+        guard let run = try await RunRecords(pool: database.pool).ask(.all, isDry: isDry, by: "bench") else {
             throw CommandFailure(.software, "a run goes on")
         }
         return run
@@ -119,7 +121,7 @@ struct BenchRuns {
         -> RunRecord
     {
         let deadline = ContinuousClock.now + limit
-        while let run = try await Runs(pool: database.pool).run(id), ContinuousClock.now < deadline {
+        while let run = try await RunRecords(pool: database.pool).run(id), ContinuousClock.now < deadline {
             guard run.state.isOpen else { return run }
             look(run)
             try await Task.sleep(for: .milliseconds(500))

@@ -1,5 +1,7 @@
 import Bench
-import Storage
+import Diagnostics
+import Reconciliation
+import SyncWorker
 
 /// How long it takes to go over all known users, and to count over all demotions of a day.
 struct BenchWalks {

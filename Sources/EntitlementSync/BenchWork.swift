@@ -3,10 +3,11 @@ import Configuring
 import Dispatch
 import Entitlements
 import Foundation
-import Jobs
+import Ledger
 import Logging
 import Postgres
-import Storage
+import Queue
+import Reconciliation
 import StoreClients
 import SyncWorker
 import Transport

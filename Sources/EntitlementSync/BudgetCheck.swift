@@ -1,9 +1,9 @@
 import Configuring
+import Diagnostics
 import Entitlements
 import Foundation
 import Postgres
-import Storage
-import SyncWorker
+import Runs
 
 /// What `doctor` says of the days to come: whether the stores' limits leave enough for everybody's looks, and what to change
 /// where they do not.

@@ -1,10 +1,10 @@
 import ArgumentParser
-import Logging
 import Configuring
+import Diagnostics
 import Foundation
+import Logging
 import Migrations
 import Postgres
-import Storage
 
 struct DoctorCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(

@@ -1,6 +1,6 @@
 import Configuring
+import Diagnostics
 import Entitlements
-import Storage
 import StoreClients
 import SupportConsole
 import Transport

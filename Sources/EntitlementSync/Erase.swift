@@ -1,6 +1,6 @@
 import ArgumentParser
 import Logging
-import Storage
+import UserRequests
 
 struct Erase: AsyncParsableCommand {
     static let configuration = CommandConfiguration(

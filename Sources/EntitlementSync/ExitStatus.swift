@@ -1,9 +1,9 @@
 import ArgumentParser
 import Configuring
 import Foundation
+import Ledger
 import Migrations
 import Postgres
-import Storage
 import SupportDesk
 import WebAPI
 

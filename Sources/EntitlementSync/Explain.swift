@@ -1,11 +1,12 @@
 import ArgumentParser
+import Diagnostics
 import Entitlements
-import Jobs
 import Logging
 import Postgres
+import Queue
 import Reports
-import Storage
 import SupportDesk
+import UserRequests
 
 struct Explain: AsyncParsableCommand {
     static let configuration = CommandConfiguration(abstract: "Says in plain sentences why a user is what they are.")

@@ -1,8 +1,8 @@
 import ArgumentParser
-import Logging
 import Foundation
+import Logging
 import Postgres
-import Storage
+import Queue
 
 struct GrantCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(

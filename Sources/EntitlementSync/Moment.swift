@@ -1,7 +1,7 @@
 import Entitlements
 import Foundation
-import Jobs
 import Postgres
+import Queue
 
 /// An instant as it is typed: ISO 8601 with or without a time; a day alone means its beginning in UTC.
 struct Moment {

@@ -2,7 +2,6 @@ import ArgumentParser
 import Foundation
 import Logging
 import Postgres
-import Storage
 import SupportDesk
 
 struct OperatorCommand: AsyncParsableCommand {

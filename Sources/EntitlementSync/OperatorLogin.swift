@@ -3,7 +3,6 @@ import Configuring
 import Foundation
 import Logging
 import Postgres
-import Storage
 import SupportDesk
 
 extension OperatorCommand {

@@ -1,7 +1,6 @@
 import ArgumentParser
 import Logging
 import Postgres
-import Storage
 import SupportDesk
 
 extension OperatorCommand {

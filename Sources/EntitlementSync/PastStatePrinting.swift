@@ -1,7 +1,7 @@
 import Entitlements
 import Foundation
-import Jobs
 import Postgres
+import Queue
 
 extension Instant {
     /// To the millisecond, for machines.

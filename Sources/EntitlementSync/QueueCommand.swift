@@ -1,9 +1,10 @@
 import ArgumentParser
 import Configuring
-import Logging
 import Foundation
-import Jobs
-import Storage
+import Logging
+import Outbox
+import Queue
+import UserRequests
 
 struct QueueCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
@@ -101,7 +102,10 @@ struct QueueCommand: AsyncParsableCommand {
                 let runtime = try Runtime(level: .warning)
                 let tellsOthers = runtime.config.outbox != nil
                 return try await runtime.withPool { pool in
-                    switch try await JobCommands(pool: pool).cancel(job, tellsOthers: tellsOthers) {
+                    switch try await JobCommands(pool: pool).cancel(
+                        job,
+                        publish: { tellsOthers ? OutboxWrites.insert([.restoreFinished($0)]) : [] }
+                    ) {
                     case .canceled: try options.print("canceled", json: Changed(job, "canceled"))
                     case .asked:
                         try options.print(

@@ -1,9 +1,11 @@
 import ArgumentParser
-import Logging
 import Entitlements
 import Foundation
+import Logging
 import Postgres
-import Storage
+import Reconciliation
+import Runs
+import UserRequests
 
 struct Reconcile: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
@@ -70,7 +72,7 @@ struct Reconcile: AsyncParsableCommand {
             return try await runtime.withPool { pool in
                 if users.isEmpty {
                     let scope: RunRecord.Scope = due ? .due : all ? .all : .since
-                    let command = RunFollowing(runs: Runs(pool: pool), output: options.output)
+                    let command = RunFollowing(runs: RunRecords(pool: pool), output: options.output)
                     return try await command.ask(
                         scope,
                         isDry: dryRun,

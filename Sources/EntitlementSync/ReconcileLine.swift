@@ -1,5 +1,6 @@
 import Foundation
-import Storage
+import Reconciliation
+import Runs
 
 /// What became of a user, as `reconcile` prints it.
 struct ReconcileLine: Encodable {
@@ -44,7 +45,7 @@ extension ReconcileLine {
     /// - Parameters:
     ///   - line: what became of the user.
     ///   - isDry: whether nothing was written.
-    init(_ line: Runs.Line, isDry: Bool) {
+    init(_ line: RunRecords.Line, isDry: Bool) {
         self.init(
             userID: line.userID,
             jobID: line.jobID,

@@ -1,10 +1,10 @@
 import ArgumentParser
 import Configuring
+import Diagnostics
 import Entitlements
 import Foundation
 import Logging
 import Reports
-import Storage
 
 struct ReplayCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(

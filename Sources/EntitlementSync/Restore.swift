@@ -1,9 +1,9 @@
 import ArgumentParser
 import Configuring
-import Logging
 import Entitlements
 import Foundation
-import Storage
+import Logging
+import UserRequests
 import WebAPI
 
 struct Restore: AsyncParsableCommand {

@@ -1,9 +1,9 @@
 import Configuring
-import Jobs
 import Logging
 import Metrics
 import Migrations
 import Postgres
+import Queue
 import ServiceLifecycle
 import StoreClients
 import SupportConsole

@@ -1,10 +1,10 @@
 import Foundation
 import Reports
-import Storage
+import Runs
 
 /// Prints whom a run changes.
 struct RunChanges {
-    let runs: Runs
+    let runs: RunRecords
     private static let shownInTable: Int32 = 200
 
     /// Prints a run with its changes: as a table with the first of them, or as JSON lines with all.
@@ -35,9 +35,9 @@ struct RunChanges {
     }
 
     private struct Line: Encodable {
-        var change: Runs.Change
+        var change: RunRecords.Change
 
-        init(_ change: Runs.Change) { self.change = change }
+        init(_ change: RunRecords.Change) { self.change = change }
 
         enum CodingKeys: String, CodingKey {
             case outcome, rule, state, assets, announced, explanation
@@ -61,7 +61,7 @@ struct RunChanges {
     }
 }
 
-extension Runs.Change {
+extension RunRecords.Change {
     /// The state to show: `announced` for a demotion that a store announced (nothing holds it back), else the state on record.
     func word(in run: RunRecord) -> String { run.word(of: state, isAnnounced: isAnnounced) }
 }

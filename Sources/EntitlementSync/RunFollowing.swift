@@ -1,10 +1,10 @@
 import Foundation
 import Postgres
-import Storage
+import Runs
 
 /// Asks for a run of many users and follows it to its end.
 struct RunFollowing {
-    let runs: Runs
+    let runs: RunRecords
     let output: OutputFormat
 
     /// Asks for a run and prints what became of it.

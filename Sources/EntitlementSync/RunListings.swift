@@ -1,5 +1,5 @@
 import Foundation
-import Storage
+import Runs
 
 extension RunRecord {
     /// What stores listed beside the reading of users, in sentences.

@@ -1,11 +1,12 @@
+import Diagnostics
 import Entitlements
 import Foundation
 import Reports
-import Storage
+import Runs
 
 /// Makes a run's report.
 struct RunReporting {
-    let runs: Runs
+    let runs: RunRecords
     /// Changes that a page or a JSON document holds; a file with all of them is CSV.
     private static let shown: Int32 = 5000
 
@@ -65,7 +66,7 @@ struct RunReporting {
     }
 
     /// Counts what is written, held, or would be written.
-    private func count(_ changes: [Runs.ChangeCount], of run: RunRecord, into report: inout RunReport) {
+    private func count(_ changes: [RunRecords.ChangeCount], of run: RunRecord, into report: inout RunReport) {
         let types = changes.filter { $0.outcome == "promoted" || $0.outcome == "demoted" }
         // What was confirmed came to nothing where it is still predicted.
         report.isObserved = !run.isDry && run.scope != .diff && types.contains { $0.state == "predicted" }
@@ -77,7 +78,7 @@ struct RunReporting {
             default: false
             }
         }
-        func users(_ changes: [Runs.ChangeCount]) -> Int64 { changes.reduce(0) { $0 + $1.users } }
+        func users(_ changes: [RunRecords.ChangeCount]) -> Int64 { changes.reduce(0) { $0 + $1.users } }
         report.promotions = users(standing.filter { $0.outcome == "promoted" })
         let demotions = standing.filter { $0.outcome == "demoted" }
         report.demotions = users(demotions)
@@ -110,7 +111,7 @@ struct RunReporting {
     }
 }
 
-extension Runs.Change {
+extension RunRecords.Change {
     fileprivate func reported(in run: RunRecord) -> RunReport.Change {
         .init(
             userID: userID ?? "(erased)",

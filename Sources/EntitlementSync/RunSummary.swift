@@ -1,17 +1,17 @@
 import Foundation
-import Storage
+import Runs
 
 /// A run as it is printed for programs.
 struct RunSummary: Encodable {
     private let run: RunRecord
-    private let changes: [Runs.ChangeCount]
+    private let changes: [RunRecords.ChangeCount]
 
     /// Describes a run.
     ///
     /// - Parameters:
     ///   - run: as it stands.
     ///   - changes: whom it changes.
-    init(_ run: RunRecord, changes: [Runs.ChangeCount] = []) {
+    init(_ run: RunRecord, changes: [RunRecords.ChangeCount] = []) {
         self.run = run
         self.changes = changes
     }

@@ -2,7 +2,7 @@ import ArgumentParser
 import Foundation
 import Logging
 import Reports
-import Storage
+import Runs
 
 struct RunsCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
@@ -18,7 +18,7 @@ struct RunsCommand: AsyncParsableCommand {
         func run() async throws {
             try await reporting {
                 try await Runtime(level: .warning).withPool { pool in
-                    let runs = try await Runs(pool: pool).list()
+                    let runs = try await RunRecords(pool: pool).list()
                     switch options.output {
                     case .json: for run in runs { try Output.json(RunSummary(run)) }
                     case .text:
@@ -49,7 +49,7 @@ struct RunsCommand: AsyncParsableCommand {
         func run() async throws {
             try await reporting {
                 try await Runtime(level: .warning).withPool { pool in
-                    let runs = Runs(pool: pool)
+                    let runs = RunRecords(pool: pool)
                     guard let run = try await runs.run(id) else {
                         throw CommandFailure(.data, "ID: there is no run of this number; see entitlement-sync runs")
                     }
@@ -80,7 +80,7 @@ struct RunsCommand: AsyncParsableCommand {
         func run() async throws {
             try await reporting {
                 try await Runtime(level: .warning).withPool { pool in
-                    let runs = Runs(pool: pool)
+                    let runs = RunRecords(pool: pool)
                     guard let run = try await runs.run(id) else {
                         throw CommandFailure(.data, "ID: there is no run of this number; see entitlement-sync runs")
                     }
@@ -115,10 +115,10 @@ struct RunsCommand: AsyncParsableCommand {
         func run() async throws {
             try await reporting {
                 try await Runtime(level: .warning).withPool { pool in
-                    guard try await Runs(pool: pool).run(id) != nil else {
+                    guard try await RunRecords(pool: pool).run(id) != nil else {
                         throw CommandFailure(.data, "ID: there is no run of this number; see entitlement-sync runs")
                     }
-                    guard try await Runs(pool: pool).cancel(id) else {
+                    guard try await RunRecords(pool: pool).cancel(id) else {
                         throw CommandFailure(.data, "ID: no run of this number goes on; see entitlement-sync runs")
                     }
                     try options.print("canceled", json: ["run": id])
@@ -146,21 +146,21 @@ struct RunsCommand: AsyncParsableCommand {
                     )
                 }
                 return try await Runtime(level: .warning).withPool { pool in
-                    guard try await Runs(pool: pool).run(id) != nil else {
+                    guard try await RunRecords(pool: pool).run(id) != nil else {
                         throw CommandFailure(.data, "ID: there is no run of this number; see entitlement-sync runs")
                     }
                     do {
-                        let run = try await Runs(pool: pool).release(id, hash: hash, by: Asker.name)
+                        let run = try await RunRecords(pool: pool).release(id, hash: hash, by: Asker.name)
                         try options.print(
                             "run \(run) writes the changes; see entitlement-sync runs show \(run)",
                             json: ["run": run]
                         )
                         return .done
-                    } catch Runs.Refusal.otherHash {
+                    } catch RunRecords.Refusal.otherHash {
                         throw CommandFailure(.data, "--hash: it is not that of this run's changes; look at them again")
-                    } catch Runs.Refusal.tooOld {
+                    } catch RunRecords.Refusal.tooOld {
                         throw CommandFailure(.data, "ID: its users were read more than 72 hours ago; ask for a new run")
-                    } catch Runs.Refusal.nothingToRelease {
+                    } catch RunRecords.Refusal.nothingToRelease {
                         throw CommandFailure(
                             .data,
                             "ID: this run was not stopped, is no dry run that has ended, or was released before"

@@ -1,10 +1,10 @@
 import Configuring
 import FaultPoints
 import Foundation
-import Jobs
 import Logging
 import Migrations
 import Postgres
+import Queue
 import Telemetry
 
 /// What every command shares: the configuration and the way to the database.

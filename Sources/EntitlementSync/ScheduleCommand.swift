@@ -1,9 +1,8 @@
 import ArgumentParser
 import Foundation
 import Logging
+import Runs
 import Schedules
-import Storage
-import SyncWorker
 
 struct ScheduleCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(

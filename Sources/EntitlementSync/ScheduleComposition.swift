@@ -1,10 +1,13 @@
 import Configuring
+import Diagnostics
 import Entitlements
 import Foundation
 import Logging
 import Postgres
+import Queue
+import RateLimits
+import Runs
 import ServiceLifecycle
-import Storage
 import SyncWorker
 
 /// Makes schedulers and planners of the configuration.
@@ -44,7 +47,7 @@ struct ScheduleComposition {
     }
 
     /// How runs, schedules and looks stand.
-    var gauges: RunGauges { RunGauges(runs: Runs(pool: pool), laws: LawWatch(pool: pool), forecast: forecast) }
+    var gauges: RunGauges { RunGauges(runs: RunRecords(pool: pool), laws: LawWatch(pool: pool), forecast: forecast) }
 
     /// Follows schedules.
     ///

@@ -1,9 +1,9 @@
 import ArgumentParser
+import Diagnostics
 import Entitlements
 import Foundation
-import Jobs
 import Logging
-import Storage
+import Queue
 
 struct ScoreCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(

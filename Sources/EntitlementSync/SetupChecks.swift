@@ -1,11 +1,11 @@
 import Configuring
+import Diagnostics
 import Entitlements
 import Foundation
 import Logging
 import Metrics
 import Migrations
 import Postgres
-import Storage
 
 /// What the program is set up with: said once at the start, and checked by `doctor`.
 struct SetupChecks {

@@ -2,10 +2,15 @@ import Configuring
 import Crypto
 import Entitlements
 import Foundation
+import Ledger
 import Logging
 import Postgres
-import Storage
+import RateLimits
+import Reconciliation
+import Runs
 import StoreClients
+import StoreEvents
+import SupportDesk
 import SyncWorker
 import Transport
 import X509

@@ -1,6 +1,6 @@
 import ArgumentParser
 import Logging
-import Storage
+import Queue
 
 /// What can be paused.
 enum Switch: String, ExpressibleByArgument, CaseIterable {

@@ -4,7 +4,6 @@ import Foundation
 import Logging
 import Postgres
 import Reports
-import Storage
 import SupportDesk
 
 struct TicketsCommand: AsyncParsableCommand {

@@ -1,5 +1,5 @@
 import Foundation
-import Storage
+import UserRequests
 
 /// Waits for jobs by polling; the answer is always `job_status`.
 struct Waiting {

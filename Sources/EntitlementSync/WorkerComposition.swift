@@ -1,9 +1,13 @@
 import Configuring
+import Diagnostics
 import Entitlements
 import Foundation
-import Jobs
+import Outbox
 import Postgres
-import Storage
+import Queue
+import RateLimits
+import Reconciliation
+import Runs
 import StoreClients
 import SyncWorker
 import Transport
@@ -58,7 +62,9 @@ struct WorkerComposition {
                 logger: runtime.logger
             ),
             acknowledger: stores.acknowledger,
-            messenger: receiver.map { Messenger(outbox: Outbox(pool: pool), receiver: $0, logger: runtime.logger) },
+            messenger: receiver.map {
+                Messenger(outbox: OutboxQueue(pool: pool), receiver: $0, logger: runtime.logger)
+            },
             desk: desk,
             foresight: stores.foresight,
             runParts: RunParts(pool: pool),

@@ -4,7 +4,6 @@ package import Logging
 import NIOCore
 package import Postgres
 import ServiceLifecycle
-import Storage
 import StoreClients
 import SupportDesk
 package import WebAPI

@@ -1,4 +1,5 @@
-import Storage
+import Queue
+import Reconciliation
 import Synchronization
 
 /// Jobs that have ended and whose outcomes are still to be announced.

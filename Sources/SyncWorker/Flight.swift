@@ -1,5 +1,5 @@
-import Jobs
-import Storage
+import Queue
+import Reconciliation
 import Synchronization
 
 /// The jobs this process holds: claimed and being read, read and waiting to be applied, put off for a moment.

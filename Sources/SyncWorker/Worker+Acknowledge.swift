@@ -1,9 +1,9 @@
 import Entitlements
-import Jobs
 import Logging
 import Metrics
-package import Storage
+import Queue
 package import StoreClients
+package import StoreEvents
 
 /// Tells Google Play of sales that were granted.
 package struct Acknowledger: Sendable {

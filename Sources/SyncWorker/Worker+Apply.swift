@@ -1,10 +1,11 @@
 import Entitlements
 import FoundationEssentials
-import Jobs
+import Ledger
 import Logging
 import Metrics
 import Postgres
-import Storage
+import Queue
+import Reconciliation
 
 extension Worker {
     /// Applies whatever has been read while the last batch was written: batches grow with the load by themselves.

@@ -1,8 +1,10 @@
 import Entitlements
-import Jobs
 import Logging
 import Metrics
-import Storage
+import Queue
+import RateLimits
+import Reconciliation
+import StoreEvents
 
 extension Worker {
     /// Fills free places with due jobs and starts their reads.

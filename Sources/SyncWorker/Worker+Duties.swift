@@ -1,8 +1,10 @@
-import Jobs
+import Diagnostics
 import Logging
 import Metrics
 import Postgres
-import Storage
+import Queue
+import Reconciliation
+import StoreEvents
 
 extension Worker {
     /// Keeps the lease, and takes a new one when it was lost.
@@ -71,7 +73,7 @@ extension Worker {
             }
             if clock.now >= nextPartitions {
                 var isDone = false
-                await housekeep { isDone = try await housekeeping.keepPartitions() }
+                await housekeep { isDone = try await partitions.maintain() }
                 nextPartitions = clock.now + .seconds(isDone ? 3600 : 300)
             }
             if clock.now >= nextHour {
@@ -137,7 +139,7 @@ extension Worker {
         let ended = shared.answers.takeAll()
         guard !ended.isEmpty else { return }
         do {
-            try await housekeeping.announce(ended)
+            try await notices.send(ended)
         } catch {
             // Whoever stopped this goes on with it on the way out.
             guard !Task.isCancelled else { return shared.answers.add(ended) }

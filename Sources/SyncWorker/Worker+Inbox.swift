@@ -1,6 +1,8 @@
 import Logging
 import Metrics
-import Storage
+import Queue
+import Reconciliation
+import StoreEvents
 
 extension Worker {
     /// Events that are looked into at a time.

@@ -1,8 +1,8 @@
 import FoundationEssentials
 package import Logging
 import Metrics
+package import Outbox
 import Postgres
-package import Storage
 package import StoreClients
 
 /// Tells others what they must hear.
@@ -14,11 +14,11 @@ package struct Messenger: Sendable {
     /// After this a message is given up.
     static let patience = Duration.seconds(3 * 86_400)
 
-    private let outbox: Outbox
+    private let outbox: OutboxQueue
     private let receiver: Receiver
     private let logger: Logger
 
-    package init(outbox: Outbox, receiver: Receiver, logger: Logger) {
+    package init(outbox: OutboxQueue, receiver: Receiver, logger: Logger) {
         self.outbox = outbox
         self.receiver = receiver
         self.logger = logger
@@ -35,8 +35,8 @@ package struct Messenger: Sendable {
         let messages = try await outbox.take(upTo: Self.width, for: Self.hold)
         guard !messages.isEmpty else { return Round() }
         var delivered: [Int64] = []
-        var failed: [(Outbox.Message, Receiver.Failure)] = []
-        await withTaskGroup(of: (Outbox.Message, Receiver.Failure?).self) { group in
+        var failed: [(OutboxQueue.Message, Receiver.Failure)] = []
+        await withTaskGroup(of: (OutboxQueue.Message, Receiver.Failure?).self) { group in
             for message in messages { group.addTask { (message, await deliver(message)) } }
             for await (message, failure) in group {
                 if let failure { failed.append((message, failure)) } else { delivered.append(message.number) }
@@ -52,14 +52,14 @@ package struct Messenger: Sendable {
         return Round(delivered: delivered.count, failed: failed.count)
     }
 
-    private func deliver(_ message: Outbox.Message) async -> Receiver.Failure? {
+    private func deliver(_ message: OutboxQueue.Message) async -> Receiver.Failure? {
         do throws(Receiver.Failure) {
             try await receiver.deliver(Array(Self.body(message).utf8), id: message.id.uuidString.lowercased())
             return nil
         } catch { return error }
     }
 
-    private func putOff(_ message: Outbox.Message, _ failure: Receiver.Failure) async throws {
+    private func putOff(_ message: OutboxQueue.Message, _ failure: Receiver.Failure) async throws {
         let isOver = message.age >= Self.patience
         count(isOver ? "dead" : "failed", 1)
         try await outbox.putOff(message.number, for: isOver ? nil : Self.wait(message.attempt), error: failure.code)
@@ -82,7 +82,7 @@ package struct Messenger: Sendable {
     }
 
     /// The message as it is sent: who, what and when, in a stable order.
-    static func body(_ message: Outbox.Message) -> String {
+    static func body(_ message: OutboxQueue.Message) -> String {
         let seconds = Double(message.createdAt.microsecondsSinceUnixEpoch) / 1_000_000
         let time = Date(timeIntervalSince1970: seconds).formatted(.iso8601)
         let user = message.userID.map(quoted) ?? "null"

@@ -1,8 +1,13 @@
-import Jobs
+import Diagnostics
+import Ledger
 package import Logging
 package import Postgres
+import Queue
+package import RateLimits
+package import Reconciliation
+package import Runs
 import ServiceLifecycle
-package import Storage
+import StoreEvents
 
 /// One worker process: claim, read, decide, apply, answer, until it is told to stop.
 ///
@@ -15,6 +20,8 @@ package struct Worker: Service {
     let apply: Apply
     let assets: AssetRuns
     let housekeeping: Housekeeping
+    let partitions: Partitions
+    let notices: EndNotices
     let laws: LawWatch
     let inbox: Inbox
     let acknowledger: Acknowledger?
@@ -73,6 +80,8 @@ package struct Worker: Service {
         let wake = shared.wake
         self.planner = planner.map { $0 { wake.raise() } }
         housekeeping = Housekeeping(pool: pool, retention: settings.retention)
+        partitions = Partitions(pool: pool, historyDays: settings.retention.historyDays)
+        notices = EndNotices(pool: pool)
         laws = LawWatch(pool: pool)
         inbox = Inbox(pool: pool)
         self.listener = listener

@@ -1,6 +1,7 @@
-package import Jobs
+package import Diagnostics
 import Metrics
-package import Storage
+package import Queue
+package import RateLimits
 
 /// What is true of the queue, the stores and the records at this moment; the same whichever worker is asked.
 package struct WorkerGauges: Sendable {

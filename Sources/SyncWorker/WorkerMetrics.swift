@@ -1,11 +1,9 @@
 import Entitlements
-import Jobs
 import Metrics
+import Queue
 
 /// Names of metrics whose handlers are made as they are needed.
 enum WorkerMetricNames {
-    /// Proofs that were looked at, by kind and result.
-    static let proofs = "entitlement_sync_proofs_total"
     /// Sales acknowledged to Google Play, by result.
     static let acknowledgements = "entitlement_sync_acknowledgements_total"
 }

@@ -1,5 +1,3 @@
-package import Storage
-
 /// How a worker process works.
 package struct WorkerSettings: Sendable {
     /// Jobs that are claimed and not yet applied, at most.

@@ -1,4 +1,6 @@
 import FoundationEssentials
+import Queue
+import RateLimits
 import Synchronization
 
 /// What the duties of one worker share.

@@ -1,9 +1,10 @@
+import Diagnostics
 import Entitlements
 import Foundation
-import Jobs
 import Postgres
-import Storage
+import Queue
 import Testing
+import UserRequests
 
 extension HistoryTests {
     /// Retention takes the jobs, and with them each single check that confirmed what was on record.
@@ -71,7 +72,7 @@ extension Lane {
     /// What is rebuilt and judged from records.
     fileprivate func answers(at moments: [Instant], _ settings: DecisionSettings) async throws -> [String] {
         var answers: [String] = []
-        let histories = Storage.Histories(pool: host)
+        let histories = Diagnostics.Histories(pool: host)
         for user in try await users() {
             for moment in moments {
                 var state = try await histories.state(of: user, at: moment)

@@ -1,5 +1,6 @@
 import Entitlements
-import Storage
+import Reconciliation
+import Runs
 
 extension Model {
     /// Takes a run that was read or written to its end on to what follows.

@@ -1,5 +1,5 @@
 import Entitlements
-import Storage
+import Runs
 
 extension Model {
     /// A run over many users; by itself "run" is what a user's assets go on in here.

@@ -1,8 +1,7 @@
 import Entitlements
 import Foundation
-import Jobs
+import Queue
 import TestSupport
-import Storage
 import Testing
 
 extension HistoryTests {

@@ -1,7 +1,7 @@
+import Diagnostics
 import Entitlements
 import Foundation
 import Postgres
-import Storage
 import Testing
 
 extension HistoryTests {

@@ -1,8 +1,8 @@
 import Entitlements
 import Foundation
-import Jobs
 import Postgres
-import Storage
+import Queue
+import Reconciliation
 
 extension Run {
     /// Applies what a worker has read, as its apply duty does: one lease a batch, different users.

@@ -1,8 +1,7 @@
 import Entitlements
 import Foundation
-import Jobs
 import Postgres
-import Storage
+import Queue
 
 /// Records that a clock has dated which was ahead.
 extension Run {

@@ -1,7 +1,7 @@
+import Diagnostics
 import Entitlements
 import Foundation
 import Postgres
-import Storage
 
 extension Run {
     /// Everything is readable, nothing is paused, nothing waits: the state settles, and stays.

@@ -1,8 +1,8 @@
 import Entitlements
 import Foundation
-import Jobs
 import Postgres
-import Storage
+import Queue
+import UserRequests
 
 extension Run {
     /// Makes one step in the database and in the model.

@@ -1,11 +1,12 @@
 import Entitlements
 import Foundation
-import Jobs
 import Postgres
-import Storage
+import Queue
+import Reconciliation
+import Runs
 
 extension Run {
-    private var asked: Runs { Runs(pool: lane.host) }
+    private var asked: RunRecords { RunRecords(pool: lane.host) }
     private var planning: RunPlanning { RunPlanning(pool: lane.host, brake: setup.brake) }
 
     mutating func takeLead() async throws {
@@ -146,8 +147,8 @@ extension Run {
             )
             try expect(mayMake && !wrong && !isMade, "a run was released")
             _ = model.release(index, as: made)
-        } catch let refusal as Runs.Refusal {
-            let expected: Runs.Refusal = mayMake && wrong ? .otherHash : .nothingToRelease
+        } catch let refusal as RunRecords.Refusal {
+            let expected: RunRecords.Refusal = mayMake && wrong ? .otherHash : .nothingToRelease
             try expect(refusal == expected, "a release was refused", "\(refusal)")
             try expect(!mayMake || wrong || isMade, "a release was refused")
             model.note(wrong && mayMake ? "released by another hash" : "nothing to release")

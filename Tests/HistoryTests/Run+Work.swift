@@ -1,8 +1,8 @@
 import Entitlements
 import Foundation
-import Jobs
 import Postgres
-import Storage
+import Queue
+import Reconciliation
 
 extension Run {
     // MARK: Claim and read

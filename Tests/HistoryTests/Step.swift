@@ -1,5 +1,5 @@
 import Entitlements
-import Storage
+import Runs
 
 /// One of the two worker processes of a history.
 enum Side: String, Sendable, CaseIterable { case a = "A", b = "B" }

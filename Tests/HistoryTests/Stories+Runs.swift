@@ -1,5 +1,5 @@
 import Entitlements
-import Storage
+import Runs
 import TestSupport
 
 /// Runs over many users, and what becomes of accounts and purchases in their middle.

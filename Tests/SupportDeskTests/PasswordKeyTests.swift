@@ -1,7 +1,6 @@
 import Foundation
-import Testing
-
 @testable import SupportDesk
+import Testing
 
 /// What a password shows.
 @Suite struct PasswordKeyTests {

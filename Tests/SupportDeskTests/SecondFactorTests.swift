@@ -1,6 +1,5 @@
-import Testing
-
 @testable import SupportDesk
+import Testing
 
 /// The secret of the second factor.
 @Suite struct SecondFactorTests {

@@ -1,6 +1,5 @@
-import Testing
-
 @testable import SupportDesk
+import Testing
 
 /// What an operator shows after signing in.
 @Suite struct SessionTokenTests {

@@ -1,7 +1,8 @@
+import Diagnostics
 import Migrations
 import Postgres
-import Storage
 import Testing
+import UserRequests
 
 /// What the host adapter gives that the worker can't read.
 @Suite struct AdapterFaultTests {

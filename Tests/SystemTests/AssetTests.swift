@@ -1,8 +1,9 @@
+import Diagnostics
 import Entitlements
 import Foundation
 import Postgres
-import Storage
 import Testing
+import UserRequests
 
 struct AssetTests {
     @Test func `122, 123, 124, 126: only what the lapse froze comes back, once`() async throws {

@@ -1,8 +1,7 @@
 import Entitlements
 import Postgres
-import Storage
+import RateLimits
 import StoreClients
-import SyncWorker
 import Testing
 
 /// The shared budget, from its first request on.

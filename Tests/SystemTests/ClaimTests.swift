@@ -1,7 +1,7 @@
 import Entitlements
-import Jobs
 import Logging
 import Postgres
+import Queue
 import TestSupport
 import Testing
 

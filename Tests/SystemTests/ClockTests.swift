@@ -1,8 +1,8 @@
 import Entitlements
 import Foundation
 import Postgres
-import Storage
 import Testing
+import UserRequests
 
 /// Records that are dated to a time that is still to come: the database's clock was set back since.
 struct ClockTests {

@@ -1,10 +1,11 @@
+import Diagnostics
 import Entitlements
 import Foundation
-import Jobs
 import Postgres
-import Storage
+import Queue
 import TestSupport
 import Testing
+import UserRequests
 
 /// Checks that come to what is on record already.
 @Suite struct ConfirmationTests {

@@ -1,6 +1,5 @@
-import Testing
-
 @testable import SyncWorker
+import Testing
 
 /// The places of jobs that nobody waits for.
 struct CourtesyTests {

@@ -1,6 +1,7 @@
+@testable import Diagnostics
 import Logging
 import Postgres
-@testable import Storage
+@testable import RateLimits
 import TestSupport
 import Testing
 

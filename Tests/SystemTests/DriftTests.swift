@@ -1,6 +1,6 @@
+import Diagnostics
 import Entitlements
 import Postgres
-import Storage
 import Testing
 
 /// How records are looked at in SQL, without a store.

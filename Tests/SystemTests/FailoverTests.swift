@@ -1,8 +1,8 @@
-import Jobs
 import Postgres
-import Storage
+import Queue
 import TestSupport
 import Testing
+import UserRequests
 
 /// What a process still believes after a failover that lost the end of what was committed.
 @Suite struct FailoverTests {

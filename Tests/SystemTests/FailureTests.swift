@@ -1,9 +1,10 @@
-import Postgres
-import Jobs
+import Diagnostics
 import Entitlements
-import Storage
+import Postgres
+import Queue
 import StoreSimulator
 import Testing
+import UserRequests
 
 /// Two tries, hardly any wait between them.
 private var twoAttempts: WorkerSetup {

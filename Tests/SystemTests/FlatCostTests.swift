@@ -1,11 +1,14 @@
 import Bench
 import Entitlements
 import Foundation
-import Jobs
 import Postgres
-import Storage
+import Queue
+import Reconciliation
+import StoreEvents
+import SupportDesk
 import TestSupport
 import Testing
+import UserRequests
 
 /// What is asked again and again costs the same, however much there is on record.
 struct FlatCostTests {

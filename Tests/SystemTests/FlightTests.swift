@@ -1,10 +1,9 @@
 import Entitlements
 import Foundation
-import Jobs
-import Testing
-
-@testable import Storage
+@testable import Queue
+@testable import Reconciliation
 @testable import SyncWorker
+import Testing
 
 /// What a worker holds, where a crash of the server has undone a claim and the next one found the same job again.
 struct FlightTests {

@@ -1,8 +1,8 @@
-import Postgres
-import Jobs
 import Entitlements
-import Storage
+import Postgres
+import Queue
 import Testing
+import UserRequests
 
 struct LifecycleTests {
     @Test(arguments: [

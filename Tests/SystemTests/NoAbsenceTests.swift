@@ -1,9 +1,10 @@
+import Diagnostics
 import Entitlements
 import Foundation
-import Jobs
 import Postgres
-import Storage
+import Queue
 import Testing
+import UserRequests
 
 /// Stores that suddenly do not know their customers, and what is kept for it.
 struct NoAbsenceTests {

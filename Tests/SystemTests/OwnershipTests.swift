@@ -1,8 +1,8 @@
-import Postgres
-import Jobs
 import Entitlements
-import Storage
+import Postgres
+import Queue
 import Testing
+import UserRequests
 
 struct OwnershipTests {
     @Test func `1, 187: an own active subscription restores a free user, with one decision`() async throws {

@@ -1,8 +1,9 @@
 import Foundation
 import Postgres
-import Storage
+import Queue
 import TestSupport
 import Testing
+import UserRequests
 
 /// The days of history and requests: made ahead, dropped when they are old, and never in the way of a request.
 @Suite struct PartitionTests {
@@ -57,7 +58,7 @@ import Testing
             #expect(refused.isEmpty)
             #expect(slowest < .milliseconds(500))
             #expect(try await world.number("SELECT count(*) FROM entitlement_sync.queue") == 50)
-            #expect(try await Housekeeping(pool: world.pool).keepPartitions())
+            #expect(try await Partitions(pool: world.pool, historyDays: 90).maintain())
             #expect(try await world.isCovered())
             let late: PostgresQuery = """
                 SELECT count(*) FROM entitlement_sync.partitions_of('job_history') AS p
@@ -71,17 +72,17 @@ import Testing
         async throws
     {
         try await World.with { world in
-            let housekeeping = Housekeeping(pool: world.pool)
-            #expect(try await housekeeping.keepPartitions())
-            #expect(try await housekeeping.keepPartitions(), "what was done is asked for again at will")
+            let partitions = Partitions(pool: world.pool, historyDays: 90)
+            #expect(try await partitions.maintain())
+            #expect(try await partitions.maintain(), "what was done is asked for again at will")
             #expect(try await world.alarms().isEmpty)
             try await world.lay("job_history", from: -3, to: 9)
             try await world.pool.withTransaction { open in
                 try await open.query("SELECT count(*) FROM entitlement_sync.job_history")
-                #expect(try await !housekeeping.keepPartitions())
+                #expect(try await !partitions.maintain())
             }
             #expect(try await world.alarms() == ["partitions_low"])
-            #expect(try await !housekeeping.keepPartitions(), "the transaction is over, the wait is not")
+            #expect(try await !partitions.maintain(), "the transaction is over, the wait is not")
             #expect(
                 try await world.number(
                     """
@@ -91,7 +92,7 @@ import Testing
                 ) == 1
             )
             try await world.pool.query("UPDATE entitlement_sync.upkeep SET next_at = now()")
-            #expect(try await housekeeping.keepPartitions())
+            #expect(try await partitions.maintain())
             #expect(try await world.isCovered())
         }
     }
@@ -237,7 +238,7 @@ import Testing
                     "SELECT count(*) FROM entitlement_sync.missing_partitions('decision', interval '14 days')"
                 ) == 0
             )
-            #expect(try await Housekeeping(pool: world.pool).keepPartitions())
+            #expect(try await Partitions(pool: world.pool, historyDays: 90).maintain())
             #expect(try await world.number("SELECT count(*) FROM entitlement_sync.missing_partitions('decision')") == 0)
         }
     }

@@ -1,10 +1,10 @@
 import Entitlements
 import Foundation
-import Jobs
 import Postgres
-import Storage
+import Queue
 import TestSupport
 import Testing
+import UserRequests
 
 /// How rows are reached where the server's statistics are old: taken when there were next to none.
 ///

@@ -1,4 +1,4 @@
-@testable import SyncWorker
+@testable import RateLimits
 import Testing
 
 /// Tokens in hand.

@@ -1,10 +1,10 @@
 import Entitlements
 import Foundation
-import Jobs
 import Postgres
-import Storage
+import Queue
 import TestSupport
 import Testing
+import UserRequests
 
 /// What is put back into the queue begins again, and a wait in which no store was asked ends nothing.
 struct PutBackTests {

@@ -1,9 +1,9 @@
 import Entitlements
 import Foundation
-import Jobs
 import Postgres
-import Storage
+import Queue
 import Testing
+import UserRequests
 
 /// What happens between the moments of one job.
 struct RaceTests {

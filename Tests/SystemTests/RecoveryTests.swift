@@ -1,8 +1,8 @@
 import Foundation
 import Postgres
-import Storage
 import TestSupport
 import Testing
+import UserRequests
 
 struct RecoveryTests {
     @Test func `166: what a stopped worker left is finished by the next; nothing is lost, one decision a job`()

@@ -1,9 +1,9 @@
-import Jobs
 import Entitlements
 import Foundation
 import Postgres
-import Storage
+import Queue
 import Testing
+import UserRequests
 
 struct RepeatTests {
     @Test func `78: a double tap is one job, and both callers get its id`() async throws {

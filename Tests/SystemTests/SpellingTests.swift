@@ -1,9 +1,10 @@
 import Entitlements
 import Foundation
-import Jobs
 import Postgres
-import Storage
+import Queue
+import Reconciliation
 import Testing
+import UserRequests
 
 /// Hosts that compare ids by other rules than bytes: what comes back is spelled otherwise than what was asked for.
 @Suite struct SpellingTests {

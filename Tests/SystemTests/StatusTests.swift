@@ -1,8 +1,9 @@
-import Postgres
-import Jobs
+import Diagnostics
 import Entitlements
-import Storage
+import Postgres
+import Queue
 import Testing
+import UserRequests
 
 struct StatusTests {
     @Test func `113: an onboarding user who paid becomes a subscriber, the status untouched`() async throws {

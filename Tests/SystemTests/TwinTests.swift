@@ -1,9 +1,9 @@
 import Entitlements
 import Foundation
-import Jobs
 import Postgres
-import Storage
+import Queue
 import Testing
+import UserRequests
 
 /// Users whose ids Unicode takes for one, and PostgreSQL for two.
 @Suite struct TwinTests {

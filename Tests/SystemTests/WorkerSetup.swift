@@ -1,18 +1,21 @@
 import Configuring
+@testable import EntitlementSync
 import Entitlements
 import Foundation
 import HTTPTypes
-import Jobs
 import Logging
 import Postgres
-import Storage
+import Queue
+import RateLimits
+import Reconciliation
+import Runs
 import StoreClients
+import StoreEvents
 import SyncWorker
 import TestSupport
 import Testing
 import Transport
-
-@testable import EntitlementSync
+import UserRequests
 
 /// How the worker of a test is configured; as the program, but with short waits.
 struct WorkerSetup: Sendable {

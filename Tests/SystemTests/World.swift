@@ -1,15 +1,15 @@
 import Entitlements
 import Foundation
 import HTTPTypes
-import Jobs
 import Logging
 import Migrations
 import Postgres
-import Storage
+import Queue
 import StoreSimulator
 import TestSupport
 import Testing
 import Transport
+import UserRequests
 
 /// A host application's database, a simulated RevenueCat and the people who tap: all that a worker meets.
 struct World: Sendable {

@@ -2,9 +2,8 @@ import Entitlements
 import Foundation
 import HTTPTypes
 import Hummingbird
-import Storage
 import Testing
-
+import UserRequests
 @testable import WebAPI
 
 /// Cases as they are sent, and bodies of a few fields as they are read.

@@ -1,8 +1,7 @@
 import Entitlements
 import Foundation
 import Testing
-
-@testable import Storage
+@testable import UserRequests
 @testable import WebAPI
 
 /// The document's limits, words and members are those of the code and of the contract in SQL.

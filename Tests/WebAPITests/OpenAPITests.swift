@@ -6,8 +6,7 @@ import Logging
 import Postgres
 import StoreClients
 import Testing
-
-@testable import Storage
+@testable import UserRequests
 @testable import WebAPI
 
 /// The document says what the code does.

@@ -1,10 +1,9 @@
 import HTTPTypes
 import Hummingbird
 import Logging
-import Storage
 import Synchronization
 import Testing
-
+import UserRequests
 @testable import WebAPI
 
 /// The count that all processes share, as the database keeps it, by a clock that stands still.

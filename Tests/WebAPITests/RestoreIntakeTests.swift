@@ -1,9 +1,8 @@
 import Logging
 import Postgres
-import Storage
 import Synchronization
 import Testing
-
+import UserRequests
 @testable import WebAPI
 
 /// Restores on their way into the queue.

@@ -1,9 +1,8 @@
 import Foundation
 import Logging
-import Storage
 import Synchronization
 import Testing
-
+import UserRequests
 @testable import WebAPI
 
 /// Who waits for restores, and what they are answered.

@@ -1,7 +1,6 @@
 import HTTPTypes
 import Hummingbird
 import NIOCore
-import Storage
 import SupportDesk
 import WebAPI
 

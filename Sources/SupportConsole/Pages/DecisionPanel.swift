@@ -1,6 +1,5 @@
 import Entitlements
 import Foundation
-import Storage
 import SupportDesk
 
 /// What the operator may do with a case now, and what it will do, in one sentence before it is done.

@@ -1,7 +1,6 @@
 import Entitlements
 import Foundation
 import Hummingbird
-import Storage
 import SupportDesk
 import WebAPI
 

@@ -1,6 +1,5 @@
 import Foundation
 import Hummingbird
-import Storage
 import SupportDesk
 import WebAPI
 

@@ -3,7 +3,6 @@ import Foundation
 import HTTPTypes
 import Hummingbird
 import Logging
-import Storage
 import StoreClients
 import SupportDesk
 import WebAPI

@@ -1,7 +1,6 @@
 import Foundation
 import Hummingbird
 import Postgres
-import Storage
 import SupportDesk
 import WebAPI
 

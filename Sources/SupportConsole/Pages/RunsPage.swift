@@ -1,6 +1,6 @@
 import Foundation
 import Hummingbird
-import Storage
+import Runs
 import SupportDesk
 import WebAPI
 

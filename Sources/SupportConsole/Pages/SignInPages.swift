@@ -1,7 +1,6 @@
 import HTTPTypes
 import Hummingbird
 import Logging
-import Storage
 import StoreClients
 import SupportDesk
 import WebAPI

@@ -1,5 +1,5 @@
 import Hummingbird
-import Storage
+import SupportDesk
 import WebAPI
 
 /// Signs a terminal in as the operator who has opened the page.

@@ -2,7 +2,6 @@ import Foundation
 import HTTPTypes
 import Hummingbird
 import Logging
-import Storage
 import SupportDesk
 import WebAPI
 

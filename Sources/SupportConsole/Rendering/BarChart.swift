@@ -1,4 +1,3 @@
-import Storage
 import SupportDesk
 
 /// Bars with their figures written beside them, and the same as a table: drawn on the server, without a style of its own.

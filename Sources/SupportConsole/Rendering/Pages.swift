@@ -3,7 +3,7 @@ import Foundation
 import HTTPTypes
 import Hummingbird
 import Mustache
-import Storage
+import SupportDesk
 
 /// The console's templates, read once.
 struct Pages: Sendable {

@@ -3,7 +3,6 @@ import Foundation
 import HTTPTypes
 import Hummingbird
 import Postgres
-import Storage
 import SupportDesk
 import WebAPI
 

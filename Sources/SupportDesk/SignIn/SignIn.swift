@@ -1,7 +1,6 @@
 import Crypto
 import Dispatch
 import Foundation
-package import Storage
 
 /// Lets operators in.
 ///

@@ -1,6 +1,7 @@
 import Entitlements
 import Postgres
-import Storage
+import Reconciliation
+import SupportDesk
 
 extension EvidenceCollector {
     /// What the ids led to that were named for a case.

@@ -1,11 +1,13 @@
 import Crypto
 package import Entitlements
 import Foundation
-import Jobs
+import Ledger
 package import Logging
 import Postgres
-package import Storage
+import Queue
+package import Reconciliation
 import StoreClients
+package import SupportDesk
 
 /// Finds out what is to be known of a case before people decide it.
 package struct EvidenceCollector: Sendable {

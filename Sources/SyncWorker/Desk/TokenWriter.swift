@@ -1,10 +1,10 @@
 import Entitlements
 import FaultPoints
 import Foundation
-import Postgres
 package import Logging
-package import Storage
+import Postgres
 package import StoreClients
+package import SupportDesk
 
 /// Tells the App Store whose a purchase is that was moved, so that it does not go on naming its former owner.
 ///

@@ -1,8 +1,8 @@
 import Entitlements
 import FaultPoints
 package import Logging
-package import Storage
 package import StoreClients
+package import SupportDesk
 
 /// Carries approved transfers out: every step is on record before it is made, and none is made twice blindly.
 package struct TransferRunner: Sendable {

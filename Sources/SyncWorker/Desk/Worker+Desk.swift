@@ -1,5 +1,5 @@
 import Logging
-import Storage
+import SupportDesk
 
 /// What a worker does for the desk.
 package struct DeskWork: Sendable {

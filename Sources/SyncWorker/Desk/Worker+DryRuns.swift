@@ -1,6 +1,7 @@
 import Logging
 import Postgres
-package import Storage
+package import Reconciliation
+package import Runs
 
 /// How a worker answers people who ask what a reconcile would do; nothing is written by that, in no mode.
 package struct DryRunWork: Sendable {

@@ -1,10 +1,12 @@
+package import Diagnostics
 import Metrics
-package import Storage
+import RateLimits
+package import Runs
 import Synchronization
 
 /// How runs, schedules and looks stand, as gauges; the same whichever process is asked.
 package struct RunGauges: Sendable {
-    private let runs: Runs
+    private let runs: RunRecords
     private let laws: LawWatch
     private let forecast: RunForecast
     private let shown = Shown()
@@ -40,7 +42,7 @@ package struct RunGauges: Sendable {
     ///   - runs: the runs.
     ///   - laws: what was found when somebody last looked.
     ///   - forecast: how fast the stores may be asked.
-    package init(runs: Runs, laws: LawWatch, forecast: RunForecast) {
+    package init(runs: RunRecords, laws: LawWatch, forecast: RunForecast) {
         self.runs = runs
         self.laws = laws
         self.forecast = forecast

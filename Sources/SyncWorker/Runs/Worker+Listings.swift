@@ -1,6 +1,6 @@
 package import Entitlements
 import Logging
-package import Storage
+package import StoreEvents
 
 /// How a worker reads stores' lists for runs that catch up.
 package struct ListingWork: Sendable {

@@ -1,7 +1,9 @@
 import Entitlements
-import Jobs
 import Logging
-import Storage
+import Queue
+import RateLimits
+import Reconciliation
+import Runs
 
 extension Worker {
     /// How long a part of a dry run is this worker's without a sign of life.

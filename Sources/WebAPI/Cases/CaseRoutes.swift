@@ -2,7 +2,7 @@ import Foundation
 import HTTPTypes
 import Hummingbird
 import Postgres
-import Storage
+import UserRequests
 
 /// What users read of their cases at support, and say to them.
 struct CaseRoutes: Sendable {

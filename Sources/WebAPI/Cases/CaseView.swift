@@ -1,5 +1,5 @@
 import Foundation
-import Storage
+import UserRequests
 
 /// The cases of a user, as they are sent.
 struct CaseList: Encodable {

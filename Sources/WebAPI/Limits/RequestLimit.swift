@@ -2,8 +2,8 @@ import Crypto
 import Foundation
 package import Logging
 import Postgres
-package import Storage
 import Synchronization
+package import UserRequests
 
 /// How many requests a minute one key may make, counted over all processes.
 ///

@@ -1,6 +1,6 @@
 import HTTPTypes
 import Hummingbird
-import Storage
+import UserRequests
 
 /// `GET /v1/entitlement`: what the app shows at its launch.
 struct EntitlementRoute: Sendable {

@@ -2,8 +2,8 @@ import Foundation
 import HTTPTypes
 import Hummingbird
 import NIOCore
-import Storage
 import StoreClients
+import UserRequests
 
 /// What an app sends with a tap on Restore Purchases.
 struct RestoreBody: Decodable, Sendable {

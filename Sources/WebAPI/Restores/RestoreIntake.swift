@@ -1,6 +1,6 @@
 import Postgres
 import ServiceLifecycle
-package import Storage
+package import UserRequests
 
 /// Takes what apps ask for, many in one transaction.
 package final class RestoreIntake: Service {

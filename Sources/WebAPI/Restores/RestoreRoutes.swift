@@ -3,7 +3,7 @@ import Foundation
 import HTTPTypes
 import Hummingbird
 import Logging
-import Storage
+import UserRequests
 
 /// What the app asks of restores.
 struct RestoreRoutes: Sendable {

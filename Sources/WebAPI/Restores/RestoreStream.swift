@@ -2,7 +2,7 @@ import Foundation
 import HTTPTypes
 import Hummingbird
 import NIOCore
-import Storage
+import UserRequests
 
 /// What happens to a restore, as server-sent events.
 ///

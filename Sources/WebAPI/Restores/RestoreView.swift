@@ -1,6 +1,6 @@
 import Entitlements
 import Foundation
-import Storage
+import UserRequests
 
 /// A restore as it is sent to the app.
 struct RestoreView: Encodable, Sendable {

@@ -1,6 +1,6 @@
 import Entitlements
 import Foundation
-import Storage
+import UserRequests
 
 /// Who waits for which restores, and what is known of those that are followed.
 ///

@@ -2,8 +2,8 @@ package import Foundation
 package import Logging
 package import Postgres
 import ServiceLifecycle
-package import Storage
 import Synchronization
+package import UserRequests
 
 /// Reads restores for everybody who looks at them: many at a time, and again when something has happened.
 ///

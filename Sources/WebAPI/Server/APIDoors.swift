@@ -1,8 +1,8 @@
 import HTTPTypes
 import Hummingbird
 package import Logging
-package import Storage
 package import StoreClients
+package import UserRequests
 
 /// What stands behind the API's routes; what is not configured is not there.
 package struct APIDoors: Sendable {

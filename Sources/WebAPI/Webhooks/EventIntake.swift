@@ -2,8 +2,8 @@ import Entitlements
 package import Logging
 import Postgres
 import ServiceLifecycle
-package import Storage
 import StoreClients
+package import StoreEvents
 import Synchronization
 
 /// Keeps stores' events, many of one store in one transaction; no store waits for another's.

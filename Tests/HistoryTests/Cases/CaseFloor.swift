@@ -2,7 +2,6 @@ import Entitlements
 import Foundation
 import Logging
 import Postgres
-import Storage
 import TestSupport
 
 /// A session at the database in which somebody's transaction may be open while others act.

@@ -1,7 +1,6 @@
 import Entitlements
 import Foundation
 import Postgres
-import Storage
 import TestSupport
 
 /// What happens next: half of it leads a ticket on, the rest comes between.

@@ -1,7 +1,7 @@
 import Entitlements
 import Foundation
 import Postgres
-import Storage
+import SupportDesk
 import TestSupport
 
 /// A transfer in the hands of a worker, and how far it got.

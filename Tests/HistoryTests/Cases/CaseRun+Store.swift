@@ -1,9 +1,11 @@
 import Entitlements
 import Foundation
-import Jobs
 import Postgres
-import Storage
+import Queue
+import Reconciliation
+import SupportDesk
 import TestSupport
+import UserRequests
 
 /// What readings and evidence are made of: the store's word at this moment.
 extension CaseRun {

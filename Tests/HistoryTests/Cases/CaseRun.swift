@@ -1,8 +1,10 @@
+import Diagnostics
 import Entitlements
 import Foundation
-import Jobs
 import Postgres
-import Storage
+import Queue
+import Reconciliation
+import SupportDesk
 import TestSupport
 
 /// One made-up case: agents, owner, claimant, host and workers act one into the other on a real database.

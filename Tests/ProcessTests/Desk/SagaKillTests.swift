@@ -1,9 +1,9 @@
 #if FAULT_POINTS
+    import Diagnostics
     import FaultPoints
     import Foundation
     import Glibc
     import Postgres
-    import Storage
     import Testing
 
     /// What happens to a transfer on its way, and what has to come of it.

@@ -1,7 +1,7 @@
+import Diagnostics
 import Foundation
 import HTTPTypes
 import Postgres
-import Storage
 import Testing
 
 /// What real workers go through while their metrics are read.

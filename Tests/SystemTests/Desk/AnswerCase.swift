@@ -1,7 +1,8 @@
 import Foundation
 import Postgres
-import Storage
+import SupportDesk
 import Testing
+import UserRequests
 
 /// What claimant and owner of a case see and say.
 extension DeskCase {

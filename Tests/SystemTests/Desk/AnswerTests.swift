@@ -1,9 +1,9 @@
 import Entitlements
 import Foundation
 import Postgres
-import Storage
 import SupportDesk
 import Testing
+import UserRequests
 
 /// What support asks a claimant, and what the claimant says.
 @Suite struct AnswerTests {

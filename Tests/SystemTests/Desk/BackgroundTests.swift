@@ -1,7 +1,7 @@
 import Entitlements
 import Foundation
 import Postgres
-import Storage
+import SupportDesk
 import Testing
 
 /// What is on record around a case, as its evidence shows it.

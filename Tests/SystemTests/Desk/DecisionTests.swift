@@ -1,9 +1,9 @@
 import Entitlements
 import Foundation
 import Postgres
-import Storage
 import SupportDesk
 import Testing
+import UserRequests
 
 /// Who may decide a case, on what, and what undoes a decision.
 @Suite struct DecisionTests {

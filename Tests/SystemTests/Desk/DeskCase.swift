@@ -1,10 +1,10 @@
 import Entitlements
 import Foundation
 import Postgres
-import Storage
 import StoreSimulator
 import SupportDesk
 import Testing
+import UserRequests
 
 /// A case at the desk: an owner whose purchase somebody else claims, and the people who decide.
 struct DeskCase: Sendable {

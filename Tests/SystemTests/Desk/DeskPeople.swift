@@ -1,7 +1,6 @@
 import Crypto
 import Foundation
 import Postgres
-import Storage
 import SupportDesk
 import Testing
 

@@ -1,9 +1,9 @@
 import Entitlements
 import Foundation
 import Postgres
-import Storage
 import SupportDesk
 import Testing
+import UserRequests
 
 /// What two do at once, or somebody does in the middle of it.
 @Suite struct DeskRaceTests {

@@ -1,10 +1,12 @@
 import Entitlements
 import Foundation
-import Jobs
 import Postgres
-import Storage
+import Queue
+import Reconciliation
+import Runs
 import SupportDesk
 import Testing
+import UserRequests
 
 /// What a reconcile would do, asked without doing it.
 @Suite struct DryRunTests {

@@ -1,9 +1,9 @@
 import Entitlements
 import Foundation
 import Postgres
-import Storage
 import SupportDesk
 import Testing
+import UserRequests
 
 /// What is found out about a case.
 @Suite struct EvidenceTests {

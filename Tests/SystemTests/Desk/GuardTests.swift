@@ -1,7 +1,6 @@
 import Entitlements
 import Foundation
 import Postgres
-import Storage
 import SupportDesk
 import Testing
 

@@ -1,9 +1,9 @@
 import Entitlements
 import Foundation
 import Postgres
-import Storage
 import SupportDesk
 import Testing
+import UserRequests
 
 /// Words that come late, twice, or to what is not asked any more.
 @Suite struct LastingWordTests {

@@ -1,9 +1,9 @@
 import Entitlements
 import Foundation
 import Postgres
-import Storage
 import SupportDesk
 import Testing
+import UserRequests
 
 /// Ids that claimants and agents name for a case, looked up in the stores.
 @Suite struct LookupTests {

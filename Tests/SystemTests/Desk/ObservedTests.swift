@@ -1,7 +1,7 @@
 import Entitlements
-import Storage
 import SupportDesk
 import Testing
+import UserRequests
 
 /// What was only observed has not happened, wherever it is counted or shown.
 @Suite struct ObservedTests {

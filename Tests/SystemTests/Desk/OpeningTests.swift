@@ -1,8 +1,8 @@
 import Entitlements
 import Foundation
 import Postgres
-import Storage
 import Testing
+import UserRequests
 
 /// Tickets that workers open.
 @Suite struct OpeningTests {

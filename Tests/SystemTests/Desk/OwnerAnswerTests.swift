@@ -1,9 +1,9 @@
 import Entitlements
 import Foundation
 import Postgres
-import Storage
 import SupportDesk
 import Testing
+import UserRequests
 
 /// What owners of purchases hear of transfers, and say to them.
 @Suite struct OwnerAnswerTests {

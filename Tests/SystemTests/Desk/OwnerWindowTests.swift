@@ -1,9 +1,9 @@
 import Entitlements
 import Foundation
 import Postgres
-import Storage
 import SupportDesk
 import Testing
+import UserRequests
 
 /// What an owner was asked, and said, holds for the evidence of that time, and for no other.
 @Suite struct OwnerWindowTests {

@@ -1,6 +1,5 @@
 import Foundation
 import Postgres
-import Storage
 import SupportDesk
 import Testing
 

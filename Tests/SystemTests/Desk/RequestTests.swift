@@ -1,8 +1,9 @@
 import Entitlements
 import Foundation
 import Postgres
-import Storage
+import SupportDesk
 import Testing
+import UserRequests
 
 /// Evidence that is asked for again while somebody collects it.
 @Suite struct RequestTests {

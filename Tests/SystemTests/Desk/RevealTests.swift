@@ -1,8 +1,8 @@
 import Foundation
 import Postgres
-import Storage
 import SupportDesk
 import Testing
+import UserRequests
 
 /// Ids that are shown, and what is found by references.
 @Suite struct RevealTests {

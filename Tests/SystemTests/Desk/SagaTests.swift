@@ -1,9 +1,10 @@
 import Entitlements
 import Foundation
 import Postgres
-import Storage
+import Queue
 import SupportDesk
 import Testing
+import UserRequests
 
 /// Transfers whose calls fail, get no answer, or are interrupted: exactly one or none, and never called twice blindly.
 @Suite struct SagaTests {

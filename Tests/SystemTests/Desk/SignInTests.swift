@@ -1,9 +1,9 @@
 import Crypto
 import Foundation
 import Postgres
-import Storage
 import SupportDesk
 import Testing
+import UserRequests
 
 /// Operators: how they come to be, how they sign in, and what their roles let them do.
 @Suite struct SignInTests {

@@ -1,8 +1,8 @@
 import Foundation
 import Postgres
-import Storage
 import SupportDesk
 import Testing
+import UserRequests
 
 /// What a user may be written, of what the records say.
 @Suite struct StandingTests {

@@ -1,8 +1,8 @@
 import Foundation
 import Postgres
-import Storage
 import SupportDesk
 import Testing
+import UserRequests
 
 /// The table of a ticket's ways, and those who go by it.
 @Suite struct TicketStateTests {

@@ -1,11 +1,13 @@
+import Diagnostics
 import Entitlements
 import Foundation
 import HTTPTypes
 import Postgres
-import Storage
+import Queue
 import SupportDesk
 import Testing
 import Transport
+import UserRequests
 
 /// What the App Store is told of a purchase that was moved; the transfer is done whatever it answers.
 @Suite struct TokenTests {

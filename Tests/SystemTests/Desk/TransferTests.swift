@@ -1,9 +1,10 @@
+import Diagnostics
 import Entitlements
 import Foundation
 import Postgres
-import Storage
 import SupportDesk
 import Testing
+import UserRequests
 
 /// Transfers from the ticket to the records of both users.
 @Suite struct TransferTests {

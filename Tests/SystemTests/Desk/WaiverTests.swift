@@ -1,9 +1,9 @@
 import Entitlements
 import Foundation
 import Postgres
-import Storage
 import SupportDesk
 import Testing
+import UserRequests
 
 /// A senior who skips the rest of the time that an owner has to object: who may, when, and what undoes it.
 @Suite struct WaiverTests {

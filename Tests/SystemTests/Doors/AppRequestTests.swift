@@ -1,9 +1,10 @@
 import Entitlements
 import Foundation
-import Jobs
 import Postgres
-import Storage
+import Queue
+import SyncWorker
 import Testing
+import UserRequests
 
 /// Restores as users' apps ask for them, and what they are answered.
 @Suite struct AppRequestTests {

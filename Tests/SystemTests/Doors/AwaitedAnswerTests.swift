@@ -1,9 +1,10 @@
 import Entitlements
 import Foundation
 import Postgres
-import Storage
+import Reconciliation
 import Synchronization
 import Testing
+import UserRequests
 
 /// Answers that a worker gives to whoever waits in its own process.
 @Suite struct AwaitedAnswerTests {

@@ -1,10 +1,11 @@
 import Entitlements
 import Foundation
 import Postgres
-import Storage
 import StoreClients
+import StoreEvents
 import StoreSimulator
 import Testing
+import UserRequests
 
 /// What the API does with what comes to its doors.
 extension World {

@@ -1,7 +1,6 @@
 import Foundation
-import Jobs
 import Postgres
-import Storage
+import Queue
 import Testing
 
 /// What the API's role may do: call its functions, and nothing beneath them.

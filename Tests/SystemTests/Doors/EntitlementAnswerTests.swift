@@ -1,9 +1,10 @@
 import Entitlements
 import Foundation
-import Jobs
 import Postgres
-import Storage
+import Queue
+import RateLimits
 import Testing
+import UserRequests
 
 /// What users' apps are told at their launch.
 @Suite struct EntitlementAnswerTests {

@@ -1,8 +1,9 @@
 import Entitlements
 import FoundationEssentials
 import Postgres
-import Storage
+import StoreEvents
 import Testing
+import UserRequests
 
 /// Forgetting who somebody is.
 @Suite struct ErasureTests {

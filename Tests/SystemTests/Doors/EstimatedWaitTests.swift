@@ -1,9 +1,9 @@
 import Entitlements
 import Foundation
-import Jobs
 import Postgres
-import Storage
+import Queue
 import Testing
+import UserRequests
 
 /// How long people are told that they will wait.
 @Suite struct EstimatedWaitTests {

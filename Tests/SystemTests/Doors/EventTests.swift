@@ -1,11 +1,12 @@
 import Entitlements
 import Foundation
-import Jobs
 import Postgres
-import Storage
+import Queue
 import StoreClients
+import StoreEvents
 import StoreSimulator
 import Testing
+import UserRequests
 import X509
 
 /// What stores' events lead to: another look, whose result is the store's own word and never the event's.

@@ -1,11 +1,12 @@
 import Entitlements
 import Foundation
-import Jobs
 import Postgres
-import Storage
+import Queue
 import StoreClients
+import StoreEvents
 import StoreSimulator
 import Testing
+import UserRequests
 import X509
 
 /// Events that are the first word of a purchase: its store is asked, and its owner has access without a tap.

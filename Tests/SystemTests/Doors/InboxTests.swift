@@ -1,11 +1,12 @@
 import Entitlements
 import Foundation
-import Jobs
 import Postgres
-import Storage
+import Queue
 import StoreClients
+import StoreEvents
 import TestSupport
 import Testing
+import UserRequests
 
 /// What becomes of stores' events between their arrival and the reconcile that they lead to.
 @Suite struct InboxTests {

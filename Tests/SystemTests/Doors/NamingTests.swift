@@ -1,9 +1,10 @@
+import Diagnostics
 import Entitlements
 import Foundation
-import Jobs
 import Postgres
-import Storage
+import Queue
 import StoreClients
+import StoreEvents
 import Testing
 
 /// Whom a store's event is about.

@@ -1,7 +1,7 @@
 import FoundationEssentials
-import Jobs
+import Outbox
 import Postgres
-import Storage
+import Queue
 import Testing
 
 /// What others must hear, one message of a user after the other.
@@ -29,7 +29,7 @@ import Testing
         try await World.with { world in
             for user in ["ann", "bob"] { try await world.add(user) }
             try await Self.write(["ann", "ann", "bob"], in: world)
-            let outbox = Outbox(pool: world.pool)
+            let outbox = OutboxQueue(pool: world.pool)
             let first = try await outbox.take(upTo: 10, for: .seconds(60))
             #expect(first.map(\.userID) == ["ann", "bob"])
             #expect(first.map(\.data) == [#"{"place": 0}"#, #"{"place": 2}"#])
@@ -50,9 +50,14 @@ import Testing
             let restore = try await world.restore("ann")
             let reconcile = try await world.reconcile("bob")
             for job in [restore, reconcile] {
-                #expect(try await world.commands.cancel(job, tellsOthers: tells) == .canceled)
+                #expect(
+                    try await world.commands.cancel(
+                        job,
+                        publish: { tells ? OutboxWrites.insert([.restoreFinished($0)]) : [] }
+                    ) == .canceled
+                )
             }
-            let told = try await Outbox(pool: world.pool).take(upTo: 10, for: .seconds(60))
+            let told = try await OutboxQueue(pool: world.pool).take(upTo: 10, for: .seconds(60))
             #expect(told.map(\.userID) == (tells ? ["ann"] : []))
             #expect(told.allSatisfy { $0.topic == "restore.finished" && $0.data.contains(#""state": "canceled""#) })
             #expect(told.allSatisfy { $0.data.contains(restore.uuidString.lowercased()) })
@@ -104,7 +109,7 @@ import Testing
         try await World.with { world in
             try await world.add("ann")
             try await Self.write(["ann"], in: world)
-            let outbox = Outbox(pool: world.pool)
+            let outbox = OutboxQueue(pool: world.pool)
             let taken = try #require(try await outbox.take(upTo: 10, for: .seconds(0)).first)
             let again = try #require(try await outbox.take(upTo: 10, for: .seconds(60)).first)
             #expect(again.id == taken.id && again.number == taken.number && again.attempt == 2)
@@ -115,7 +120,7 @@ import Testing
         try await World.with { world in
             for user in ["ann", "bob"] { try await world.add(user) }
             try await Self.write(["ann", "ann", "ann", "bob"], in: world)
-            let outbox = Outbox(pool: world.pool)
+            let outbox = OutboxQueue(pool: world.pool)
             let head = try #require(try await outbox.take(upTo: 1, for: .seconds(60)).first)
             try await outbox.putOff(head.number, for: .seconds(30), error: "status_500")
             #expect(try await Self.due(in: world) == 1, "bob's alone")
@@ -132,7 +137,7 @@ import Testing
         try await World.with { world in
             try await world.add("ann")
             try await Self.write(["ann", "ann"], in: world)
-            let outbox = Outbox(pool: world.pool)
+            let outbox = OutboxQueue(pool: world.pool)
             let head = try #require(try await outbox.take(upTo: 10, for: .seconds(60)).first)
             try await outbox.putOff(head.number, for: .seconds(30), error: "status_500")
             try await outbox.putOff(head.number, for: nil, error: "status_410")

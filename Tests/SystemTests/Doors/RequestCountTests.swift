@@ -1,8 +1,8 @@
 import Logging
 import Postgres
-import Storage
 import TestSupport
 import Testing
+import UserRequests
 
 /// Requests that are counted over all processes.
 @Suite struct RequestCountTests {

@@ -1,8 +1,8 @@
 import Entitlements
 import Foundation
 import Postgres
-import Storage
 import Testing
+import UserRequests
 
 /// Many restores asked for in one transaction.
 @Suite struct RestoresTests {

@@ -1,9 +1,9 @@
 import Foundation
-import Jobs
 import Postgres
-import Storage
+import Queue
 import TestSupport
 import Testing
+import UserRequests
 
 /// Restores that are asked for at once; each ends where it would have ended alone.
 @Suite struct RestoresTogetherTests {

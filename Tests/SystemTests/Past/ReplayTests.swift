@@ -1,8 +1,8 @@
+import Diagnostics
 import Entitlements
 import Foundation
-import Jobs
 import Postgres
-import Storage
+import Queue
 import TestSupport
 import Testing
 

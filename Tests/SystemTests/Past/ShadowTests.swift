@@ -1,6 +1,6 @@
+import Diagnostics
 import Entitlements
 import Postgres
-import Storage
 import Testing
 
 /// What was only observed, beside what the application did by itself.

@@ -1,9 +1,8 @@
-import Entitlements
-import Storage
-import SyncWorker
-import Testing
-
+import Diagnostics
 @testable import EntitlementSync
+import Entitlements
+import Runs
+import Testing
 
 /// Whether a day suffices, and what would do.
 struct BudgetCheckTests {

@@ -1,8 +1,8 @@
 import Entitlements
 import Foundation
 import Postgres
-import Storage
-import SyncWorker
+import Queue
+import Runs
 import Testing
 
 /// Who may start and plan runs.
@@ -17,7 +17,7 @@ import Testing
             let old = try #require(try await lead.take(nil))
             #expect(try await lead.take(old) == old, "it is prolonged under its number")
             #expect(try await lead.take(nil) == nil, "somebody else leads")
-            let runs = Runs(pool: world.pool)
+            let runs = RunRecords(pool: world.pool)
             let planning = RunPlanning(pool: world.pool, brake: DemotionBrake(percent: 1, minimum: 1))
             try await world.add("user")
             let run = try #require(try await runs.ask(.all, isDry: false, by: "test"))
@@ -63,26 +63,26 @@ import Testing
             let scheduler = Scheduler(lead: lead, store: store, logger: .quiet)
             try await store.set(.init(name: "often", cron: "* * * * *", zone: "UTC", scope: .all, isDry: true))
             _ = try await scheduler.step(fence)
-            #expect(try await Runs(pool: world.pool).list().isEmpty, "slots count from when it was set")
+            #expect(try await RunRecords(pool: world.pool).list().isEmpty, "slots count from when it was set")
             try await world.pool.query(
                 "UPDATE entitlement_sync.schedule SET slot_at = now() - interval '3 hours'"
             )
             _ = try await scheduler.step(fence)
             _ = try await scheduler.step(fence)
-            let runs = try await Runs(pool: world.pool).list()
+            let runs = try await RunRecords(pool: world.pool).list()
             #expect(runs.count == 1 && runs[0].schedule == "often" && runs[0].isDry)
             // The next slot waits for this run's end.
             try await world.pool.query(
                 "UPDATE entitlement_sync.schedule SET slot_at = now() - interval '10 minutes'"
             )
             _ = try await scheduler.step(fence)
-            #expect(try await Runs(pool: world.pool).list().count == 1)
+            #expect(try await RunRecords(pool: world.pool).list().count == 1)
             #expect(try await store.all().schedules.first?.lateSince != nil)
-            _ = try await Runs(pool: world.pool).cancel(runs[0].id)
+            _ = try await RunRecords(pool: world.pool).cancel(runs[0].id)
             _ = try await scheduler.step(fence - 1)
-            #expect(try await Runs(pool: world.pool).list().count == 1, "whoever leads no more starts nothing")
+            #expect(try await RunRecords(pool: world.pool).list().count == 1, "whoever leads no more starts nothing")
             _ = try await scheduler.step(fence)
-            #expect(try await Runs(pool: world.pool).list().count == 2)
+            #expect(try await RunRecords(pool: world.pool).list().count == 2)
             #expect(try await store.all().schedules.first?.lateSince == nil)
             #expect(try await store.remove("often"))
             #expect(try await store.remove("often") == false)
@@ -92,7 +92,7 @@ import Testing
     @Test func `166: a schedule of lists leaves nothing out: each list begins where it was read to`() async throws {
         try await World.with { world in
             let store = ScheduleStore(pool: world.pool)
-            let runs = Runs(pool: world.pool)
+            let runs = RunRecords(pool: world.pool)
             let lead = Self.lead(world, .scheduler, lasting: .seconds(600))
             let fence = try #require(try await lead.take(nil))
             let planner = try #require(try await Self.lead(world, .planner, lasting: .seconds(600)).take(nil))
@@ -163,7 +163,7 @@ import Testing
 
     @Test func `164: a run of lists takes nothing from what an earlier run has left to people`() async throws {
         try await World.with { world in
-            let runs = Runs(pool: world.pool)
+            let runs = RunRecords(pool: world.pool)
             let planning = RunPlanning(pool: world.pool, brake: DemotionBrake(percent: 1, minimum: 1))
             let fence = try #require(try await Self.lead(world, .planner, lasting: .seconds(600)).take(nil))
             try await world.add("user")

@@ -1,16 +1,16 @@
 import Configuring
+@testable import EntitlementSync
 import Entitlements
 import Foundation
 import Postgres
-import Storage
+import Runs
 import StoreClients
+import StoreEvents
 import StoreSimulator
-import SyncWorker
 import TestSupport
 import Testing
 import Transport
-
-@testable import EntitlementSync
+import UserRequests
 
 /// Users who were read a moment ago, stores that sent something nobody heard, and runs that catch up.
 struct ListingScene: Sendable {
@@ -60,7 +60,7 @@ struct ListingScene: Sendable {
         }
     }
 
-    var runs: Runs { Runs(pool: world.pool) }
+    var runs: RunRecords { RunRecords(pool: world.pool) }
 
     /// Asks for a run since some hours ago.
     func ask(sinceHours hours: Double = 1, isDry: Bool = false) async throws -> Int64 {

@@ -1,10 +1,11 @@
+import Diagnostics
 import Entitlements
 import Foundation
 import Postgres
-import Storage
+import Runs
 import StoreClients
+import StoreEvents
 import StoreSimulator
-import SyncWorker
 import Synchronization
 import Testing
 

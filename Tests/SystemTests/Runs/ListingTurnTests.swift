@@ -1,9 +1,9 @@
 import Entitlements
 import Foundation
-import Jobs
 import Postgres
-import Storage
-import SyncWorker
+import Queue
+import Runs
+import StoreEvents
 import Testing
 
 /// Who may write down what was listed, and for how long a run waits for it.
@@ -22,7 +22,9 @@ import Testing
             let lead = Leadership(pool: world.pool, duty: .planner, holder: "test", duration: .seconds(60))
             fence = try #require(try await lead.take(nil))
             let since = PostgresTimestamp(Date.now.addingTimeInterval(-hours * 3600))
-            run = try #require(try await Runs(pool: world.pool).ask(.since, isDry: false, since: since, by: "test"))
+            run = try #require(
+                try await RunRecords(pool: world.pool).ask(.since, isDry: false, since: since, by: "test")
+            )
         }
 
         func worker(_ lists: [String], lasting: Duration = .seconds(60)) async throws {
@@ -34,7 +36,7 @@ import Testing
             try await listings.take("app_store", reach: .seconds(86_400))
         }
 
-        func record() async throws -> RunRecord { try #require(try await Runs(pool: world.pool).run(run)) }
+        func record() async throws -> RunRecord { try #require(try await RunRecords(pool: world.pool).run(run)) }
     }
 
     private static func page(_ ids: String..., refused: Int = 0) -> Listings.Page {
@@ -103,7 +105,7 @@ import Testing
             let scene = try await Scene(world)
             try await scene.worker(["app_store"])
             let since = PostgresTimestamp(Date.now.addingTimeInterval(-3600))
-            let runs = Runs(pool: world.pool)
+            let runs = RunRecords(pool: world.pool)
             for (scope, isDry) in [(RunRecord.Scope.since, true), (.all, false), (.due, false)] {
                 let id = try #require(try await runs.ask(scope, isDry: isDry, since: since, by: "test"))
                 #expect(try await scene.planning.planListings(of: id, fence: scene.fence) == false)
@@ -147,7 +149,7 @@ import Testing
             try await world.pool.query("UPDATE entitlement_sync.run_backfill SET due = now() - interval '6 minutes'")
             #expect(try await waits() == false)
             #expect(try await scene.record().listed["app_store"]?.error == "silent")
-            _ = try await Runs(pool: world.pool).cancel(scene.run)
+            _ = try await RunRecords(pool: world.pool).cancel(scene.run)
             #expect(try await scene.listings.keep(Self.page("a"), from: .appStore, isOwned: false, of: third) == false)
             #expect(try await world.number("SELECT count(*) FROM entitlement_sync.inbox_log") == 0)
         }

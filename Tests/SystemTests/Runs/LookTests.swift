@@ -1,8 +1,10 @@
 import Entitlements
 import Foundation
 import Postgres
-import Storage
+import Queue
+import SyncWorker
 import Testing
+import UserRequests
 
 /// When users are looked at again.
 struct LookTests {

@@ -1,8 +1,6 @@
 import Foundation
-import Storage
+@testable import Runs
 import Testing
-
-@testable import SyncWorker
 
 /// How fast runs go, as their planner sees it.
 @Suite struct RunPaceTests {

@@ -1,8 +1,7 @@
 import Entitlements
 import Foundation
 import Postgres
-import Storage
-import SyncWorker
+import Runs
 import Testing
 
 /// Users of every sort, and runs over all of them.
@@ -13,7 +12,7 @@ struct RunScene: Sendable {
     /// Free users who have paid, subscribers whose subscription has ended, subscribers who pay, users without a purchase.
     static let (payers, ended, subscribers, others) = (4, 6, 5, 3)
 
-    var runs: Runs { Runs(pool: world.pool) }
+    var runs: RunRecords { RunRecords(pool: world.pool) }
 
     static func with(_ body: @Sendable (RunScene) async throws -> Void) async throws {
         var customers: [String] = []

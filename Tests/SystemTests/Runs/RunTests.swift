@@ -1,8 +1,8 @@
 import Entitlements
 import Foundation
 import Postgres
-import Storage
-import SyncWorker
+import Queue
+import Runs
 import Testing
 
 /// Reconciliations of everybody: what they write, and what they hold back.
@@ -36,7 +36,7 @@ import Testing
             let changes = try await scene.runs.changes(of: run.id)
             #expect(changes.count == 10 && changes.allSatisfy { $0.state == "predicted" && !$0.explanation.isEmpty })
             #expect(changes.filter { $0.outcome == "demoted" }.allSatisfy { $0.assets == 2 && $0.typeAfter == "free" })
-            var lines: [Runs.Line] = []
+            var lines: [RunRecords.Line] = []
             var part: Int32 = 1
             while case let more = try await scene.runs.lines(of: run.id, part: part), !more.isEmpty {
                 lines += more
@@ -87,7 +87,7 @@ import Testing
             // A person has looked at it, at all of it.
             let hash = try #require(stopped.hash)
             let wrong = String(hash.reversed())
-            await #expect(throws: Runs.Refusal.otherHash) {
+            await #expect(throws: RunRecords.Refusal.otherHash) {
                 try await scene.runs.release(stopped.id, hash: wrong, by: "ann")
             }
             #expect(try await scene.runs.release(stopped.id, hash: hash, by: "ann") == stopped.id)
@@ -98,7 +98,7 @@ import Testing
             // What was confirmed takes nothing from what the day allows.
             #expect(try await scene.world.number("SELECT count(*) FROM entitlement_sync.decision WHERE braked") == 0)
             #expect(try await scene.world.alarms().contains("run_stopped") == false)
-            await #expect(throws: Runs.Refusal.nothingToRelease) {
+            await #expect(throws: RunRecords.Refusal.nothingToRelease) {
                 try await scene.runs.release(stopped.id, hash: hash, by: "ann")
             }
         }
@@ -171,7 +171,7 @@ import Testing
             #expect(try await scene.world.texts("SELECT u.id || u.type FROM users AS u ORDER BY 1") == before)
             #expect(try await scene.runs.changes(of: real.id).allSatisfy { $0.state == "void" })
             // Whoever was read twice is told of once, with what came of it in the end.
-            var lines: [Runs.Line] = []
+            var lines: [RunRecords.Line] = []
             for part in 1...released.parts { lines += try await scene.runs.lines(of: real.id, part: part) }
             #expect(Set(lines.map(\.userID)).count == lines.count && lines.count == 18)
             #expect(!lines.contains { $0.rule == "proposed" }, "\(lines)")
@@ -262,10 +262,12 @@ import Testing
             try await scene.world.pool.query(
                 "UPDATE entitlement_sync.run SET settled_at = now() - interval '73 hours' WHERE id = \(dry.id)"
             )
-            await #expect(throws: Runs.Refusal.tooOld) { try await scene.runs.release(dry.id, hash: hash, by: "ann") }
+            await #expect(throws: RunRecords.Refusal.tooOld) {
+                try await scene.runs.release(dry.id, hash: hash, by: "ann")
+            }
             try await scene.world.pool.query("UPDATE entitlement_sync.run SET settled_at = now() WHERE id = \(dry.id)")
             let first = try await scene.runs.release(dry.id, hash: hash, by: "ann")
-            await #expect(throws: Runs.Refusal.nothingToRelease) {
+            await #expect(throws: RunRecords.Refusal.nothingToRelease) {
                 try await scene.runs.release(dry.id, hash: hash, by: "ann")
             }
             // While demotions are paused the review waits.

@@ -1,7 +1,7 @@
 import Entitlements
 import Foundation
 import Postgres
-import Storage
+import Runs
 import Testing
 
 /// What Google Play lists as voided, and whom it leads to.

@@ -1,12 +1,12 @@
 import Crypto
 import Entitlements
 import Foundation
-import Jobs
 import Postgres
-import Storage
+import Queue
 import StoreClients
 import StoreSimulator
 import Testing
+import UserRequests
 
 /// Purchases whose account id is derived from the id of another user than the one who shows them.
 @Suite struct AccountOwnerTests {

@@ -1,11 +1,11 @@
 import Entitlements
 import Foundation
 import HTTPTypes
-import Jobs
 import Postgres
-import Storage
+import Queue
 import StoreSimulator
 import Testing
+import UserRequests
 
 /// The App Store as the only witness: every state of its table, shown by a signed transaction.
 @Suite struct AppStoreRestoreTests {

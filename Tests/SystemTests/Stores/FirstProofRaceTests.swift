@@ -1,9 +1,8 @@
 import Entitlements
 import Foundation
 import HTTPTypes
-import Jobs
 import Postgres
-import Storage
+import Queue
 import StoreSimulator
 import Testing
 

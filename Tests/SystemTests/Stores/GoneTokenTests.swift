@@ -1,8 +1,8 @@
 import Entitlements
-import Jobs
 import Postgres
-import Storage
+import Queue
 import Testing
+import UserRequests
 
 /// Purchase tokens of which Google Play says no more: only for what is over is that an absence.
 @Suite struct GoneTokenTests {

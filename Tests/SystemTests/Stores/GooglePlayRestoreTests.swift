@@ -2,11 +2,11 @@ import Crypto
 import Entitlements
 import Foundation
 import HTTPTypes
-import Jobs
 import Postgres
-import Storage
+import Queue
 import StoreSimulator
 import Testing
+import UserRequests
 
 /// Google Play as the only witness: every state of its table, shown by a purchase token.
 @Suite struct GooglePlayRestoreTests {

@@ -1,10 +1,10 @@
 import Entitlements
 import Foundation
-import Jobs
 import Postgres
-import Storage
+import Queue
 import StoreSimulator
 import Testing
+import UserRequests
 
 /// Users with long histories: what ended long ago is neither counted nor asked about.
 @Suite struct LongHistoryTests {

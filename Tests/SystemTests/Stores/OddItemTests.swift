@@ -1,8 +1,8 @@
 import Entitlements
-import Jobs
 import Postgres
-import Storage
+import Queue
 import Testing
+import UserRequests
 
 /// An item whose access can't be told: it gives nothing and takes nothing, and spoils no other item.
 @Suite struct OddItemTests {

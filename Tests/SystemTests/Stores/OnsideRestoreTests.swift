@@ -1,11 +1,12 @@
 import Entitlements
 import Foundation
 import HTTPTypes
-import Jobs
 import Postgres
-import Storage
+import Queue
 import StoreSimulator
+import SyncWorker
 import Testing
+import UserRequests
 
 /// Onside: every row of its decision table, shown by a signed history or claimed by an order id.
 @Suite struct OnsideRestoreTests {

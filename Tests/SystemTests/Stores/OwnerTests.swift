@@ -1,12 +1,12 @@
 import Entitlements
 import Foundation
 import HTTPTypes
-import Jobs
 import Postgres
-import Storage
+import Queue
 import StoreSimulator
 import TestSupport
 import Testing
+import UserRequests
 
 /// Whose a purchase is by all that is known: RevenueCat, the app's ids, proofs and the ledger.
 @Suite struct OwnerTests {

@@ -1,10 +1,11 @@
 import Entitlements
 import Foundation
-import Jobs
 import Postgres
-import Storage
+import Queue
+import Reconciliation
 import TestSupport
 import Testing
+import UserRequests
 
 /// Purchases for once that end after the duration of their product, whichever store tells of them.
 @Suite struct PassTests {

@@ -1,11 +1,11 @@
 import Entitlements
 import Foundation
-import Jobs
 import Postgres
-import Storage
+import Queue
 import StoreSimulator
 import TestSupport
 import Testing
+import UserRequests
 
 /// Proofs as apps and plugins send them: read as what they plainly are, or refused with their place.
 @Suite struct ProofShapeTests {

@@ -1,10 +1,11 @@
+import Diagnostics
 import Entitlements
 import Foundation
-import Jobs
 import Postgres
-import Storage
+import Queue
 import StoreSimulator
 import Testing
+import UserRequests
 
 /// Several lines of one account of the App Store, of which the app has shown one.
 @Suite struct SameAccountTests {

@@ -1,10 +1,10 @@
 import Entitlements
 import Foundation
-import Jobs
 import Postgres
-import Storage
+import Queue
 import TestSupport
 import Testing
+import UserRequests
 
 /// Several items of one reading on one record of the ledger.
 @Suite struct SharedRowTests {

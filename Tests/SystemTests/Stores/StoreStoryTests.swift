@@ -1,11 +1,11 @@
 import Entitlements
 import Foundation
 import HTTPTypes
-import Jobs
 import Postgres
-import Storage
+import Queue
 import StoreSimulator
 import Testing
+import UserRequests
 
 /// What happens to people over some days, told by the stores alone.
 @Suite struct StoreStoryTests {

@@ -1,11 +1,12 @@
+import Diagnostics
 import Entitlements
 import Foundation
 import HTTPTypes
-import Jobs
 import Postgres
-import Storage
+import Queue
 import StoreSimulator
 import Testing
+import UserRequests
 
 /// What goes wrong at stores and on the way to them: nobody is demoted, nobody hears that there is nothing, and `doctor`
 /// says what to mend.

@@ -1,14 +1,14 @@
 import Entitlements
 import Foundation
 import HTTPTypes
-import Jobs
 import Postgres
-import Storage
+import Queue
 import StoreSimulator
 import SwiftASN1
 import TestSupport
 import Testing
 import Transport
+import UserRequests
 import X509
 
 extension World {

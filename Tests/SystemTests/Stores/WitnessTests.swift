@@ -1,12 +1,13 @@
+import Diagnostics
 import Entitlements
 import Foundation
 import HTTPTypes
-import Jobs
 import Postgres
-import Storage
+import Queue
 import StoreSimulator
 import TestSupport
 import Testing
+import UserRequests
 
 /// Several witnesses of one purchase, and whose it is by all that is known.
 @Suite struct WitnessTests {

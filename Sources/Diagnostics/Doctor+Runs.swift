@@ -1,0 +1,73 @@
+import Postgres
+import Runs
+
+extension Doctor {
+    /// Runs that wait for people, and schedules that nobody follows.
+    func runs() async throws -> [Check] {
+        let figures = try await RunRecords(pool: pool).figures()
+        let stopped = figures.runs[.stopped] ?? 0
+        let row = try await pool.query(
+            """
+            SELECT (SELECT count(*) FROM entitlement_sync.schedule),
+                   EXISTS (SELECT 1 FROM entitlement_sync.leader AS l
+                            WHERE l.name = 'scheduler' AND l.expires_at > clock_timestamp()),
+                   EXISTS (SELECT 1 FROM entitlement_sync.worker AS w
+                            WHERE w.expires_at > clock_timestamp() AND w.backfills <> '{}')
+                   AND NOT EXISTS (SELECT 1 FROM entitlement_sync.schedule AS s WHERE s.scope = 'since'),
+                   (SELECT count(*) FROM entitlement_sync.run AS r
+                     WHERE r.state = 'stopped' AND r.settled_at < clock_timestamp() - interval '72 hours')
+            """
+        ).first
+        let (schedules, isLed, lacksLists, stale) =
+            try row?.decode(Int64.self, Bool.self, Bool.self, Int64.self) ?? (Int64(0), false, false, Int64(0))
+        let left = stale > 0 ? "; \(stale) of them hold no demotion any more: cancel them (runs cancel)" : ""
+        // What a store's list alone knows, such as who charged back, is asked for by nobody then.
+        let lists = lacksLists ? "; none has stores list what they sent (schedule set NAME --scope listed)" : ""
+        let drift = try await LawWatch(pool: pool).drift()
+        let late = figures.lateSeconds.filter { $0.value > 3600 }.keys.sorted()
+        return [
+            Self.drift(drift),
+            Check(
+                name: "runs",
+                ok: stopped == 0,
+                detail: stopped == 0
+                    ? "no run waits for a person"
+                    : "\(stopped) would demote more users than allowed, and demoted none of them\(left)",
+                fix: "entitlement-sync runs lists them; look with runs show ID, then runs release or runs cancel."
+            ),
+            Check(
+                name: "schedules",
+                ok: (schedules == 0 || isLed) && late.isEmpty,
+                detail: schedules > 0 && !isLed
+                    ? "\(schedules) schedules, and no process follows them"
+                    : late.isEmpty
+                        ? "\(schedules) schedules, none of them late\(lists)" : "late: \(late.joined(separator: ", "))",
+                fix: "Start entitlement-sync schedule (or run), and see entitlement-sync runs for what is in the way."
+            ),
+        ]
+    }
+
+    /// Records that are astray for longer than it takes to read everybody are for a person.
+    static func drift(_ drift: Drift?) -> Check {
+        var detail = "no worker has looked yet"
+        if let drift, let agreement = drift.agreement {
+            // Never rounded up to all.
+            let share = agreement == 1 ? "100" : "\((agreement * 10_000).rounded(.down) / 100)"
+            detail =
+                "\(share) % of \(drift.looked) users' records agree with the ledger; the oldest evidence is "
+                + "\(drift.oldestEvidenceSeconds / 86_400) days old"
+            if let (half, most) = drift.convergence {
+                detail += "; changes took \(shown(half)) (half of them), \(shown(most)) (95 of 100)"
+            }
+        }
+        return Check(
+            name: "drift",
+            // A few are the host's own doing, or a purchase of this minute.
+            ok: drift.map { $0.astray < 5 || ($0.agreement ?? 1) >= 0.99 } ?? true,
+            detail: detail,
+            fix: "entitlement-sync reconcile --all --dry-run shows whom it is about; without --dry-run it mends them."
+        )
+    }
+
+    private static func shown(_ seconds: Double) -> String { "\((seconds * 10).rounded() / 10) s" }
+}

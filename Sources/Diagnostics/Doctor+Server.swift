@@ -1,0 +1,135 @@
+import Postgres
+import Queue
+
+/// What the server does to a table whose rows live for a second: dead ones have to go as fast as they come.
+extension Doctor {
+    /// Whatever keeps dead rows from being removed.
+    ///
+    /// A session that may not see others' activity still sees how many transactions ago they began.
+    func horizon() async throws -> [Check] {
+        let rows = try await pool.query(
+            """
+            SELECT h.kind, h.name, h.detail, h.seconds, h.transactions, count(*) OVER ()
+              FROM (SELECT 'session' AS kind, a.pid::text AS name,
+                           coalesce(nullif(a.application_name, ''), 'no name') || ', user '
+                               || coalesce(a.usename, 'unknown') AS detail,
+                           coalesce(extract(epoch FROM clock_timestamp() - a.xact_start), 0)::bigint AS seconds,
+                           coalesce(greatest(age(a.backend_xmin), age(a.backend_xid)), 0)::bigint AS transactions
+                      FROM pg_catalog.pg_stat_activity AS a
+                     WHERE a.pid <> pg_backend_pid() AND a.backend_type <> 'autovacuum worker'
+                       AND (a.datname = current_database() OR a.backend_type = 'walsender')
+                       AND (a.backend_xmin IS NOT NULL OR a.backend_xid IS NOT NULL)
+                     UNION ALL
+                    SELECT 'prepared', x.gid, 'owner ' || x.owner,
+                           extract(epoch FROM clock_timestamp() - x.prepared)::bigint, age(x.transaction)
+                      FROM pg_catalog.pg_prepared_xacts AS x WHERE x.database = current_database()
+                     UNION ALL
+                    SELECT 'slot', s.slot_name, CASE WHEN s.active THEN 'in use' ELSE 'not in use' END, 0,
+                           coalesce(greatest(age(s.xmin), age(s.catalog_xmin)), 0)
+                      FROM pg_catalog.pg_replication_slots AS s) AS h
+             WHERE h.seconds > \(limits.transaction / .seconds(1)) OR h.transactions > \(limits.horizon)
+             ORDER BY h.transactions DESC, h.seconds DESC LIMIT 1
+            """
+        )
+        guard let row = rows.first else {
+            return [Check(name: "horizon", ok: true, detail: "nobody keeps dead rows from being removed", fix: "")]
+        }
+        let (kind, name, detail, seconds, transactions, count) = try row.decode(
+            String.self,
+            String.self,
+            String.self,
+            Int64.self,
+            Int64.self,
+            Int64.self
+        )
+        let (what, fix) =
+            switch kind {
+            case "session":
+                (
+                    "the transaction of session",
+                    "SELECT pg_terminate_backend(\(name)) ends it; idle_in_transaction_session_timeout forbids the next."
+                )
+            case "prepared":
+                ("the prepared transaction", "COMMIT PREPARED or ROLLBACK PREPARED '\(name)', as its owner.")
+            default:
+                (
+                    "the replication slot",
+                    "Start whoever reads it again, or SELECT pg_drop_replication_slot('\(name)') if nobody will."
+                )
+            }
+        let others = count > 1 ? "; so do \(count - 1) more" : ""
+        let age = "open for \(seconds) s, \(transactions) transactions behind"
+        return [
+            Check(
+                name: "horizon",
+                ok: false,
+                detail: "\(what) \(name) (\(detail)) keeps dead rows from being removed: \(age)\(others)",
+                fix: fix
+            )
+        ]
+    }
+
+    /// Whether the hot table is much bigger than what is in it.
+    func bloat() async throws -> [Check] {
+        let rows = try await pool.query(
+            """
+            SELECT pg_total_relation_size(t.relid), t.n_live_tup, t.n_dead_tup
+              FROM pg_catalog.pg_stat_user_tables AS t
+             WHERE t.schemaname = 'entitlement_sync' AND t.relname = 'queue'
+            """
+        )
+        guard let row = rows.first else { return [] }
+        let (bytes, live, dead) = try row.decode(Int64.self, Int64.self, Int64.self)
+        // A row with its places in the indexes, in pages that are half full.
+        let isBig = bytes > limits.queueBytes + live * 1024
+        let isDead = dead > limits.deadRows && dead > live
+        return [
+            Check(
+                name: "bloat",
+                ok: !isBig && !isDead,
+                detail: "entitlement_sync.queue takes \(bytes >> 20) MiB for \(live) rows, and \(dead) dead ones",
+                fix: "Mend the finding horizon first, then VACUUM entitlement_sync.queue; where it stays big, stop the"
+                    + " workers for a moment and VACUUM FULL it."
+            )
+        ]
+    }
+
+    /// Whether notifications pile up because a listener does not take them.
+    func notifications() async throws -> [Check] {
+        let usage = try await pool.query("SELECT pg_notification_queue_usage()").first?.decode(Double.self, at: 0) ?? 0
+        return [
+            Check(
+                name: "notifications",
+                ok: usage <= limits.notifications,
+                detail: "the server's queue of notifications is \(Int((usage * 100).rounded())) % full",
+                fix: "Some session listens and stays in a transaction: find it in pg_stat_activity and end it. Once the"
+                    + " queue is full nobody can ask for a restore."
+            )
+        ]
+    }
+
+    /// Slots that nobody reads keep the write-ahead log until the disk is full.
+    func slots() async throws -> [Check] {
+        let rows = try await pool.query(
+            """
+            SELECT s.slot_name, pg_wal_lsn_diff(pg_current_wal_lsn(), s.restart_lsn)::bigint
+              FROM pg_catalog.pg_replication_slots AS s
+             WHERE NOT pg_is_in_recovery() AND NOT s.active AND s.restart_lsn IS NOT NULL
+               AND pg_wal_lsn_diff(pg_current_wal_lsn(), s.restart_lsn) > \(limits.slotBytes)
+             ORDER BY 2 DESC LIMIT 1
+            """
+        )
+        guard let row = rows.first else {
+            return [Check(name: "replication_slots", ok: true, detail: "no idle slot keeps much of the log", fix: "")]
+        }
+        let (name, bytes) = try row.decode(String.self, Int64.self)
+        return [
+            Check(
+                name: "replication_slots",
+                ok: false,
+                detail: "nobody reads the slot \(name), which keeps \(bytes >> 20) MiB of the write-ahead log",
+                fix: "Start its reader again, or SELECT pg_drop_replication_slot('\(name)') before the disk is full."
+            )
+        ]
+    }
+}

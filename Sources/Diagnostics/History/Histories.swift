@@ -1,0 +1,164 @@
+package import Entitlements
+package import Postgres
+import Queue
+
+/// Users' pasts, as they were written down.
+package struct Histories: Sendable {
+    /// A user's past, with the host's id.
+    package struct One: Sendable {
+        /// `nil`: erased.
+        package var userID: String?
+        package var history: UserHistory
+    }
+
+    let pool: PostgresPool
+    /// How much of one user is looked at; who has more is said to be cut.
+    let mostDecisions: Int64
+    let mostItems: Int64
+    /// Users at a time.
+    static let page: Int64 = 50
+    /// Known users who are looked through at a time for those.
+    private static let stretch: Int64 = 2000
+
+    package init(pool: PostgresPool, mostDecisions: Int64 = 1000, mostItems: Int64 = 2000) {
+        self.pool = pool
+        self.mostDecisions = mostDecisions
+        self.mostItems = mostItems
+    }
+
+    /// One user's past.
+    ///
+    /// - Parameter userID: the host's.
+    /// - Returns: `nil` where no job ever concerned such a user.
+    /// - Throws: `PostgresError`.
+    package func history(of userID: String) async throws -> One? {
+        try await reading { connection in
+            try await load(users([userID], on: connection), on: connection).first
+        }
+    }
+
+    /// How a user stood at a moment, as far as was known then.
+    ///
+    /// - Parameters:
+    ///   - userID: the host's; nothing is known of one whom no job ever concerned.
+    ///   - moment: when.
+    /// - Returns: what was known, and what cannot be said.
+    /// - Throws: `PostgresError`.
+    package func state(of userID: String, at moment: Instant) async throws -> PastState {
+        try await reading { connection in
+            guard let one = try await load(users([userID], on: connection), until: moment, on: connection).first else {
+                return UserHistory(userKey: 0).state(at: moment)
+            }
+            var state = one.history.state(at: moment)
+            // Decisions stay for ever; the jobs they ended do not, and with them those that came to no decision.
+            let forgotten = try await connection.query(
+                """
+                SELECT EXISTS (SELECT 1 FROM (SELECT x.job_id FROM entitlement_sync.decision AS x
+                                               WHERE x.user_key = \(one.history.userKey) ORDER BY x.id LIMIT 1) AS d
+                                WHERE NOT EXISTS (SELECT 1 FROM entitlement_sync.job_history AS h WHERE h.id = d.job_id))
+                """
+            ).first?.decode(Bool.self, at: 0)
+            if forgotten == true { state.unknowns.append(.jobsForgotten) }
+            return state
+        }
+    }
+
+    /// Hands out users' pasts, a page at a time; a page is a snapshot of its own.
+    ///
+    /// - Parameters:
+    ///   - userIDs: whose, in no order; `nil`: everybody's about whom anything was decided.
+    ///   - since: leaves out users about whom nothing was decided from then on, if everybody is wanted.
+    ///   - body: gets them in the order of their keys.
+    /// - Returns: of `userIDs`, those whom no job ever concerned.
+    /// - Throws: `PostgresError`, and what `body` does.
+    package func each(
+        of userIDs: [String]?,
+        since: PostgresTimestamp?,
+        _ body: ([One]) async throws -> Void
+    ) async throws -> [String] {
+        guard let userIDs else {
+            var last: Int64 = 0
+            while true {
+                let (end, users) = try await reading { connection in
+                    try await stretch(after: last, since: since, on: connection)
+                }
+                guard let end else { return [] }
+                for start in stride(from: 0, to: users.count, by: Int(Self.page)) {
+                    let some = Array(users[start..<min(start + Int(Self.page), users.count)])
+                    try await body(try await reading { connection in try await load(some, on: connection) })
+                }
+                last = end
+            }
+        }
+        var unknown: [String] = []
+        let sorted = userIDs.sortedExactly
+        for start in stride(from: 0, to: sorted.count, by: Int(Self.page)) {
+            let wanted = Array(sorted[start..<min(start + Int(Self.page), sorted.count)])
+            let page = try await reading { connection in
+                try await load(users(wanted, on: connection), on: connection)
+            }
+            let found = Set(page.compactMap { $0.userID.map(ExactText.init) })
+            unknown += wanted.filter { !found.contains(ExactText($0)) }
+            try await body(page)
+        }
+        return unknown
+    }
+
+    /// Runs a body that sees one state of the records, and can't change them.
+    private func reading<Result>(_ body: (PostgresConnection) async throws -> Result) async throws -> Result {
+        try await pool.withTransaction(.repeatableRead) { connection in
+            try await connection.query("SET TRANSACTION READ ONLY")
+            return try await body(connection)
+        }
+    }
+
+    private func users(_ ids: [String], on connection: PostgresConnection) async throws -> [One] {
+        try await connection.query(
+            """
+            SELECT u.user_key, u.user_id, u.ever_observed, s.until
+              FROM entitlement_sync.user_sync AS u
+              LEFT JOIN entitlement_sync.sandbox_user AS s ON s.user_id = u.user_id
+             WHERE u.user_id = ANY (\(ids)) ORDER BY u.user_key
+            """
+        ).map(Self.user)
+    }
+
+    /// Users about whom something was decided, among the next known ones.
+    ///
+    /// Their newest decision tells, as those of a user ascend with time: each stretch costs the same, wherever it begins.
+    ///
+    /// - Returns: the key that the stretch ends with, `nil` where it is empty; and who is wanted of it.
+    private func stretch(
+        after key: Int64,
+        since: PostgresTimestamp?,
+        on connection: PostgresConnection
+    ) async throws -> (end: Int64?, users: [One]) {
+        let rows = try await connection.query(
+            """
+            SELECT u.user_key, u.user_id, u.ever_observed, s.until,
+                   coalesce(n.at >= coalesce(\(since)::timestamptz, '-infinity'), false)
+              FROM (SELECT x.user_key, x.user_id, x.ever_observed FROM entitlement_sync.user_sync AS x
+                     WHERE x.user_key > \(key) ORDER BY x.user_key LIMIT \(Self.stretch)) AS u
+              LEFT JOIN LATERAL (SELECT d.at FROM entitlement_sync.past_decision AS d
+                                  WHERE d.user_key = u.user_key ORDER BY d.id DESC LIMIT 1) AS n ON true
+              LEFT JOIN entitlement_sync.sandbox_user AS s ON s.user_id = u.user_id
+             ORDER BY u.user_key
+            """
+        )
+        let users = try rows.filter { try $0.decode(Bool.self, at: 4) }.map(Self.user)
+        return (try rows.last?.decode(Int64.self, at: 0), users)
+    }
+
+    private static func user(_ row: PostgresRow) throws -> One {
+        let key = try row.decode(Int64.self, at: 0)
+        let id = try row.decode(String?.self, at: 1)
+        let everObserved = try row.decode(Bool.self, at: 2)
+        let sandbox = try row.decode(PostgresTimestamp?.self, at: 3)
+        let history = UserHistory(
+            userKey: key,
+            sandboxUntil: sandbox.map(Instant.init),
+            everObserved: everObserved
+        )
+        return One(userID: id, history: history)
+    }
+}

@@ -1,0 +1,77 @@
+package import Entitlements
+import Postgres
+import Queue
+
+/// What our records hold of a purchase, as far as its store is asked by it.
+package struct KnownPurchase: Sendable, Hashable {
+    package var store: String
+    package var environment: String
+    package var kind: Observation.Kind
+    package var status: StoreStatus
+    package var givesAccess: Bool?
+    /// By which id its store is asked; `nil`: only RevenueCat spoke of it.
+    package var lookupID: String?
+    package var periodEndsAt: Instant?
+    package var statedAt: Instant?
+    /// Everything the store calls it by.
+    package var identifiers: [PurchaseIdentifier]
+
+    /// Whether it is over, and has been for longer than Google Play keeps tokens.
+    package func isLongOver(at moment: Instant) -> Bool {
+        guard standing(of: kind, status: status, givesAccess: givesAccess) == .ended, let end = periodEndsAt else {
+            return false
+        }
+        return end + .seconds(61 * 86_400) < moment
+    }
+
+    package var entitlements: [String]
+
+    /// The words with which a subscription that gives no access is over.
+    static let endedWords = StoreStatus.Known.allCases.map(\.rawValue).filter {
+        standing(of: .subscription, status: StoreStatus($0), givesAccess: false) == .ended
+    }
+
+    /// The most purchases of a user that are asked about, those apart that ended long ago; a user with more is never read
+    /// fully.
+    package static let most = 200
+
+    /// Whether a paid period was seen that still runs, so that its store has to know it.
+    package func isRunning(at moment: Instant) -> Bool {
+        Entitlements.isRunning(
+            kind,
+            status: status,
+            givesAccess: givesAccess,
+            periodEndsAt: periodEndsAt,
+            at: moment
+        )
+    }
+
+    init(_ row: PostgresRow) throws {
+        let (store, environment, kind, status, gives, lookupID, ends, stated, entitlements, values, kinds) =
+            try row.decode(
+                String.self,
+                String.self,
+                String.self,
+                String.self,
+                Bool?.self,
+                String?.self,
+                PostgresTimestamp?.self,
+                PostgresTimestamp?.self,
+                [String].self,
+                [String].self,
+                [String].self
+            )
+        self.store = store
+        self.environment = environment
+        self.kind = Observation.Kind(rawValue: kind) ?? .subscription
+        self.status = StoreStatus(status)
+        givesAccess = gives
+        self.lookupID = lookupID
+        periodEndsAt = ends.map(Instant.init)
+        statedAt = stated.map(Instant.init)
+        self.entitlements = entitlements
+        identifiers = zip(values, kinds).map {
+            PurchaseIdentifier(value: $0, store: store, environment: environment, kind: $1)
+        }
+    }
+}

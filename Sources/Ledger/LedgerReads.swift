@@ -1,0 +1,398 @@
+package import Entitlements
+package import FoundationEssentials
+package import Postgres
+import Queue
+
+/// The user-level facts a verdict rests on.
+package struct UserFacts {
+    package var epoch: Int64
+    package var readAt: Instant?
+    package var absentSince: Instant?
+    /// When an event spoke of access.
+    package var promisedAt: Instant?
+    /// When support moved a purchase to another user.
+    package var movedAwayAt: Instant?
+    /// Changes of type within the last day.
+    package var flips: Int
+    package var everObserved: Bool
+    /// The type that our last decision gave the user or found right.
+    package var decidedType: UserType?
+    /// The account was erased since: whoever has its id now is somebody else to us.
+    package var isErased = false
+    /// Of the newest decision and its reading; see `Confirmation`.
+    package var fingerprint: UUID?
+    /// The newest decision, where checks have confirmed it.
+    package var decisionID: Int64?
+    /// How many did.
+    package var confirmed = 0
+    /// The newest decision is to be written again: it, or its first confirmation, is half a year old.
+    package var isDecisionOld = true
+    package var grants = GrantState.none
+    package var sandbox = SandboxState.none
+    /// When the last grant in force ends.
+    package var grantsEnd: Instant?
+    /// Until when the user's sandbox purchases count; `nil` as well where they count for good.
+    package var sandboxEnds: Instant?
+}
+
+/// The switches in force.
+package struct Gate {
+    /// The database's clock as the batch began.
+    package var now: Instant
+    package var isAlive: Bool
+    package var isPaused: Bool
+    package var demotionsPaused: Bool
+    /// Which entitlements mean access.
+    package var catalog: ProductCatalog
+}
+
+/// The reads of the apply transaction.
+///
+/// Locks are taken in one order everywhere: users, their rows of ours, jobs, ledger.
+package enum LedgerReads {
+    /// Whether this process may write at all.
+    ///
+    /// The key-share lock keeps its lease alive until the commit.
+    package static func gate(epoch: Int32) -> PostgresRequest<Gate> {
+        PostgresRequest(
+            """
+            WITH alive AS MATERIALIZED (
+                SELECT w.epoch FROM entitlement_sync.worker AS w
+                 WHERE w.epoch = \(epoch) AND w.expires_at > clock_timestamp() FOR KEY SHARE
+            )
+            SELECT clock_timestamp(), EXISTS (SELECT 1 FROM alive),
+                   coalesce(bool_or(c.paused) FILTER (WHERE c.name = 'all'), false),
+                   coalesce(bool_or(c.paused) FILTER (WHERE c.name = 'demotions'), false),
+                   coalesce(min(k.products), '{}'), coalesce(min(k.grants), '{}')
+              FROM entitlement_sync.control AS c
+             CROSS JOIN (SELECT array_agg(m.product_id ORDER BY m.product_id) AS products,
+                                array_agg(m.grants ORDER BY m.product_id) AS grants
+                           FROM (\(rawSQL: mapping)) AS m) AS k
+            """
+        ) { rows in
+            guard let row = rows.first else { throw PostgresError(.protocolViolation, message: "no gate row") }
+            let (now, alive, paused, demotions, keys, grants) = try row.decode(
+                PostgresTimestamp.self,
+                Bool.self,
+                Bool.self,
+                Bool.self,
+                [String].self,
+                [Bool].self
+            )
+            let catalog = ProductCatalog(Dictionary(zip(keys, grants)) { $0 || $1 })
+            return Gate(
+                now: Instant(now),
+                isAlive: alive,
+                isPaused: paused,
+                demotionsPaused: demotions,
+                catalog: catalog
+            )
+        }
+    }
+
+    /// What means access: RevenueCat's lookup keys, and the products of stores that are asked directly.
+    package static func catalog(on connection: PostgresConnection) async throws -> ProductCatalog {
+        var grants: [String: Bool] = [:]
+        var timed: Set<String> = []
+        for row in try await connection.query("\(rawSQL: mapping)") {
+            let (key, grantsAccess, isTimed) = try row.decode(String.self, Bool.self, Bool.self)
+            grants[key] = grantsAccess
+            if isTimed { timed.insert(key) }
+        }
+        return ProductCatalog(grants, timed: timed)
+    }
+
+    private static let mapping = """
+        SELECT a.key AS product_id, a.grants_access AS grants, a.is_timed FROM entitlement_sync.product_access AS a
+        """
+
+    /// The host's users, locked; whoever is held elsewhere or gone is left out.
+    package static func lockUsers(_ ids: [String]) -> PostgresRequest<[ExactText: User]> {
+        PostgresRequest("SELECT u.id, u.type, u.status FROM entitlement_sync_host.lock_users(\(ids)) AS u") { rows in
+            var users: [ExactText: User] = [:]
+            users.reserveCapacity(rows.count)
+            for row in rows {
+                let (id, type, status) = try row.decode(String?.self, String?.self, String?.self)
+                let user = try User(id, type, status, by: "lock_users")
+                users[ExactText(user.id)] = user
+            }
+            return users
+        }
+    }
+
+    /// How the host spells these ids, locked or not; those that it does not know are left out.
+    ///
+    /// A host may compare ids by other rules than bytes (`uuid`, `citext`, `char(n)`): what it returns is the user's id. Where it
+    /// returns several for one, and none of them is that one, no user is meant.
+    package static func spellings(_ ids: [String], on connection: PostgresConnection) async throws -> [ExactText:
+        String]
+    {
+        guard !ids.isEmpty else { return [:] }
+        let asked = Set(ids.map(ExactText.init))
+        let rows = try await connection.query("SELECT u.id FROM entitlement_sync_host.read_users(\(ids)) AS u")
+        var spellings: [ExactText: String] = [:]
+        var isOther = false
+        for row in rows {
+            guard let id = try row.decode(String?.self, at: 0) else { throw AdapterFault("read_users", "id") }
+            if asked.contains(ExactText(id)) { spellings[ExactText(id)] = id } else { isOther = true }
+        }
+        guard isOther else { return spellings }
+        // Rare, so that each may be asked for by itself: which of them came back otherwise is told by nothing else.
+        let rest = asked.filter { spellings[$0] == nil }.sorted().map(\.text)
+        for row in try await connection.query(
+            "SELECT w.id, entitlement_sync.host_id(w.id) FROM unnest(\(rest)) AS w(id)"
+        ) {
+            let (id, spelling) = try row.decode(String.self, String?.self)
+            if let spelling { spellings[ExactText(id)] = spelling }
+        }
+        return spellings
+    }
+
+    /// Our rows of the users, locked; those that somebody else holds are left out.
+    ///
+    /// Grants and sandboxes come apart.
+    package static func facts(_ userKeys: [Int64]) -> PostgresRequest<[Int64: UserFacts]> {
+        PostgresRequest(
+            """
+            SELECT u.user_key, u.epoch, u.read_at, u.absent_since, u.access_event_at, u.moved_away_at,
+                   CASE WHEN u.flips_since > now() - interval '1 day' THEN u.flips ELSE 0 END, u.ever_observed,
+                   u.user_id IS NULL, u.decided_subscriber, u.fingerprint, u.decision_id, u.confirmed,
+                   -- Unless checks confirmed it, the newest decision is as old as the newest reading.
+                   coalesce(CASE WHEN u.confirmed > 0 THEN u.confirmed_first_at ELSE u.read_at END
+                            < now() - interval '6 months', true)
+              FROM entitlement_sync.user_sync AS u
+             WHERE u.user_key = ANY (\(userKeys))
+             ORDER BY u.user_key
+               FOR NO KEY UPDATE SKIP LOCKED
+            """,
+            read: readFacts
+        )
+    }
+
+    /// Which users have grants, whether one is in force, and until when.
+    package static func grants(_ userKeys: [Int64]) -> PostgresRequest<[Int64: (state: GrantState, end: Instant?)]> {
+        PostgresRequest(
+            """
+            SELECT r.user_key, bool_or(r.revoked_at IS NULL AND r.until > now()),
+                   max(r.until) FILTER (WHERE r.revoked_at IS NULL AND r.until > now() AND isfinite(r.until))
+              FROM entitlement_sync."grant" AS r
+             WHERE r.user_key = ANY (\(userKeys))
+             GROUP BY r.user_key
+            """
+        ) { rows in
+            var grants: [Int64: (GrantState, Instant?)] = [:]
+            for row in rows {
+                let (key, isActive, end) = try row.decode(Int64.self, Bool.self, PostgresTimestamp?.self)
+                grants[key] = (isActive ? .active : .past, end.map(Instant.init))
+            }
+            return grants
+        }
+    }
+
+    /// Whose sandbox purchases count, or once counted, and until when.
+    package static func sandboxes(_ userIDs: [String]) -> PostgresRequest<
+        [ExactText: (state: SandboxState, end: Instant?)]
+    > {
+        PostgresRequest(
+            """
+            SELECT a.user_id, a.until > now(), CASE WHEN a.until > now() AND isfinite(a.until) THEN a.until END
+              FROM entitlement_sync.sandbox_user AS a WHERE a.user_id = ANY (\(userIDs))
+            """
+        ) { rows in
+            var sandboxes: [ExactText: (SandboxState, Instant?)] = [:]
+            for row in rows {
+                let (id, isAllowed, end) = try row.decode(String.self, Bool.self, PostgresTimestamp?.self)
+                sandboxes[ExactText(id)] = (isAllowed ? .allowed : .past, end.map(Instant.init))
+            }
+            return sandboxes
+        }
+    }
+
+    private static func readFacts(_ rows: PostgresRows) throws -> [Int64: UserFacts] {
+        var facts: [Int64: UserFacts] = [:]
+        facts.reserveCapacity(rows.count)
+        for row in rows {
+            let (
+                key, epoch, readAt, absent, promised, moved, flips, ever, erased, decided, fingerprint, decision,
+                confirmed,
+                isOld
+            ) = try row.decode(
+                Int64.self,
+                Int64.self,
+                PostgresTimestamp?.self,
+                PostgresTimestamp?.self,
+                PostgresTimestamp?.self,
+                PostgresTimestamp?.self,
+                Int32.self,
+                Bool.self,
+                Bool.self,
+                Bool?.self,
+                UUID?.self,
+                Int64?.self,
+                Int32.self,
+                Bool.self
+            )
+            facts[key] = UserFacts(
+                epoch: epoch,
+                readAt: readAt.map(Instant.init),
+                absentSince: absent.map(Instant.init),
+                promisedAt: promised.map(Instant.init),
+                movedAwayAt: moved.map(Instant.init),
+                flips: Int(flips),
+                everObserved: ever,
+                decidedType: decided.map { $0 ? .subscriber : .free },
+                isErased: erased,
+                fingerprint: fingerprint,
+                decisionID: decision,
+                confirmed: Int(confirmed),
+                isDecisionOld: isOld
+            )
+        }
+        return facts
+    }
+
+    private static let columns = """
+        p.id, p.owner_key, p.kind, p.store, p.environment, p.status, p.gives_access,
+        array_to_string(p.entitlements, E'\\x1f'), p.period_ends_at, p.end_announced,
+        p.ownership = 'family_shared', p.observed_at, p.first_seen_at, p.owner_since, p.former_owner_key, p.transferred_at,
+        p.source, p.account_key, array_to_string(coalesce(p.carried, p.entitlements), E'\\x1f')
+        """
+
+    /// The purchases that the users own, and those that came from them lately; each once.
+    ///
+    /// Two branches, because an OR over two columns is fast by bitmaps alone.
+    package static func ledger(_ userKeys: [Int64]) -> PostgresRequest<Ledger> {
+        PostgresRequest(
+            """
+            SELECT \(rawSQL: columns)
+              FROM entitlement_sync.purchase AS p
+             WHERE p.owner_key = ANY (\(userKeys)) AND p.merged_into IS NULL
+             UNION ALL
+            SELECT \(rawSQL: columns)
+              FROM entitlement_sync.purchase AS p
+             WHERE p.former_owner_key = ANY (\(userKeys)) AND coalesce(p.owner_key, 0) <> ALL (\(userKeys))
+               AND p.merged_into IS NULL
+            """
+        ) { rows in
+            var ledger = Ledger()
+            for row in rows {
+                let purchase = try decodePurchase(row)
+                if let owner = purchase.ownerKey { ledger.owned[owner, default: []].append(purchase) }
+                guard let former = purchase.formerOwnerKey else { continue }
+                ledger.contested[former, default: []].append(purchase)
+                if let owner = purchase.ownerKey { ledger.contested[owner, default: []].append(purchase) }
+            }
+            return ledger
+        }
+    }
+
+    /// Purchases by user.
+    package struct Ledger {
+        package var owned: [Int64: [Purchase]] = [:]
+        /// Purchases that moved and may be named for both owners still.
+        package var contested: [Int64: [Purchase]] = [:]
+    }
+
+    /// The rows that identifiers name.
+    package static func named(
+        by identifiers: [PurchaseIdentifier]
+    ) -> PostgresRequest<[PurchaseIdentifierKey: Int64]> {
+        PostgresRequest(
+            """
+            SELECT i.value, i.store, i.environment, i.purchase_id
+              FROM unnest(\(identifiers.map(\.value)), \(identifiers.map(\.store)), \(identifiers.map(\.environment)))
+                   AS w(value, store, environment)
+             CROSS JOIN LATERAL (
+                   SELECT x.* FROM entitlement_sync.purchase_identifier AS x
+                    WHERE x.value = w.value AND x.store = w.store AND x.environment = w.environment
+                   OFFSET 0) AS i
+            """
+        ) { rows in
+            var ids: [PurchaseIdentifierKey: Int64] = [:]
+            for row in rows {
+                let (value, store, environment, id) = try row.decode(String.self, String.self, String.self, Int64.self)
+                ids[PurchaseIdentifierKey(value: value, store: store, environment: environment)] = id
+            }
+            return ids
+        }
+    }
+
+    /// The purchases that identifiers name, locked, whoever owns them.
+    package static func holders(
+        _ ids: [PurchaseIdentifierKey: Int64]
+    ) -> PostgresRequest<[PurchaseIdentifierKey: Purchase]> {
+        PostgresRequest(
+            """
+            SELECT \(rawSQL: columns)
+              FROM entitlement_sync.purchase AS p
+             WHERE p.id = ANY (\(Set(ids.values).sorted())) AND p.merged_into IS NULL
+             ORDER BY p.id
+               FOR NO KEY UPDATE
+            """
+        ) { rows in
+            var purchases: [Int64: Purchase] = [:]
+            for row in rows {
+                let purchase = try decodePurchase(row)
+                purchases[purchase.id] = purchase
+            }
+            // A row that was merged into another between the two statements has lost its names.
+            guard purchases.count == Set(ids.values).count else { throw LedgerRace() }
+            return ids.compactMapValues { purchases[$0] }
+        }
+    }
+
+    /// One purchase, as it stands without a lock.
+    package static func purchase(_ id: Int64, on connection: PostgresConnection) async throws -> Purchase? {
+        try await connection.query(
+            "SELECT \(rawSQL: columns) FROM entitlement_sync.purchase AS p WHERE p.id = \(id)"
+        ).first.map(decodePurchase)
+    }
+
+    private static func decodePurchase(_ row: PostgresRow) throws -> Purchase {
+        let (
+            id, owner, kind, store, environment, status, gives, entitlements, ends, announced, family, observedAt,
+            firstSeenAt, ownerSince, formerOwner, transferredAt, source, account, carried
+        ) = try row.decode(
+            Int64.self,
+            Int64?.self,
+            String.self,
+            String.self,
+            String.self,
+            String.self,
+            Bool?.self,
+            String.self,
+            PostgresTimestamp?.self,
+            Bool.self,
+            Bool.self,
+            PostgresTimestamp.self,
+            PostgresTimestamp.self,
+            PostgresTimestamp.self,
+            Int64?.self,
+            PostgresTimestamp?.self,
+            String.self,
+            Int64?.self,
+            String.self
+        )
+        return Purchase(
+            id: id,
+            ownerKey: owner,
+            kind: Observation.Kind(rawValue: kind) ?? .subscription,
+            store: store,
+            environment: environment,
+            status: StoreStatus(status),
+            givesAccess: gives,
+            entitlements: entitlements.isEmpty ? [] : entitlements.split(separator: "\u{1f}").map(String.init),
+            carried: carried.isEmpty ? [] : carried.split(separator: "\u{1f}").map(String.init),
+            periodEndsAt: ends.map(Instant.init),
+            endAnnounced: announced,
+            isFamilyShared: family,
+            observedAt: Instant(observedAt),
+            firstSeenAt: Instant(firstSeenAt),
+            ownerSince: Instant(ownerSince),
+            formerOwnerKey: formerOwner,
+            transferredAt: transferredAt.map(Instant.init),
+            source: Store(rawValue: source) ?? .revenueCat,
+            accountKey: account
+        )
+    }
+}

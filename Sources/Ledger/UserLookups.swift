@@ -1,0 +1,101 @@
+package import Entitlements
+import FoundationEssentials
+package import Postgres
+import Queue
+
+/// Small reads outside the apply transaction.
+package struct UserLookups: Sendable {
+    let pool: PostgresPool
+
+    package init(pool: PostgresPool) { self.pool = pool }
+
+    /// Which of these ids are users of the host, and how it spells them.
+    package func spellings(_ ids: [String]) async throws -> [ExactText: String] {
+        try await pool.withConnection { connection in try await LedgerReads.spellings(ids, on: connection) }
+    }
+
+    /// What our records hold of a user's purchases in the stores that can be asked directly.
+    package func purchases(of userKey: Int64) async throws -> [KnownPurchase] {
+        let rows = try await pool.query(
+            """
+            SELECT p.store, p.environment, p.kind, p.status, p.gives_access, p.lookup_id, p.period_ends_at, p.stated_at,
+                   p.entitlements,
+                   ARRAY(SELECT i.value FROM entitlement_sync.purchase_identifier AS i
+                          WHERE i.purchase_id = p.id AND i.store = p.store ORDER BY i.value),
+                   ARRAY(SELECT i.kind FROM entitlement_sync.purchase_identifier AS i
+                          WHERE i.purchase_id = p.id AND i.store = p.store ORDER BY i.value)
+              FROM entitlement_sync.purchase AS p
+             WHERE p.owner_key = \(userKey) AND p.merged_into IS NULL
+               AND p.store IN ('app_store', 'google_play', 'onside')
+               -- Gems that RevenueCat listed lead nowhere.
+               AND (p.lookup_id IS NOT NULL OR cardinality(p.entitlements) > 0)
+             -- What ended long ago is not asked about, and must not crowd out what is.
+             ORDER BY p.gives_access IS FALSE AND p.status = ANY (\(KnownPurchase.endedWords))
+                      AND p.period_ends_at < now() - interval '61 days',
+                      coalesce(p.gives_access, p.status = 'owned') DESC, p.id DESC
+             LIMIT \(Int64(KnownPurchase.most + 1))
+            """
+        )
+        return try rows.map(KnownPurchase.init)
+    }
+
+    /// A purchase that ends after the duration of its product.
+    package struct Pass: Sendable {
+        /// The product's key in the catalogue.
+        package var key: String
+        /// The buyer it adds up for: one buyer's passes do not lengthen another's.
+        package var account: String
+        package var boughtAt: Instant
+
+        package init(key: String, account: String, boughtAt: Instant) {
+            self.key = key
+            self.account = account
+            self.boughtAt = boughtAt
+        }
+    }
+
+    /// Computes where passes end: overlapping ones add up, by entitlement.
+    ///
+    /// - Parameter passes: of one customer of a store.
+    /// - Returns: by place the end; `nil` where the product has no row or no duration.
+    /// - Throws: `PostgresError`.
+    package func ends(of passes: [Pass]) async throws -> [Instant?] {
+        guard !passes.isEmpty else { return [] }
+        let rows = try await pool.query(
+            """
+            WITH product AS MATERIALIZED (
+                SELECT CASE WHEN p.store = 'revenuecat' THEN p.product_id
+                            ELSE concat_ws(':', CASE p.store WHEN 'play_store' THEN 'google_play' ELSE p.store END,
+                                           p.product_id, p.base_plan_id) END AS key,
+                       min(p.entitlement) AS entitlement, max(p.duration) AS duration
+                  FROM entitlement_sync.product AS p WHERE p.duration > interval '0' GROUP BY 1
+            ), pass AS (
+                SELECT n.place, p.entitlement || ' ' || n.account AS kind, n.bought, p.duration
+                  FROM unnest(\(passes.map(\.key)), \(passes.map(\.account)), \(passes.map(\.boughtAt.timestamp)))
+                       WITH ORDINALITY AS n(key, account, bought, place)
+                  JOIN product AS p ON p.key = n.key
+            ), stacked AS (
+                SELECT s.ends, row_number() OVER () AS place
+                  FROM entitlement_sync.stacked_ends(
+                           (SELECT array_agg(q.kind ORDER BY q.place) FROM pass AS q),
+                           (SELECT array_agg(q.bought ORDER BY q.place) FROM pass AS q),
+                           (SELECT array_agg(q.duration ORDER BY q.place) FROM pass AS q)) AS s(ends)
+            )
+            SELECT q.place, s.ends
+              FROM (SELECT q.place, row_number() OVER (ORDER BY q.place) AS nth FROM pass AS q) AS q
+              JOIN stacked AS s ON s.place = q.nth
+            """
+        )
+        var ends = [Instant?](repeating: nil, count: passes.count)
+        for row in rows {
+            let (place, end) = try row.decode(Int64.self, PostgresTimestamp.self)
+            ends[Int(place) - 1] = Instant(end)
+        }
+        return ends
+    }
+
+    /// Which entitlements mean access now.
+    package func catalog() async throws -> ProductCatalog {
+        try await pool.withConnection { connection in try await LedgerReads.catalog(on: connection) }
+    }
+}

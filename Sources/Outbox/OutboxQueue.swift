@@ -1,0 +1,115 @@
+package import FoundationEssentials
+package import Postgres
+import Queue
+
+/// What others must hear and have not heard yet.
+package struct OutboxQueue: Sendable {
+    private let pool: PostgresPool
+
+    package init(pool: PostgresPool) { self.pool = pool }
+
+    /// A message that is to be delivered now.
+    package struct Message: Sendable, Hashable {
+        package var number: Int64
+        /// The message's own id, the same at every try.
+        package var id: UUID
+        /// `nil` once the user is erased.
+        package var userID: String?
+        package var topic: String
+        /// A JSON object.
+        package var data: String
+        package var createdAt: PostgresTimestamp
+        /// Which try this is, from 1.
+        package var attempt: Int
+        /// Since it was written.
+        package var age: Duration
+    }
+
+    /// Takes the next message of each user for this process.
+    ///
+    /// - Parameters:
+    ///   - limit: how many.
+    ///   - hold: how long; after that others take them.
+    /// - Returns: at most one of a user.
+    /// - Throws: `PostgresError`.
+    package func take(upTo limit: Int, for hold: Duration) async throws -> [Message] {
+        let rows = try await pool.query(
+            """
+            SELECT t.id, t.uid, t.user_id, t.topic, t.data, t.created_at, t.attempt, t.age
+              FROM entitlement_sync.take_outbox(\(Int32(clamping: limit)), \(Int32(clamping: hold.components.seconds))) AS t
+            """
+        )
+        return try rows.map { row in
+            let (number, id, userID, topic, data, createdAt, attempt, age) = try row.decode(
+                Int64.self,
+                UUID.self,
+                String?.self,
+                String.self,
+                String.self,
+                PostgresTimestamp.self,
+                Int16.self,
+                Double.self
+            )
+            return Message(
+                number: number,
+                id: id,
+                userID: userID,
+                topic: topic,
+                data: data,
+                createdAt: createdAt,
+                attempt: Int(attempt),
+                age: .seconds(age)
+            )
+        }
+    }
+
+    /// Forgets delivered messages; what was put off behind them has its turn.
+    package func end(_ numbers: [Int64]) async throws(PostgresError) {
+        guard !numbers.isEmpty else { return }
+        try await pool.query(
+            """
+            WITH ended AS (
+                DELETE FROM entitlement_sync.outbox AS o WHERE o.id = ANY (\(numbers)) RETURNING o.user_key
+            )
+            UPDATE entitlement_sync.outbox AS o SET due = clock_timestamp()
+             WHERE o.user_key IN (SELECT e.user_key FROM ended AS e) AND o.id <> ALL (\(numbers))
+               AND NOT o.is_dead AND o.due > clock_timestamp()
+            """
+        )
+    }
+
+    /// Puts a message off, and those of its user behind it.
+    ///
+    /// - Parameters:
+    ///   - number: which.
+    ///   - wait: for how long; `nil`: it is given up, and the user's next one has its turn.
+    ///   - error: why; a code.
+    /// - Throws: `PostgresError`.
+    package func putOff(_ number: Int64, for wait: Duration?, error: String) async throws(PostgresError) {
+        let seconds = wait.map { Double($0.components.seconds) } ?? 0
+        // Those behind it move with it: a message that cannot go yet is not looked at again and again.
+        try await pool.query(
+            """
+            WITH failed AS (
+                UPDATE entitlement_sync.outbox AS o
+                   SET due = clock_timestamp() + \(seconds) * interval '1 second', is_dead = \(wait == nil),
+                       last_error = \(error)
+                 WHERE o.id = \(number)
+                RETURNING o.user_key, o.due
+            )
+            UPDATE entitlement_sync.outbox AS o SET due = f.due
+              FROM failed AS f
+             WHERE o.user_key = f.user_key AND o.id <> \(number) AND NOT o.is_dead
+            """
+        )
+    }
+
+    /// Notes for the operator that messages were given up.
+    package func alarm() async throws(PostgresError) {
+        try await Alarms.note(
+            "outbox_dead",
+            "Messages could not be delivered for three days and were given up: see outbox.last_error.",
+            in: pool
+        )
+    }
+}

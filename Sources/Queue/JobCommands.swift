@@ -1,0 +1,146 @@
+import Entitlements
+package import FoundationEssentials
+package import Postgres
+
+/// What an operator asks of the queue.
+package struct JobCommands: Sendable {
+    private let pool: PostgresPool
+
+    package init(pool: PostgresPool) { self.pool = pool }
+
+    package struct Stats: Sendable, Codable {
+        package var queued: Int64
+        package var running: Int64
+        package var delayed: Int64
+        package var dead: Int64
+        package var oldestSeconds: Double
+
+        enum CodingKeys: String, CodingKey {
+            case queued, running, delayed, dead
+            case oldestSeconds = "oldest_seconds"
+        }
+    }
+
+    /// Counts users' rows: `queued` are due now, `delayed` wait for their time.
+    package func stats() async throws -> Stats {
+        let rows = try await pool.query(
+            """
+            SELECT count(*) FILTER (WHERE q.owner IS NULL AND q.due <= now()),
+                   count(*) FILTER (WHERE q.owner IS NOT NULL),
+                   count(*) FILTER (WHERE q.owner IS NULL AND q.due > now()),
+                   (SELECT count(*) FROM entitlement_sync.job_history AS h WHERE h.state = 'dead'),
+                   coalesce(extract(epoch FROM now() - min(entitlement_sync.id_time(
+                       coalesce(least(q.restore_id, q.reconcile_id), q.restore_id, q.reconcile_id)))), 0)::double precision
+              FROM entitlement_sync.queue AS q
+            """
+        )
+        guard let row = rows.first else { throw PostgresError(.protocolViolation, message: "no row") }
+        let (queued, running, delayed, dead, oldest) = try row.decode(
+            Int64.self,
+            Int64.self,
+            Int64.self,
+            Int64.self,
+            Double.self
+        )
+        return Stats(queued: queued, running: running, delayed: delayed, dead: dead, oldestSeconds: oldest)
+    }
+
+    /// Puts a dead job back as if it were new: its attempts and its age count from now on; `false` when there is no such dead job, or the user has one queued already.
+    package func retry(_ id: UUID) async throws -> Bool {
+        let rows = try await pool.query("SELECT entitlement_sync.requeue_dead(\([id]))")
+        return try rows.first?.decode(Int32.self, at: 0) == 1
+    }
+
+    package enum Cancellation: String, Sendable { case canceled, asked, notFound = "not_found" }
+
+    /// Cancels a queued job at once; a running one is asked to end before its effects are written.
+    ///
+    /// - Parameters:
+    ///   - id: the job.
+    ///   - publish: what is to be written of a restore that ends here; the worker publishes the ends of those that run.
+    /// - Returns: what became of it.
+    /// - Throws: `PostgresError`; nothing has changed then.
+    package func cancel(
+        _ id: UUID,
+        publish: @Sendable (JobEnd) -> [PostgresRequest<Void>] = { _ in [] }
+    ) async throws -> Cancellation {
+        try await pool.withTransaction { connection in
+            let rows = try await connection.query(
+                """
+                SELECT q.user_key, q.active, q.owner IS NOT NULL, q.restore_attempt, q.reconcile_attempt,
+                       CASE \(id) WHEN q.restore_id THEN 0 WHEN q.reconcile_id THEN 1
+                                  WHEN q.restore_next THEN 2 ELSE 3 END
+                  FROM entitlement_sync.queue AS q
+                 WHERE q.restore_id = \(id) OR q.reconcile_id = \(id) OR q.restore_next = \(id) OR q.reconcile_next = \(id)
+                   FOR UPDATE
+                """
+            )
+            guard let row = rows.first else { return .notFound }
+            let (userKey, active, owned, restoreAttempt, reconcileAttempt, slot) = try row.decode(
+                Int64.self,
+                Int16?.self,
+                Bool.self,
+                Int16.self,
+                Int16.self,
+                Int32.self
+            )
+            if owned, active == Int16(clamping: slot) {
+                try await connection.query(
+                    "UPDATE entitlement_sync.queue AS q SET cancel = true WHERE q.user_key = \(userKey)"
+                )
+                return .asked
+            }
+            try await connection.query(
+                """
+                WITH emptied AS (
+                    UPDATE entitlement_sync.queue AS q
+                       -- Another job's cancellation, asked for before its worker died, stands.
+                       SET cancel = q.cancel AND (q.owner IS NOT NULL OR q.active <> \(slot)),
+                           active = CASE WHEN q.owner IS NOT NULL OR q.cancel AND q.active <> \(slot) THEN q.active END,
+                           restore_id = CASE \(slot) WHEN 0 THEN q.restore_next ELSE q.restore_id END,
+                           restore_next = CASE WHEN \(slot) IN (0, 2) THEN NULL ELSE q.restore_next END,
+                           -- A successor begins anew: neither the attempts nor the wait of the canceled job are its own.
+                           restore_due = CASE WHEN \(slot) <> 0 THEN q.restore_due
+                                              WHEN q.restore_next IS NOT NULL THEN clock_timestamp() END,
+                           restore_attempt = CASE \(slot) WHEN 0 THEN 0 ELSE q.restore_attempt END,
+                           restore_error = CASE \(slot) WHEN 0 THEN NULL ELSE q.restore_error END,
+                           restore_queued_at = CASE WHEN \(slot) <> 0 THEN q.restore_queued_at
+                                                    WHEN q.restore_next IS NOT NULL THEN clock_timestamp() END,
+                           reconcile_id = CASE \(slot) WHEN 1 THEN q.reconcile_next ELSE q.reconcile_id END,
+                           reconcile_next = CASE WHEN \(slot) IN (1, 3) THEN NULL ELSE q.reconcile_next END,
+                           reconcile_due = CASE WHEN \(slot) <> 1 THEN q.reconcile_due
+                                                WHEN q.reconcile_next IS NOT NULL THEN clock_timestamp() END,
+                           reconcile_attempt = CASE \(slot) WHEN 1 THEN 0 ELSE q.reconcile_attempt END,
+                           reconcile_error = CASE \(slot) WHEN 1 THEN NULL ELSE q.reconcile_error END,
+                           reconcile_queued_at = CASE WHEN \(slot) <> 1 THEN q.reconcile_queued_at
+                                                      WHEN q.reconcile_next IS NOT NULL THEN clock_timestamp() END
+                     WHERE q.user_key = \(userKey)
+                )
+                INSERT INTO entitlement_sync.job_history (id, user_key, finished_at, kind, attempt, state)
+                VALUES (\(id), \(userKey), clock_timestamp(), \(Int16(slot % 2)),
+                        \(slot == 0 ? restoreAttempt : slot == 1 ? reconcileAttempt : 0), 'canceled')
+                """
+            )
+            try await connection.query(
+                """
+                DELETE FROM entitlement_sync.queue AS q
+                 WHERE q.user_key = \(userKey) AND q.restore_id IS NULL AND q.reconcile_id IS NULL
+                """
+            )
+            try await connection.query(
+                """
+                UPDATE entitlement_sync.queue AS q
+                   SET due = least(q.restore_due, q.reconcile_due),
+                       lane = CASE WHEN q.restore_id IS NULL THEN q.reconcile_lane ELSE 0 END
+                 WHERE q.user_key = \(userKey) AND q.owner IS NULL
+                """
+            )
+            try await connection.send(JobEnds.forgetProofs(of: [id]))
+            if slot % 2 == 0 {
+                let end = JobEnd(id: id, userKey: userKey, kind: .restore, state: .canceled, outcome: nil, attempt: 0)
+                try await connection.send(publish(end))
+            }
+            return .canceled
+        }
+    }
+}

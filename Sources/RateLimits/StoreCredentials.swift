@@ -1,0 +1,110 @@
+package import Entitlements
+package import Postgres
+import Queue
+
+/// By which credentials the stores were asked last, as digests.
+package struct StoreCredentials: Sendable {
+    private let pool: PostgresPool
+
+    package init(pool: PostgresPool) { self.pool = pool }
+
+    /// What is known of a store's credentials.
+    package enum State: String, Sendable {
+        case confirmed
+        /// They differ from those on record before, and the store has not yet said whether it knows our customers.
+        case unchecked
+        /// The store knew none of the customers who were asked for.
+        case doubted
+    }
+
+    /// A customer that a store has to know.
+    package struct Customer: Sendable {
+        package var userKey: Int64
+        package var userID: String
+        /// The database's time.
+        package var at: Instant
+    }
+
+    /// The salt of a store's digest, made at the first call.
+    package func salt(of store: Store) async throws -> [UInt8] {
+        try await pool.query(
+            """
+            INSERT INTO entitlement_sync.store_credential (store) VALUES (\(store.rawValue)) ON CONFLICT (store) DO NOTHING
+            """
+        )
+        let rows = try await pool.query(
+            "SELECT c.salt FROM entitlement_sync.store_credential AS c WHERE c.store = \(store.rawValue)"
+        )
+        guard let row = rows.first else { throw PostgresError(.protocolViolation, message: "no salt") }
+        return try row.decode(PostgresBytes.self, at: 0).bytes
+    }
+
+    /// Notes the digest in use.
+    package func note(_ digest: [UInt8], of store: Store) async throws -> State {
+        let rows = try await pool.query(
+            "SELECT entitlement_sync.note_credentials(\(store.rawValue), \(PostgresBytes(digest)))"
+        )
+        let name = try rows.first?.decode(String.self, at: 0)
+        return name.flatMap(State.init) ?? .unchecked
+    }
+
+    /// At most ten customers with a paid period that runs, that the store has named before.
+    package func customers(of store: Store) async throws -> [Customer] {
+        // RevenueCat knows what it has given an id; a store's own rows say who spoke last.
+        let isTheirs =
+            store == .revenueCat
+            ? """
+            EXISTS (SELECT 1 FROM entitlement_sync.purchase_identifier AS i
+                     WHERE i.purchase_id = p.id AND i.kind = 'revenuecat_id')
+            """
+            : "p.source = '\(store.rawValue)'"
+        let rows = try await pool.query(
+            """
+            SELECT DISTINCT ON (c.user_key) c.user_key, c.user_id, clock_timestamp()
+              FROM (SELECT u.user_key, u.user_id
+                      FROM entitlement_sync.purchase AS p
+                      JOIN entitlement_sync.user_sync AS u ON u.user_key = p.owner_key
+                     WHERE p.merged_into IS NULL AND p.gives_access AND p.period_ends_at > now()
+                       AND p.environment = 'production' AND u.user_id IS NOT NULL AND \(rawSQL: isTheirs)
+                     LIMIT 10) AS c
+            """
+        )
+        return try rows.map { row in
+            let (key, id, at) = try row.decode(Int64.self, String.self, PostgresTimestamp.self)
+            return Customer(userKey: key, userID: id, at: Instant(at))
+        }
+    }
+
+    /// Settles whether the store knows our customers.
+    ///
+    /// - Returns: whether that changed something.
+    package func judge(_ digest: [UInt8], of store: Store, knows: Bool, detail: String) async throws -> Bool {
+        let rows = try await pool.query(
+            """
+            SELECT entitlement_sync.judge_credentials(\(store.rawValue), \(PostgresBytes(digest)), \(knows), \(detail))
+            """
+        )
+        return try rows.first?.decode(Bool.self, at: 0) ?? false
+    }
+}
+
+extension StoreCredentials {
+    /// What to mend where a store refuses our credentials.
+    package static let advice: [Store: String] = [
+        .revenueCat: "RevenueCat refuses our key: check REVENUECAT_API_KEY and its permissions.",
+        .appStore:
+            "The App Store refuses our tokens: check APP_STORE_ISSUER_ID, APP_STORE_KEY_ID, APP_STORE_PRIVATE_KEY (an In-App"
+            + " Purchase key) and APP_STORE_BUNDLE_ID, the machine's clock, and that the app was released.",
+        .googlePlay:
+            "Google refuses our service account: check GOOGLE_PLAY_SERVICE_ACCOUNT, its rights in the Play Console (new ones"
+            + " take up to two days), GOOGLE_PLAY_PACKAGE_NAME, and the machine's clock.",
+        .onside:
+            "Onside refuses our tokens: check the machine's clock first (they live 30 s), then ONSIDE_MERCHANT_ID,"
+            + " ONSIDE_MERCHANT_SECRET and ONSIDE_SECRET_KEY_ID.",
+    ]
+
+    /// The name of a store's alarm.
+    package static func alarm(of store: Store) -> String {
+        store == .revenueCat ? "credentials" : "credentials.\(store.rawValue)"
+    }
+}

@@ -1,0 +1,235 @@
+package import Entitlements
+package import Logging
+package import StoreClients
+import Synchronization
+
+/// Decides for every request whether it may go out: the shared budget, the store's own waits, and the breaker.
+package final class StoreGate: Sendable {
+    private struct State {
+        /// One for each share: whoever waits for sweeps' tokens does not stand in a restore's way.
+        var purses: [RateBudget.Share: Purse] = [:]
+        /// How many are at the gate.
+        var waiting: [RateBudget.Share: Int] = [:]
+        /// When sweeps had a token last.
+        var servedSweepsAt: ContinuousClock.Instant?
+        var blockedUntil: ContinuousClock.Instant?
+        var limit: Int?
+        var usage: Int?
+        var wait: Duration?
+        var skew: Double?
+        var answeredAt: ContinuousClock.Instant?
+        /// How long answers take, in seconds; the newest count most.
+        var latency: Double?
+        var lastError: String?
+        var isDirty = false
+        var usedAt: ContinuousClock.Instant?
+    }
+
+    private let store: Store
+    private let budget: RateBudget
+    private let breaker: Breaker
+    private let logger: Logger
+    private let state = Mutex(State())
+    /// Waits beyond this are left to the queue.
+    private let patience: Duration
+
+    package init(
+        _ store: Store = .revenueCat,
+        budget: RateBudget,
+        breaker: Breaker = Breaker(),
+        patience: Duration = .seconds(20),
+        logger: Logger
+    ) {
+        self.store = store
+        self.budget = budget
+        self.breaker = breaker
+        self.patience = patience
+        self.logger = logger
+    }
+
+    /// Whether the store fails and is left alone.
+    package var isBreakerOpen: Bool { breaker.isOpen }
+
+    /// The gate as the store clients take it.
+    package var gate: RequestGate {
+        RequestGate(
+            admit: { [self] lane throws(ReadFailure) in try await admit(lane) },
+            report: { [self] answer in report(answer) }
+        )
+    }
+
+    /// How many of those wait for tokens whom nobody waits for, and how many may; `nil`: nothing limits them.
+    package var turns: Turns? {
+        guard budget.perMinute > 0 else { return nil }
+        return state.withLock { state in
+            // The store may have said that its limit is lower.
+            let perMinute = min(budget.perMinute, state.limit ?? budget.perMinute)
+            let waiting = state.waiting[.sweep] ?? 0
+            let isStarved = state.servedSweepsAt.map { ContinuousClock.now - $0 > Self.starvation } ?? false
+            return Turns(perMinute: perMinute, waiting: waiting, isStarved: waiting > 0 && isStarved)
+        }
+    }
+
+    /// How long those who wait for sweeps' tokens have none before no others join them.
+    private static let starvation = Duration.milliseconds(500)
+
+    private static func share(of lane: Lane) -> RateBudget.Share {
+        switch lane {
+        case .restore: .restore
+        case .event, .sweep: .sweep
+        case .support: .support
+        }
+    }
+
+    private func admit(_ lane: Lane) async throws(ReadFailure) {
+        let clock = ContinuousClock()
+        let deadline = clock.now + patience
+        state.withLock { $0.usedAt = clock.now }
+        if let wait = breaker.waitBeforeSending(at: clock.now) { throw ReadFailure(.breakerOpen, retryAfter: wait) }
+        let share = Self.share(of: lane)
+        state.withLock { $0.waiting[share, default: 0] += 1 }
+        defer { state.withLock { $0.waiting[share, default: 0] -= 1 } }
+        while true {
+            // Without this, whoever is told to go would ask the bucket again and again.
+            guard !Task.isCancelled else { throw ReadFailure(.interrupted) }
+            if let blocked = state.withLock({ $0.blockedUntil }), blocked > clock.now {
+                guard blocked < deadline else { throw ReadFailure(.budgetExhausted, retryAfter: blocked - clock.now) }
+                try await pause(blocked - clock.now)
+                continue
+            }
+            guard budget.perMinute > 0 else { return }
+            let step = state.withLock { $0.purses[share, default: newPurse(share)].spend(at: clock.now) }
+            switch step {
+            case .go: return
+            case .wait(let wait):
+                guard clock.now + wait < deadline else { throw ReadFailure(.budgetExhausted, retryAfter: wait) }
+                try await pause(min(wait, .seconds(1)))
+            case .refill(let count): if await refill(count, share) { return }
+            }
+            guard clock.now < deadline else { throw ReadFailure(.budgetExhausted, retryAfter: .seconds(1)) }
+        }
+    }
+
+    /// Small, so that a worker never sits on tokens that another needs.
+    private func newPurse(_ share: RateBudget.Share) -> Purse {
+        Purse(largest: min(20, budget.perMinute / 60), rest: share == .sweep ? .milliseconds(100) : .zero)
+    }
+
+    private func pause(_ duration: Duration) async throws(ReadFailure) {
+        do { try await Task.sleep(for: duration) } catch { throw ReadFailure(.interrupted) }
+    }
+
+    /// Asks for tokens, the first of which is the caller's.
+    private func refill(_ count: Int, _ share: RateBudget.Share) async -> Bool {
+        let asked = ContinuousClock.now
+        var (tokens, wait) = (0, Duration.milliseconds(500))
+        do {
+            let grant = try await budget.take(count, for: share)
+            (tokens, wait) = (grant.tokens, grant.wait)
+            state.withLock { state in
+                if grant.isBlocked {
+                    // What the store said to this process may not have been written down yet.
+                    let until = ContinuousClock.now + grant.wait
+                    state.blockedUntil = max(state.blockedUntil ?? until, until)
+                }
+                if share == .sweep, tokens > 0 { state.servedSweepsAt = .now }
+            }
+        } catch {
+            if Task.isCancelled {
+                // Our own going says nothing of the bucket: the next one asks.
+                wait = .zero
+            } else {
+                logger.warning("the rate budget could not be read", metadata: ["error.code": "\(type(of: error))"])
+            }
+        }
+        return state.withLock { $0.purses[share, default: newPurse(share)].add(tokens, wait: wait, at: asked) }
+    }
+
+    private func report(_ answer: StoreAnswer) {
+        let now = ContinuousClock.now
+        // The answer says which failures are the store's; what ends a row of them is any usable answer.
+        if answer.countsForBreaker {
+            tell(breaker.note(succeeded: false, at: now), of: answer)
+        } else if answer.failure == nil, answer.status == 200 || answer.status == 404 {
+            tell(breaker.note(succeeded: true, at: now), of: answer)
+        }
+        state.withLock { state in
+            if let limit = answer.limit { state.limit = limit }
+            if let usage = answer.usage { state.usage = usage }
+            if let elapsed = answer.elapsed {
+                let seconds = elapsed / .seconds(1)
+                state.latency = state.latency.map { 0.9 * $0 + 0.1 * seconds } ?? seconds
+            }
+            if let skew = answer.dateSkewSeconds { state.skew = Double(skew) }
+            // The last word counts. A lock or one odd item is one customer's trouble; what an id of a client brought about
+            // is not told at all.
+            if let failure = answer.failure, answer.concernsStore {
+                state.lastError = failure.rawValue
+            } else if answer.status != nil {
+                state.answeredAt = now
+                state.lastError = nil
+            }
+            // Whatever status says so, and whoever's the id is: it is we who ask too often.
+            if answer.failure == .throttled {
+                let wait = min(answer.retryAfter ?? .seconds(1), .seconds(300))
+                state.blockedUntil = max(state.blockedUntil ?? now, now + wait)
+                state.wait = wait
+            }
+            state.isDirty = true
+        }
+    }
+
+    private func tell(_ change: Breaker.Change?, of answer: StoreAnswer) {
+        switch change {
+        case .opened(let pause, let failures):
+            logger.warning(
+                "the store fails and is left alone for a while",
+                metadata: [
+                    "store": "\(store.rawValue)", "error.code": "\(answer.failure?.rawValue ?? "none")",
+                    "breaker.failures": "\(failures)", "breaker.pause_ms": "\(pause / .milliseconds(1))",
+                ]
+            )
+        case .closed: logger.notice("the store answers again", metadata: ["store": "\(store.rawValue)"])
+        case nil: break
+        }
+    }
+
+    /// Writes down what was learned of the limit, and learns what other workers wrote; called about once a second.
+    ///
+    /// - Returns: what was learned of the store; `nil` where there is nothing new.
+    func exchange() async -> StoreHealth.News? {
+        // A store has a gate for each of its limits, most of them idle: those are not worth a question a second.
+        guard store == .revenueCat || state.withLock({ $0.usedAt.map { $0 + .seconds(30) > .now } ?? false }) else {
+            return nil
+        }
+        let news = state.withLock { state -> State? in
+            guard state.isDirty else { return nil }
+            let copy = state
+            state.isDirty = false
+            state.wait = nil
+            state.lastError = nil
+            state.answeredAt = nil
+            return copy
+        }
+        do {
+            if let news {
+                try await budget.note(limit: news.limit, usage: news.usage, wait: news.wait)
+            }
+            if let blocked = try await budget.blockedFor() {
+                state.withLock { $0.blockedUntil = max($0.blockedUntil ?? .now, .now + blocked) }
+            }
+        } catch {
+            if !Task.isCancelled {
+                logger.warning("the rate budget could not be read", metadata: ["error.code": "\(type(of: error))"])
+            }
+        }
+        return news.map {
+            StoreHealth.News(
+                hasAnswered: $0.answeredAt != nil,
+                error: $0.lastError,
+                skewSeconds: $0.skew,
+                latencySeconds: $0.latency
+            )
+        }
+    }
+}

@@ -1,0 +1,65 @@
+package import Entitlements
+package import Logging
+
+/// The gates of one worker: one for each limit of each store, with one breaker a store.
+package struct StoreGates: Sendable {
+    package struct Entry: Sendable {
+        package var store: Store
+        /// The name of the limit, as `rate_budget` has it.
+        package var credential: String
+        package var budget: RateBudget
+        package var gate: StoreGate
+    }
+
+    package private(set) var entries: [Entry] = []
+
+    private let logger: Logger
+
+    /// - Parameter logger: hears of the breakers, and of what could not be written down.
+    package init(logger: Logger) { self.logger = logger }
+
+    /// Adds a limit.
+    ///
+    /// - Parameters:
+    ///   - store: whose.
+    ///   - credential: its name.
+    ///   - budget: the shared bucket.
+    ///   - breaker: the store's.
+    /// - Returns: the gate, as the store clients take it.
+    package mutating func add(
+        _ store: Store,
+        _ credential: String,
+        budget: RateBudget,
+        breaker: Breaker
+    ) -> StoreGate {
+        let gate = StoreGate(store, budget: budget, breaker: breaker, logger: logger)
+        entries.append(Entry(store: store, credential: credential, budget: budget, gate: gate))
+        return gate
+    }
+
+    /// Who waits at the store that everybody is asked at; `nil`: nothing limits them.
+    package var turns: Turns? { entries.first { $0.store == .revenueCat }?.gate.turns }
+
+    /// Writes down what was learned, and learns what other workers wrote.
+    ///
+    /// A store is one, however many limits it has: of what was learned since the last time, a failure is not hidden by
+    /// what another of its endpoints answered.
+    package func exchange(with health: StoreHealth) async {
+        var news: [Store: StoreHealth.News] = [:]
+        for entry in entries {
+            guard let learned = await entry.gate.exchange() else { continue }
+            news[entry.store] = news[entry.store]?.with(learned) ?? learned
+        }
+        for (store, learned) in news {
+            do {
+                try await health.note(store.rawValue, learned)
+            } catch {
+                guard !Task.isCancelled else { return }
+                logger.warning(
+                    "the store's health could not be written",
+                    metadata: ["error.code": "\(type(of: error))"]
+                )
+            }
+        }
+    }
+}

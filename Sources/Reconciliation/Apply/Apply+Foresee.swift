@@ -1,0 +1,190 @@
+import Entitlements
+import Ledger
+import Postgres
+import Queue
+
+/// What a reconcile would come to.
+package struct Foreseen: Sendable, Hashable {
+    /// `nil`: there is none, see `error`.
+    package var outcome: String?
+    package var rule: String?
+    package var explanation: String?
+    package var typeBefore: String?
+    package var typeAfter: String?
+    /// How many assets would be frozen or unfrozen.
+    package var assets: Int
+    /// Why the stores gave no answer: the code of a `ReadFailure`.
+    package var error: String?
+    /// Everything is paused: the reconcile itself would wait until that is over.
+    package var isPaused: Bool
+    /// The end was announced before it came.
+    package var isAnnounced: Bool
+
+    package init(
+        outcome: String? = nil,
+        rule: String? = nil,
+        explanation: String? = nil,
+        typeBefore: String? = nil,
+        typeAfter: String? = nil,
+        assets: Int = 0,
+        error: String? = nil,
+        isPaused: Bool = false,
+        isAnnounced: Bool = false
+    ) {
+        self.isAnnounced = isAnnounced
+        self.outcome = outcome
+        self.rule = rule
+        self.explanation = explanation
+        self.typeBefore = typeBefore
+        self.typeAfter = typeAfter
+        self.assets = assets
+        self.error = error
+        self.isPaused = isPaused
+    }
+}
+
+extension Foreseen {
+    init(_ effect: Effect, isPaused: Bool) {
+        let before = effect.user?.type
+        self.init(
+            outcome: effect.verdict.outcome.rawValue,
+            rule: effect.verdict.rule.rawValue,
+            explanation: effect.verdict.explanation,
+            typeBefore: before?.rawValue,
+            typeAfter: (effect.newType ?? before)?.rawValue,
+            assets: effect.assetsChanged,
+            isPaused: isPaused,
+            isAnnounced: effect.verdict.action == .demote && effect.verdict.wasAnnounced
+        )
+    }
+}
+
+extension Apply {
+    /// What jobs would come to now.
+    package struct Foresight: Sendable {
+        /// What a user's job comes to, and the version of the user's record that it was decided on.
+        package struct Answer: Sendable {
+            package var predicted: Foreseen
+            package var epoch: Int64
+
+            package init(_ predicted: Foreseen, epoch: Int64 = 0) {
+                self.predicted = predicted
+                self.epoch = epoch
+            }
+        }
+
+        /// By user key.
+        package var answers: [Int64: Answer] = [:]
+        /// Who has to be read again, after how long.
+        package var retries: [Int64: (after: Duration, attempt: Int, error: String)] = [:]
+        /// Whose rows somebody else holds, or who has to wait for others of the batch.
+        package var postponed: Set<Int64> = []
+        /// Everything is paused.
+        package var isPaused = false
+
+        package init(answers: [Int64: Answer] = [:], postponed: Set<Int64> = []) {
+            self.answers = answers
+            self.postponed = postponed
+        }
+    }
+
+    /// Finds out what a job would come to now, with the brake as it stands.
+    ///
+    /// - Parameters:
+    ///   - item: a job that need not stand in the queue, with what the stores said for it.
+    ///   - epoch: this process's lease.
+    /// - Returns: `nil`: somebody else holds the user's rows, or wrote them meanwhile.
+    /// - Throws: `PostgresError`.
+    package func foresee(_ item: ReadJob, epoch: Int32) async throws -> Foreseen? {
+        let foresight = try await foresee([item], epoch: epoch, limits: true)
+        let key = item.job.userKey
+        if let answer = foresight.answers[key] { return answer.predicted }
+        return foresight.retries[key].map { Foreseen(error: $0.error, isPaused: foresight.isPaused) }
+    }
+
+    /// Finds out what jobs would come to now.
+    ///
+    /// They are planned by what plans every batch, behind the same locks, in a transaction that is always undone: whatever
+    /// planning writes on its way is not there afterwards.
+    ///
+    /// - Parameters:
+    ///   - batch: jobs of different users that need not stand in the queue, with what the stores said for them.
+    ///   - epoch: this process's lease.
+    ///   - limits: whether runs and the brake hold back what they would.
+    /// - Returns: something for each of them.
+    /// - Throws: `PostgresError`.
+    package func foresee(_ batch: [ReadJob], epoch: Int32, limits: Bool = false) async throws -> Foresight {
+        var free = batch
+        var held: Set<Int64> = []
+        var respelled: Set<Int64> = []
+        while !free.isEmpty {
+            do {
+                var foresight = try await attemptForesight(free, epoch: epoch, limits: limits)
+                foresight.postponed.formUnion(held)
+                return foresight
+            } catch let elsewhere as HeldElsewhere {
+                let waiting = free.filter { elsewhere.concerns($0) }.map(\.job.userKey)
+                // Where it concerns none of them the next try would end the same way.
+                guard !waiting.isEmpty else { return Foresight(postponed: Set(batch.map(\.job.userKey))) }
+                held.formUnion(waiting)
+                free.removeAll { elsewhere.concerns($0) }
+            } catch let other as SpelledOtherwise {
+                // Nothing is written here: the next job of theirs takes the host's spelling over.
+                for place in free.indices {
+                    let key = free[place].job.userKey
+                    guard let id = other.ids[key] else { continue }
+                    free[place].job.userID = respelled.insert(key).inserted ? id : nil
+                }
+            } catch let error as PostgresError where error.isTransactionConflict {
+                return Foresight(postponed: Set(batch.map(\.job.userKey)))
+            }
+        }
+        return Foresight(postponed: held)
+    }
+
+    /// Ends the transaction, with what was found out in it.
+    private struct Undone: Error {
+        var foresight: Foresight
+    }
+
+    private func attemptForesight(_ batch: [ReadJob], epoch: Int32, limits: Bool) async throws -> Foresight {
+        do {
+            return try await pool.withTransaction { connection -> Foresight in
+                throw Undone(foresight: try await foresight(batch, epoch: epoch, limits: limits, on: connection))
+            }
+        } catch let undone as Undone {
+            return undone.foresight
+        }
+    }
+
+    private func foresight(
+        _ batch: [ReadJob],
+        epoch: Int32,
+        limits: Bool,
+        on connection: PostgresConnection
+    ) async throws -> Foresight {
+        var scene = try await scene(of: batch, epoch: epoch, on: connection)
+        scene.isDryRun = true
+        // As if they stood in the queue, and were ours.
+        for item in batch { scene.locked[item.job.userKey] = JobEnds.Held(id: item.job.id, cancel: false) }
+        var report = ApplyReport()
+        var plan = try await plan(batch, scene, epoch: epoch, limits: limits, report: &report, on: connection)
+        try await foreseeAssets(&plan.effects, on: connection)
+        let isPaused = scene.gate.isPaused
+        var foresight = Foresight(postponed: Set(report.postponed.map(\.job.userKey)))
+        foresight.isPaused = isPaused
+        for effect in plan.effects {
+            foresight.answers[effect.job.userKey] = .init(
+                Foreseen(effect, isPaused: isPaused),
+                epoch: effect.facts?.epoch ?? 0
+            )
+        }
+        for retry in plan.retries { foresight.retries[retry.userKey] = (retry.after, retry.attempt, retry.error) }
+        for end in plan.ends {
+            foresight.answers[end.userKey] = .init(
+                Foreseen(outcome: Outcome.storeUnavailable.rawValue, error: end.lastError, isPaused: isPaused)
+            )
+        }
+        return foresight
+    }
+}

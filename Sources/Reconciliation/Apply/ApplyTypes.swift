@@ -1,0 +1,86 @@
+package import Entitlements
+package import FoundationEssentials
+package import Queue
+import UserRequests
+
+/// A claimed job whose stores have been asked.
+package struct ReadJob: Sendable {
+    package var job: ClaimedJob
+    package var reading: Reading
+
+    package init(job: ClaimedJob, reading: Reading) {
+        self.job = job
+        self.reading = reading
+    }
+}
+
+/// What applying goes by.
+package struct ApplySettings: Sendable {
+    package var decision: DecisionSettings
+    package var brake: DemotionBrake
+    package var retry: RetryPolicy
+    /// Assets of one user that are changed beside the type; the rest goes on in runs.
+    package var assetBatch: Int
+    /// How long a batch that may demote waits for a count of the host's subscribers; after that housekeeping's has to do.
+    package var countLimit: Duration
+    /// Whether Google Play is told of sales that were granted.
+    package var acknowledges: Bool
+    /// Whether others hear of what changes.
+    package var tells: Bool
+
+    package init(
+        decision: DecisionSettings,
+        brake: DemotionBrake,
+        retry: RetryPolicy,
+        assetBatch: Int = 1000,
+        countLimit: Duration = .milliseconds(250),
+        acknowledges: Bool = true,
+        tells: Bool = false
+    ) {
+        self.tells = tells
+        self.acknowledges = acknowledges
+        self.countLimit = countLimit
+        self.decision = decision
+        self.brake = brake
+        self.retry = retry
+        self.assetBatch = assetBatch
+    }
+}
+
+/// What became of a batch.
+package struct ApplyReport: Sendable {
+    package struct Ended: Sendable {
+        package var id: UUID
+        package var kind: JobKind
+        package var state: JobEnd.State
+        package var outcome: Outcome?
+    }
+
+    /// Jobs that ended, in no order.
+    package var ended: [Ended] = []
+    /// Of those of them that are awaited in this process.
+    var answers: [RestoreAnswer] = []
+    /// Those that somebody in this process has been told of.
+    package var told: Set<UUID> = []
+    package var retried = 0
+    /// Jobs that are still ours: a row was held by somebody else, or another job of the batch touched the same purchase.
+    package var postponed: [ReadJob] = []
+    /// Jobs that are not ours any more.
+    package var lost = 0
+    /// Everything is paused, or the lease has ended: nothing was written.
+    package var halted: Halt?
+    /// Assets that were frozen or unfrozen.
+    package var assetsChanged = 0
+    /// Assets went on into runs.
+    package var startedRuns = false
+    /// Sales wait to be acknowledged.
+    package var acknowledges = false
+    /// Names of the alarms that were raised.
+    package var alarms: [String] = []
+    /// Jobs became due: reconciles were queued, or what waited behind a job has its turn.
+    package var enqueued = false
+
+    package enum Halt: String, Sendable { case paused, leaseLost = "lease_lost" }
+
+    init(postponed: [ReadJob] = []) { self.postponed = postponed }
+}

@@ -1,0 +1,497 @@
+import Entitlements
+import Ledger
+import Queue
+import RateLimits
+
+/// What a batch comes to, before it is written: pure once everything is loaded.
+struct ApplyPlan {
+    private let settings: ApplySettings
+    private let decision: DecisionSettings
+    let catalog: ProductCatalog
+    /// What earlier jobs of this batch touch: two jobs of one batch never write the same purchase.
+    private var touchedPurchases: Set<Int64> = []
+    private var touchedIdentifiers: Set<PurchaseIdentifierKey> = []
+
+    var effects: [Effect] = []
+    var observed: [ObservedRow] = []
+    var newIdentifiers: [(PurchaseIdentifier, Int64)] = []
+    var merges: [(from: Int64, into: Int64)] = []
+    /// When the rows that readings name were first seen.
+    private var firstSeen: [Int64: Instant] = [:]
+    /// Where merged rows of this batch went.
+    private var mergedInto: [Int64: Int64] = [:]
+    /// Contested purchases whose owner is clear again.
+    var settled: [(purchase: Int64, former: Int64)] = []
+    var ends: [JobEnd] = []
+    var retries: [JobRetry] = []
+    var reconciles: [Int64] = []
+    /// Former owners who are to be read again, with the users whose jobs took their purchases over.
+    var formerOwners: [(owner: Int64, claimant: Int64)] = []
+    var postponed: [ReadJob] = []
+    /// Cases of jobs that end without a verdict.
+    var tickets: [TicketWrites.Wanted] = []
+    /// Former owners who lost a purchase that gave access, by RevenueCat's word, with the time of that reading.
+    var movedAway: [Int64: Instant] = [:]
+    /// Users whose purchases stores do not list.
+    var absences: Set<AbsenceWatch.Absence> = []
+    /// How many users' purchases that gave access each store knew.
+    var known: [Store: Int64] = [:]
+    /// Sales to be acknowledged to Google Play.
+    var acknowledgements: [Acknowledgement] = []
+    var alarms: [String: String] = [:]
+    /// Purchases whose records were dated to the present: a reading from before that says nothing of them.
+    var dated: Set<Int64> = []
+    /// When others' purchases that are shown were first seen, if an event told of them before.
+    var firstTold: [Int64: Instant] = [:]
+
+    /// Users whose verdicts only confirm what is on record.
+    var confirming: Set<Int64> { Set(effects.filter { $0.confirmation != nil }.map(\.job.userKey)) }
+
+    init(settings: ApplySettings, decision: DecisionSettings, catalog: ProductCatalog) {
+        self.settings = settings
+        self.decision = decision
+        self.catalog = catalog
+    }
+
+    /// Adds one job, decided.
+    mutating func add(
+        _ item: ReadJob,
+        user: User?,
+        facts: UserFacts?,
+        canceled: Bool,
+        isDated: Bool = false,
+        holders: [PurchaseIdentifierKey: Purchase],
+        ledger: [Purchase],
+        contested: [Purchase] = []
+    ) {
+        guard !canceled else {
+            ends.append(end(item, .canceled, outcome: nil, attempt: item.job.attempt))
+            return
+        }
+        let owned = ledger + contested
+        let isOutranked = !dated.isEmpty && owned.contains { dated.contains($0.id) }
+        if isDated || isOutranked {
+            tryAgain(item, after: ReadFailure(.overtaken))
+            return
+        }
+        // An older read than the one applied last says nothing new, and its silence says something wrong.
+        if let readAt = facts?.readAt, readAt > item.reading.askedAt, item.reading.coverage != .none {
+            tryAgain(item, after: ReadFailure(.overtaken))
+            return
+        }
+        let keys = Set(item.reading.observations.flatMap { $0.identifiers.map(\.key) })
+        let rows = item.reading.observations.map { observation in
+            Array(Set(observation.identifiers.compactMap { holders[$0.key] }))
+        }
+        let ids = Set(rows.joined().map(\.id))
+        guard dated.isDisjoint(with: ids) else {
+            tryAgain(item, after: ReadFailure(.overtaken))
+            return
+        }
+        guard touchedIdentifiers.isDisjoint(with: keys), touchedPurchases.isDisjoint(with: ids) else {
+            postponed.append(item)
+            return
+        }
+        touchedIdentifiers.formUnion(keys)
+        touchedPurchases.formUnion(ids)
+        for row in rows.joined() { firstSeen[row.id] = row.firstSeenAt }
+        let attributions = attribute(
+            item.reading.observations,
+            holders: rows,
+            userKey: item.job.userKey,
+            eligible: user?.status.isEligible ?? false,
+            askedAt: item.reading.askedAt
+        )
+        // One of the two owners was read to the end without it: whoever is named from now on is the owner.
+        // A reading without failure lists every subscription, even where it left one-time purchases out.
+        let isFull = item.reading.coverage == .full
+        let listsSubscriptions = isFull || item.reading.coverage == .partial && item.reading.failure == nil
+        for purchase in contested where purchase.ownerSince <= item.reading.askedAt && !ids.contains(purchase.id) {
+            guard let former = purchase.formerOwnerKey, isFull || listsSubscriptions && purchase.kind == .subscription
+            else { continue }
+            settled.append((purchase.id, former))
+            // It has left its owner: it may have gone back.
+            if former != item.job.userKey { formerOwners.append((former, item.job.userKey)) }
+        }
+        for (attribution, holding) in zip(attributions, rows) {
+            guard case .disagree(_, let owner) = attribution, holding.contains(where: { $0.formerOwnerKey != nil })
+            else { continue }
+            formerOwners.append((owner, item.job.userKey))
+        }
+        decide(item, user: user, facts: facts, rows: rows, attributions: attributions, holders: holders, ledger: ledger)
+    }
+
+    private mutating func decide(
+        _ item: ReadJob,
+        user: User?,
+        facts: UserFacts?,
+        rows: [[Purchase]],
+        attributions: [Attribution],
+        holders: [PurchaseIdentifierKey: Purchase],
+        ledger: [Purchase]
+    ) {
+        // An item may have its row from another item of the same purchase.
+        let byID = Dictionary(rows.joined().map { ($0.id, $0) }) { first, _ in first }
+        let targets = attributions.map { $0.target.flatMap { byID[$0] } }
+        let situation = Situation(
+            kind: item.job.kind,
+            user: user,
+            userKey: item.job.userKey,
+            reading: item.reading,
+            attributions: attributions,
+            rows: targets,
+            ledger: ledger,
+            listed: Set(byID.keys),
+            grants: facts?.grants ?? .none,
+            sandbox: facts?.sandbox ?? .none,
+            everObserved: facts?.everObserved ?? false,
+            decidedType: facts?.decidedType,
+            absentSince: facts?.absentSince,
+            promisedAt: facts?.promisedAt,
+            movedAwayAt: facts?.movedAwayAt,
+            catalog: catalog,
+            settings: decision,
+            claimed: claimed(item, holders: holders),
+            firstTold: firstTold
+        )
+        switch Entitlements.decide(situation) {
+        case .retry(let failure):
+            note(failure, of: item.job, situation)
+            tryAgain(item, after: failure, proven: provenMismatch(situation))
+        case .verdict(let verdict):
+            if item.reading.coverage != .none, user != nil {
+                observe(item, attributions: attributions, targets: targets, holders: holders)
+            }
+            effects.append(
+                Effect(
+                    job: item.job,
+                    user: user,
+                    facts: facts,
+                    askedAt: item.reading.askedAt,
+                    coverage: item.reading.coverage,
+                    observed: situation.isExplained,
+                    verdict: verdict,
+                    nextLook: NextLook(
+                        item.reading,
+                        attributions,
+                        outcome: verdict.outcome,
+                        known: known(of: item, facts: facts, ledger: ledger, verdict)
+                    )
+                )
+            )
+            acknowledge(item, situation, verdict)
+            note(verdict, situation)
+            if verdict.enqueuesReconcile { reconciles.append(item.job.userKey) }
+            let unreadable = item.reading.unreadable.union(item.reading.claims.unreadable)
+            if !unreadable.isEmpty {
+                let stores = unreadable.map(\.name).sorted().joined(separator: ", ")
+                alarms["unreadable_item"] =
+                    "\(stores) lists an item, and whether it gives access can't be read: subscribers keep their access,"
+                    + " free users get store_unavailable. Report this with the store's answer."
+            }
+            if verdict.rule == .clientAppNotRegistered {
+                alarms["app_not_registered"] = "The app is not registered at its store: check the store's console."
+            }
+        }
+    }
+
+    /// Notes what the stores knew of purchases that gave access, and what they do not list any more.
+    private mutating func note(_ verdict: Verdict, _ situation: Situation) {
+        if !verdict.detached.isEmpty {
+            let names = verdict.detached.sorted().prefix(5).map { String($0.prefix(100)) }.joined(separator: ", ")
+            alarms["entitlement_detached"] =
+                "Purchases that still run have lost an entitlement that gave access: attach it to its product again in"
+                + " RevenueCat's dashboard (\(names)). No user is demoted for it."
+        }
+        let proven = situation.ledger.filter {
+            standing(of: $0.kind, status: $0.status, givesAccess: $0.givesAccess) == .access
+        }
+        guard !proven.isEmpty else { return }
+        if verdict.rule == .firstAbsence {
+            for row in proven where !situation.listed.contains(row.id) {
+                absences.insert(.init(store: row.source, userKey: situation.userKey, isUnknown: false))
+            }
+        }
+        let ids = Set(proven.map(\.id))
+        let stores = zip(situation.reading.observations, situation.rows).filter {
+            $1.map { ids.contains($0.id) } ?? false
+        }
+        for store in Set(stores.map(\.0.source)) { known[store, default: 0] += 1 }
+    }
+
+    private mutating func note(_ failure: ReadFailure, of job: ClaimedJob, _ situation: Situation) {
+        // What has just moved to another owner is known as soon as that owner is read: a second answer counts.
+        if failure.code == .unknownToStore,
+            job.lastError == failure.code.rawValue || job.attempt + 1 >= settings.retry.maxAttempts
+        {
+            let store = failure.store ?? .revenueCat
+            absences.insert(.init(store: store, userKey: situation.userKey, isUnknown: true))
+        }
+        // What is missing in the catalogue is missing whatever else failed.
+        guard failure.code == .unmapped || Evidence(situation).hasUnmapped else { return }
+        let keys = Set(situation.reading.observations.flatMap(\.entitlements))
+            .filter { catalog.mapping(of: [$0]) == .unmapped }.sorted()
+        let names = keys.prefix(5).map { String($0.prefix(100)) }.joined(separator: ", ")
+        alarms["product_unmapped"] =
+            "An entitlement or product that gives access has no row in entitlement_sync.product, or one without the"
+            + " duration it needs\(names.isEmpty ? "" : ": " + names)."
+    }
+
+    private func known(
+        of item: ReadJob,
+        facts: UserFacts?,
+        ledger: [Purchase],
+        _ verdict: Verdict
+    ) -> NextLook.Knowledge {
+        var known = NextLook.Knowledge()
+        known.grants = verdict.action == .grant
+        known.rule = verdict.rule
+        known.promisedAt = facts?.promisedAt
+        known.ownEnds = [facts?.grantsEnd, facts?.sandboxEnds].compactMap(\.self)
+        known.margin = ledger.map { decision.margin(of: $0.store) }.max() ?? decision.absenceMargin
+        known.background = decision.backgroundLook
+        known.spread = Spread(userKey: item.job.userKey)
+        return known
+    }
+
+    private mutating func observe(
+        _ item: ReadJob,
+        attributions: [Attribution],
+        targets: [Purchase?],
+        holders: [PurchaseIdentifierKey: Purchase]
+    ) {
+        if item.reading.observations.isEmpty {
+            observed.append(
+                ObservedRow(
+                    userKey: item.job.userKey,
+                    jobID: item.job.id,
+                    askedAt: item.reading.askedAt,
+                    coverage: item.reading.coverage,
+                    ownerRule: "none"
+                )
+            )
+        }
+        let start = observed.count
+        for (index, observation) in item.reading.observations.enumerated() {
+            let attribution = attributions[index]
+            if case .followed(_, let owner, _) = attribution {
+                formerOwners.append((owner, item.job.userKey))
+                reconciles.append(item.job.userKey)
+                // Only what gave access explains that it is gone.
+                if let row = targets[index], !row.carried.isEmpty,
+                    standing(of: row.kind, status: row.status, givesAccess: row.givesAccess) == .access
+                {
+                    movedAway[owner] = max(movedAway[owner] ?? item.reading.askedAt, item.reading.askedAt)
+                }
+            }
+            if let (into, merged) = attribution.merger {
+                for from in merged { merge(from, with: into) }
+            }
+            var target = targets[index]
+            if let id = target?.id { target?.id = remaining(id) }
+            if let target {
+                newIdentifiers += observation.identifiers.filter { holders[$0.key] == nil }.map { ($0, target.id) }
+            }
+            observed.append(
+                ObservedRow(
+                    userKey: item.job.userKey,
+                    jobID: item.job.id,
+                    askedAt: item.reading.askedAt,
+                    coverage: item.reading.coverage,
+                    observation: observation,
+                    attribution: attribution,
+                    purchaseID: target?.id,
+                    before: target,
+                    ownerRule: Self.ownerRule(attribution, observation)
+                )
+            )
+            if attribution.isNew { share(observed.count - 1, from: start) }
+        }
+        // A later item may have merged the row of an earlier one.
+        for index in start..<observed.count { observed[index].purchaseID = observed[index].purchaseID.map(remaining) }
+    }
+
+    /// Lets items that speak of one purchase for the first time, in one reading, have one row.
+    private mutating func share(_ index: Int, from start: Int) {
+        let row = observed[index]
+        let keys = Set(row.observation?.identifiers.map(\.key) ?? [])
+        var leader = index
+        for earlier in start..<index {
+            let other = observed[earlier]
+            guard let attribution = other.attribution, attribution.isNew,
+                attribution == row.attribution || attribution.counts && row.attribution?.counts == true
+                    || attribution.hasNoOther && row.attribution?.hasNoOther == true,
+                other.account.map(ExactText.init) == row.account.map(ExactText.init),
+                let item = other.observation, !keys.isDisjoint(with: item.identifiers.map(\.key))
+            else { continue }
+            let first = other.sharesRowOf ?? earlier
+            let (from, into) = (max(first, leader), min(first, leader))
+            guard from != into else { continue }
+            for place in start...index where place == from || observed[place].sharesRowOf == from {
+                observed[place].sharesRowOf = into
+            }
+            leader = into
+        }
+    }
+
+    /// Why the owner is the owner.
+    private static func ownerRule(_ attribution: Attribution, _ observation: Observation) -> String {
+        if case .foreign(nil, nil, _?) = attribution {
+            if case .heldElsewhere = observation.owner { return "named_by_revenuecat" }
+            return "account_id"
+        }
+        guard attribution.counts, observation.source != .revenueCat else {
+            return attribution == .new ? "named_by_revenuecat" : attribution.name
+        }
+        return observation.owner == .account ? "account_id" : "first_proof"
+    }
+
+    /// Plans the acknowledgement of what was granted; what was not granted is never acknowledged.
+    private mutating func acknowledge(_ item: ReadJob, _ situation: Situation, _ verdict: Verdict) {
+        guard settings.acknowledges, verdict.action == .grant else { return }
+        for (observation, attribution) in zip(item.reading.observations, situation.attributions) {
+            guard let acknowledgement = observation.acknowledgement, attribution.counts,
+                situation.givesAccess(observation)
+            else { continue }
+            acknowledgements.append(acknowledgement)
+        }
+    }
+
+    /// Plans a merger; items of one reading may lead through rows that an earlier item has merged already.
+    ///
+    /// The oldest of all rows that belong together stays, whatever the order of the items.
+    private mutating func merge(_ row: Int64, with other: Int64) {
+        let pair = [remaining(row), remaining(other)].sorted {
+            (firstSeen[$0] ?? Instant(microseconds: 0), $0) < (firstSeen[$1] ?? Instant(microseconds: 0), $1)
+        }
+        guard let into = pair.first, let from = pair.last, from != into else { return }
+        merges.append((from, into))
+        mergedInto[from] = into
+        for index in newIdentifiers.indices where newIdentifiers[index].1 == from { newIdentifiers[index].1 = into }
+    }
+
+    /// The row that is left of one once the mergers of this batch are made.
+    private func remaining(_ row: Int64) -> Int64 {
+        var row = row
+        while let into = mergedInto[row] { row = into }
+        return row
+    }
+
+    private func claimed(_ item: ReadJob, holders: [PurchaseIdentifierKey: Purchase]) -> [ClaimedPurchase] {
+        item.reading.claims.found.compactMap { found in
+            guard item.job.userID.map(found.customerID.isExactly) != true else { return nil }
+            let held = holders[found.identifier.key]
+            guard held?.ownerKey != item.job.userKey else { return nil }
+            return ClaimedPurchase(
+                found: found,
+                purchase: held?.id,
+                ownerKey: held?.ownerKey,
+                ownerID: found.isAnonymous ? nil : found.customerID
+            )
+        }
+    }
+
+    /// Plans the next try of a job, or its end.
+    ///
+    /// - Parameters:
+    ///   - item: what was read.
+    ///   - failure: why that does not suffice for an answer.
+    ///   - proven: tickets for what it proves all the same.
+    private mutating func tryAgain(_ item: ReadJob, after failure: ReadFailure, proven: [TicketRequest] = []) {
+        switch failure.code {
+        case .unauthorized:
+            let store = failure.store ?? .revenueCat
+            alarms[StoreCredentials.alarm(of: store)] = StoreCredentials.advice[store]
+        case .unmapped: break
+        // Not where the reading is incomplete only because its first part sufficed for a yes: that meets no limit.
+        case .incomplete where item.reading.failure?.code == .incomplete:
+            alarms["read_limit"] =
+                "A user has more purchases\(failure.store.map { " at \($0.name)" } ?? "") than one reading asks about, so"
+                + " the reading stays incomplete: find the user with entitlement-sync queue dead, error incomplete."
+        case .rejected:
+            alarms["request_rejected"] =
+                "\((failure.store ?? .revenueCat).name) calls our request wrong: report this with the worker's log."
+        case .storeOff:
+            alarms["store_not_configured"] =
+                "Somebody has shown a proof of \((failure.store ?? .revenueCat).name), for which nothing is configured: set its"
+                + " variables, or keep the app from offering it."
+        case .ownerUnresolved:
+            alarms["owner_unresolved"] =
+                "Reading all users of the application took more than ten minutes, so the owners of purchases stay"
+                + " unknown: see the worker's log, and measure entitlement_sync_host.page_users."
+            if item.job.kind == .restore {
+                tickets += item.reading.withheld.filter(\.isShown).prefix(20).map { unresolved($0, item) }
+            }
+        case .unclearTrust:
+            alarms["proof_trust_unclear"] =
+                "A proof has a genuine signature, but its certificates were not valid when it was made: check"
+                + " APP_STORE_ROOT_CERTIFICATES and RECEIPT_ROOT_CERTIFICATES, and ask the store about its"
+                + " certificates. The proof restores nothing."
+        case .unusableID:
+            alarms["user_id_unusable"] =
+                "The application has users with ids that stand for nobody (null, guest, ...): mend how it makes them."
+        default: break
+        }
+        let next = settings.retry.next(
+            after: failure,
+            attempt: item.job.attempt,
+            age: item.job.queuedFor,
+            jitter: Double.random(in: 0...1),
+            isRepeated: ReadFailure.isSecondLook(item.job.lastError)
+        )
+        switch next {
+        case .again(let wait, let attempt):
+            retries.append(retry(item, after: wait, attempt: attempt, error: failure.code.rawValue))
+        case .dead(let attempt):
+            let outcome = proven.isEmpty ? Outcome.storeUnavailable : .storeAccountMismatch
+            var dead = end(item, .dead, outcome: outcome, attempt: attempt)
+            if item.job.kind == .restore { dead.messageKey = proven.isEmpty ? .unavailable : .mismatch }
+            dead.lastError = failure.code.rawValue
+            ends.append(dead)
+            tickets += proven.map {
+                TicketWrites.Wanted(claimantKey: item.job.userKey, jobID: item.job.id, request: $0)
+            }
+        }
+    }
+
+    /// The case of a purchase that the claimant has shown, and that may be another user's.
+    private func unresolved(_ purchase: Observation, _ item: ReadJob) -> TicketWrites.Wanted {
+        TicketWrites.Wanted(
+            claimantKey: item.job.userKey,
+            jobID: item.job.id,
+            request: TicketRequest(
+                kind: .firstSeenElsewhere,
+                store: purchase.store,
+                originalID: purchase.spokenID,
+                deadline: purchase.acknowledgement?.deadline
+            )
+        )
+    }
+
+    private func retry(_ item: ReadJob, after wait: Duration, attempt: Int, error: String) -> JobRetry {
+        JobRetry(userKey: item.job.userKey, kind: item.job.kind, after: wait, attempt: attempt, error: error)
+    }
+
+    private func end(_ item: ReadJob, _ state: JobEnd.State, outcome: Outcome?, attempt: Int) -> JobEnd {
+        JobEnd(
+            id: item.job.id,
+            userKey: item.job.userKey,
+            kind: item.job.kind,
+            state: state,
+            outcome: outcome,
+            attempt: attempt
+        )
+    }
+}
+
+extension Effect {
+    /// Takes over what the assets did, and refines the outcome by it.
+    mutating func noteAssets(_ progress: AssetProgress, _ direction: AssetDirection) {
+        assetsChanged = progress.changed
+        assetsPending = progress.more
+        assetCursor = progress.cursor
+        guard direction == .unfreeze, job.kind == .restore else { return }
+        if progress.changed > 0 || progress.more { verdict.outcome = .restored }
+        if verdict.outcome == .restored { verdict.messageKey = progress.more ? .restoredAssetsPending : .restored }
+    }
+}

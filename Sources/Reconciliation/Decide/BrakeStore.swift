@@ -1,0 +1,119 @@
+import Entitlements
+package import Postgres
+import Queue
+
+/// The demotion brake across all workers.
+package enum BrakeStore {
+    /// How many more unannounced demotions the rolling day allows.
+    ///
+    /// Locks the brake's row until the transaction ends, so that two workers never spend the same allowance.
+    ///
+    /// - Parameters:
+    ///   - brake: the limits.
+    ///   - wanted: how many the batch would demote; where the known count allows them, nobody is counted.
+    ///   - limit: how long a count may take, to the millisecond.
+    ///   - connection: the batch's.
+    /// - Returns: how many of them may be written, and how many the whole day allows.
+    /// - Throws: `PostgresError`.
+    static func allowance(
+        _ brake: DemotionBrake,
+        wanted: Int,
+        countingFor limit: Duration,
+        on connection: PostgresConnection
+    ) async throws -> (left: Int, limit: Int) {
+        let rows = try await connection.query(
+            """
+            SELECT b.subscribers, coalesce(b.counted_at < clock_timestamp() - interval '100 milliseconds', true)
+              FROM entitlement_sync.brake AS b FOR UPDATE
+            """
+        )
+        guard let row = rows.first else { return (0, 0) }
+        let (known, mayCount) = try row.decode(Int64.self, Bool.self)
+        let counted = try await connection.query(spent)
+        let used = try counted.first?.decode(Int64.self, at: 0) ?? 0
+        let allowed = brake.limit(subscribers: known)
+        let left = max(0, allowed - Int(used))
+        guard left < wanted, mayCount, let now = try await count(for: limit, on: connection) else {
+            return (left, allowed)
+        }
+        try await note(now + used, on: connection)
+        let fresh = brake.limit(subscribers: now + used)
+        return (max(0, fresh - Int(used)), fresh)
+    }
+
+    /// Counts the host's subscribers, unless that takes long: then housekeeping's count has to do.
+    private static func count(for limit: Duration, on connection: PostgresConnection) async throws -> Int64? {
+        do {
+            return try await connection.withSavepoint { connection in
+                try await connection.withSetting("statement_timeout", "\(limit.microseconds / 1000)ms") { connection in
+                    let rows = try await connection.withPlansOfServer {
+                        try await $0.query("SELECT entitlement_sync_host.count_subscribers()")
+                    }
+                    return try rows.first?.decode(Int64.self, at: 0)
+                }
+            }
+        } catch let error as PostgresError where error.sqlState == SQLState.queryCanceled && !Task.isCancelled {
+            return nil
+        }
+    }
+
+    /// Demotions of the last 24 hours that count toward the limit, to the minute: the one in which the day began counts whole.
+    package static let spent = PostgresQuery(rawSQL: spentSQL)
+
+    package static let spentSQL = """
+        SELECT coalesce(sum(b.demotions), 0)::bigint FROM entitlement_sync.brake_minute AS b
+         WHERE b.minute > statement_timestamp() - interval '1441 minutes'
+        """
+
+    /// How many demotions of the last 24 hours count toward the limit.
+    package static func spent(in pool: PostgresPool) async throws -> Int64 {
+        try await pool.query(spent).first?.decode(Int64.self, at: 0) ?? 0
+    }
+
+    /// Counts demotions that are written.
+    ///
+    /// - Parameter demotions: how many the batch writes that count; the brake's row is locked.
+    /// - Returns: what to send; nothing where none counts.
+    static func spend(_ demotions: Int) -> [PostgresRequest<Void>] {
+        guard demotions > 0 else { return [] }
+        return [
+            PostgresRequest(
+                """
+                INSERT INTO entitlement_sync.brake_minute AS b (minute, demotions)
+                VALUES (date_trunc('minute', statement_timestamp()), \(Int32(clamping: demotions)))
+                ON CONFLICT (minute) DO UPDATE SET demotions = b.demotions + excluded.demotions
+                """
+            )
+        ]
+    }
+
+    /// Forgets minutes that no day counts any more, also by a clock that is days ahead.
+    package static func forget(in pool: PostgresPool) async throws(PostgresError) {
+        try await pool.query(
+            "DELETE FROM entitlement_sync.brake_minute AS b WHERE b.minute < now() - interval '8 days'"
+        )
+    }
+
+    /// Writes down of how many subscribers the limit is a part: those of now, and those who were demoted since the
+    /// rolling day began, so that the limit does not shrink as it is used.
+    package static func note(_ subscribers: Int64, on connection: PostgresConnection) async throws {
+        try await connection.query(
+            "UPDATE entitlement_sync.brake AS b SET subscribers = \(subscribers), counted_at = now()"
+        )
+    }
+
+    /// Turns the demotions beyond the allowance into deferrals.
+    static func hold(_ effects: inout [Effect], beyond allowance: Int) {
+        var left = allowance
+        for index in effects.indices where effects[index].isBraked {
+            if left > 0 {
+                left -= 1
+                continue
+            }
+            effects[index].putOff(
+                by: .brake,
+                "More users than usual would be demoted today, so this one waits for a person (demotion brake)."
+            )
+        }
+    }
+}

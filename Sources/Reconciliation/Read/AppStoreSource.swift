@@ -1,0 +1,284 @@
+import Entitlements
+package import Ledger
+package import Logging
+import Queue
+package import StoreClients
+
+/// The App Store as a witness: what it has signed, and what it says when it is asked.
+package struct AppStoreSource: Sendable {
+    private let transactions: AppStoreProofs
+    private let receipts: AppReceiptProofs
+    let client: AppStoreClient?
+    private let lookups: UserLookups
+    private let refusals: ProofRefusals
+
+    /// - Parameters:
+    ///   - transactions: verifies signed transactions.
+    ///   - receipts: verifies app receipts.
+    ///   - client: asks the store; `nil` where there are no credentials, and then proofs only lead to what others know.
+    ///   - lookups: our records.
+    ///   - logger: hears of proofs that don't verify, by their fault alone.
+    package init(
+        transactions: AppStoreProofs,
+        receipts: AppReceiptProofs,
+        client: AppStoreClient?,
+        lookups: UserLookups,
+        logger: Logger
+    ) {
+        self.transactions = transactions
+        self.receipts = receipts
+        self.client = client
+        self.lookups = lookups
+        refusals = ProofRefusals(logger: logger)
+    }
+
+    /// Whether the store itself can be asked.
+    var canAsk: Bool { client != nil }
+
+    /// Verifies proofs.
+    ///
+    /// - Returns: the transactions that they are about, the newest of each receipt; whatever does not verify is left out.
+    func shown(_ proofs: JobProofs) async -> Shown {
+        var shown = Shown()
+        for text in proofs.values("storekit_jws") {
+            do throws(ProofRefusal) {
+                let transaction = try await transactions.transaction(text)
+                shown.subjects.append(
+                    .init(
+                        id: transaction.originalTransactionID,
+                        environment: AppStoreEnvironment(rawValue: transaction.environment)
+                    )
+                )
+                shown.ids.append([transaction.originalTransactionID, transaction.transactionID])
+                refusals.note("storekit_jws", nil)
+            } catch {
+                shown.refuse("storekit_jws", error)
+                refusals.note("storekit_jws", error)
+            }
+        }
+        for text in proofs.values("app_receipt") {
+            do throws(ProofRefusal) {
+                let receipt = try await receipts.receipt(text)
+                refusals.note("app_receipt", nil)
+                // One id leads to all that the account has bought.
+                let newest = receipt.purchases.max {
+                    ($0.purchasedAt ?? Instant(microseconds: 0)) < ($1.purchasedAt ?? Instant(microseconds: 0))
+                }
+                guard let newest else { continue }
+                shown.ids += receipt.lines
+                shown.subjects.append(
+                    .init(
+                        id: newest.originalTransactionID ?? newest.transactionID,
+                        environment: receipt.isSandbox ? .sandbox : .production
+                    )
+                )
+            } catch {
+                shown.refuse("app_receipt", error)
+                refusals.note("app_receipt", error)
+            }
+        }
+        return shown
+    }
+
+    /// What verified proofs are about.
+    struct Shown: Sendable {
+        /// A transaction each, whose buyer's purchases are asked for.
+        var subjects: [AppStoreQuery.Subject] = []
+        /// For each the ids by which somebody else may know the purchase.
+        var ids: [[String]] = []
+        /// What did not verify, by kind and fault.
+        var refused: [String] = []
+        /// Why a proof says neither yes nor no.
+        var unclear: ReadFailure?
+
+        fileprivate mutating func refuse(_ kind: String, _ refusal: ProofRefusal) {
+            refused.append("\(kind) (\(refusal.code.rawValue))")
+            // Both are found out only once the signature is the store's own, under a root that is pinned.
+            if refusal.code == .expired || refusal.code == .notYetValid {
+                unclear = ReadFailure(.unclearTrust, store: .appStore)
+            }
+        }
+    }
+
+    /// Asks about transactions that the user has shown.
+    func read(shown subjects: [AppStoreQuery.Subject], _ context: ReadContext) async -> StorePart {
+        guard let client, !subjects.isEmpty else { return .nothing(.appStore) }
+        let queries = subjects.map {
+            AppStoreQuery($0, lane: context.lane, isFromClient: true, isProven: true, mayGrant: context.mayGrant)
+        }
+        var part = await read(queries, of: client, context)
+        for index in part.observations.indices { part.observations[index].isShown = true }
+        return part
+    }
+
+    /// Asks about what our records hold of the user.
+    ///
+    /// What `seen` names was read already. Of what ended long ago one is asked about, and only where `asksEnded` says that
+    /// no other source would show that its buyer came back: the answer lists all that an account has.
+    func read(
+        _ records: Records,
+        except seen: Set<PurchaseIdentifierKey>,
+        asksEnded: Bool,
+        _ context: ReadContext
+    ) async -> StorePart {
+        let own = records.known.filter { purchase in
+            purchase.store == Store.appStore.rawValue
+                // A sandbox purchase that counts for nothing is not worth a request.
+                && (purchase.environment == "production" || context.job.sandboxAllowed)
+        }
+        var asked = own.filter { !$0.isLongOver(at: context.askedAt) }
+        let isAsked = !asked.isEmpty || seen.contains { $0.store == Store.appStore.rawValue }
+        if asksEnded, !isAsked { asked += own.prefix(1) }
+        let queries = asked.compactMap { purchase -> AppStoreQuery? in
+            guard seen.isDisjoint(with: purchase.identifiers.map(\.key)),
+                // RevenueCat's name for a family member's share is no transaction.
+                let id = purchase.lookupID ?? purchase.identifiers.first(where: { !$0.value.contains("#") })?.value
+            else { return nil }
+            return AppStoreQuery(
+                .init(id: id, environment: purchase.environment == "production" ? .production : .sandbox),
+                lane: context.lane,
+                // What was paid for does not vanish before its end: an id that is suddenly unknown is an error somewhere.
+                isProven: purchase.isRunning(at: context.askedAt),
+                mayGrant: context.mayGrant
+            )
+        }
+        let fromEvents = records.eventPurchases(of: .appStore).filter { named in
+            !seen.contains { $0.value == named.value }
+        }.map {
+            named in
+            AppStoreQuery(
+                .init(id: named.value, environment: AppStoreEnvironment(ledgerName: named.environment)),
+                lane: context.lane,
+                // What the App Store has sent word of exists, whether its API shows it yet or not.
+                isProven: named.isFresh,
+                mayGrant: context.mayGrant
+            )
+        }
+        guard let client, !(queries + fromEvents).isEmpty else { return .nothing(.appStore) }
+        return await read(queries + fromEvents, of: client, context)
+    }
+
+    /// Asks account by account, for passes add up within one account alone.
+    ///
+    /// What an earlier answer told about is not asked for again.
+    private func read(
+        _ queries: [AppStoreQuery],
+        of client: AppStoreClient,
+        _ context: ReadContext
+    ) async -> StorePart {
+        var part = StorePart.nothing(.appStore)
+        var seen: Set<String> = []
+        var isFirst = true
+        for query in queries where !seen.contains(query.subject.id) {
+            let reading = await client.read(query)
+            part.add(reading.observations, answering: query.subject)
+            seen.formUnion(reading.observations.flatMap { $0.identifiers.map(\.value) })
+            seen.formUnion(reading.transactionIDs)
+            seen.insert(query.subject.id)
+            var coverage = reading.coverage
+            do throws(ReadFailure) {
+                let passes = reading.passes.map { Observation(pass: $0) }
+                let limited = try await Passes(lookups: lookups).limit(passes, context)
+                part.add(limited.items, answering: query.subject)
+                part.hasUnreadable = part.hasUnreadable || limited.hasUnreadable
+            } catch {
+                coverage = .partial
+                part.failure = part.failure ?? ReadFailure(records: error, store: .appStore)
+            }
+            part.failure = part.failure ?? reading.failure
+            part.hasUnreadable = part.hasUnreadable || reading.hasUnreadable
+            part.coverage = isFirst || part.coverage == coverage ? coverage : .partial
+            isFirst = false
+            // A store in trouble is left alone; what one answer is bad for, the next may be good for.
+            let goesOn: Set<ReadFailure.Code> = [.malformed, .rejected]
+            if let failure = reading.failure, !goesOn.contains(failure.code), !reading.isDenied {
+                part.coverage = part.coverage == .full ? .partial : part.coverage
+                break
+            }
+        }
+        return part
+    }
+
+    /// Looks up what a typed id leads to.
+    ///
+    /// - Parameters:
+    ///   - typed: the id.
+    ///   - context: on whose behalf.
+    ///   - isOwn: whether an id that the app gave the store stands for the user.
+    /// - Returns: the purchase, fully read where it is the user's own; or why it could not be looked up.
+    func find(_ typed: TypedID, _ context: ReadContext, isOwn: (String) -> Bool) async -> StorePart {
+        do throws(ReadFailure) { return try await search(typed, context, isOwn: isOwn) } catch {
+            return .failed(.appStore, error)
+        }
+    }
+
+    private func search(
+        _ typed: TypedID,
+        _ context: ReadContext,
+        isOwn: (String) -> Bool
+    ) async throws(ReadFailure) -> StorePart {
+        guard let client else { return .nothing(.appStore) }
+        let transactions: [SignedTransaction]
+        if typed.kind == "order_id" {
+            transactions = try await client.order(typed.value, lane: context.lane)
+        } else {
+            transactions = try await client.transaction(typed.value, in: nil, lane: context.lane).map { [$0] } ?? []
+        }
+        guard let first = transactions.first else { return .nothing(.appStore) }
+        // For all but what the app's id names as the user's own, the number of requests, and so the time, is that of an id
+        // which leads nowhere: such a transaction is looked for in the sandbox as well.
+        guard let account = first.appAccountToken, isOwn(account) else {
+            if typed.kind != "order_id", first.environment == AppStoreEnvironment.production.rawValue {
+                _ = try await client.transaction(typed.value, in: .sandbox, lane: context.lane)
+            }
+            return StorePart(store: .appStore, coverage: .full, observations: [Observation(named: first)])
+        }
+        var part = await read(
+            [
+                AppStoreQuery(
+                    .init(
+                        id: first.originalTransactionID,
+                        environment: AppStoreEnvironment(rawValue: first.environment)
+                    ),
+                    lane: context.lane,
+                    isFromClient: true,
+                    mayGrant: context.mayGrant
+                )
+            ],
+            of: client,
+            context
+        )
+        // An id leads to one purchase, not to whatever else its buyer has.
+        part.observations = part.observations.filter { item in
+            item.identifiers.contains { $0.value == first.originalTransactionID }
+        }
+        return part
+    }
+}
+
+extension StorePart {
+    /// Adds what one answer lists: all of it is of one account.
+    fileprivate mutating func add(_ items: [Observation], answering subject: AppStoreQuery.Subject) {
+        for var item in items {
+            item.storeAccount = StoreAccount(answer: subject.id, id: item.storeAccount?.id)
+            observations.append(item)
+        }
+    }
+}
+
+extension AppReceipt {
+    /// The ids of each purchase: a receipt lists every renewal, and gems as well.
+    fileprivate var lines: [[String]] {
+        let consumable: Int64 = 1
+        var lines: [String: (newest: Instant, ids: [String])] = [:]
+        for item in purchases where item.kind != consumable {
+            // What ended long before the receipt was made is not worth a question.
+            if let end = item.expiresAt, end + .seconds(61 * 86_400) < createdAt { continue }
+            let original = item.originalTransactionID ?? item.transactionID
+            let at = item.purchasedAt ?? Instant(microseconds: 0)
+            if let known = lines[original], known.newest >= at { continue }
+            lines[original] = (at, original == item.transactionID ? [original] : [original, item.transactionID])
+        }
+        return lines.sorted { $0.value.newest > $1.value.newest }.map(\.value.ids)
+    }
+}

@@ -1,0 +1,150 @@
+import Crypto
+package import Entitlements
+import FoundationEssentials
+import Ledger
+package import Logging
+import Queue
+package import RateLimits
+import StoreClients
+
+/// Finds out whether the credentials in use lead to our customers, where they differ from those on record.
+///
+/// A key and a project of another deployment are valid together: every customer is unknown there, and no request fails.
+package struct CredentialCheck: Sendable {
+    private let records: StoreCredentials
+    private let stores: StoresReader
+    private let credentials: [Store: [String]]
+    private let logger: Logger
+
+    /// - Parameters:
+    ///   - records: what was in use before.
+    ///   - stores: asks about customers.
+    ///   - credentials: what each store is asked with; never logged, and on record as a digest alone.
+    ///   - logger: hears of credentials that know no customer.
+    package init(records: StoreCredentials, stores: StoresReader, credentials: [Store: [String]], logger: Logger) {
+        self.records = records
+        self.stores = stores
+        self.credentials = credentials
+        self.logger = logger
+    }
+
+    /// Asks each store whose credentials are in question.
+    ///
+    /// - Returns: whether all of them are settled.
+    package func run() async throws -> Bool {
+        var areSettled = true
+        for (store, values) in credentials.sorted(by: { $0.key.rawValue < $1.key.rawValue }) {
+            let digest = Self.digest(of: values, salt: try await records.salt(of: store))
+            guard try await records.note(digest, of: store) != .confirmed else { continue }
+            let customers = try await records.customers(of: store)
+            guard let knows = await isKnown(store, by: customers) else {
+                areSettled = false
+                continue
+            }
+            if try await records.judge(digest, of: store, knows: knows, detail: Self.detail(store)) {
+                let metadata: Logger.Metadata = ["store": "\(store.rawValue)"]
+                if customers.isEmpty {
+                    logger.notice(
+                        "no customer is on record by whom the credentials in use could be checked",
+                        metadata: metadata
+                    )
+                } else if knows {
+                    logger.notice("the store knows our customers with the credentials in use", metadata: metadata)
+                } else {
+                    logger.error("the store knows no customer with the credentials in use", metadata: metadata)
+                }
+            }
+            if !knows { areSettled = false }
+        }
+        return areSettled
+    }
+
+    /// Whether the store knows one of some customers; `nil` where it did not answer.
+    ///
+    /// No customer to ask for is no doubt.
+    private func isKnown(_ store: Store, by customers: [StoreCredentials.Customer]) async -> Bool? {
+        var isDenied = false
+        for customer in customers {
+            switch await stores.knows(customer, in: store) {
+            case true?: return true
+            case false?: isDenied = true
+            case nil: break
+            }
+        }
+        // One who can't be read is no reason to trust a store that knows none of the others: the check goes on.
+        return customers.isEmpty ? true : isDenied ? false : nil
+    }
+
+    /// A digest that tells nothing of the credentials; each value is written with its length.
+    private static func digest(of values: [String], salt: [UInt8]) -> [UInt8] {
+        var code = HMAC<SHA256>(key: SymmetricKey(data: salt))
+        for value in values {
+            code.update(data: Array("\(value.utf8.count):".utf8))
+            code.update(data: Array(value.utf8))
+        }
+        return Array(code.finalize())
+    }
+
+    private static func detail(_ store: Store) -> String {
+        let variables =
+            switch store {
+            case .revenueCat: "REVENUECAT_PROJECT_ID and REVENUECAT_API_KEY"
+            case .appStore: "APP_STORE_ISSUER_ID, APP_STORE_KEY_ID and APP_STORE_BUNDLE_ID"
+            case .googlePlay: "GOOGLE_PLAY_SERVICE_ACCOUNT and GOOGLE_PLAY_PACKAGE_NAME"
+            case .onside: "ONSIDE_MERCHANT_ID, ONSIDE_MERCHANT_SECRET and ONSIDE_BUNDLE_ID"
+            }
+        return "With the changed credentials, \(store.name) knows none of our customers who were asked for: check"
+            + " \(variables). Demotions stay paused until it knows one or an operator resumes them (resume demotions)."
+    }
+}
+
+extension StoresReader {
+    /// Whether a store knows a customer's purchases; `nil`: it did not answer.
+    func knows(_ customer: StoreCredentials.Customer, in store: Store) async -> Bool? {
+        if store == .revenueCat {
+            guard let reading = await sources.revenueCat?.everything(of: customer.userID, lane: .support) else {
+                return nil
+            }
+            if !reading.observations.isEmpty { return true }
+            return reading.coverage == .full ? false : nil
+        }
+        guard let known = try? await lookups.purchases(of: customer.userKey), let catalog = try? await lookups.catalog()
+        else { return nil }
+        let own = known.filter { $0.store == store.rawValue && $0.isRunning(at: customer.at) }.prefix(1)
+        let job = ClaimedJob(
+            kind: .reconcile,
+            userKey: customer.userKey,
+            userID: customer.userID,
+            at: customer.at
+        )
+        var context = ReadContext(job, userID: customer.userID, askedAt: customer.at, catalog: catalog)
+        context.lane = .support
+        let records = Records(known: Array(own), eventPurchases: [])
+        let part: StorePart? =
+            switch store {
+            case .appStore: await sources.appStore?.read(records, except: [], asksEnded: false, context)
+            case .googlePlay: await sources.googlePlay?.read(records, except: [], context)
+            case .onside: await sources.onside?.read(known: Array(own), except: [], context)
+            case .revenueCat: nil
+            }
+        guard let part, !own.isEmpty else { return nil }
+        if !part.observations.isEmpty { return true }
+        return part.failure == nil && part.coverage == .full || part.failure?.code == .unknownToStore ? false : nil
+    }
+}
+
+extension ClaimedJob {
+    /// A reading that no job asked for.
+    fileprivate init(kind: JobKind, userKey: Int64, userID: String, at moment: Instant) {
+        self.init(
+            id: .init(),
+            kind: kind,
+            lane: .sweep,
+            due: moment,
+            userKey: userKey,
+            userID: userID,
+            claimedAt: moment,
+            claimedTick: .now
+        )
+    }
+}

@@ -1,0 +1,152 @@
+import Entitlements
+import Ledger
+import Queue
+import StoreClients
+
+/// What all reads of one job have in common.
+struct ReadContext: Sendable {
+    var job: ClaimedJob
+    var userID: String
+    /// When the first request begins, by the database's clock.
+    var askedAt: Instant
+    var lane: Lane
+    var catalog: ProductCatalog
+    /// Nothing is left out, because what sufficed for a yes did not hold.
+    var readsAll: Bool
+
+    init(_ job: ClaimedJob, userID: String, askedAt: Instant, catalog: ProductCatalog) {
+        self.job = job
+        self.userID = userID
+        self.askedAt = askedAt
+        self.catalog = catalog
+        // An item whose access did not count must not keep the rest from being read again.
+        readsAll = job.lastError != nil
+        lane =
+            switch job.kind {
+            case .restore: .restore
+            case .reconcile: job.lane == .event ? .event : .sweep
+            }
+    }
+
+    /// Whether an item with these keys may give access, so that the rest need not be asked for.
+    func mayGrant(_ keys: [String]) -> Bool { !readsAll && catalog.mapping(of: keys) == .access }
+
+    /// Whether an item is likely to give the user access.
+    func givesAccess(_ item: Observation) -> Bool {
+        switch item.owner {
+        case .askedUser, .account: break
+        case .unnamed: guard item.isShown else { return false }
+        case .anonymous, .otherUser, .otherAccount, .heldElsewhere, .unattributable: return false
+        }
+        return standing(of: item.kind, status: item.status, givesAccess: item.givesAccess) == .access
+            && catalog.mapping(of: item.entitlements) == .access && (!item.isSandbox || job.sandboxAllowed)
+    }
+}
+
+/// What one store said of a user.
+struct StorePart: Sendable {
+    var store: Store
+    /// `full` where its silence about anything else means that there is nothing else.
+    var coverage: Coverage
+    var observations: [Observation] = []
+    var failure: ReadFailure?
+    /// What was shown and did not verify, by kind and fault.
+    var refused: [String] = []
+    /// Items whose owner only a walk through the host's users can tell.
+    var withheld: [Observation] = []
+    /// An item can't be read: whether it gives access is not known.
+    var hasUnreadable = false
+
+    /// A store that nothing had to be asked.
+    static func nothing(_ store: Store) -> StorePart { StorePart(store: store, coverage: .full) }
+
+    static func failed(_ store: Store, _ failure: ReadFailure) -> StorePart {
+        StorePart(store: store, coverage: .none, failure: failure)
+    }
+
+    /// Takes in what the same store answered to a further question.
+    mutating func add(_ other: StorePart) {
+        let answers = !observations.isEmpty || !other.observations.isEmpty
+        coverage = coverage == other.coverage ? coverage : answers ? .partial : .none
+        observations += other.observations
+        failure = failure ?? other.failure
+        refused += other.refused
+        withheld += other.withheld
+        hasUnreadable = hasUnreadable || other.hasUnreadable
+    }
+}
+
+extension StorePart {
+    /// Clocks of one store's servers differ by less than this.
+    private static let tolerance = Duration.seconds(300)
+
+    /// Leaves out what the store had said before it said what our records hold: somebody on the way keeps old answers.
+    mutating func dropReplays(of known: [KnownPurchase]) {
+        var stated: [ExactText: Instant] = [:]
+        for purchase in known where purchase.store == store.rawValue {
+            if let id = purchase.lookupID, let at = purchase.statedAt { stated[ExactText(id)] = at }
+        }
+        let count = observations.count
+        observations.removeAll { item in
+            guard let id = item.lookupID, let at = item.statedAt, let newest = stated[ExactText(id)] else {
+                return false
+            }
+            return at + Self.tolerance < newest
+        }
+        guard observations.count < count else { return }
+        coverage = observations.isEmpty ? .none : .partial
+        failure = failure ?? ReadFailure(.unavailable, store: store)
+    }
+}
+
+extension Reading {
+    /// Lays the parts together.
+    ///
+    /// - Parameters:
+    ///   - parts: what was read; a store that is left out was not asked.
+    ///   - askedAt: when the first request began.
+    ///   - stores: whose word is needed for a no.
+    init(_ parts: [StorePart], askedAt: Instant, stores: Set<Store>) {
+        let whole = parts.filter { $0.coverage == .full }
+        let isFull = whole.count == parts.count && stores.isSubset(of: whole.map(\.store))
+        var silent: [Store: ReadFailure] = [:]
+        for part in parts where part.coverage != .full {
+            silent[part.store] = silent[part.store] ?? part.failure ?? ReadFailure(.incomplete, store: part.store)
+        }
+        let isUseful = parts.contains { $0.coverage != .none || !$0.observations.isEmpty }
+        self.init(
+            coverage: isFull ? .full : isUseful ? .partial : .none,
+            askedAt: askedAt,
+            observations: parts.flatMap(\.observations).withoutRepeats,
+            failure: parts.compactMap(\.failure).first,
+            covered: stores,
+            silent: silent
+        )
+        withheld = parts.flatMap(\.withheld)
+        unreadable = Set(parts.filter(\.hasUnreadable).map(\.store))
+    }
+}
+
+extension [Observation] {
+    /// Each store's word on each purchase once: a proof and our own records may lead to the same.
+    fileprivate var withoutRepeats: [Observation] {
+        var places: [ExactText: Int] = [:]
+        var items: [Observation] = []
+        for item in self {
+            guard let id = item.lookupID else {
+                items.append(item)
+                continue
+            }
+            var key = "\(item.source.rawValue) \(item.environment) \(id)"
+            // What gives access in a purchase of Google's, and what does not, are told apart.
+            if item.source == .googlePlay { key += " \(item.status.raw) \(item.entitlements)" }
+            if let place = places[ExactText(key)] {
+                items[place].isShown = items[place].isShown || item.isShown
+            } else {
+                places[ExactText(key)] = items.count
+                items.append(item)
+            }
+        }
+        return items
+    }
+}

@@ -1,0 +1,168 @@
+import Entitlements
+package import FoundationEssentials
+package import Postgres
+package import Queue
+package import Reconciliation
+
+/// Questions of people, what a reconcile of a user would do now.
+///
+/// No job of the queue answers them. A job would be joined by whoever asks for a true one meanwhile, and its decision would stand
+/// for it in `decision_log`. So each has a row of its own, which a worker takes as it takes tickets whose evidence is due.
+package struct DryRuns: Sendable {
+    /// After so many tries it is said why there is no answer.
+    private static let mostTries: Int32 = 4
+
+    private let pool: PostgresPool
+
+    package init(pool: PostgresPool) { self.pool = pool }
+
+    // MARK: Asking
+
+    /// Asks for users, or for none where one is not known; whoever has an open question is not asked about twice.
+    ///
+    /// - Parameter users: the host's ids.
+    /// - Returns: the questions, in the users' order.
+    /// - Throws: `PostgresError`, SQLSTATE `ES001` for an unknown user.
+    package func ask(_ users: [String]) async throws -> [UUID] {
+        try await pool.retrying { connection in
+            var ids: [ExactText: UUID] = [:]
+            // In one order, so that two who ask for the same users do not wait for each other.
+            for user in users.sortedExactly {
+                let rows = try await connection.query("SELECT entitlement_sync.ask_dry_run(\(user))")
+                guard let row = rows.first else { throw PostgresError(.protocolViolation, message: "no id") }
+                ids[ExactText(user)] = try row.decode(UUID.self, at: 0)
+            }
+            return users.compactMap { ids[ExactText($0)] }
+        }
+    }
+
+    /// What became of questions; those without an answer yet are left out.
+    package func answers(_ ids: [UUID]) async throws -> [UUID: Foreseen] {
+        let rows = try await pool.query(
+            """
+            SELECT r.id, r.outcome, r.rule, r.explanation, r.type_before, r.type_after, r.assets, r.error, r.is_paused
+              FROM entitlement_sync.dry_run AS r WHERE r.id = ANY (\(ids)) AND r.ended_at IS NOT NULL
+            """
+        )
+        var answers: [UUID: Foreseen] = [:]
+        for row in rows {
+            let (id, outcome, rule, explanation, before, after, assets, error, isPaused) = try row.decode(
+                UUID.self,
+                String?.self,
+                String?.self,
+                String?.self,
+                String?.self,
+                String?.self,
+                Int64.self,
+                String?.self,
+                Bool.self
+            )
+            answers[id] = Foreseen(
+                outcome: outcome,
+                rule: rule,
+                explanation: explanation,
+                typeBefore: before,
+                typeAfter: after,
+                assets: Int(assets),
+                error: error,
+                isPaused: isPaused
+            )
+        }
+        return answers
+    }
+
+    // MARK: Answering
+
+    /// A question that was taken, as the job that it is about would be claimed.
+    package struct Taken: Sendable {
+        package var id: UUID
+        package var job: ClaimedJob
+        /// How often it was taken up; whoever takes it up later shuts this turn out.
+        package var tries: Int32
+    }
+
+    /// Takes questions for two minutes: whoever dies meanwhile has its share taken by others.
+    package func take(upTo limit: Int) async throws -> [Taken] {
+        let tick = ContinuousClock.now
+        return try await pool.query(
+            """
+            WITH due AS MATERIALIZED (
+                SELECT r.id FROM entitlement_sync.dry_run AS r
+                 WHERE r.due <= clock_timestamp() ORDER BY r.due LIMIT \(Int64(limit)) FOR NO KEY UPDATE SKIP LOCKED
+            )
+            UPDATE entitlement_sync.dry_run AS r
+               SET due = clock_timestamp() + interval '2 minutes', tries = least(r.tries, 1000) + 1
+              FROM due AS d WHERE r.id = d.id
+            RETURNING r.id, r.user_key, r.error, clock_timestamp(),
+                      (SELECT u.user_id FROM entitlement_sync.user_sync AS u WHERE u.user_key = r.user_key),
+                      EXISTS (SELECT 1 FROM entitlement_sync.user_sync AS u
+                                JOIN entitlement_sync.sandbox_user AS s ON s.user_id = u.user_id
+                               WHERE u.user_key = r.user_key AND s.until > now()), r.tries
+            """
+        ).map { row in
+            let (id, key, error, now, user, sandbox, tries) = try row.decode(
+                UUID.self,
+                Int64.self,
+                String?.self,
+                PostgresTimestamp.self,
+                String?.self,
+                Bool.self,
+                Int32.self
+            )
+            let at = Instant(microseconds: now.microsecondsSinceUnixEpoch)
+            return Taken(
+                id: id,
+                job: ClaimedJob(
+                    id: id,
+                    kind: .reconcile,
+                    lane: .sweep,
+                    due: at,
+                    userKey: key,
+                    userID: user,
+                    lastError: error,
+                    sandboxAllowed: sandbox,
+                    claimedAt: at,
+                    claimedTick: tick
+                ),
+                tries: tries
+            )
+        }
+    }
+
+    /// Keeps an answer.
+    ///
+    /// - Parameters:
+    ///   - answer: `nil`: somebody was at the user's rows; without an outcome it is tried again in a moment, some times.
+    ///   - question: which.
+    /// - Throws: `PostgresError`.
+    package func keep(_ answer: Foreseen?, for question: Taken) async throws {
+        // An account that was erased since is not read, and will not come back.
+        let answer =
+            question.job.userID == nil
+            ? Foreseen(outcome: Outcome.notEligible.rawValue, explanation: "The account is gone.")
+            : answer ?? Foreseen(error: ReadFailure.Code.locked.rawValue)
+        let isTriedAgain = answer.outcome == nil && question.tries < Self.mostTries
+        try await pool.query(
+            """
+            UPDATE entitlement_sync.dry_run AS r
+               SET due = CASE WHEN \(isTriedAgain) THEN clock_timestamp() + r.tries * interval '1 second' END,
+                   ended_at = CASE WHEN NOT \(isTriedAgain) THEN clock_timestamp() END,
+                   outcome = coalesce(\(answer.outcome), \(Outcome.storeUnavailable.rawValue)), rule = \(answer.rule),
+                   explanation = \(answer.explanation), type_before = \(answer.typeBefore),
+                   type_after = \(answer.typeAfter), assets = \(Int64(answer.assets)), error = \(answer.error),
+                   is_paused = \(answer.isPaused)
+             WHERE r.id = \(question.id) AND r.ended_at IS NULL AND r.tries = \(question.tries)
+            """
+        )
+    }
+
+    /// Gives a question back at once.
+    package func release(_ question: Taken) async throws {
+        try await pool.query(
+            """
+            UPDATE entitlement_sync.dry_run AS r SET due = clock_timestamp()
+             WHERE r.id = \(question.id) AND r.ended_at IS NULL AND r.tries = \(question.tries)
+            """
+        )
+    }
+}

@@ -1,0 +1,118 @@
+package import Entitlements
+package import Postgres
+import Queue
+
+/// Sales that Google Play takes back unless it is told that they were granted.
+///
+/// Each is written in the transaction of its grant and deleted once Google Play has taken the call, so that neither a crash
+/// between the two nor one in the middle of the call loses it. A call is repeated only after a read shows it is still due.
+package struct Acknowledgements: Sendable {
+    private let pool: PostgresPool
+
+    package init(pool: PostgresPool) { self.pool = pool }
+
+    /// One that is to be made now.
+    package struct Due: Sendable {
+        package var acknowledgement: Acknowledgement
+        /// A call was begun before, and nobody knows what came of it.
+        package var wasCalled: Bool
+        package var attempt: Int
+        package var isPastDeadline: Bool
+    }
+
+    /// Notes sales whose grant is being written.
+    package static func plan(_ sales: [Acknowledgement]) -> [PostgresRequest<Void>] {
+        guard !sales.isEmpty else { return [] }
+        let query: PostgresQuery = """
+            INSERT INTO entitlement_sync.acknowledgement (token, product_id, kind, deadline, account_id, profile_id)
+            SELECT n.* FROM unnest(\(sales.map(\.token)), \(sales.map(\.productID)), \(sales.map(\.kind.rawValue)),
+                                   \(sales.map(\.deadline.timestamp)), \(sales.map(\.accountID)),
+                                   \(sales.map(\.profileID))) AS n
+            ON CONFLICT (token) DO NOTHING
+            """
+        return [PostgresRequest(query)]
+    }
+
+    /// Takes due ones for this process, for five minutes, longer than all its requests together may take: whoever dies
+    /// meanwhile has its share taken by others.
+    package func take(upTo limit: Int) async throws(PostgresError) -> [Due] {
+        let rows = try await pool.query(
+            """
+            WITH due AS MATERIALIZED (
+                SELECT a.token, a.called FROM entitlement_sync.acknowledgement AS a
+                 WHERE a.due <= now() ORDER BY a.due LIMIT \(Int64(limit)) FOR UPDATE SKIP LOCKED
+            )
+            UPDATE entitlement_sync.acknowledgement AS a
+               SET due = now() + interval '5 minutes', attempt = a.attempt + 1, called = true
+              FROM due AS d WHERE a.token = d.token
+            RETURNING a.token, a.product_id, a.kind, a.deadline, d.called, a.attempt, a.deadline < now(), a.account_id,
+                      a.profile_id
+            """
+        )
+        return try rows.map { row throws(PostgresError) in
+            let (token, product, kind, deadline, called, attempt, isPast, account, profile) = try row.decode(
+                String.self,
+                String.self,
+                String.self,
+                PostgresTimestamp.self,
+                Bool.self,
+                Int32.self,
+                Bool.self,
+                String?.self,
+                String?.self
+            )
+            return Due(
+                acknowledgement: Acknowledgement(
+                    productID: product,
+                    token: token,
+                    kind: Observation.Kind(rawValue: kind) ?? .subscription,
+                    deadline: Instant(deadline),
+                    accountID: account,
+                    profileID: profile
+                ),
+                wasCalled: called,
+                attempt: Int(attempt),
+                isPastDeadline: isPast
+            )
+        }
+    }
+
+    /// Notes that nothing more is to be done about one.
+    package func end(_ acknowledgement: Acknowledgement) async throws(PostgresError) {
+        try await pool.query(
+            "DELETE FROM entitlement_sync.acknowledgement AS a WHERE a.token = \(acknowledgement.token)"
+        )
+    }
+
+    /// Puts one off.
+    ///
+    /// - Parameters:
+    ///   - acknowledgement: which.
+    ///   - wait: for how long, to the millisecond.
+    ///   - error: why; a code.
+    /// - Throws: `PostgresError`.
+    package func putOff(_ acknowledgement: Acknowledgement, for wait: Duration, error: String)
+        async throws(PostgresError)
+    {
+        try await pool.query(
+            """
+            UPDATE entitlement_sync.acknowledgement AS a
+               SET due = now() + \(Double(wait.microseconds) / 1_000_000) * interval '1 second', last_error = \(error)
+             WHERE a.token = \(acknowledgement.token)
+            """
+        )
+    }
+
+    /// Notes for the operator that a sale was lost.
+    package func alarm(_ name: String, _ detail: String) async throws(PostgresError) {
+        try await Alarms.note(name, detail, in: pool)
+    }
+
+    /// Whether some have not come to an end, nor been put off.
+    package func hasOpen() async throws(PostgresError) -> Bool {
+        let rows = try await pool.query(
+            "SELECT EXISTS (SELECT 1 FROM entitlement_sync.acknowledgement AS a WHERE a.last_error IS NULL)"
+        )
+        return try rows.first?.decode(Bool.self, at: 0) ?? false
+    }
+}

@@ -1,0 +1,150 @@
+package import Entitlements
+package import Postgres
+import Queue
+import RateLimits
+
+/// Stores' lists that runs read, as workers take them up.
+///
+/// What a list holds comes into the inbox as if it had been delivered; whoever reads it is asked for its turn at each step.
+package struct Listings: Sendable {
+    /// How long a list is a worker's without a sign of life.
+    private static let lease = Duration.seconds(60)
+
+    private let pool: PostgresPool
+
+    package init(pool: PostgresPool) { self.pool = pool }
+
+    /// A list that was taken up.
+    package struct Taken: Sendable {
+        package var run: Int64
+        package var list: String
+        /// How often it was taken up; whoever takes it up later shuts this turn out.
+        package var turn: Int32
+        /// How often it has failed in a row.
+        package var failures: Int32
+        /// Whatever came before was listed.
+        package var reached: Instant
+        package var until: Instant
+    }
+
+    /// Takes a list up; others take it up where nothing was heard of it for a minute.
+    ///
+    /// - Parameters:
+    ///   - list: its name.
+    ///   - reach: how far back it goes.
+    /// - Returns: `nil`: no run has it waiting.
+    /// - Throws: `PostgresError`.
+    package func take(_ list: String, reach: Duration) async throws(PostgresError) -> Taken? {
+        let row = try await pool.query(
+            """
+            SELECT t.run_id, t.turn, t.failures, t.reached, t.until
+              FROM entitlement_sync.take_backfill(
+                       \(list), \(reach.microseconds) * interval '1 microsecond',
+                       \(Self.lease.microseconds) * interval '1 microsecond') AS t
+            """
+        ).first
+        guard let row else { return nil }
+        let (run, turn, failures, reached, until) = try row.decode(
+            Int64.self,
+            Int32.self,
+            Int32.self,
+            PostgresTimestamp.self,
+            PostgresTimestamp.self
+        )
+        return Taken(
+            run: run,
+            list: list,
+            turn: turn,
+            failures: failures,
+            reached: Instant(reached),
+            until: Instant(until)
+        )
+    }
+
+    /// What stood on a page of a list.
+    package struct Page: Sendable {
+        package var events: [Inbox.Event]
+        /// Texts that did not show that they are the store's: nothing of them is kept.
+        package var refused: Int
+
+        package init(events: [Inbox.Event], refused: Int = 0) {
+            self.events = events
+            self.refused = refused
+        }
+    }
+
+    /// Keeps a page's events; those that were kept before stay as they are.
+    ///
+    /// - Parameters:
+    ///   - page: of one store.
+    ///   - source: whose.
+    ///   - isOwned: events about purchases that nobody is known to own are counted, and not kept.
+    ///   - taken: the list.
+    /// - Returns: `false`: somebody else goes on with it, or the run does not.
+    /// - Throws: `PostgresError`; nothing is kept then.
+    package func keep(
+        _ page: Page,
+        from source: Store,
+        isOwned: Bool,
+        of taken: Taken
+    ) async throws(PostgresError) -> Bool {
+        let events = page.events
+        let stood = #"{"listed":\#(events.count + page.refused),"refused":\#(page.refused)}"#
+        return try await pool.query(
+            """
+            SELECT entitlement_sync.keep_backfill(
+                       \(taken.run), \(taken.list), \(taken.turn), \(Self.lease.microseconds) * interval '1 microsecond',
+                       \(PostgresJSON(stood)), \(isOwned), \(source.rawValue),
+                       \(events.map(\.id)), \(events.map(\.kind)), \(events.map { $0.occurredAt?.timestamp }),
+                       \(events.map(\.promises)), \(events.map(\.names)), \(events.map(\.about)),
+                       \(events.map { PostgresBytes($0.body) }))
+            """
+        ).first?.decode(Bool.self, at: 0) ?? false
+    }
+
+    /// Notes that a list was read up to an instant; at its end it is over.
+    ///
+    /// - Returns: `false`: somebody else goes on with it, or the run does not.
+    /// - Throws: `PostgresError`.
+    package func move(_ taken: Taken, to instant: Instant) async throws(PostgresError) -> Bool {
+        try await pool.query(
+            """
+            SELECT entitlement_sync.move_backfill(
+                       \(taken.run), \(taken.list), \(taken.turn), \(Self.lease.microseconds) * interval '1 microsecond',
+                       \(instant.timestamp))
+            """
+        ).first?.decode(Bool.self, at: 0) ?? false
+    }
+
+    /// Tells an operator that a store refuses our credentials.
+    ///
+    /// - Parameter store: whose list it is.
+    /// - Throws: `PostgresError`.
+    package func noteRefusal(by store: Store) async throws {
+        guard let words = StoreCredentials.advice[store] else { return }
+        try await Alarms.note(StoreCredentials.alarm(of: store), words, in: pool)
+    }
+
+    /// Puts a list off.
+    ///
+    /// - Parameters:
+    ///   - taken: which.
+    ///   - pause: for how long.
+    ///   - code: why it can't be read; `nil`: its reader goes, and others may go on.
+    ///   - failures: how often it has failed in a row by now.
+    /// - Throws: `PostgresError`.
+    package func putOff(
+        _ taken: Taken,
+        for pause: Duration,
+        code: String?,
+        failures: Int32
+    ) async throws(PostgresError) {
+        try await pool.query(
+            """
+            SELECT entitlement_sync.postpone_backfill(
+                       \(taken.run), \(taken.list), \(taken.turn), \(pause.microseconds) * interval '1 microsecond',
+                       \(code), \(failures))
+            """
+        )
+    }
+}

@@ -1,0 +1,174 @@
+package import Postgres
+import Queue
+
+/// What the App Store is still to be told of purchases that were moved: whose account token they carry from now on.
+package struct TransferTokens: Sendable {
+    private let pool: PostgresPool
+
+    package init(pool: PostgresPool) { self.pool = pool }
+
+    /// One purchase of which it is to be told.
+    package struct Due: Sendable {
+        package var id: Int64
+        package var transferID: Int64
+        /// How often it was taken up since somebody asked for it.
+        package var tries: Int
+        /// Whoever takes it up later shuts this turn out.
+        package var turn: Int64
+        /// The claimant's id; `nil`: the account is gone.
+        package var userID: String?
+        /// Whether our records still say that it is the claimant's.
+        package var isOurs: Bool
+        /// `production` or `sandbox`.
+        package var environment: String
+        /// The original transaction, as the store itself gave it; `nil`: only RevenueCat spoke of the purchase.
+        package var originalID: String?
+        /// Any of its transactions that somebody named.
+        package var transactionID: String?
+    }
+
+    /// How telling the App Store of a purchase ends.
+    package enum End: Sendable, Hashable {
+        case set
+        /// There is nothing to tell it.
+        case skipped(Skip)
+        /// It does not take it; a code.
+        case refused(String)
+        /// No answer in so many tries; the last failure's code.
+        case givenUp(String)
+
+        var state: String {
+            switch self {
+            case .set: "set"
+            case .skipped: "skipped"
+            case .refused: "refused"
+            case .givenUp: "given_up"
+            }
+        }
+
+        var reason: String? {
+            switch self {
+            case .set: nil
+            case .skipped(let skip): skip.rawValue
+            case .refused(let code), .givenUp(let code): code
+            }
+        }
+    }
+
+    /// Why there is nothing to tell the App Store.
+    package enum Skip: String, Sendable, CaseIterable {
+        /// We have no key for it.
+        case appStoreOff = "app_store_off"
+        /// Nobody knows which token the claimant's app would give.
+        case tokenUnknown = "token_unknown"
+        /// The claimant's account is gone.
+        case claimantGone = "claimant_gone"
+        /// The purchase is somebody else's by now.
+        case movedOn = "moved_on"
+        /// None of the App Store's ids of the purchase is known.
+        case purchaseUnknown = "purchase_unknown"
+    }
+
+    /// Takes due ones for this process, for two minutes, longer than all requests for one may take.
+    ///
+    /// Of a purchase that was moved several times, the earlier move comes first.
+    package func take(upTo limit: Int) async throws -> [Due] {
+        try await pool.query(
+            """
+            WITH due AS MATERIALIZED (
+                SELECT k.id FROM entitlement_sync.transfer_token AS k
+                 WHERE k.state = 'due' AND k.due <= now()
+                   AND NOT EXISTS (SELECT 1 FROM entitlement_sync.control AS c
+                                    WHERE c.name IN ('transfers', 'all') AND c.paused)
+                   AND NOT EXISTS (SELECT 1 FROM entitlement_sync.transfer_token AS e
+                                    WHERE e.state = 'due' AND e.id < k.id
+                                      AND entitlement_sync.surviving_purchase(e.purchase_id) = entitlement_sync.surviving_purchase(k.purchase_id))
+                 ORDER BY k.due LIMIT \(Int64(limit)) FOR NO KEY UPDATE SKIP LOCKED
+            ), taken AS (
+                UPDATE entitlement_sync.transfer_token AS k
+                   SET due = now() + interval '2 minutes', tries = k.tries + 1, turn = k.turn + 1
+                  FROM due AS d WHERE k.id = d.id
+                RETURNING k.*
+            )
+            SELECT k.id, k.transfer_id, k.tries, k.turn, u.user_id, coalesce(p.owner_key = x.to_key, false), p.environment, p.lookup_id,
+                   (SELECT min(i.value) FROM entitlement_sync.purchase_identifier AS i
+                     WHERE i.purchase_id = p.id AND i.store = 'app_store' AND i.kind = 'store_id' AND i.value ~ '^[0-9]+$')
+              FROM taken AS k
+              JOIN entitlement_sync.transfer AS x ON x.id = k.transfer_id
+              JOIN entitlement_sync.purchase AS p ON p.id = entitlement_sync.surviving_purchase(k.purchase_id)
+              LEFT JOIN entitlement_sync.user_sync AS u ON u.user_key = x.to_key
+            """
+        ).map { row in
+            let (id, transfer, tries, turn, user, isOurs, environment, original, transaction) = try row.decode(
+                Int64.self,
+                Int64.self,
+                Int16.self,
+                Int64.self,
+                String?.self,
+                Bool.self,
+                String.self,
+                String?.self,
+                String?.self
+            )
+            return Due(
+                id: id,
+                transferID: transfer,
+                tries: Int(tries),
+                turn: turn,
+                userID: user,
+                isOurs: isOurs,
+                environment: environment,
+                originalID: original,
+                transactionID: transaction
+            )
+        }
+    }
+
+    /// Records how it ended.
+    ///
+    /// - Parameters:
+    ///   - due: which.
+    ///   - end: how.
+    /// - Throws: `PostgresError`; it is taken up again then.
+    package func end(_ due: Due, _ end: End) async throws {
+        try await pool.query(
+            """
+            UPDATE entitlement_sync.transfer_token AS k
+               SET state = \(end.state), reason = \(end.reason), ended_at = clock_timestamp()
+             WHERE k.id = \(due.id) AND k.state = 'due' AND k.turn = \(due.turn)
+            """
+        )
+    }
+
+    /// Puts one off.
+    ///
+    /// - Parameters:
+    ///   - due: which.
+    ///   - wait: for how long, to the millisecond.
+    ///   - error: why; a code.
+    /// - Throws: `PostgresError`; it is taken up again when its time is over then.
+    package func putOff(_ due: Due, for wait: Duration, error: String) async throws {
+        try await pool.query(
+            """
+            UPDATE entitlement_sync.transfer_token AS k
+               SET due = now() + \(Double(wait.microseconds) / 1_000_000) * interval '1 second', reason = \(error)
+             WHERE k.id = \(due.id) AND k.state = 'due' AND k.turn = \(due.turn)
+            """
+        )
+    }
+
+    /// Gives one back, as if it had not been taken up.
+    package func release(_ due: Due) async throws {
+        try await pool.query(
+            """
+            UPDATE entitlement_sync.transfer_token AS k SET due = now(), tries = k.tries - 1
+             WHERE k.id = \(due.id) AND k.state = 'due' AND k.turn = \(due.turn)
+            """
+        )
+    }
+
+    /// Notes for the operator what only people can settle.
+    package func alarm(_ name: String, _ detail: String) async throws {
+        try await Alarms.note(name, detail, in: pool)
+    }
+}
