@@ -143,9 +143,14 @@ let package = Package(
         target("Configuring", ["Entitlements", "Telemetry", configuration, logging]),
         target("Telemetry", [logging, metrics]),
         target(
+            "HTTPServing",
+            [hummingbird, hummingbirdCore, httpTypes, lifecycle, logging, metrics, nioCore, nioHTTP1, nioHTTPTypes]
+        ),
+        target(
             "SupportConsole",
             [
-                "Entitlements", "Postgres", "Runs", "StoreClients", "SupportDesk", "WebAPI", hummingbird, httpTypes,
+                "Entitlements", "HTTPServing", "Postgres", "Runs", "StoreClients", "SupportDesk", hummingbird,
+                httpTypes,
                 lifecycle, logging, mustache, nioCore, crypto,
             ],
             resources: [
@@ -163,8 +168,8 @@ let package = Package(
         target(
             "WebAPI",
             [
-                "Entitlements", "Postgres", "StoreClients", "StoreEvents", "UserRequests", hummingbird, hummingbirdCore,
-                httpTypes, lifecycle, logging, metrics, deque, nioCore, nioHTTP1, nioHTTPTypes, crypto,
+                "Entitlements", "HTTPServing", "Postgres", "StoreClients", "StoreEvents", "UserRequests", hummingbird,
+                hummingbirdCore, httpTypes, lifecycle, logging, metrics, deque, nioCore, nioHTTP1, nioHTTPTypes, crypto,
             ],
             resources: [.embedInCode("Messages/messages.json"), .embedInCode("OpenAPI/openapi.json")]
         ),
@@ -178,8 +183,10 @@ let package = Package(
         .executableTarget(
             name: "EntitlementSync",
             dependencies: [
-                "Bench", "Configuring", "Diagnostics", "Entitlements", "FaultPoints", "Ledger", "Migrations", "Outbox",
-                "Postgres", "Queue", "RateLimits", "Reconciliation", "Reports", "Runs", "Schedules", "StoreClients",
+                "Bench", "Configuring", "Diagnostics", "Entitlements", "FaultPoints", "HTTPServing", "Ledger",
+                "Migrations",
+                "Outbox", "Postgres", "Queue", "RateLimits", "Reconciliation", "Reports", "Runs", "Schedules",
+                "StoreClients",
                 "StoreEvents", "StoreSimulator", "SupportConsole", "SupportDesk", "SyncWorker", "Telemetry",
                 "Transport", "UserRequests", "WebAPI", arguments, crypto, httpTypes, nioCore, x509, lifecycle, logging,
                 metrics, unixSignals,
@@ -239,7 +246,8 @@ let package = Package(
         tests(
             "WebAPITests",
             [
-                "Entitlements", "Postgres", "StoreClients", "UserRequests", "WebAPI", hummingbird, httpTypes, logging,
+                "Entitlements", "HTTPServing", "Postgres", "StoreClients", "UserRequests", "WebAPI", hummingbird,
+                httpTypes, logging,
                 nioCore, nioEmbedded, nioPosix,
             ]
         ),

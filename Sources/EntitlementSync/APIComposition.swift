@@ -1,4 +1,5 @@
 import Configuring
+import HTTPServing
 import Postgres
 import StoreClients
 import StoreEvents

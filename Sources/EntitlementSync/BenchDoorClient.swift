@@ -1,5 +1,6 @@
 import Bench
 import Foundation
+import HTTPServing
 import HTTPTypes
 import Logging
 import NIOCore

@@ -1,6 +1,7 @@
 import ArgumentParser
 import Configuring
 import Foundation
+import HTTPServing
 import Ledger
 import Migrations
 import Postgres

@@ -1,4 +1,5 @@
 import Foundation
+import HTTPServing
 import WebAPI
 
 /// How many files and connections the system lets this process have.

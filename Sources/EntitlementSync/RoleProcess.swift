@@ -1,4 +1,5 @@
 import Configuring
+import HTTPServing
 import Logging
 import Metrics
 import Migrations

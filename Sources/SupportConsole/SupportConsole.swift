@@ -1,3 +1,4 @@
+package import HTTPServing
 import HTTPTypes
 package import Hummingbird
 package import Logging
@@ -6,7 +7,6 @@ package import Postgres
 import ServiceLifecycle
 import StoreClients
 import SupportDesk
-package import WebAPI
 
 /// The support desk's pages: rendered here, decided in the database.
 ///

@@ -1,10 +1,10 @@
+@testable import HTTPServing
 import HTTPTypes
 import Hummingbird
 import Logging
 import NIOPosix
 import Synchronization
 import Testing
-
 @testable import WebAPI
 
 @Suite struct AdminTests {

@@ -1,10 +1,10 @@
+@testable import HTTPServing
 import HTTPTypes
 import Hummingbird
 import Logging
 import NIOCore
 import NIOEmbedded
 import Testing
-
 @testable import WebAPI
 
 /// Who has memory for a body, and who gives way.

@@ -1,5 +1,6 @@
 import Entitlements
 import Foundation
+@testable import HTTPServing
 import HTTPTypes
 import Hummingbird
 import Testing

@@ -1,8 +1,8 @@
+import HTTPServing
 import HTTPTypes
 import Hummingbird
 import NIOCore
 import SupportDesk
-import WebAPI
 
 /// `GET /console/live`: says that something has changed; what, a page asks for itself.
 struct LiveStream: Sendable {

@@ -1,7 +1,7 @@
 import Foundation
+import HTTPServing
 import Hummingbird
 import SupportDesk
-import WebAPI
 
 /// Jobs that nobody tries any more, with a second chance.
 struct DeadPage: Sendable {

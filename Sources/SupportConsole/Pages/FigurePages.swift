@@ -1,8 +1,8 @@
 import Entitlements
 import Foundation
+import HTTPServing
 import Hummingbird
 import SupportDesk
-import WebAPI
 
 /// Causes of wrong records, with what to do about them, and charts.
 struct FigurePages: Sendable {

@@ -1,7 +1,7 @@
 import Foundation
+import HTTPServing
 import Hummingbird
 import SupportDesk
-import WebAPI
 
 /// Accounts, sign-ins, refusals and ids that were shown, for auditors and administrators.
 struct LogPage: Sendable {

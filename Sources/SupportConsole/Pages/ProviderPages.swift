@@ -1,11 +1,11 @@
 import Entitlements
 import Foundation
+import HTTPServing
 import HTTPTypes
 import Hummingbird
 import Logging
 import StoreClients
 import SupportDesk
-import WebAPI
 
 /// Signing in through the team's identity provider: there, and back again.
 struct ProviderPages: Sendable {

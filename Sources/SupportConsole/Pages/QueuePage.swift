@@ -1,8 +1,8 @@
 import Foundation
+import HTTPServing
 import Hummingbird
 import Postgres
 import SupportDesk
-import WebAPI
 
 /// The queue: what is due, by who has to act.
 struct QueuePage: Sendable {

@@ -1,8 +1,8 @@
 import Foundation
+import HTTPServing
 import Hummingbird
 import Runs
 import SupportDesk
-import WebAPI
 
 /// Runs over many users: how far they are, when they end, and which of them wait for a person.
 struct RunsPage: Sendable {

@@ -1,7 +1,7 @@
 import Foundation
+import HTTPServing
 import Hummingbird
 import SupportDesk
-import WebAPI
 
 /// Search by what people read out or write: references, ids, orders, transactions.
 struct SearchPage: Sendable {

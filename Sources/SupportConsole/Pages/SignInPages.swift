@@ -1,9 +1,9 @@
+import HTTPServing
 import HTTPTypes
 import Hummingbird
 import Logging
 import StoreClients
 import SupportDesk
-import WebAPI
 
 /// Signing in and out, and showing again that it is still the same person.
 struct SignInPages: Sendable {

@@ -1,6 +1,6 @@
+import HTTPServing
 import Hummingbird
 import SupportDesk
-import WebAPI
 
 /// Signs a terminal in as the operator who has opened the page.
 struct TerminalPage: Sendable {

@@ -1,9 +1,9 @@
 import Foundation
+import HTTPServing
 import HTTPTypes
 import Hummingbird
 import Logging
 import SupportDesk
-import WebAPI
 
 /// What is done to a ticket: a form for each, answered with the ticket as it is then.
 struct TicketActs: Sendable {

@@ -1,8 +1,8 @@
 import Entitlements
 import Foundation
+import HTTPServing
 import Hummingbird
 import SupportDesk
-import WebAPI
 
 /// A case: what is known, side by side, and what can be done.
 struct TicketPage: Sendable {

@@ -1,8 +1,8 @@
 import Entitlements
 import Foundation
+import HTTPServing
 import Hummingbird
 import SupportDesk
-import WebAPI
 
 /// A user: what they have, what happened, and what to write to them.
 struct UserPage: Sendable {

@@ -1,8 +1,8 @@
 import Crypto
 import Foundation
+import HTTPServing
 import HTTPTypes
 import Hummingbird
-import WebAPI
 
 /// What pages load beside themselves: under a name that changes with what it holds, so that browsers may keep it.
 struct Assets: Sendable {

@@ -1,10 +1,10 @@
 import Foundation
+import HTTPServing
 import HTTPTypes
 import Hummingbird
 import Logging
 import NIOCore
 import Postgres
-import WebAPI
 
 /// Why a page is not shown.
 enum ConsoleFault: Error {

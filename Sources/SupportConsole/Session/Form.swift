@@ -1,8 +1,8 @@
 import Foundation
+import HTTPServing
 import HTTPTypes
 import Hummingbird
 import NIOCore
-import WebAPI
 
 /// What a form sent.
 struct Form: Sendable {

@@ -4,7 +4,6 @@ import HTTPTypes
 import Hummingbird
 import Postgres
 import SupportDesk
-import WebAPI
 
 /// A request of somebody who is signed in.
 struct Visit: Sendable {

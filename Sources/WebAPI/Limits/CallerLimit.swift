@@ -1,3 +1,4 @@
+package import HTTPServing
 import HTTPTypes
 import Hummingbird
 

@@ -1,3 +1,4 @@
+import HTTPServing
 import Hummingbird
 
 /// How many requests of one address may be under way at once, streams among them.

@@ -1,5 +1,6 @@
 import Entitlements
 import Foundation
+import HTTPServing
 import HTTPTypes
 import Hummingbird
 import Logging

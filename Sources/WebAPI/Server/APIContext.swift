@@ -1,3 +1,4 @@
+import HTTPServing
 import Hummingbird
 import Logging
 import NIOCore
@@ -17,4 +18,9 @@ struct APIContext: RequestContext {
         peer = source.channel.remoteAddress
         channel = source.channel
     }
+}
+
+extension SecurityLog {
+    /// Counts and logs that a request was refused because of who sent it.
+    func refused(_ door: String, _ reason: String, _ context: APIContext) { refused(door, reason, context.logger) }
 }

@@ -51,12 +51,4 @@ enum APIMetrics {
         }
         counter.increment()
     }
-
-    /// Counts a request that was refused because of who sent it.
-    static func refuse(_ door: String, _ reason: String) {
-        Counter(
-            label: "entitlement_sync_http_refusals_total",
-            dimensions: [("door", door), ("reason", reason)]
-        ).increment()
-    }
 }

@@ -1,3 +1,5 @@
+package import HTTPServing
+
 /// Where and how the API listens: HTTP/1.1, for behind a proxy that ends TLS.
 package struct APISettings: Sendable {
     package var host: String

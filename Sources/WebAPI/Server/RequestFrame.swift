@@ -1,4 +1,5 @@
 import Foundation
+import HTTPServing
 import HTTPTypes
 import Hummingbird
 import Logging
@@ -106,16 +107,6 @@ struct RequestFrame: RouterMiddleware {
         default:
             context.logger.error("a request failed", metadata: ["error.code": "\(type(of: error))"])
             return Problem(.failed)
-        }
-    }
-}
-
-extension HTTPFields {
-    /// Has browsers show an answer neither as anything but what it says it is, nor within a page.
-    mutating func refuseRendering() {
-        self[.xContentTypeOptions] = "nosniff"
-        if let policy = HTTPField.Name("Content-Security-Policy") {
-            self[policy] = "default-src 'none'; frame-ancestors 'none'"
         }
     }
 }

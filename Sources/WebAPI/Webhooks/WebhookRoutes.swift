@@ -1,4 +1,5 @@
 import Entitlements
+import HTTPServing
 import HTTPTypes
 import Hummingbird
 import Logging

@@ -68,3 +68,13 @@ struct AdminHostCheck: RouterMiddleware {
         return response
     }
 }
+
+extension HTTPFields {
+    /// Has browsers show an answer neither as anything but what it says it is, nor within a page.
+    package mutating func refuseRendering() {
+        self[.xContentTypeOptions] = "nosniff"
+        if let policy = HTTPField.Name("Content-Security-Policy") {
+            self[policy] = "default-src 'none'; frame-ancestors 'none'"
+        }
+    }
+}

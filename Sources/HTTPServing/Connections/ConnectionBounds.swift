@@ -1,9 +1,9 @@
-import HummingbirdCore
-import Logging
-import NIOCore
+package import HummingbirdCore
+package import Logging
+package import NIOCore
 
 /// The limits of every connection of a server.
-struct ConnectionBounds: Sendable {
+package struct ConnectionBounds: Sendable {
     /// How long a request may take to arrive and the next one to begin, and how long the other end may take nothing of an
     /// answer.
     let time: TimeAmount
@@ -14,8 +14,16 @@ struct ConnectionBounds: Sendable {
     /// Where it is, in the log and in metrics.
     let door: String
 
+    package init(time: TimeAmount, peers: PeerConnections, security: SecurityLog, logger: Logger, door: String) {
+        self.time = time
+        self.peers = peers
+        self.security = security
+        self.logger = logger
+        self.door = door
+    }
+
     /// Takes HTTP/1.1.
-    func channel(_ responder: @escaping HTTPChannelHandler.Responder) -> LoopChannel<HTTP1Channel> {
+    package func channel(_ responder: @escaping HTTPChannelHandler.Responder) -> LoopChannel<HTTP1Channel> {
         let configuration = HTTP1Channel.Configuration(
             additionalChannelHandlers: handlers,
             idleTimeout: time,

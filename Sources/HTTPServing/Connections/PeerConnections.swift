@@ -3,11 +3,11 @@ import NIOCore
 /// How many connections one address may hold.
 ///
 /// A trusted proxy's connections stand for many users, and are not counted.
-struct PeerConnections: Sendable {
+package struct PeerConnections: Sendable {
     private let counts: ClientCounts
     private let proxies: TrustedProxies
 
-    init(most: Int, proxies: TrustedProxies) {
+    package init(most: Int, proxies: TrustedProxies) {
         counts = ClientCounts(most: most)
         self.proxies = proxies
     }

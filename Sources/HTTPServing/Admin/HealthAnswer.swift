@@ -1,11 +1,11 @@
 import HTTPTypes
-import Hummingbird
+package import Hummingbird
 
 /// What a process says of its health, on either address.
-enum HealthAnswer {
-    static var live: Response { text("live\n", .ok) }
-    static var ready: Response { text("ready\n", .ok) }
-    static var notReady: Response { text("not ready\n", .serviceUnavailable) }
+package enum HealthAnswer {
+    package static var live: Response { text("live\n", .ok) }
+    package static var ready: Response { text("ready\n", .ok) }
+    package static var notReady: Response { text("not ready\n", .serviceUnavailable) }
 
     private static func text(_ body: String, _ status: HTTPResponse.Status) -> Response {
         Response(

@@ -12,7 +12,7 @@ package struct ListenFailure: Error, Sendable {
     package var code: String
 
     /// Takes a framework's error as such a failure, where it is one.
-    init?(_ error: any Error, _ service: String, host: String, port: Int) {
+    package init?(_ error: any Error, _ service: String, host: String, port: Int) {
         guard let error = error as? IOError else { return nil }
         self.service = service
         self.host = host

@@ -1,8 +1,8 @@
-import Hummingbird
 package import Logging
+import Metrics
 import Synchronization
 
-/// Tells operators of whom the doors turned away, and why; of no token, no secret and no name.
+/// Logs refused requests with their reasons, and no token, no secret and no name.
 package final class SecurityLog: Sendable {
     private struct Kind {
         var second: ContinuousClock.Instant
@@ -17,17 +17,17 @@ package final class SecurityLog: Sendable {
 
     package init() {}
 
-    /// Notes that a request was refused because of who sent it.
+    /// Counts and logs that a request was refused because of who sent it.
     ///
     /// - Parameters:
-    ///   - door: which one, from a closed set.
+    ///   - door: the endpoint, from a closed set.
     ///   - reason: a code from a closed set.
-    ///   - context: names the request.
-    func refused(_ door: String, _ reason: String, _ context: APIContext) { refused(door, reason, context.logger) }
-
-    /// Notes likewise, where no request is known.
+    ///   - logger: names the request, if there is one.
     package func refused(_ door: String, _ reason: String, _ logger: Logger) {
-        APIMetrics.refuse(door, reason)
+        Counter(
+            label: "entitlement_sync_http_refusals_total",
+            dimensions: [("door", door), ("reason", reason)]
+        ).increment()
         guard let unsaid = leave(for: door + reason) else { return }
         logger.warning(
             "security: a request was refused",
