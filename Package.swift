@@ -103,7 +103,7 @@ let package = Package(
         target("Reports"),
         target("Schedules"),
         target("FaultPoints"),
-        target("Postgres", ["CLibPQ", "CLinux", "FaultPoints", logging, metrics]),
+        target("Postgres", ["CLibPQ", "CLinux", logging, metrics]),
         target("Transport", ["CLibCurl", "CLinux", httpTypes, logging, metrics]),
         target("StoreClients", ["Entitlements", httpTypes, logging, metrics, crypto, cryptoExtras, x509, asn1]),
         target("Queue", ["Entitlements", "Postgres", logging]),

@@ -42,7 +42,7 @@ struct Runtime {
             acquireTimeout: .seconds(10),
             sessionState: direct || !config.database.isPooled,
             sessionSettings: SessionSettings.ordinary
-        )
+        ).withFaults
     }
 
     /// Runs a body with a pool, and closes it.

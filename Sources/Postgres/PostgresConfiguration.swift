@@ -27,6 +27,8 @@ package struct PostgresConfiguration: Sendable {
     package var sessionState: Bool
     /// Server settings by name: sent at start-up, or with each transaction where sessions keep no state.
     package var sessionSettings: [String: String]
+    /// Interrupts sessions; `nil`: nothing does.
+    package var hook: SessionHook? = nil
 
     /// Creates a configuration; the defaults suit a small service.
     package init(

@@ -1,5 +1,4 @@
 import CLibPQ
-import FaultPoints
 
 extension PostgresConnection {
     /// When and how to stop waiting for the server.

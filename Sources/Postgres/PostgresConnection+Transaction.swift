@@ -1,5 +1,4 @@
 import CLibPQ
-import FaultPoints
 import Metrics
 
 /// How much a transaction sees of others; the server's levels.

@@ -1,0 +1,54 @@
+import FaultPoints
+import HTTPTypes
+import Postgres
+import StoreClients
+
+extension StoreHTTP {
+    #if FAULT_POINTS
+        /// The same, with a test's faults around each request.
+        var withFaults: StoreHTTP {
+            StoreHTTP { request, body throws(StoreHTTPFailure) in
+                guard await FaultPlan.reach(.storeBefore) == nil else { throw StoreHTTPFailure(.unavailable) }
+                let response = try await send(request, body)
+                guard await FaultPlan.reach(.storeAfter) == nil else { throw StoreHTTPFailure(.unavailable) }
+                return response
+            }
+        }
+    #else
+        var withFaults: StoreHTTP { self }
+    #endif
+}
+
+extension PostgresConfiguration {
+    #if FAULT_POINTS
+        /// The same, with a test's faults in each session.
+        var withFaults: PostgresConfiguration {
+            var configuration = self
+            configuration.hook = { moment in
+                switch await FaultPlan.reach(FaultPoint(moment)) {
+                case .drop: .drop
+                case .error: .refuse
+                case nil: nil
+                }
+            }
+            return configuration
+        }
+    #else
+        var withFaults: PostgresConfiguration { self }
+    #endif
+}
+
+#if FAULT_POINTS
+    extension FaultPoint {
+        fileprivate init(_ moment: SessionMoment) {
+            self =
+                switch moment {
+                case .statementBefore: .statementBefore
+                case .statementAfter: .statementAfter
+                case .commitBefore: .commitBefore
+                case .commitLostAnswer: .commitLostAnswer
+                case .commitAfter: .commitAfter
+                }
+        }
+    }
+#endif
