@@ -49,17 +49,17 @@ SELECT apply_privileges(ARRAY(
         ('worker', 'function', 'EXECUTE',
          'accept_events account_lines add_accounts allow_transfer app_restores apply_ticket_deadlines approve_run ask_accounts
          ask_backfill ask_dry_run ask_run begin_account_walk cancel_run charged_back checked_proofs close_parts compact_queue
-         consent_to_transfer count_run drain_inbox end_account_walk enqueue enqueue_reconciles entitlement_answer
-         entitlement_names erase_user estimated_wait expire_questions feed_run first_id_at first_id_of forget_absences
-         forget_accounts forget_events forget_questions forget_requests forget_runs forget_sign_ins has_owner_consent host_id
-         id_time is_eligible is_named_by_reported_id is_open judge_credentials keep_answers keep_backfill keep_evidence
-         keep_part maintain_partitions means_access missing_partitions missing_privileges move_backfill name_found name_hash
-         name_purchase new_id note_absences note_credentials note_known note_touched partitioned_tables partitions_of
-         plan_backfills plan_checks postpone_backfill predict_run product_access_of product_changed publish_ticket_news
-         reference_of reply_to_ticket request_reconcile request_restore requeue_dead restore_answers restored_products
-         restored_products_of runs_of set_switch settle_call settle_run settle_transfer spell_inbox stacked_ends
-         start_scheduled step_down surviving_purchase take_asks take_backfill take_lead take_outbox take_part take_requests
-         ticket_answers united_proofs user_events user_key_of user_standing ways_in'),
+         consent_to_transfer count_run days_to_partition drain_inbox end_account_walk enqueue enqueue_reconciles
+         entitlement_answer entitlement_names erase_user estimated_wait expire_questions feed_run first_id_at first_id_of
+         forget_absences forget_accounts forget_events forget_questions forget_requests forget_runs forget_sign_ins
+         has_owner_consent host_id id_time is_eligible is_named_by_reported_id is_open judge_credentials keep_answers
+         keep_backfill keep_evidence keep_part maintain_partitions means_access missing_privileges move_backfill name_found
+         name_hash name_purchase new_id note_absences note_credentials note_known note_touched partitioned_tables
+         partitions_of plan_backfills plan_checks postpone_backfill predict_run product_access_of product_changed
+         publish_ticket_news reference_of reply_to_ticket request_reconcile request_restore requeue_dead restore_answers
+         restored_products restored_products_of runs_of set_switch settle_call settle_run settle_transfer spell_inbox
+         stacked_ends start_scheduled step_down surviving_purchase take_asks take_backfill take_lead take_outbox take_part
+         take_requests ticket_answers united_proofs user_events user_key_of user_standing ways_in'),
         ('support', 'schema', 'USAGE',
          'entitlement_sync'),
         ('support', 'table', 'SELECT',
@@ -81,14 +81,14 @@ SELECT apply_privileges(ARRAY(
          store_credential.state store_credential.store store_health store_knowledge ticket_move worker'),
         ('support', 'function', 'EXECUTE',
          'acting add_operator allow_terminal announce_sign_in approve_ticket ask_claimant ask_terminal assign_ticket
-         begin_transfer confirm_operator desk_alive desk_causes desk_counts desk_dead desk_dry_run desk_figures desk_log
-         desk_me desk_queue desk_restore desk_retry desk_search desk_timeline desk_user disable_operator end_other_sessions
-         first_id_of give_temporary_access id_time identify_operator is_eligible link_operator linked_tickets list_tickets
-         mark_break_glass missing_partitions new_id note_order note_refusal note_ticket open_ticket operators own_sessions
-         partitioned_tables partitions_of provider_in_use reference_of refresh_evidence refuse_ticket reset_operator
-         resolve_transfer retry_tokens reveal_list reveal_ticket reveal_user session_name show_ticket sign_in sign_in_salt
-         sign_out terminal_asking ticket_named ticket_replies ticket_tokens ticket_waiver ticket_window unassign_ticket
-         waive_owner_window withdraw_approval'),
+         begin_transfer confirm_operator days_to_partition desk_alive desk_causes desk_counts desk_dead desk_dry_run
+         desk_figures desk_log desk_me desk_queue desk_restore desk_retry desk_search desk_timeline desk_user disable_operator
+         end_other_sessions first_id_of give_temporary_access id_time identify_operator is_eligible link_operator
+         linked_tickets list_tickets mark_break_glass new_id note_order note_refusal note_ticket open_ticket operators
+         own_sessions partitioned_tables partitions_of provider_in_use reference_of refresh_evidence refuse_ticket
+         reset_operator resolve_transfer retry_tokens reveal_list reveal_ticket reveal_user session_name show_ticket sign_in
+         sign_in_salt sign_out terminal_asking ticket_named ticket_replies ticket_tokens ticket_waiver ticket_window
+         unassign_ticket waive_owner_window withdraw_approval'),
         ('console', 'schema', 'USAGE',
          'entitlement_sync'),
         ('console', 'function', 'EXECUTE',
@@ -118,7 +118,7 @@ SELECT apply_privileges(ARRAY(
          ticket_note ticket_question ticket_reply ticket_reported_id ticket_reveal ticket_status transfer transfer_step
          transfer_token user_reveal user_sync worker'),
         ('auditor', 'function', 'EXECUTE',
-         'first_id_of id_time is_eligible means_access missing_partitions partitioned_tables partitions_of product_access_of
+         'days_to_partition first_id_of id_time is_eligible means_access partitioned_tables partitions_of product_access_of
          reference_of user_events user_standing')
            ) AS v(role, kind, privileges, objects)
      CROSS JOIN LATERAL regexp_split_to_table(v.objects, '\s+') AS o(name)

@@ -173,7 +173,7 @@ struct BenchCommand: AsyncParsableCommand {
         let makeDatabase: @Sendable (String) async throws -> BenchDatabase = {
             try await Self.database(runtime, suffix: "_" + $0)
         }
-        return try await BenchWalks(makeDatabase: makeDatabase).measure()
+        return try await BenchPasses(makeDatabase: makeDatabase).measure()
             + BenchGrowth(makeDatabase: makeDatabase, runtime: runtime, decisions: decisions).measure()
     }
 

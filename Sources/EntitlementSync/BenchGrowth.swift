@@ -11,7 +11,7 @@ import UserRequests
 
 /// Whether what people wait for takes as long in a large database as in a small one: the same acts in turns on both.
 struct BenchGrowth {
-    /// Makes a database of its own; it is given the end of the name.
+    /// Makes a new database whose name ends in the argument.
     let makeDatabase: @Sendable (String) async throws -> BenchDatabase
     let runtime: Runtime
     /// Decisions in the large database; the small one has a twentieth.

@@ -5,7 +5,7 @@ import StoreClients
 
 extension StoreHTTP {
     #if FAULT_POINTS
-        /// The same, with a test's faults around each request.
+        /// This client, with a test's faults around each request.
         var withFaults: StoreHTTP {
             StoreHTTP { request, body throws(StoreHTTPFailure) in
                 guard await FaultPlan.reach(.storeBefore) == nil else { throw StoreHTTPFailure(.unavailable) }
@@ -21,7 +21,7 @@ extension StoreHTTP {
 
 extension PostgresConfiguration {
     #if FAULT_POINTS
-        /// The same, with a test's faults in each session.
+        /// This configuration, with a test's faults in each session.
         var withFaults: PostgresConfiguration {
             var configuration = self
             configuration.hook = { moment in

@@ -93,7 +93,7 @@ struct RunReporting {
     /// Whose change waits agrees as well, where no store has said yet that it is due.
     private func agreeing(_ run: RunRecord) -> Int64 {
         let agreed = ["unchanged", "already_subscriber", "deferred"].reduce(0) { $0 + (run.outcomes[$1] ?? 0) }
-        let held = Rule.allCases.filter(\.holdsBack)
+        let held = Rule.allCases.filter(\.holdsDemotion)
         return max(0, agreed - held.reduce(0) { $0 + (run.rules[$1.rawValue] ?? 0) })
     }
 

@@ -75,9 +75,9 @@ package enum Rule: String, Sendable, CaseIterable {
     /// One of a run's demotions, which are written together or not at all.
     case proposed
 
-    /// Whether the rule postpones a demotion because of a mode, a switch, the brake or a run: an hour later, with the same facts of the
-    /// stores, another rule may decide.
-    package var holdsBack: Bool {
+    /// Whether the rule holds a demotion for the mode, a pause, the brake or a run: another rule may decide later though the stores' facts
+    /// stay the same.
+    package var holdsDemotion: Bool {
         switch self {
         case .promoteOnly, .demotionsPaused, .brake, .proposed: true
         default: false

@@ -7,7 +7,7 @@ package import Queue
 package struct OutboxMessage: Sendable {
     var userKey: Int64
     var topic: OutboxTopic
-    /// JSON; names no user.
+    /// JSON; does not contain the user's id.
     var data: String
 }
 
@@ -25,7 +25,7 @@ package enum OutboxTopic: String, Sendable, CaseIterable {
 
 /// Writes what others must hear, in the transaction of what it tells of.
 package enum OutboxWrites {
-    /// Writes messages; those of a user are delivered in this order.
+    /// The statements that write messages; those of a user are delivered in this order.
     package static func insert(_ messages: [OutboxMessage]) -> [PostgresRequest<Void>] {
         guard !messages.isEmpty else { return [] }
         let query: PostgresQuery = """
@@ -50,7 +50,7 @@ extension OutboxMessage {
         )
     }
 
-    /// A batch of a user's assets has changed; `more`: others follow.
+    /// A batch of a user's assets has changed; `more`: more batches follow.
     package static func assetsChanged(of userKey: Int64, topic: OutboxTopic, count: Int, more: Bool) -> Self {
         Self(userKey: userKey, topic: topic, data: #"{"count":\#(count),"more":\#(more)}"#)
     }

@@ -6,9 +6,9 @@ package enum SessionMoment: Sendable, CaseIterable {
     case statementAfter
     /// Everything of a transaction is written but its end.
     case commitBefore
-    /// A transaction took place, and its caller does not know.
+    /// A transaction took place, and the answer to COMMIT is lost.
     case commitLostAnswer
-    /// A transaction took place, and its caller is about to know.
+    /// A transaction took place, and its caller is about to get the answer.
     case commitAfter
 }
 
@@ -16,11 +16,11 @@ package enum SessionMoment: Sendable, CaseIterable {
 package enum SessionInterruption: Sendable {
     /// Its connection is closed.
     case drop
-    /// The server refuses the statement.
+    /// The caller gets a server's error; what was done before stays done.
     case refuse
 }
 
-/// Interrupts sessions, for tests of what follows then; `nil`: the session goes on.
+/// Interrupts sessions, for tests of what follows; returns `nil` to let a session go on.
 package typealias SessionHook = @Sendable (SessionMoment) async -> SessionInterruption?
 
 extension PostgresConnection {

@@ -1,6 +1,6 @@
 package import Postgres
 
-/// The partitions of the history of jobs, of decisions and of observations.
+/// The partitions of jobs' requests and history, of decisions and of observations; the SQL is in partitions.sql.
 package struct Partitions: Sendable {
     private let pool: PostgresPool
     /// How long ended jobs are kept.
@@ -19,7 +19,7 @@ package struct Partitions: Sendable {
     /// The tables are locked for some milliseconds, and not at all while an open transaction holds them. One process
     /// tries at a time; after a failed try none does for five minutes.
     ///
-    /// - Returns: whether it was done; false where it has to be tried again later.
+    /// - Returns: whether it was done; false: another process has the turn, or it has to be tried again later.
     /// - Throws: `PostgresError`.
     package func maintain() async throws -> Bool {
         let mine = try await pool.query(
@@ -79,7 +79,7 @@ package struct Partitions: Sendable {
     package static var missing: PostgresQuery {
         """
         SELECT count(*) FROM entitlement_sync.partitioned_tables() AS t
-         CROSS JOIN LATERAL entitlement_sync.missing_partitions(t.name, make_interval(days => \(daysAhead))) AS d
+         CROSS JOIN LATERAL entitlement_sync.days_to_partition(t.name, make_interval(days => \(daysAhead))) AS d
         """
     }
 }

@@ -4,10 +4,10 @@ import Queue
 import Reconciliation
 import StoreEvents
 
-/// Housekeeping that any worker does about once an hour.
+/// What any worker does from time to time; `Worker.housekeepingDuty` says how often.
 package struct Housekeeping: Sendable {
-    /// How long events are known again, in days: longer than anybody sends one again.
-    private static let eventDays = 400
+    /// Days for which an event's id is kept, so that a repeated one is recognized: longer than any store repeats.
+    private static let eventIDDays = 400
 
     private let pool: PostgresPool
     private let retention: Retention
@@ -42,7 +42,7 @@ package struct Housekeeping: Sendable {
         try await pool.query("SELECT entitlement_sync.forget_accounts()")
         try await pool.query("SELECT entitlement_sync.forget_runs(\(Int32(clamping: retention.historyDays)))")
         let inbox = Inbox(pool: pool)
-        while try await inbox.forget(bodiesAfter: retention.eventDays, eventsAfter: Self.eventDays) {}
+        while try await inbox.forget(bodiesAfter: retention.eventDays, eventsAfter: Self.eventIDDays) {}
     }
 
     /// Plans looks at known users who have none, a stretch at a time; and finds out whose account's status decides against

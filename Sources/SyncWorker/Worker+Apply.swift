@@ -194,7 +194,7 @@ extension Worker {
             // What others held up says nothing about this machine, nor does a retry, whose time nobody announces, or a job
             // that somebody died with.
             if item.postponements == 0, job.attempt == 0, job.crashes == 0 {
-                shared.courtesy.note(min(job.lateness, job.age) + (now - item.readAt), at: now)
+                shared.backgroundLimit.note(min(job.lateness, job.age) + (now - item.readAt), at: now)
             }
             metrics.restoreTime.recordNanoseconds((job.age + (now - job.claimedTick)).wholeNanoseconds)
         }

@@ -104,10 +104,10 @@ extension Worker {
     ///
     /// `isHeldBack`: others than restores have their turn a moment later.
     ///
-    /// - SeeAlso: ``Courtesy``
+    /// - SeeAlso: ``BackgroundConcurrencyLimit``
     private func wishes(_ limit: Int, round: Int) -> (wishes: [JobQueue.Wish], isHeldBack: Bool) {
         let sweeps = shared.flight.sweeps
-        let places = shared.courtesy.places(
+        let places = shared.backgroundLimit.places(
             of: settings.concurrency,
             someoneWaits: shared.flight.placesTaken > sweeps,
             at: .now

@@ -23,7 +23,7 @@ extension Worker {
                 if drained.looked == Int64(Self.eventBatch) {
                     // In a storm half of the time is left to whoever people wait for, or more.
                     let now = ContinuousClock.now
-                    try? await Task.sleep(for: shared.courtesy.pause(after: now - began, at: now))
+                    try? await Task.sleep(for: shared.backgroundLimit.pause(after: now - began, at: now))
                     continue
                 }
             } catch {

@@ -20,7 +20,7 @@ final class WorkerShared: Sendable {
     /// Raised by notifications, by whoever queues jobs in this process, by ended jobs and a shutdown: look for due jobs.
     let wake = Signal()
     let answers = Answers()
-    let courtesy = Courtesy()
+    let backgroundLimit = BackgroundConcurrencyLimit()
     /// Whoever is claimed for a limited store has to come to its gate before it is known how many wait there.
     let sweepTurn = Turn(every: sweepInterval)
     static let sweepInterval = Duration.milliseconds(50)

@@ -227,19 +227,19 @@ import UserRequests
                 try await world.pool.query("TRUNCATE entitlement_sync.\(rawSQL: try #require(last.first))")
             }
             try await world.pool.query("DROP TABLE entitlement_sync.\(rawSQL: try #require(last.first))")
-            #expect(try await world.number("SELECT count(*) FROM entitlement_sync.missing_partitions('decision')") == 1)
+            #expect(try await world.number("SELECT count(*) FROM entitlement_sync.days_to_partition('decision')") == 1)
             #expect(
                 try await world.number(
-                    "SELECT count(*) FROM entitlement_sync.missing_partitions('decision', interval '100 days')"
+                    "SELECT count(*) FROM entitlement_sync.days_to_partition('decision', interval '100 days')"
                 ) == 1
             )
             #expect(
                 try await world.number(
-                    "SELECT count(*) FROM entitlement_sync.missing_partitions('decision', interval '14 days')"
+                    "SELECT count(*) FROM entitlement_sync.days_to_partition('decision', interval '14 days')"
                 ) == 0
             )
             #expect(try await Partitions(pool: world.pool, historyDays: 90).maintain())
-            #expect(try await world.number("SELECT count(*) FROM entitlement_sync.missing_partitions('decision')") == 0)
+            #expect(try await world.number("SELECT count(*) FROM entitlement_sync.days_to_partition('decision')") == 0)
         }
     }
 }
@@ -300,7 +300,7 @@ extension World {
         try await number(
             """
             SELECT (count(*) = 0)::int FROM entitlement_sync.partitioned_tables() AS t
-             WHERE EXISTS (SELECT 1 FROM entitlement_sync.missing_partitions(t.name))
+             WHERE EXISTS (SELECT 1 FROM entitlement_sync.days_to_partition(t.name))
                 OR EXISTS (SELECT 1 FROM entitlement_sync.partitions_of(t.name) AS p
                             WHERE p.is_default OR p.is_pending)
                 OR (SELECT count(*) FROM entitlement_sync.partitions_of(t.name) AS p

@@ -74,7 +74,7 @@ BEGIN
     END IF;
 
     -- Users of the host that were not known get their row.
-    names := ARRAY(SELECT h.id FROM entitlement_sync_host.read_users(users_named(picked)) AS h ORDER BY h.id);
+    names := ARRAY(SELECT h.id FROM entitlement_sync_host.read_users(user_ids_in(picked)) AS h ORDER BY h.id);
     FOR one_name IN
         SELECT n.name FROM unnest(names) AS n(name)
          WHERE NOT EXISTS (SELECT 1 FROM user_sync AS u WHERE u.user_id = n.name)
@@ -301,7 +301,7 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_te
       FROM answer AS a WHERE i.id = a.id
 $$;
 
--- Locks the events that are due longest, `most` at most, and passes over those that another worker has locked.
+-- Locks up to `most` due events, the longest overdue first; skips events that another transaction has locked.
 CREATE OR REPLACE FUNCTION lock_due_events(most integer) RETURNS bigint[]
 LANGUAGE sql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
     SELECT ARRAY(SELECT i.id FROM inbox AS i
@@ -309,8 +309,8 @@ LANGUAGE sql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
                   ORDER BY i.due LIMIT most FOR UPDATE SKIP LOCKED)
 $$;
 
--- The ids of users in events, as the store or RevenueCat has them.
-CREATE OR REPLACE FUNCTION users_named(events bigint[]) RETURNS text[]
+-- The ids of users in events, as the store or RevenueCat spells them.
+CREATE OR REPLACE FUNCTION user_ids_in(events bigint[]) RETURNS text[]
 LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
     SELECT ARRAY(SELECT DISTINCT n.name FROM inbox AS i
                   CROSS JOIN LATERAL jsonb_array_elements_text(i.about -> 'users') AS n(name)
@@ -330,7 +330,7 @@ BEGIN
     IF picked = '{}' THEN
         RETURN;
     END IF;
-    names := users_named(picked);
+    names := user_ids_in(picked);
     found := ARRAY(SELECT h.id FROM entitlement_sync_host.read_users(names) AS h);
     IF found <@ names THEN
         RETURN;

@@ -17,31 +17,32 @@ LANGUAGE sql IMMUTABLE SET search_path = entitlement_sync, pg_temp AS $$
     SELECT first_id_at(day::timestamp AT TIME ZONE 'UTC')
 $$;
 
--- The partitions of a table with their bounds; a null bound is open. `first_day`: of the day or month that a partition is made for.
+-- The partitions of a table with their bounds; a null bound is open. `first_day`: of a partition's day or month.
 CREATE OR REPLACE FUNCTION partitions_of(parent text)
 RETURNS TABLE (part name, first_day date, is_default boolean, is_pending boolean, low uuid, high uuid)
 LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
-    SELECT c.relname, to_date(substring(c.relname FROM '^' || parent || '_(\d{8})$'), 'YYYYMMDD'), b.bound = 'DEFAULT', i.inhdetachpending,
-           substring(b.bound FROM 'FROM \(''([0-9a-f-]{36})''\)')::uuid,
-           substring(b.bound FROM 'TO \(''([0-9a-f-]{36})''\)')::uuid
+    SELECT c.relname, CASE WHEN c.relname ~ ('^' || parent || '_\d{8}$') THEN (id_time(r.low) AT TIME ZONE 'UTC')::date END,
+           b.bound = 'DEFAULT', i.inhdetachpending, r.low, r.high
       FROM pg_inherits AS i
       JOIN pg_class AS c ON c.oid = i.inhrelid
      CROSS JOIN LATERAL (SELECT pg_get_expr(c.relpartbound, c.oid) AS bound) AS b
+     CROSS JOIN LATERAL (SELECT substring(b.bound FROM 'FROM \(''([0-9a-f-]{36})''\)')::uuid AS low,
+                                substring(b.bound FROM 'TO \(''([0-9a-f-]{36})''\)')::uuid AS high) AS r
      WHERE i.inhparent = format('entitlement_sync.%I', parent)::regclass
 $$;
 
 -- The name of the partition of a day or month, by its first day.
-CREATE OR REPLACE FUNCTION dated_part(parent text, day date) RETURNS text
+CREATE OR REPLACE FUNCTION name_by_day(parent text, day date) RETURNS text
 LANGUAGE sql STABLE
 RETURN parent || to_char(day, '_YYYYMMDD');
 
--- The name of any other partition, by the first digits of its first id.
-CREATE OR REPLACE FUNCTION ranged_part(parent text, low uuid) RETURNS text
+-- The name of a partition for a range of ids, by the time in its first id.
+CREATE OR REPLACE FUNCTION name_by_range(parent text, low uuid) RETURNS text
 LANGUAGE sql IMMUTABLE
 RETURN parent || '_from_' || left(low::text, 8) || substr(low::text, 10, 4);
 
--- The coming days or months that have no partition of their own, each by its first day. `within`: how far; null: as far as they are made.
-CREATE OR REPLACE FUNCTION missing_partitions(parent text, within interval DEFAULT NULL) RETURNS SETOF date
+-- The first days of the coming days or months that have no partition of their own. `within`: how far; null: as far as they are made.
+CREATE OR REPLACE FUNCTION days_to_partition(parent text, within interval DEFAULT NULL) RETURNS SETOF date
 LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
     SELECT d::date
       FROM partitioned_tables() AS t
@@ -63,17 +64,18 @@ BEGIN
 END
 $$;
 
--- Attaches empty partitions for the ranges between the partitions, before the first and after the last.
+-- Attaches empty partitions where ids have none: before the first partition, in gaps, and after the last.
 CREATE OR REPLACE FUNCTION close_gaps(parent text) RETURNS void
 LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
     p     record;
     low   uuid;
+    -- Null after the first.
     title text := parent || '_before';
 BEGIN
     FOR p IN SELECT x.low, x.high FROM partitions_of(parent) AS x ORDER BY x.low NULLS FIRST LOOP
         IF p.low > low OR (low IS NULL AND title IS NOT NULL AND p.low IS NOT NULL) THEN
-            title := coalesce(title, ranged_part(parent, low));
+            title := coalesce(title, name_by_range(parent, low));
             PERFORM cover_ids(parent, title, low, p.low);
         END IF;
         title := NULL;
@@ -118,9 +120,9 @@ BEGIN
 END
 $$;
 
--- The oldest three partitions whose ids all are below `floor`, to be dropped: so a clock that is ahead does not drop the whole history.
--- Those of queued jobs stay, for their requests, and for their rows in the history.
-CREATE OR REPLACE FUNCTION past_partitions(parent text, floor uuid) RETURNS name[]
+-- The partitions to drop: those whose ids are all below `floor`; null: none. Three a call, so that a clock that is ahead does not drop the
+-- whole history at once. Partitions from the oldest queued job's on stay: for the requests of queued jobs, and for their history.
+CREATE OR REPLACE FUNCTION partitions_to_drop(parent text, floor uuid) RETURNS name[]
 LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
     SELECT ARRAY(SELECT x.part FROM partitions_of(parent) AS x
                   WHERE NOT x.is_default AND x.low IS NOT NULL AND x.high <= floor
@@ -158,8 +160,8 @@ BEGIN
         today := date_trunc('month', today);
     END IF;
     cut := first_id_of((today + how.step)::date);
-    old := past_partitions(parent, CASE WHEN NOT how.is_kept THEN first_id_of(today - keep) END);
-    IF old = '{}' AND NOT EXISTS (SELECT 1 FROM missing_partitions(parent))
+    old := partitions_to_drop(parent, CASE WHEN NOT how.is_kept THEN first_id_of(today - keep) END);
+    IF old = '{}' AND NOT EXISTS (SELECT 1 FROM days_to_partition(parent))
        AND NOT EXISTS (SELECT 1 FROM partitions_of(parent) AS x WHERE x.is_default OR x.is_pending)
        -- Each lower bound is another partition's upper bound, except for the open one.
        AND (SELECT count(*) FROM partitions_of(parent) AS x
@@ -184,13 +186,13 @@ BEGIN
             mobile := mobile || p.part;
         END IF;
     END LOOP;
-    days := ARRAY(SELECT x FROM (SELECT today AS x UNION SELECT m FROM missing_partitions(parent) AS m) AS w
+    days := ARRAY(SELECT x FROM (SELECT today AS x UNION SELECT m FROM days_to_partition(parent) AS m) AS w
                    WHERE NOT EXISTS (SELECT 1 FROM partitions_of(parent) AS y
                                       WHERE y.part <> ALL (mobile) AND coalesce(y.low < first_id_of((x + how.step)::date), true)
                                         AND coalesce(y.high > first_id_of(x), true))
                    ORDER BY x);
     FOREACH d IN ARRAY days LOOP
-        title := dated_part(parent, d);
+        title := name_by_day(parent, d);
         EXECUTE format('CREATE TABLE IF NOT EXISTS %I (LIKE %I INCLUDING DEFAULTS INCLUDING INDEXES)', title, parent);
     END LOOP;
 
@@ -210,12 +212,12 @@ BEGIN
         IF rows > few AND p.low < cut AND p.high IS NULL THEN
             EXECUTE format('CREATE TABLE %I AS WITH later AS (DELETE FROM %I AS x WHERE x.%I >= %L RETURNING *)
                             SELECT * FROM later', title, p.part, how.key, cut);
-            EXECUTE format('ALTER TABLE %I RENAME TO %I', p.part, ranged_part(parent, p.low));
-            EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)', parent, ranged_part(parent, p.low),
+            EXECUTE format('ALTER TABLE %I RENAME TO %I', p.part, name_by_range(parent, p.low));
+            EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)', parent, name_by_range(parent, p.low),
                            p.low, cut);
             IF today = ANY (days) THEN
                 -- The range before the cut includes today.
-                EXECUTE format('DROP TABLE %I', dated_part(parent, today));
+                EXECUTE format('DROP TABLE %I', name_by_day(parent, today));
                 days := array_remove(days, today);
             END IF;
         ELSIF rows > few AND p.low >= cut AND p.high IS NULL THEN
@@ -232,8 +234,8 @@ BEGIN
     END LOOP;
     FOREACH d IN ARRAY days LOOP
         EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)', parent,
-                       dated_part(parent, d), first_id_of(d), first_id_of((d + how.step)::date));
-        PERFORM guard_partition(parent, dated_part(parent, d));
+                       name_by_day(parent, d), first_id_of(d), first_id_of((d + how.step)::date));
+        PERFORM guard_partition(parent, name_by_day(parent, d));
         made := made + 1;
     END LOOP;
     PERFORM close_gaps(parent);
@@ -245,7 +247,8 @@ BEGIN
 END
 $$;
 
--- Calls `maintain_parent` for one table, or for all. Returns the sum; 0 also if another process does this at the moment.
+-- Calls `maintain_parent` for one table, or for all. A worker does so every hour, with HISTORY_RETENTION_DAYS as `keep`. Returns the sum;
+-- 0 also if another process does this at the moment.
 CREATE OR REPLACE FUNCTION maintain_partitions(keep integer DEFAULT 90, parent text DEFAULT NULL) RETURNS integer
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE

@@ -1,8 +1,9 @@
--- Which purchase is meant: a purchase that was merged into another one is that one.
+-- Merged purchases: which one survives, which were merged into it, and which one a ticket is about.
 
--- The surviving purchase that a ticket is about; null: it is not known.
+-- The surviving purchase that a ticket is about; null: the ticket names no known purchase. Without settings of its own, so that PostgreSQL
+-- writes it into the query that calls it.
 CREATE OR REPLACE FUNCTION purchase_of(t ticket) RETURNS bigint
-LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
+LANGUAGE sql STABLE AS $$
     SELECT surviving_purchase(coalesce(t.purchase_id, t.subject_id))
 $$;
 

@@ -1,4 +1,4 @@
--- The parts of a run: what workers take, when a part has ended, and what the results add up to.
+-- The parts of a run: what workers take, when a part has ended, and when the run goes on, stops or is done (`settle_run`).
 
 -- Adds two JSON objects of counts; a sum of 0 is left out.
 CREATE OR REPLACE FUNCTION add_counts(one jsonb, other jsonb) RETURNS jsonb

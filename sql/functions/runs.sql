@@ -1,4 +1,4 @@
--- Runs: which process leads, what it plans, and what an operator approves.
+-- Runs: which process leads, what it plans, and what an operator approves. When a run stops or is done: `settle_run` in run_parts.sql.
 
 -- Takes a free lead, or keeps the caller's (`held`: its number). Returns the lead's number; null: another process leads.
 CREATE OR REPLACE FUNCTION take_lead(which text, who text, held bigint, lasting interval) RETURNS bigint

@@ -85,7 +85,7 @@ package struct PastDecision: Hashable, Sendable {
     package var typeLeft: UserType? { isObserved ? typeBefore : typeAfter }
 
     /// A demotion that a switch, the brake or a run held back: not the rules, but people.
-    package var isHeld: Bool { knownRule?.holdsBack ?? false }
+    package var isHeld: Bool { knownRule?.holdsDemotion ?? false }
 }
 
 /// One item of a reading as it was recorded, or a reading that found nothing.

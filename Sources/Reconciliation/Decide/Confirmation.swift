@@ -68,7 +68,8 @@ enum Confirmation {
         else { return false }
         return effect.job.kind == .reconcile && effect.newType == nil && !effect.isBraked
             && effect.verdict.tickets.isEmpty && effect.assetsChanged == 0 && !effect.assetsPending
-            && (effect.verdict.outcome == .unchanged || waits(effect.verdict.outcome) && !effect.verdict.rule.holdsBack)
+            && (effect.verdict.outcome == .unchanged
+                || waits(effect.verdict.outcome) && !effect.verdict.rule.holdsDemotion)
     }
 
     /// Numbers for confirmations, and the decisions that they confirm.

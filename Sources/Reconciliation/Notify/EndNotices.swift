@@ -2,7 +2,7 @@ import Entitlements
 import FoundationEssentials
 package import Postgres
 
-/// Notifies listeners of the database that jobs have ended.
+/// Notifies clients that LISTEN to `entitlement_sync_outcome` of ended jobs: restores, and reconciles too.
 package struct EndNotices: Sendable {
     private let pool: PostgresPool
 

@@ -155,7 +155,7 @@ extension Worker {
     }
 
     private var runPlaces: Int {
-        let places = shared.courtesy.places(
+        let places = shared.backgroundLimit.places(
             of: settings.concurrency,
             someoneWaits: shared.flight.placesTaken > shared.flight.sweeps,
             at: .now

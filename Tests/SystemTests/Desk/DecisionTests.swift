@@ -437,6 +437,22 @@ import UserRequests
         }
     }
 
+    @Test func `A blank remark is none, and a note needs words`() async throws {
+        try await DeskCase.with { scene, ticket in
+            #expect(try await scene.act(scene.ann, .claim, on: ticket) == nil)
+            for words in ["", " \n", String(repeating: "x", count: 4001)] {
+                await expectRefusal("22023") { _ = try await scene.act(scene.ann, .note(words), on: ticket) }
+            }
+            let long = String(repeating: "x", count: 4001)
+            await expectRefusal("22023") {
+                _ = try await scene.act(scene.ann, .refuse(how: "refuse", words: long), on: ticket)
+            }
+            let refusal = try await scene.act(scene.ann, .refuse(how: "refuse", words: " \n"), on: ticket)
+            #expect(refusal == nil)
+            #expect(try await scene.world.number("SELECT count(*) FROM entitlement_sync.ticket_note") == 0)
+        }
+    }
+
     @Test func `155: a claim is one operator's until it ends; others see whose`() async throws {
         try await DeskCase.with { scene, ticket in
             let world = scene.world

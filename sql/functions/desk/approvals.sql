@@ -1,6 +1,7 @@
--- How a ticket is approved: which operators may give an approval, on which evidence, whether it counts, and when it ends. These rules stand
--- here alone. Which operator role has the permission `approve` or `override` stands in the table `operator_permission`; who may act on a
--- ticket at all, in `ticket_for`; what else a transfer waits for, in `begin_transfer`.
+-- How a ticket is approved: which operators may give an approval, on which evidence, whether it counts, and when it ends. The rules for a
+-- transfer stand here alone. Which operator role has the permission `approve` or `override` stands in the table `operator_permission`;
+-- who may act on a ticket at all, in `ticket_for`; what else a transfer waits for, in `begin_transfer`; which approvals access until the
+-- paid period's end needs, in refusals.sql.
 -- What the facts of the case mean stands in TransferRules.swift alone: what hinders a transfer, how many approvals it needs, and what is
 -- suggested. Evidence brings its answers here (`ticket_evidence.hindrance`, `.approvals`, `.suggested`).
 

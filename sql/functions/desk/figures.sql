@@ -1,4 +1,4 @@
--- What the console shows of the last days: causes, charts and the log.
+-- The console's causes and charts of the last days, and the log of what operators did.
 
 -- Decisions and tickets of the last days by cause; `observed`: decisions of which nothing was written.
 CREATE OR REPLACE FUNCTION desk_causes(session bytea, days integer)

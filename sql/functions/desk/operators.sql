@@ -53,30 +53,32 @@ BEGIN
 END
 $$;
 
--- The id of the admin who changes operators; null: the schema's owner does, without a session, who can write the tables anyway. One change
--- at a time: what this one checks holds until its commit. `fix`: what the error advises if the caller is neither, or `owner_may` is false.
-CREATE OR REPLACE FUNCTION admin_or_owner(session bytea, owner_may boolean, fix text) RETURNS bigint
+-- The id of the admin whose session this is; null: there is no session, and the caller owns the schema (and can write the tables anyway).
+-- Lets one change of operators run at a time, so that its checks hold until the commit. Without a session it raises an error with the hint
+-- `fix`, unless `schema_owner_may` is true and the caller owns the schema.
+CREATE OR REPLACE FUNCTION admin_or_schema_owner(session bytea, schema_owner_may boolean, fix text) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
 BEGIN
     PERFORM FROM desk_secret FOR UPDATE;
     IF session IS NOT NULL THEN
         RETURN (acting(session, 'manage', interval '5 minutes')).id;
     END IF;
-    IF NOT (is_schema_owner() AND coalesce(owner_may, false)) THEN
+    IF NOT (is_schema_owner() AND coalesce(schema_owner_may, false)) THEN
         RAISE EXCEPTION USING ERRCODE = 'ES006', MESSAGE = 'no operator is signed in', HINT = fix;
     END IF;
     RETURN NULL;
 END
 $$;
 
--- Whether the role that connected owns the schema, as the user who ran `migrate` does.
+-- Whether the session's database role owns the schema, or is a member of the database role that does.
 CREATE OR REPLACE FUNCTION is_schema_owner() RETURNS boolean
 LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
-    SELECT coalesce(pg_has_role(session_user, n.nspowner, 'MEMBER'), false) FROM pg_namespace AS n WHERE n.nspname = 'entitlement_sync'
+    SELECT coalesce((SELECT pg_has_role(session_user, n.nspowner, 'MEMBER') FROM pg_namespace AS n WHERE n.nspname = 'entitlement_sync'),
+                    false)
 $$;
 
--- Adds an operator with a password for one sign-in within 72 hours. Without a session the schema's owner may add admins: the first admin,
--- or a new one when an admin lost the device. Returns the operator's id.
+-- Adds an operator with a password for one sign-in within 72 hours. Without a session the schema's owner may add admins, for
+-- example the first one, or one after an admin lost the device. Returns the operator's id.
 CREATE OR REPLACE FUNCTION add_operator(session bytea, wanted text, wanted_role text, account text, cost text, salt bytea, shown bytea)
 RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
@@ -84,8 +86,8 @@ DECLARE
     actor bigint;
     added bigint;
 BEGIN
-    actor := admin_or_owner(session, wanted_role = 'admin',
-                            'Admins may be added by the schema''s owner, all others by an admin who is signed in.');
+    actor := admin_or_schema_owner(session, wanted_role = 'admin',
+                            'Sign in as an admin; without a session the schema''s owner can add admins alone.');
     IF NOT is_key(cost, salt, shown) OR num_nulls(cost, salt, shown) > 0 THEN
         RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'add_operator: what the password shows has the wrong size',
             HINT = 'Use entitlement-sync operator add.';
@@ -116,15 +118,15 @@ BEGIN
 END
 $$;
 
--- Ends the hold of an account that an admin added or reset. Another admin confirms it, or the schema's owner without a session: a team may
--- have only one admin.
+-- Ends the hold of an account that an admin added or reset. Another admin confirms it, or the schema's owner without a session, because
+-- some teams have a single admin.
 CREATE OR REPLACE FUNCTION confirm_operator(session bytea, wanted text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
     actor bigint;
     who   operator;
 BEGIN
-    actor := admin_or_owner(session, true, 'Another admin who is signed in confirms an account, or the schema''s owner.');
+    actor := admin_or_schema_owner(session, true, 'Ask another admin, or connect as the schema''s owner without signing in.');
     who := operator_named(wanted);
     IF actor IN (who.id, who.held_by) THEN
         RAISE EXCEPTION USING ERRCODE = 'ES006', MESSAGE = 'name: the admin who added or reset the account does not confirm it',
@@ -240,7 +242,7 @@ DECLARE
     actor bigint;
     who   operator;
 BEGIN
-    actor := admin_or_owner(session, true, 'An admin who is signed in marks another, or the schema''s owner does.');
+    actor := admin_or_schema_owner(session, true, 'Sign in as an admin, or connect as the schema''s owner without signing in.');
     who := operator_named(wanted);
     IF marked AND (who.role <> 'admin' OR NOT EXISTS (SELECT 1 FROM operator_secret AS s WHERE s.operator_id = who.id)) THEN
         RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'name: only an admin with a password here can be marked',

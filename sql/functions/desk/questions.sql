@@ -13,8 +13,9 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'question: there is no such question',
             HINT = format('Use %s.', (SELECT string_agg(q.key, ', ' ORDER BY q.key) FROM desk_question AS q));
     END IF;
-    IF words <> '' THEN
-        PERFORM check_words('note', words, 'Write a shorter one.');
+    words := nullif(btrim(words, E' \t\r\n'), '');
+    IF words IS NOT NULL THEN
+        PERFORM check_words('note', words, 'Leave it out, or write a shorter one.');
     END IF;
     PERFORM lock_participants(which);
     SELECT f.* INTO got FROM ticket_for(who, which, 'ask', true) AS f;
@@ -39,7 +40,7 @@ BEGIN
     INSERT INTO ticket_news (user_key, topic, data)
     VALUES ((got.t).claimant_key, 'ticket.question',
             jsonb_build_object('id', mine.id, 'reference', mine.reference, 'question', wanted, 'until', moment(until)));
-    IF words <> '' THEN
+    IF words IS NOT NULL THEN
         PERFORM add_note(who, which, words);
     END IF;
     RETURN NULL;

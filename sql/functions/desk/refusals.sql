@@ -1,4 +1,4 @@
--- How operators close a ticket without a transfer, and how many have to agree to access until the paid period ends.
+-- How operators refuse a ticket (close it without a transfer), and which approvals access until the paid period's end needs.
 
 -- Closes a ticket without a transfer. Returns null, or the reason for refusal; `second_needed`: the access needs further approvals.
 --
@@ -19,8 +19,9 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'how: refuse, guide_to_login, store_refund or grant_until_end',
             HINT = 'Choose one of the four.';
     END IF;
-    IF words <> '' THEN
-        PERFORM check_words('note', words, 'Write a shorter one.');
+    words := nullif(btrim(words, E' \t\r\n'), '');
+    IF words IS NOT NULL THEN
+        PERFORM check_words('note', words, 'Leave it out, or write a shorter one.');
     END IF;
     PERFORM lock_participants(which);
     SELECT f.* INTO got FROM ticket_for(who, which, 'refuse', true) AS f;
@@ -74,7 +75,7 @@ BEGIN
         VALUES (t.claimant_key, agreed.until, format('decided in ticket %s', reference_of('T', t.uid)), agreed.people);
         PERFORM reread(ARRAY[t.claimant_key]);
     END IF;
-    IF words <> '' THEN
+    IF words IS NOT NULL THEN
         PERFORM add_note(who, which, words);
     END IF;
     RETURN NULL;

@@ -1,4 +1,4 @@
--- The sessions with which operators act, and what each may do.
+-- Operators' sessions: when one ends, and whether its operator has the permission for an act.
 
 -- Refuses transactions whose snapshot stays old: they would still see permissions that were taken away.
 CREATE OR REPLACE FUNCTION check_isolation() RETURNS void

@@ -1,4 +1,4 @@
--- Sign-in with a password and a one-time code, and how long one waits after failed tries.
+-- Sign-in with a password and a one-time code; how long attempts wait after failures, and when codes are locked.
 
 -- The hash of the address that attempts are counted by: the console's, or else that of the terminal's connection.
 CREATE OR REPLACE FUNCTION address_of_try(shown bytea) RETURNS bytea

@@ -40,7 +40,7 @@ BEGIN
 END
 $$;
 
--- Whether the evidence forbids access for the claimant, however many operators agree.
+-- Whether the evidence forbids access for the claimant, however many operators agree: here, and until the paid period ends (refusals.sql).
 CREATE OR REPLACE FUNCTION forbids_access(e ticket_evidence) RETURNS boolean
 LANGUAGE sql IMMUTABLE SET search_path = entitlement_sync, pg_temp AS $$
     SELECT e.facts && '{claimant_ineligible,sandbox,lapsed,refunded,unseen}'

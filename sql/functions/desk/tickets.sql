@@ -132,12 +132,13 @@ BEGIN
 END
 $$;
 
--- Refuses an operator's text that is blank or longer than 4000 characters.
+-- Raises an error if an operator's text is blank or longer than 4000 characters.
 CREATE OR REPLACE FUNCTION check_words(field text, words text, fix text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE SET search_path = entitlement_sync, pg_temp AS $$
 BEGIN
     IF words IS NULL OR length(words) > 4000 OR btrim(words, E' \t\r\n') = '' THEN
-        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = format('%s: has to have 1 to 4000 characters', field), HINT = fix;
+        RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = format('%s: has to have 1 to 4000 characters, and not only spaces', field),
+            HINT = fix;
     END IF;
 END
 $$;

@@ -97,12 +97,12 @@ BEGIN
     END IF;
     -- An earlier call of this transfer had no effect.
     IF x.calls > 0 THEN
-        PERFORM restore_approvals(x);
+        PERFORM revive_approvals(x);
     END IF;
     lack := approvals_lack(t.id);
     -- For the purchases that move along: a chargeback may have been recorded just after the evidence was collected.
     IF lack IS NULL
-       AND charged_back(purchases_moved(x.purchase_id, moving)) IS NOT NULL THEN
+       AND charged_back(purchases_to_move(x.purchase_id, moving)) IS NOT NULL THEN
         lack := 'hindrance';
     END IF;
     IF lack IS NULL AND cardinality(moving) > 0 AND x.calls >= 5 THEN
@@ -129,7 +129,7 @@ BEGIN
 END
 $$;
 
--- Stops a transfer and opens its ticket again. The worker collects the evidence again, and closes the ticket if its cause has gone away.
+-- Stops a transfer and moves its ticket to `new`. The worker collects the evidence again, and closes the ticket if its cause has gone.
 CREATE OR REPLACE FUNCTION stop_transfer(x transfer, why text) RETURNS void
 LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
 BEGIN
@@ -139,15 +139,15 @@ BEGIN
 END
 $$;
 
--- Lets the approvals count again that a transfer has used, because nothing moved.
-CREATE OR REPLACE FUNCTION restore_approvals(x transfer) RETURNS void
+-- Makes the approvals that a transfer used count again: nothing has moved.
+CREATE OR REPLACE FUNCTION revive_approvals(x transfer) RETURNS void
 LANGUAGE sql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
     UPDATE ticket_approval AS a SET ended_at = NULL, ended_by = NULL
      WHERE a.ticket_id = x.ticket_id AND a.ended_by = 'used' AND a.at < x.begun_at
 $$;
 
 -- The surviving purchases that a transfer moves: its own, and those with the RevenueCat ids `moving`.
-CREATE OR REPLACE FUNCTION purchases_moved(own bigint, moving text[]) RETURNS bigint[]
+CREATE OR REPLACE FUNCTION purchases_to_move(own bigint, moving text[]) RETURNS bigint[]
 LANGUAGE sql STABLE SET search_path = entitlement_sync, pg_temp AS $$
     SELECT array_agg(DISTINCT surviving_purchase(n.id))
       FROM (SELECT own AS id
@@ -189,6 +189,7 @@ DECLARE
     x     transfer;
     t     ticket;
     keys  bigint[];
+    items bigint[];
     moved bigint[];
     other record;
 BEGIN
@@ -200,8 +201,9 @@ BEGIN
     IF x.step = 'confirmed' THEN
         PERFORM reread(keys);
     END IF;
+    items := purchases_to_move(x.purchase_id, x.moves);
     moved := ARRAY(SELECT p.id FROM purchase AS p
-                    WHERE p.id = ANY (purchases_moved(x.purchase_id, x.moves)) AND p.merged_into IS NULL
+                    WHERE p.id = ANY (items) AND p.merged_into IS NULL
                       AND (p.owner_key IS NULL OR p.owner_key = ANY (keys))
                     ORDER BY p.id FOR NO KEY UPDATE);
     SELECT y.* INTO STRICT t FROM ticket AS y WHERE y.id = x.ticket_id FOR NO KEY UPDATE;
@@ -226,7 +228,7 @@ BEGIN
             OR NOT EXISTS (SELECT 1 FROM user_sync AS u WHERE u.user_key = x.to_key AND u.user_id IS NOT NULL)
             OR charged_back(ARRAY[x.purchase_id]) IS NOT NULL) THEN
         UPDATE transfer AS y SET step = 'begun' WHERE y.id = which;
-        PERFORM restore_approvals(x);
+        PERFORM revive_approvals(x);
         PERFORM note_step(which, 'too_late');
         RETURN -1;
     END IF;
@@ -307,7 +309,7 @@ $$;
 CREATE OR REPLACE FUNCTION owe_tokens(x transfer) RETURNS void
 LANGUAGE plpgsql VOLATILE SET search_path = entitlement_sync, pg_temp AS $$
 DECLARE
-    items bigint[] := purchases_moved(x.purchase_id, x.moves);
+    items bigint[] := purchases_to_move(x.purchase_id, x.moves);
 BEGIN
     -- An older update of the same purchase is due at once: a worker makes one at a time, the oldest first.
     UPDATE transfer_token AS k SET due = clock_timestamp()

@@ -1,4 +1,4 @@
--- What the console and the terminal show of users and dead jobs, and what operators ask for them.
+-- What the console and the terminal show of users and dead jobs; how operators request restores and dry runs, and requeue dead jobs.
 
 -- All that the desk shows of a user, as one JSON object; null: there is no such user, or the operator may not see them.
 CREATE OR REPLACE FUNCTION desk_user(session bytea, which bigint, reveal boolean DEFAULT false) RETURNS text

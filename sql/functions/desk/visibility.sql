@@ -1,4 +1,4 @@
--- What an operator may see: their own cases and accounts never, ids masked until they ask, notes and replies by permission.
+-- What operators may see: never their own cases and app accounts; ids masked until they ask; messages only with a permission.
 
 -- The tickets, open or closed, that an operator may not see because they concern an account that is, or was, their own.
 CREATE OR REPLACE FUNCTION own_cases(who bigint) RETURNS bigint[]

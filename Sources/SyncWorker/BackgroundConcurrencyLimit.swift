@@ -1,21 +1,21 @@
 import Synchronization
 
-/// How many places those jobs have that nobody waits for, while somebody waits for others.
+/// Limits the worker's slots for background jobs while restores run.
 ///
-/// What restores take inside this process tells how busy the machine is: as long as that is little, sweeps may have all they
-/// could have alone; where it is not, they yield until it is. What the stores take is nobody's fault here.
-final class Courtesy: Sendable {
+/// The time that restores spend inside this process shows how busy the machine is. While it is short, background jobs may use all the
+/// slots that they have without restores; when it is long, they yield until it is short again. The stores' time does not count.
+final class BackgroundConcurrencyLimit: Sendable {
     /// What a restore may take between its due time and its end, the store's answer apart.
     private static let patience = Duration.milliseconds(15)
-    /// How long after the last restore sweeps have the machine for themselves.
+    /// How long after the last restore background jobs have all their slots again.
     private static let memory = Duration.seconds(1)
-    /// Sweeps' shares of all places: alone, at the start of others, and at least.
+    /// The background's shares of all slots: without restores, when the first restore comes, and at least.
     private static let alone = 0.75
     private static let first = 0.125
     private static let least = 1.0 / 32
 
     private struct State {
-        var share = Courtesy.first
+        var share = BackgroundConcurrencyLimit.first
         var last: ContinuousClock.Instant?
     }
 
@@ -26,17 +26,17 @@ final class Courtesy: Sendable {
         state.withLock { state in
             if Self.isOver(state.last, at: now) { state.share = Self.first }
             state.last = now
-            // Quick to yield and slow to come back: it is people who would wait for the attempt.
+            // Quick to yield and slow to come back, because users wait for restores.
             state.share =
                 time > Self.patience ? max(Self.least, state.share * 0.95) : min(Self.alone, state.share + 0.001)
         }
     }
 
-    /// Says how many places sweeps may have at the moment.
+    /// How many slots background jobs may use at a moment.
     ///
     /// - Parameters:
-    ///   - concurrency: all places.
-    ///   - someoneWaits: restores are held right now.
+    ///   - concurrency: all slots.
+    ///   - someoneWaits: restores are in flight.
     ///   - now: the moment.
     /// - Returns: one at least.
     func places(of concurrency: Int, someoneWaits: Bool, at now: ContinuousClock.Instant) -> Int {
@@ -47,7 +47,7 @@ final class Courtesy: Sendable {
         return max(1, Int(Double(concurrency) * share))
     }
 
-    /// Says how long to leave the machine to others after work that nobody waits for.
+    /// How long to pause after background work.
     ///
     /// - Parameters:
     ///   - work: what it took.

@@ -1,4 +1,4 @@
--- What the console and the terminal show of tickets: lanes, lists, one ticket, and search.
+-- What the console and the terminal show of tickets: lanes, lists, one ticket; and the search for tickets and users.
 
 -- How many tickets each lane has, up to 1000, and how many of these are late; without the operator's own cases.
 CREATE OR REPLACE FUNCTION desk_counts(session bytea) RETURNS TABLE (lane text, tickets integer, late integer)
