@@ -107,7 +107,7 @@ extension Config {
             mode: mode,
             absenceMargin: .seconds(margin),
             absenceMarginGooglePlay: .seconds(marginGooglePlay),
-            backgroundLook: background > 0 ? .seconds(background * 86_400) : nil
+            backgroundCheck: background > 0 ? .seconds(background * 86_400) : nil
         )
     }
 

@@ -30,7 +30,7 @@ extension Doctor {
             Count(
                 name: "law_watch",
                 query: """
-                    SELECT count(*) FROM unnest(\(RecordLaw.all.map(\.name) + [LawWatch.looked])) AS l(name)
+                    SELECT count(*) FROM unnest(\(Invariant.all.map(\.name) + [InvariantMonitor.looked])) AS l(name)
                      WHERE EXISTS (SELECT 1 FROM entitlement_sync.worker AS w
                                     WHERE w.expires_at > now()
                                       AND w.started_at < now() - \(limits.lawAge.microseconds) * interval '1 microsecond')

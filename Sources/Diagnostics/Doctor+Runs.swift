@@ -23,7 +23,7 @@ extension Doctor {
         let left = stale > 0 ? "; \(stale) of them hold no demotion any more: cancel them (runs cancel)" : ""
         // What a store's list alone knows, such as who charged back, is asked for by nobody then.
         let lists = lacksLists ? "; none has stores list what they sent (schedule set NAME --scope listed)" : ""
-        let drift = try await LawWatch(pool: pool).drift()
+        let drift = try await InvariantMonitor(pool: pool).drift()
         let late = figures.lateSeconds.filter { $0.value > 3600 }.keys.sorted()
         return [
             Self.drift(drift),

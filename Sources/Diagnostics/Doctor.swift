@@ -237,7 +237,7 @@ package struct Doctor: Sendable {
     /// Laws are checked on the newest decisions: on all of them it would take longer than anybody waits.
     private static let newest: Int64 = 100_000
 
-    private static let laws = RecordLaw.all.filter { $0.name != "ineligible_subscribers" }.map {
+    private static let laws = Invariant.all.filter { $0.name != "ineligible_subscribers" }.map {
         Count(name: "law." + $0.name, query: $0.broken(newest), fine: $0.fine, wrong: $0.wrong, fix: $0.fix)
     }
 

@@ -22,7 +22,7 @@ package struct Drift: Sendable {
     /// Age of the newest reading of the subscriber whose newest reading is oldest; 0 where none was read.
     package var oldestEvidenceSeconds: Int64 = 0
     /// Users whose next look is within a day; counted up to a few millions.
-    package var looksNextDay: Int64 = 0
+    package var checksNextDay: Int64 = 0
     /// How long half of a day's last thousand changes of type took, and 95 of 100: from the moment the look was queued (somebody asked, an event was taken up, a look was due) to the commit; in seconds, `nil` where nothing changed.
     package var convergence: (half: Double, most: Double)?
 
@@ -35,7 +35,7 @@ package struct Drift: Sendable {
     }
 }
 
-extension LawWatch {
+extension InvariantMonitor {
     private static let prefix = "drift."
     /// The row that says when somebody looked last, and how far; without a number while a look is under way or failed.
     static let looked = prefix + "looked"
@@ -55,7 +55,7 @@ extension LawWatch {
         }
         guard let looked = found[Self.looked] else { return nil }
         var drift = Drift(looked: looked, oldestEvidenceSeconds: found[Self.prefix + "oldest_evidence_seconds"] ?? 0)
-        drift.looksNextDay = found[Self.prefix + "checks_next_day"] ?? 0
+        drift.checksNextDay = found[Self.prefix + "checks_next_day"] ?? 0
         if let half = found[Self.prefix + "convergence_half_ms"], let most = found[Self.prefix + "convergence_most_ms"],
             most > 0
         {

@@ -30,11 +30,11 @@ struct BenchPasses {
         var turns: [Double] = []
         repeat {
             let took = try await clock.measure {
-                _ = try await housekeeping.planLooks(background: .seconds(30 * 86_400))
+                _ = try await housekeeping.planChecks(background: .seconds(30 * 86_400))
             }
             turns.append(took.milliseconds)
         } while try await database.isInRound()
-        let watch = LawWatch(pool: database.pool)
+        let watch = InvariantMonitor(pool: database.pool)
         let drift = try await clock.measure { while try await watch.step() {} }
         var counts: [Double] = []
         for _ in 0..<100 {

@@ -37,7 +37,7 @@ struct BudgetCheck {
     ///
     /// - Throws: `PostgresError`.
     func check() async throws -> Check {
-        let looks = try await LawWatch(pool: pool).drift()?.looksNextDay
+        let looks = try await InvariantMonitor(pool: pool).drift()?.checksNextDay
         let known = try await pool.query(
             "SELECT greatest(c.reltuples, 0)::bigint FROM pg_class AS c WHERE c.oid = 'entitlement_sync.user_sync'::regclass"
         ).first?.decode(Int64.self, at: 0)
@@ -45,7 +45,7 @@ struct BudgetCheck {
             Day(
                 looks: $0,
                 known: known ?? 0,
-                backgroundDays: (config.decision.backgroundLook?.components.seconds ?? 0) / 86_400,
+                backgroundDays: (config.decision.backgroundCheck?.components.seconds ?? 0) / 86_400,
                 perMinute: config.revenueCat?.requestsPerMinute ?? 0
             )
         }

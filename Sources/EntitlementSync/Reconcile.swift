@@ -82,7 +82,7 @@ struct Reconcile: AsyncParsableCommand {
                         waiting: .seconds(wait ?? 604_800)
                     )
                 }
-                guard !dryRun else { return try await foresee(pool) }
+                guard !dryRun else { return try await performDryRun(pool) }
                 let requests = Requests(pool: pool)
                 let ids = try await queued(requests)
                 let ended = try await Waiting(requests: requests).untilEnded(ids, within: .seconds(wait ?? 3600)) {
@@ -121,7 +121,7 @@ struct Reconcile: AsyncParsableCommand {
     }
 
     /// Has a worker say what it would decide.
-    private func foresee(_ pool: PostgresPool) async throws -> ExitStatus {
+    private func performDryRun(_ pool: PostgresPool) async throws -> ExitStatus {
         let dryRuns = DryRuns(pool: pool)
         let ids = try await dryRuns.ask(users)
         let deadline = ContinuousClock.now + .seconds(wait ?? 3600)
@@ -138,7 +138,7 @@ struct Reconcile: AsyncParsableCommand {
                 outcome: answer?.outcome ?? "queued",
                 rule: answer?.rule,
                 explanation: answer?.explanation ?? answer?.error,
-                predicted: answer ?? Foreseen()
+                predicted: answer ?? DryRunResult()
             )
         }
         try print(lines)
@@ -167,7 +167,7 @@ struct Reconcile: AsyncParsableCommand {
         }
     }
 
-    private static func change(_ answer: Foreseen) -> String {
+    private static func change(_ answer: DryRunResult) -> String {
         guard let before = answer.typeBefore, let after = answer.typeAfter else { return "-" }
         return before == after ? before : "\(before) -> \(after)"
     }

@@ -11,7 +11,7 @@ struct ReconcileLine: Encodable {
     var rule: String?
     var explanation: String?
     /// What else a dry run says; left out where it is none.
-    var predicted: Foreseen?
+    var predicted: DryRunResult?
 
     private enum CodingKeys: String, CodingKey {
         case outcome, rule, explanation, assets, error, paused
@@ -54,7 +54,7 @@ extension ReconcileLine {
             explanation: line.explanation
         )
         guard isDry else { return }
-        var predicted = Foreseen()
+        var predicted = DryRunResult()
         predicted.typeBefore = line.typeBefore
         predicted.typeAfter = line.typeAfter
         predicted.assets = Int(line.assets ?? 0)

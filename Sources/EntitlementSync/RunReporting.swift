@@ -56,7 +56,7 @@ struct RunReporting {
         )
         // What is known of all records is of this moment: it says nothing of a run of last month.
         if run.endedAt.map({ $0.timeIntervalSinceNow > -3600 }) ?? true,
-            let drift = try await LawWatch(pool: runs.pool).drift()
+            let drift = try await InvariantMonitor(pool: runs.pool).drift()
         {
             report.drift?.oldestEvidenceSeconds = Double(drift.oldestEvidenceSeconds)
             report.drift?.convergenceSeconds = .init(p50: drift.convergence?.half, p95: drift.convergence?.most)

@@ -47,7 +47,9 @@ struct ScheduleComposition {
     }
 
     /// How runs, schedules and looks stand.
-    var gauges: RunGauges { RunGauges(runs: RunRecords(pool: pool), laws: LawWatch(pool: pool), forecast: forecast) }
+    var gauges: RunGauges {
+        RunGauges(runs: RunRecords(pool: pool), laws: InvariantMonitor(pool: pool), forecast: forecast)
+    }
 
     /// Follows schedules.
     ///

@@ -22,7 +22,7 @@ struct StoreComposition {
     let pool: PostgresPool
     let transport: HTTPTransport
     let logger: Logger
-    private(set) var gates: StoreGates
+    private(set) var gates: StoreRateLimiters
     /// One limit for all of RevenueCat's keys: what counts there is the project.
     private var revenueCatGate: RequestGate?
     /// Asks the App Store, where it is on.
@@ -36,7 +36,7 @@ struct StoreComposition {
     /// What stores can list of what they sent, once the reader is made.
     private(set) var lists: [StoreList] = []
     /// What a worker does for people who ask what it would do; in observe mode as well.
-    private(set) var foresight: DryRunWork?
+    private(set) var dryRunWork: DryRunWork?
 
     init(_ settings: StoreSettings, config: Config, pool: PostgresPool, transport: HTTPTransport, logger: Logger) {
         self.settings = settings
@@ -44,7 +44,7 @@ struct StoreComposition {
         self.pool = pool
         self.transport = transport
         self.logger = logger
-        gates = StoreGates(logger: logger)
+        gates = StoreRateLimiters(logger: logger)
     }
 
     /// Makes the reader.
@@ -71,7 +71,7 @@ struct StoreComposition {
             credentials: settings.credentials,
             logger: logger
         )
-        foresight = DryRunWork(dryRuns: DryRuns(pool: pool), reader: stores.foreseer)
+        dryRunWork = DryRunWork(dryRuns: DryRuns(pool: pool), reader: stores.dryRunReader)
         return stores.reader
     }
 
@@ -119,7 +119,7 @@ struct StoreComposition {
         StoreHTTP(transport: transport, target: store.rawValue).withFaults
     }
 
-    private mutating func gate(_ store: Store, _ credential: String, _ perMinute: Int, _ breaker: Breaker)
+    private mutating func gate(_ store: Store, _ credential: String, _ perMinute: Int, _ breaker: CircuitBreaker)
         -> RequestGate
     {
         let budget = RateBudget(
@@ -134,7 +134,7 @@ struct StoreComposition {
 
     private mutating func revenueCat(_ lookups: UserLookups) -> RevenueCatSource? {
         guard let configuration = settings.revenueCat, let access = config.revenueCat else { return nil }
-        let gate = gate(.revenueCat, "revenuecat", access.requestsPerMinute, Breaker())
+        let gate = gate(.revenueCat, "revenuecat", access.requestsPerMinute, CircuitBreaker())
         revenueCatGate = gate
         let client = RevenueCatClient(configuration: configuration, http: http(.revenueCat), gate: gate, logger: logger)
         return RevenueCatSource(client: client, lookups: lookups)
@@ -146,7 +146,7 @@ struct StoreComposition {
         let transactions = AppStoreProofs(roots: settings.transactionRoots, expected: .init(bundleID: bundleID))
         let receipts = AppReceiptProofs(roots: settings.receiptRoots, expected: .init(bundleID: bundleID))
         if let configuration = settings.appStore, let access = config.appStore.access {
-            let breaker = Breaker()
+            let breaker = CircuitBreaker()
             var gates: [AppStoreEnvironment: [AppStoreBudget: RequestGate]] = [:]
             for environment in AppStoreEnvironment.allCases {
                 for budget in AppStoreBudget.allCases {
@@ -181,7 +181,7 @@ struct StoreComposition {
 
     private mutating func googlePlay(_ lookups: UserLookups) -> GooglePlaySource? {
         guard let configuration = settings.googlePlay, let access = config.googlePlay else { return nil }
-        let breaker = Breaker()
+        let breaker = CircuitBreaker()
         var gates: [GooglePlayBudget: RequestGate] = [:]
         for budget in GooglePlayBudget.allCases {
             let share = budget.perMinute * access.requestsPerMinute / GooglePlayBudget.subscriptions.perMinute
@@ -202,7 +202,7 @@ struct StoreComposition {
 
     private mutating func onside() -> OnsideSource? {
         guard let configuration = settings.onside, let access = config.onside else { return nil }
-        let gate = gate(.onside, "onside", access.requestsPerMinute, Breaker())
+        let gate = gate(.onside, "onside", access.requestsPerMinute, CircuitBreaker())
         let client = OnsideClient(configuration: configuration, http: http(.onside), gate: gate, logger: logger)
         return OnsideSource(client: client, logger: logger)
     }

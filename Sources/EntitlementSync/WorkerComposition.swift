@@ -66,7 +66,7 @@ struct WorkerComposition {
                 Messenger(outbox: OutboxQueue(pool: pool), receiver: $0, logger: runtime.logger)
             },
             desk: desk,
-            foresight: stores.foresight,
+            dryRunWork: stores.dryRunWork,
             runParts: RunParts(pool: pool),
             lister: stores.lister,
             credentials: stores.credentials,
@@ -90,11 +90,11 @@ struct WorkerComposition {
                     eventDays: config.retention.eventDays,
                     historyDays: config.retention.historyDays
                 ),
-                backgroundLook: config.decision.backgroundLook
+                backgroundCheck: config.decision.backgroundCheck
             ),
             ignoresPause: config.decision.mode == .observe,
             logger: runtime.logger
         )
-        gauges = WorkerGauges(queue: JobQueue(pool: pool), laws: LawWatch(pool: pool), gates: gates)
+        gauges = WorkerGauges(queue: JobQueue(pool: pool), laws: InvariantMonitor(pool: pool), gates: gates)
     }
 }

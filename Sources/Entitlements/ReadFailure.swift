@@ -92,7 +92,7 @@ package struct ReadFailure: Error, Hashable, Sendable {
     ]
 
     /// Whether a job whose last try ended with this code was to be asked again at once.
-    package static func isSecondLook(_ lastError: String?) -> Bool {
+    package static func isImmediateRetry(_ lastError: String?) -> Bool {
         lastError.flatMap(Code.init).flatMap { treatments[$0] } == .again
     }
 }

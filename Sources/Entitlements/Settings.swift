@@ -15,20 +15,20 @@ package struct DecisionSettings: Hashable, Sendable {
     /// The same for Google Play, which may defer a charge by a day.
     package var absenceMarginGooglePlay: Duration
     /// How long nobody who is known stays unread; `nil`: for as long as nothing is expected.
-    package var backgroundLook: Duration?
+    package var backgroundCheck: Duration?
 
     package init(
         mode: Mode = .full,
         demotionsPaused: Bool = false,
         absenceMargin: Duration = .seconds(86_400),
         absenceMarginGooglePlay: Duration = .seconds(172_800),
-        backgroundLook: Duration? = .seconds(30 * 86_400)
+        backgroundCheck: Duration? = .seconds(30 * 86_400)
     ) {
         self.mode = mode
         self.demotionsPaused = demotionsPaused
         self.absenceMargin = absenceMargin
         self.absenceMarginGooglePlay = absenceMarginGooglePlay
-        self.backgroundLook = backgroundLook
+        self.backgroundCheck = backgroundCheck
     }
 
     /// The margin of one store.

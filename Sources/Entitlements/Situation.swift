@@ -30,7 +30,7 @@ package struct Situation: Sendable {
     /// Ledger owners of purchases that typed ids led to, by the store's customer id.
     package var claimed: [ClaimedPurchase]
     /// When others' purchases were first seen, of which an event told and whose owners have never restored.
-    package var firstTold: [Int64: Instant]
+    package var firstSeenByEvent: [Int64: Instant]
 
     package init(
         kind: JobKind,
@@ -51,7 +51,7 @@ package struct Situation: Sendable {
         catalog: ProductCatalog,
         settings: DecisionSettings = DecisionSettings(),
         claimed: [ClaimedPurchase] = [],
-        firstTold: [Int64: Instant] = [:]
+        firstSeenByEvent: [Int64: Instant] = [:]
     ) {
         self.kind = kind
         self.user = user
@@ -71,7 +71,7 @@ package struct Situation: Sendable {
         self.catalog = catalog
         self.settings = settings
         self.claimed = claimed
-        self.firstTold = firstTold
+        self.firstSeenByEvent = firstSeenByEvent
     }
 }
 

@@ -77,7 +77,8 @@ func shownTickets(_ situation: Situation) -> [TicketRequest] {
         let askedAt = situation.reading.askedAt
         // Renewed or restored a moment ago proves nothing; bought for the first time a moment ago is money just taken.
         let isNew = observation.boughtAt.map { askedAt < $0 + .seconds(3600) } ?? false
-        let isToldFirst = purchase.flatMap { situation.firstTold[$0] }.map { askedAt < $0 + firstSeenWindow } ?? false
+        let isToldFirst =
+            purchase.flatMap { situation.firstSeenByEvent[$0] }.map { askedAt < $0 + firstSeenWindow } ?? false
         let isFresh = observation.boughtAt.map { askedAt < $0 + firstSeenWindow } ?? false
         tickets.append(
             TicketRequest(

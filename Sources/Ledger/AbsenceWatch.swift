@@ -84,7 +84,7 @@ package final class AbsenceWatch: Sendable {
         return "SELECT entitlement_sync.note_known(\(sorted.map(\.key.rawValue)), \(sorted.map(\.value)))"
     }
 
-    /// What an operator is told; `%s` stands for the number of users.
+    /// The alarm's text for operators; `%s` stands for the number of users.
     private static func hint(_ store: Store) -> String {
         let variables =
             switch store {

@@ -17,7 +17,7 @@ extension UserLookups {
     /// The most purchases of events that one reading asks for.
     private static let mostEventPurchases: Int64 = 20
 
-    /// Purchases of which a user's events of the last week told, as far as their stores still have to be asked for them; and
+    /// Purchases that a user's events of the last week named and whose stores still have to be asked; and
     /// those of the same store account that give the user access while they have no owner.
     ///
     /// - Throws: `PostgresError`.

@@ -17,7 +17,7 @@ package struct UserFacts {
     package var everObserved: Bool
     /// The type that our last decision gave the user or found right.
     package var decidedType: UserType?
-    /// The account was erased since: whoever has its id now is somebody else to us.
+    /// The account was erased since: a user with this id now is another user to us.
     package var isErased = false
     /// Of the newest decision and its reading; see `Confirmation`.
     package var fingerprint: UUID?
@@ -106,7 +106,7 @@ package enum LedgerReads {
         SELECT a.key AS product_id, a.grants_access AS grants, a.is_timed FROM entitlement_sync.product_access AS a
         """
 
-    /// The host's users, locked; whoever is held elsewhere or gone is left out.
+    /// The host's users, locked; leaves out users who are gone or locked by another transaction.
     package static func lockUsers(_ ids: [String]) -> PostgresRequest<[ExactText: User]> {
         PostgresRequest("SELECT u.id, u.type, u.status FROM entitlement_sync_host.lock_users(\(ids)) AS u") { rows in
             var users: [ExactText: User] = [:]
@@ -137,7 +137,7 @@ package enum LedgerReads {
             if asked.contains(ExactText(id)) { spellings[ExactText(id)] = id } else { isOther = true }
         }
         guard isOther else { return spellings }
-        // Rare, so that each may be asked for by itself: which of them came back otherwise is told by nothing else.
+        // Rare, so each is asked for by itself: nothing else shows which of them came back in another spelling.
         let rest = asked.filter { spellings[$0] == nil }.sorted().map(\.text)
         for row in try await connection.query(
             "SELECT w.id, entitlement_sync.host_id(w.id) FROM unnest(\(rest)) AS w(id)"
@@ -148,7 +148,7 @@ package enum LedgerReads {
         return spellings
     }
 
-    /// Our rows of the users, locked; those that somebody else holds are left out.
+    /// Our rows of the users, locked; leaves out rows that another transaction has locked.
     ///
     /// Grants and sandboxes come apart.
     package static func facts(_ userKeys: [Int64]) -> PostgresRequest<[Int64: UserFacts]> {
@@ -317,7 +317,7 @@ package enum LedgerReads {
         }
     }
 
-    /// The purchases that identifiers name, locked, whoever owns them.
+    /// The purchases that identifiers name, locked, of any owner.
     package static func holders(
         _ ids: [PurchaseIdentifierKey: Int64]
     ) -> PostgresRequest<[PurchaseIdentifierKey: Purchase]> {

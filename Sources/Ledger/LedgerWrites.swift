@@ -42,7 +42,7 @@ package struct ObservedRow {
         self.sharesRowOf = sharesRowOf
     }
 
-    /// What is on record as observed: the row that it updates, or somebody else's that the user has shown a proof of.
+    /// What is on record as observed: the row that it updates, or another user's purchase, for which the user submitted a proof.
     package var observedPurchase: Int64? {
         if case .foreign(let purchase?, _, _) = attribution, observation?.isShown == true { return purchase }
         return purchaseID
@@ -51,7 +51,7 @@ package struct ObservedRow {
     /// The owner that the row has from now on.
     package var owner: Int64? { attribution?.counts == true ? userKey : nil }
 
-    /// The user whom the app's id in the purchase names, where that is not the one who was asked for.
+    /// The user that the app's id in the purchase names, if it is not the user who was read.
     package var account: String? {
         switch attribution {
         case .contradicted(_, _, let account), .foreign(_, nil, let account): account
@@ -65,7 +65,7 @@ package struct ObservedRow {
     /// Whether the store itself names that user, and not RevenueCat, which may change its mind.
     package var isByAccount: Bool { if case .otherAccount = observation?.owner { true } else { false } }
 
-    /// Whether that user is the owner: nobody else is named by anybody.
+    /// Whether that user is the owner: no store names another one.
     package var isAccounts: Bool { if case .foreign = attribution { true } else { false } }
 
     /// What the ledger takes over where several items of one reading share a row.
@@ -132,7 +132,7 @@ package enum LedgerWrites {
         """
     }
 
-    /// Looked up for the few rows that need it: a join would be planned for all of them.
+    /// A lookup for the few rows that need it: a join would be planned for all of them.
     private static let account =
         "SELECT u.user_key FROM entitlement_sync.user_sync AS u WHERE u.user_id = n.account"
 
@@ -259,7 +259,7 @@ package enum LedgerWrites {
         return [PostgresRequest(query)]
     }
 
-    /// Notes whom the app's id in a purchase names: the owner, where nobody else is named, and else only that it is so.
+    /// Records the user that the app's id in a purchase names: as the owner if no other user is named, else as a remark only.
     package static func noteAccounts(_ rows: [ObservedRow]) -> [PostgresRequest<Void>] {
         let named = rows.compactMap { row -> NamedAccount? in
             switch row.attribution {
@@ -317,7 +317,7 @@ package enum LedgerWrites {
 
     /// Ends the contest about purchases that one of their two owners was read without.
     ///
-    /// One that has moved on meanwhile is contested anew and stays so.
+    /// A purchase that has moved on meanwhile is contested again.
     package static func settle(_ purchases: [(purchase: Int64, former: Int64)]) -> [PostgresRequest<Void>] {
         guard !purchases.isEmpty else { return [] }
         let query: PostgresQuery = """
@@ -385,5 +385,5 @@ package enum LedgerWrites {
     }
 }
 
-/// The same identifiers were written by somebody else in the same moment: the whole transaction starts again.
+/// Another transaction wrote the same identifiers at the same time: the whole transaction starts again.
 package struct LedgerRace: Error {}

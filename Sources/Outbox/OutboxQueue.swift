@@ -87,7 +87,7 @@ package struct OutboxQueue: Sendable {
     /// - Throws: `PostgresError`.
     package func putOff(_ number: Int64, for wait: Duration?, error: String) async throws(PostgresError) {
         let seconds = wait.map { Double($0.components.seconds) } ?? 0
-        // Those behind it move with it: a message that cannot go yet is not looked at again and again.
+        // Later messages of the user move with it, so that none is taken before this one can go.
         try await pool.query(
             """
             WITH failed AS (

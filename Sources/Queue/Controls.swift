@@ -40,7 +40,7 @@ package struct Controls: Sendable {
         }
     }
 
-    /// Gives access until an instant, and has the user looked at.
+    /// Gives access until an instant, and queues a read of the user.
     ///
     /// - Throws: `PostgresError` with SQLSTATE `ES001` for an unknown user.
     /// - Returns: the grant's id.
@@ -58,7 +58,7 @@ package struct Controls: Sendable {
         }
     }
 
-    /// Ends a grant, and has the user looked at; `false` when there is no such grant in force.
+    /// Ends a grant, and queues a read of the user; `false` when there is no such grant in force.
     package func revoke(_ id: Int64) async throws -> Bool {
         try await pool.withTransaction { connection in
             let rows = try await connection.query(
@@ -100,7 +100,7 @@ package struct Controls: Sendable {
         }
     }
 
-    /// Lets a user's sandbox purchases count until an instant, and has the user looked at.
+    /// Lets a user's sandbox purchases count until an instant, and queues a read of the user.
     package func allowSandbox(_ userID: String, until: PostgresTimestamp) async throws {
         try await pool.withTransaction { connection in
             // The only function that the role with the list of testers has to know a user by; it gives the id as the host has it.

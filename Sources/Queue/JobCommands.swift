@@ -99,7 +99,7 @@ package struct JobCommands: Sendable {
                            active = CASE WHEN q.owner IS NOT NULL OR q.cancel AND q.active <> \(slot) THEN q.active END,
                            restore_id = CASE \(slot) WHEN 0 THEN q.restore_next ELSE q.restore_id END,
                            restore_next = CASE WHEN \(slot) IN (0, 2) THEN NULL ELSE q.restore_next END,
-                           -- A successor begins anew: neither the attempts nor the wait of the canceled job are its own.
+                           -- A successor starts from zero: neither the attempts nor the wait of the canceled job are its own.
                            restore_due = CASE WHEN \(slot) <> 0 THEN q.restore_due
                                               WHEN q.restore_next IS NOT NULL THEN clock_timestamp() END,
                            restore_attempt = CASE \(slot) WHEN 0 THEN 0 ELSE q.restore_attempt END,

@@ -75,7 +75,7 @@ package struct JobRetry: Sendable {
 
 /// The statements that end or delay jobs, inside the transaction of their effects.
 package enum JobEnds {
-    /// Locks the rows of jobs that are still this process's; what is held by somebody else is left out.
+    /// Locks the rows of jobs that are still this process's; leaves out rows that another transaction has locked.
     ///
     /// - Returns: by user key, the job that runs there, and whether its cancellation was asked for.
     package static func lock(_ userKeys: [Int64], epoch: Int32) -> PostgresRequest<[Int64: Held]> {
@@ -90,7 +90,7 @@ package enum JobEnds {
         )
     }
 
-    /// The rows that are still this process's although somebody else holds their lock at the moment.
+    /// The rows that are still this process's although another transaction has locked them.
     package static func busy(
         _ userKeys: [Int64],
         epoch: Int32,
@@ -133,7 +133,7 @@ package enum JobEnds {
     ///
     /// - Parameters:
     ///   - ends: the jobs.
-    ///   - passedOn: gets the number of users for whom another job waits.
+    ///   - passedOn: gets the number of users who have another job queued.
     /// - Returns: what to send, in order; nothing where nothing ends.
     package static func finish(
         _ ends: [JobEnd],
@@ -172,7 +172,7 @@ package enum JobEnds {
     /// Forgets the proofs of jobs that will not run again: receipts and tokens are kept no longer than they are needed.
     package static func forgetProofs(of ids: [UUID]) -> [PostgresRequest<Void>] {
         guard let first = ids.min(), let last = ids.max() else { return [] }
-        // The bounds leave out all partitions but one or two; an array alone would have every day's looked through.
+        // The bounds leave out all partitions but one or two; an array alone would have PostgreSQL scan every day's.
         return [
             PostgresRequest(
                 """
@@ -183,10 +183,10 @@ package enum JobEnds {
         ]
     }
 
-    /// When a row of the queue is due that is handed back: at once where somebody waits for its restore.
+    /// When a returned row of the queue is due: at once if its restore is due.
     ///
-    /// Not when that restore or a sweep beside it first became due: those who claim look no further back than what they had
-    /// last found, and would find the row only by their look at everything.
+    /// Not when that restore or a sweep beside it first became due: a worker dequeues from its watermark on, and would find the row only
+    /// when it scans the whole queue.
     static func due(of row: String) -> String {
         """
         CASE WHEN \(row).restore_due <= clock_timestamp() THEN clock_timestamp()
@@ -202,7 +202,7 @@ package enum JobEnds {
         """
     }
 
-    /// Whether somebody asked for a restore while the row's reconcile was held.
+    /// Whether a restore was requested while the row's reconcile was running.
     static func joinsRestores(_ row: String) -> String { "(\(row).lane IN (1, 2) AND \(row).restore_id IS NOT NULL)" }
 
     /// Passes the rows of ended jobs to what their users have queued beside them; answers with their number.

@@ -31,7 +31,7 @@ extension Leadership {
                     if let fence, fence != held {
                         logger.info("leading", metadata: metadata.merging(["lead.fence": "\(fence)"]) { $1 })
                     } else if fence == nil, held != nil {
-                        logger.warning("the lead was lost: somebody else goes on", metadata: metadata)
+                        logger.warning("leadership was lost: another process leads", metadata: metadata)
                     }
                 }
                 if let fence { pause = min(try await step(fence), pause) }

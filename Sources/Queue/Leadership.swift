@@ -24,7 +24,7 @@ package struct Leadership: Sendable {
     ///   - pool: where the row is.
     ///   - duty: which.
     ///   - holder: the process, for people.
-    ///   - duration: how long others wait before they take over from whoever is silent.
+    ///   - duration: how long others wait before they take over from a silent leader.
     package init(pool: PostgresPool, duty: Duty, holder: String, duration: Duration) {
         self.pool = pool
         self.duty = duty
@@ -35,7 +35,7 @@ package struct Leadership: Sendable {
     /// Takes the lead, or prolongs it.
     ///
     /// - Parameter fence: the number under which this process led before.
-    /// - Returns: the number under which it leads now; `nil`: somebody else does.
+    /// - Returns: the number under which it leads now; `nil`: another process does.
     /// - Throws: `PostgresError`.
     package func take(_ fence: Int64?) async throws(PostgresError) -> Int64? {
         let rows = try await pool.query(

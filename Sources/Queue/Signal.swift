@@ -1,6 +1,6 @@
 import Synchronization
 
-/// A wake-up that is remembered until somebody waits: signals coalesce, and none is lost.
+/// A wake-up that is kept until a task waits for it: signals coalesce, and none is lost.
 package final class Signal: Sendable {
     private struct State {
         package var isRaised = false
@@ -38,7 +38,7 @@ package final class Signal: Sendable {
         continuation?.resume()
     }
 
-    /// Forgets what nobody has waited for.
+    /// Drops a wake-up that no task has waited for.
     package func lower() { state.withLock { $0.isRaised = false } }
 
     /// Waits for a signal, for the time to pass, or for the task's cancellation, whichever comes first.

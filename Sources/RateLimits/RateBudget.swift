@@ -3,7 +3,7 @@ package import Postgres
 /// The token bucket of one credential, shared by all workers through one row.
 ///
 /// A worker takes tokens in chunks that are good for a second. Sweeps leave the reserved share alone, restores leave
-/// support's: under load the bucket hovers at the share's edge, and whoever may use the share still finds tokens there.
+/// support's: under load the bucket hovers at the share's edge, and requests that may use the share still find tokens.
 package struct RateBudget: Sendable {
     private let pool: PostgresPool
     private let credential: String
@@ -54,7 +54,7 @@ package struct RateBudget: Sendable {
         return max(limit - limit * burstShare, limit * burstShare) * 60 / window
     }
 
-    /// The least that the bucket holds: one whole token beside the reserves, or a small limit would let nobody ask.
+    /// The least that the bucket holds: one whole token beside the reserves, or a small limit would let no request through.
     private var smallestSize: Double { 1.01 / max(0.05, 1 - restoreReserve - supportReserve) }
 
     /// Requests a minute: ours, or the store's where it said less.

@@ -6,7 +6,7 @@ package import Reconciliation
 
 /// Questions of people, what a reconcile of a user would do now.
 ///
-/// No job of the queue answers them. A job would be joined by whoever asks for a true one meanwhile, and its decision would stand
+/// No job of the queue answers them. A request for a real job would join it meanwhile, and its decision would stand
 /// for it in `decision_log`. So each has a row of its own, which a worker takes as it takes tickets whose evidence is due.
 package struct DryRuns: Sendable {
     /// After so many tries it is said why there is no answer.
@@ -18,7 +18,7 @@ package struct DryRuns: Sendable {
 
     // MARK: Asking
 
-    /// Asks for users, or for none where one is not known; whoever has an open question is not asked about twice.
+    /// Requests dry runs of users, or of none if one is not known; a user with an open request gets no second one.
     ///
     /// - Parameter users: the host's ids.
     /// - Returns: the questions, in the users' order.
@@ -37,14 +37,14 @@ package struct DryRuns: Sendable {
     }
 
     /// What became of questions; those without an answer yet are left out.
-    package func answers(_ ids: [UUID]) async throws -> [UUID: Foreseen] {
+    package func answers(_ ids: [UUID]) async throws -> [UUID: DryRunResult] {
         let rows = try await pool.query(
             """
             SELECT r.id, r.outcome, r.rule, r.explanation, r.type_before, r.type_after, r.assets, r.error, r.is_paused
               FROM entitlement_sync.dry_run AS r WHERE r.id = ANY (\(ids)) AND r.ended_at IS NOT NULL
             """
         )
-        var answers: [UUID: Foreseen] = [:]
+        var answers: [UUID: DryRunResult] = [:]
         for row in rows {
             let (id, outcome, rule, explanation, before, after, assets, error, isPaused) = try row.decode(
                 UUID.self,
@@ -57,7 +57,7 @@ package struct DryRuns: Sendable {
                 String?.self,
                 Bool.self
             )
-            answers[id] = Foreseen(
+            answers[id] = DryRunResult(
                 outcome: outcome,
                 rule: rule,
                 explanation: explanation,
@@ -77,11 +77,11 @@ package struct DryRuns: Sendable {
     package struct Taken: Sendable {
         package var id: UUID
         package var job: ClaimedJob
-        /// How often it was taken up; whoever takes it up later shuts this turn out.
+        /// How often it was taken up; a later turn shuts this one out.
         package var tries: Int32
     }
 
-    /// Takes questions for two minutes: whoever dies meanwhile has its share taken by others.
+    /// Takes requests for two minutes: other workers take those of a worker that dies meanwhile.
     package func take(upTo limit: Int) async throws -> [Taken] {
         let tick = ContinuousClock.now
         return try await pool.query(
@@ -132,15 +132,15 @@ package struct DryRuns: Sendable {
     /// Keeps an answer.
     ///
     /// - Parameters:
-    ///   - answer: `nil`: somebody was at the user's rows; without an outcome it is tried again in a moment, some times.
+    ///   - answer: `nil`: another transaction had locked the user's rows; without an outcome it is tried again in a moment, some times.
     ///   - question: which.
     /// - Throws: `PostgresError`.
-    package func keep(_ answer: Foreseen?, for question: Taken) async throws {
+    package func keep(_ answer: DryRunResult?, for question: Taken) async throws {
         // An account that was erased since is not read, and will not come back.
         let answer =
             question.job.userID == nil
-            ? Foreseen(outcome: Outcome.notEligible.rawValue, explanation: "The account is gone.")
-            : answer ?? Foreseen(error: ReadFailure.Code.locked.rawValue)
+            ? DryRunResult(outcome: Outcome.notEligible.rawValue, explanation: "The account is gone.")
+            : answer ?? DryRunResult(error: ReadFailure.Code.locked.rawValue)
         let isTriedAgain = answer.outcome == nil && question.tries < Self.mostTries
         try await pool.query(
             """

@@ -35,7 +35,7 @@ package struct Planner: Sendable {
     ///   - forecast: how fast the stores may be asked.
     ///   - limits: how much is planned ahead.
     ///   - onFed: called once there is something to do for workers.
-    ///   - logger: told of runs' ends.
+    ///   - logger: gets the ends of runs.
     package init(
         lead: Leadership,
         planning: RunPlanning,
@@ -96,8 +96,8 @@ package struct Planner: Sendable {
             isBusy = true
         }
         guard pace.isDue(run.id, at: .now) else { return isBusy }
-        // That the end can't be told keeps nobody from reaching it.
-        do { try await foresee(run, fence) } catch {
+        // A forecast that fails does not keep the run from its end.
+        do { try await performDryRun(run, fence) } catch {
             logger.warning(
                 "a run's end can't be foretold",
                 metadata: ["run.id": "\(run.id)", "error.code": "\(type(of: error))"]
@@ -107,7 +107,7 @@ package struct Planner: Sendable {
     }
 
     /// Says when a run should end.
-    private func foresee(_ run: RunRecord, _ fence: Int64) async throws {
+    private func performDryRun(_ run: RunRecord, _ fence: Int64) async throws {
         let read = run.ended + (run.isDry ? 0 : try await planning.underway(run.id))
         let now = Date.now
         pace.note(run.id, users: read, at: now)
@@ -122,12 +122,13 @@ package struct Planner: Sendable {
     private func feed(_ run: RunRecord, fence: Int64, room: inout (jobs: Int, parts: Int)) async throws -> Bool {
         var hasFed = false
         while run.isDry ? room.parts > 0 : room.jobs >= min(limits.batch, limits.jobs / 2) {
-            guard let looked = try await planning.feed(run.id, fence: fence, batch: batch(of: run)), looked > 0 else {
+            guard let examined = try await planning.feed(run.id, fence: fence, batch: batch(of: run)), examined > 0
+            else {
                 break
             }
             hasFed = true
-            if run.isDry { room.parts -= 1 } else { room.jobs -= looked }
-            guard looked == batch(of: run) else { break }
+            if run.isDry { room.parts -= 1 } else { room.jobs -= examined }
+            guard examined == batch(of: run) else { break }
         }
         if hasFed { onFed() }
         return hasFed

@@ -1,6 +1,6 @@
 import Postgres
 
-/// How runs, schedules and looks stand, for metrics and `doctor`.
+/// The state of runs, schedules and checks, for metrics and `doctor`.
 package struct RunFigures: Sendable, Hashable {
     /// Users counted at most: beyond them it is enough to know that there are many.
     package static let mostCounted: Int64 = 100_000
@@ -12,7 +12,7 @@ package struct RunFigures: Sendable, Hashable {
         package var seconds: Double?
     }
 
-    /// Users whose next look is due, and for how long the first of them has been.
+    /// Users whose next check is due, and for how long the first of them has been.
     package var dueUsers: Int64 = 0
     package var dueOldestSeconds: Double = 0
     /// Open runs by state; a state without any counts as 0.
@@ -25,7 +25,7 @@ package struct RunFigures: Sendable, Hashable {
 }
 
 extension RunRecords {
-    /// How runs, schedules and looks stand.
+    /// The state of runs, schedules and checks.
     package func figures() async throws -> RunFigures {
         let limit = RunFigures.mostCounted
         let answers = try await pool.pipeline([

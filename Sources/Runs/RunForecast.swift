@@ -2,11 +2,11 @@ import FoundationEssentials
 
 /// When runs will end, by how fast they went and how fast the stores may be asked.
 package struct RunForecast: Sendable, Hashable {
-    /// Requests a minute that sweeps may make; `nil`: nothing limits them.
+    /// Requests a minute that sweeps may make; `nil`: there is no limit.
     package var requestsPerMinute: Double?
     /// Requests a user's reading takes, where nothing is known of them.
     package var requestsPerUser: Double
-    /// What is kept for people, as a share: sweeps have it only while nobody asks.
+    /// The share kept for restores and support: background jobs have it only while those need none.
     package var reserved: Double
 
     /// Describes what limits runs.
@@ -21,18 +21,18 @@ package struct RunForecast: Sendable, Hashable {
         self.requestsPerUser = requestsPerUser
     }
 
-    /// Users a minute at most; `nil`: nothing limits them.
+    /// Users a minute at most; `nil`: there is no limit.
     package var usersPerMinute: Int? { requestsPerMinute.map { max(1, Int($0 / requestsPerUser)) } }
 
-    /// Requests that looks may count on within a day; `nil`: nothing limits them.
+    /// Requests that checks may count on within a day; `nil`: there is no limit.
     package var dayRequests: Double? { requestsPerMinute.map { max($0 * (1 - reserved) * 1440, 1) } }
 
-    /// What a day's looks need of what the stores' limits leave for them; above 1 the day does not suffice.
+    /// What a day's checks need of what the stores' limits leave for them; above 1 the day does not suffice.
     ///
-    /// - Parameter looks: users to be looked at within a day.
-    /// - Returns: `nil`: nothing limits them.
-    package func dayRatio(looks: Int64) -> Double? {
-        dayRequests.map { Double(looks) * requestsPerUser / $0 }
+    /// - Parameter checks: users to be checked within a day.
+    /// - Returns: `nil`: there is no limit.
+    package func dayRatio(checks: Int64) -> Double? {
+        dayRequests.map { Double(checks) * requestsPerUser / $0 }
     }
 
     /// For how long a run has to be watched before its own pace says more than the limit.

@@ -14,7 +14,7 @@ package struct RunParts: Sendable {
     package struct Taken: Sendable {
         package var run: Int64
         package var number: Int32
-        /// How often it was taken up; whoever takes it up later shuts this turn out.
+        /// How often it was taken up; a later turn shuts this one out.
         package var turn: Int32
         package var keys: [Int64]
         package var jobs: [ClaimedJob]
@@ -71,7 +71,7 @@ package struct RunParts: Sendable {
 
     /// Keeps a part for longer.
     ///
-    /// - Returns: `false`: it is somebody else's, or the run does not go on.
+    /// - Returns: `false`: another worker has it, or the run does not go on.
     /// - Throws: `PostgresError`.
     package func prolong(_ part: Taken, lease: Duration) async throws(PostgresError) -> Bool {
         try await pool.query(
@@ -99,9 +99,9 @@ package struct RunParts: Sendable {
     /// - Parameters:
     ///   - findings: by user key, one for each of the part's users.
     ///   - part: which.
-    /// - Returns: `false`: somebody else has taken it up, or the run was ended.
+    /// - Returns: `false`: another worker has taken it up, or the run was ended.
     /// - Throws: `PostgresError`.
-    package func keep(_ findings: [Int64: Apply.Foresight.Answer], of part: Taken) async throws -> Bool {
+    package func keep(_ findings: [Int64: Apply.BatchDryRun.Answer], of part: Taken) async throws -> Bool {
         let all = part.keys.map { findings[$0]?.predicted }
         let outcomes = all.map { $0?.outcome ?? Outcome.storeUnavailable.rawValue }
         let rules = all.map { $0?.rule }
@@ -122,11 +122,11 @@ package struct RunParts: Sendable {
     }
 
     /// Whether a user stands among a run's changes: their type would change, now or once a margin is over.
-    private static func isChange(_ predicted: Foreseen) -> Bool {
+    private static func isChange(_ predicted: DryRunResult) -> Bool {
         predicted.typeBefore != predicted.typeAfter
             || predicted.outcome == Outcome.deferred.rawValue && predicted.rule.map(threats.contains) == true
     }
 
-    /// Rules that put a demotion off until a margin is over: whoever they speak of stands among the changes, as deferred.
+    /// Rules that postpone a demotion until a margin is over: their users stand among the changes, as deferred.
     private static let threats: Set<String> = [Rule.firstAbsence.rawValue, Rule.absenceMargin.rawValue]
 }

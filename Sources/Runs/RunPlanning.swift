@@ -2,7 +2,7 @@ package import Entitlements
 package import Postgres
 import Reconciliation
 
-/// The steps of whoever plans runs; each is one statement that asks first whether the caller still leads.
+/// The steps of the process that plans runs; each is one statement that asks first whether the caller still leads.
 package struct RunPlanning: Sendable {
     private let pool: PostgresPool
     private let brake: DemotionBrake
@@ -54,7 +54,7 @@ package struct RunPlanning: Sendable {
     ///   - run: which.
     ///   - fence: the number under which the caller leads.
     ///   - batch: users at most.
-    /// - Returns: users looked at; 0: there are no more; `nil`: the caller leads no more, or the run does not go on.
+    /// - Returns: users examined; 0: there are no more; `nil`: the caller leads no more, or the run does not go on.
     /// - Throws: `PostgresError`.
     package func feed(_ run: Int64, fence: Int64, batch: Int) async throws(PostgresError) -> Int? {
         try await pool.query("SELECT entitlement_sync.feed_run(\(fence), \(run), \(Int32(clamping: batch)))")
@@ -70,7 +70,7 @@ package struct RunPlanning: Sendable {
             .first?.decode(Bool?.self, at: 0) ?? false
     }
 
-    /// Counts on whom a run is about, a stretch at a time.
+    /// Counts the users of a run, a stretch at a time.
     ///
     /// - Returns: whether there is more to count.
     /// - Throws: `PostgresError`.
@@ -131,7 +131,7 @@ package struct RunPlanning: Sendable {
     /// - Parameters:
     ///   - run: which.
     ///   - fence: the number under which the caller leads.
-    ///   - seconds: from now; `nil`: nobody can say.
+    ///   - seconds: from now; `nil`: not known.
     /// - Throws: `PostgresError`.
     package func predict(_ run: Int64, fence: Int64, endIn seconds: Double?) async throws(PostgresError) {
         try await pool.query("SELECT entitlement_sync.predict_run(\(fence), \(run), \(seconds))")

@@ -4,22 +4,22 @@ import Postgres
 /// A reconciliation of many users, real or dry, and how far it is.
 package struct RunRecord: Sendable, Hashable {
     package enum Scope: String, Sendable, CaseIterable {
-        /// Whoever's next look is due.
+        /// Users whose next check is due.
         case due
         /// Every user of the host's.
         case all
-        /// Every known user whom nobody has read since an instant.
+        /// Every known user who was not read since an instant.
         case since
-        /// Whoever a dry run would change; a person has confirmed it.
+        /// Users that a dry run would change; an operator has confirmed it.
         case diff
     }
 
     package enum State: String, Sendable, CaseIterable {
         /// Users are read; of a real run promotions are written, demotions are held.
         case reading
-        /// More would be demoted than the limit allows: nobody was, and a person has to look.
+        /// More would be demoted than the limit allows: no user was, and an operator has to decide.
         case stopped
-        /// What was held is written, each user read anew.
+        /// What was held is written, each user read again.
         case applying
         case done, canceled
 
@@ -46,7 +46,7 @@ package struct RunRecord: Sendable, Hashable {
         package var listed: Int64
         /// Those that were not in the inbox.
         package var new: Int64
-        /// Those about purchases that nobody is known to own.
+        /// Those about purchases without a known owner.
         package var unknown: Int64?
         /// Those that did not show that they are the store's.
         package var refused: Int64?
@@ -94,12 +94,12 @@ package struct RunRecord: Sendable, Hashable {
     package var progress: [Point]
     /// How many stretches were planned so far.
     package var parts: Int32
-    /// No user is read but those whom stores' lists lead to.
+    /// Only users that stores' lists lead to are read.
     package var listsOnly: Bool
     /// What was listed besides, by the list: `app_store`, `app_store_sandbox`, `google_play`.
     package var listed: [String: Listed]
 
-    /// Whom it is about, in the word that commands have for it.
+    /// The users it is about, in the word that commands have for it.
     package var scopeName: String { listsOnly ? RunRecord.listed : scope.rawValue }
 
     /// Runs of the scope `since` that read no users.
@@ -111,7 +111,7 @@ package struct RunRecord: Sendable, Hashable {
     /// Whether no list has failed so far, and whatever they held showed that it is the store's.
     package var isListed: Bool { !errors.keys.contains(where: Self.isOfList) }
 
-    /// Users still to be read; `nil`: nobody has counted them yet.
+    /// Users still to be read; `nil`: not counted yet.
     package var left: Int64? { total.map { max($0 - ended - skipped, 0) } }
 }
 

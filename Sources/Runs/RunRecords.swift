@@ -1,7 +1,7 @@
 package import FoundationEssentials
 package import Postgres
 
-/// Runs as people ask for them and look at them.
+/// Runs as operators request and read them.
 package struct RunRecords: Sendable {
     package let pool: PostgresPool
 
@@ -10,7 +10,7 @@ package struct RunRecords: Sendable {
     /// Asks for a run.
     ///
     /// - Parameters:
-    ///   - scope: whom it is about; not `diff`, which `release` makes.
+    ///   - scope: the users it is about; not `diff`, which `release` makes.
     ///   - isDry: read everybody and write nothing.
     ///   - since: of the scope `since`.
     ///   - maxDemotions: more than that are not written; the brake's limit holds as well.
@@ -71,7 +71,7 @@ package struct RunRecords: Sendable {
         ).first.map { try RunRecord($0) }
     }
 
-    /// Ends a run; what it has queued already is read, and demotes nobody.
+    /// Ends a run; what it has queued already is read, and demotes no user.
     ///
     /// - Returns: whether it went on.
     /// - Throws: `PostgresError`.
@@ -89,7 +89,7 @@ package struct RunRecords: Sendable {
         case tooOld
     }
 
-    /// Has the changes written that a person has looked at.
+    /// Has the changes written that an operator has approved.
     ///
     /// - Parameters:
     ///   - id: a run that its forecast stopped, or a dry run.
@@ -112,7 +112,7 @@ package struct RunRecords: Sendable {
 
     // MARK: Changes
 
-    /// A user whom a run changes, or would change.
+    /// A user that a run changes, or would change.
     package struct Change: Sendable, Hashable {
         package var userKey: Int64
         /// `nil`: the account was erased since.
@@ -242,7 +242,7 @@ package struct RunRecords: Sendable {
               LEFT JOIN LATERAL (SELECT x.rule, x.explanation, x.type_before, x.type_after
                                    FROM entitlement_sync.job_decision AS x WHERE x.job_id = j.job OFFSET 0) AS d ON true
              WHERE p.run_id = \(id) AND p.number = \(part)
-               -- Whoever had another turn, once everybody was read, stands there with what came of it.
+               -- A user who had another turn once all were read stands there with its result.
                AND j.key NOT IN (SELECT k.key
                                    FROM entitlement_sync.run AS r
                                    JOIN entitlement_sync.run_part AS q ON q.run_id = r.id AND q.made_at >= r.settled_at

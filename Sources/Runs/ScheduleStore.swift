@@ -16,7 +16,7 @@ package struct ScheduleRecord: Sendable, Hashable {
     /// The slot that waits for another run's end.
     package var lateSince: Date?
 
-    /// Whom its runs are about, in the word that commands have for it.
+    /// The users its runs are about, in the word that commands have for it.
     package var scopeName: String { days == nil ? scope.rawValue : RunRecord.listed }
 
     package init(

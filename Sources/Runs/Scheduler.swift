@@ -13,15 +13,15 @@ package struct Scheduler: Sendable {
     private let lead: Leadership
     private let store: ScheduleStore
     private let logger: Logger
-    /// What can't be read stays so until somebody mends it.
-    private let complaints = Turn(every: .seconds(600))
+    /// A schedule that can't be read stays so until an operator mends it.
+    private let complaints = Throttle(every: .seconds(600))
 
     /// Describes a scheduler.
     ///
     /// - Parameters:
     ///   - lead: who starts runs.
     ///   - store: the schedules.
-    ///   - logger: told of what is started, and of schedules that can't be read.
+    ///   - logger: gets what is started, and schedules that can't be read.
     package init(lead: Leadership, store: ScheduleStore, logger: Logger) {
         self.lead = lead
         self.store = store

@@ -2,7 +2,7 @@ package import Entitlements
 package import Postgres
 import Queue
 
-/// Sales that Google Play takes back unless it is told that they were granted.
+/// Sales that Google Play refunds unless they are acknowledged.
 ///
 /// Each is written in the transaction of its grant and deleted once Google Play has taken the call, so that neither a crash
 /// between the two nor one in the middle of the call loses it. A call is repeated only after a read shows it is still due.
@@ -14,7 +14,7 @@ package struct Acknowledgements: Sendable {
     /// One that is to be made now.
     package struct Due: Sendable {
         package var acknowledgement: Acknowledgement
-        /// A call was begun before, and nobody knows what came of it.
+        /// A call was begun before, and its result is not known.
         package var wasCalled: Bool
         package var attempt: Int
         package var isPastDeadline: Bool
@@ -33,7 +33,7 @@ package struct Acknowledgements: Sendable {
         return [PostgresRequest(query)]
     }
 
-    /// Takes due ones for this process, for five minutes, longer than all its requests together may take: whoever dies
+    /// Takes due ones for this process, for five minutes, longer than all its requests together may take: a process that dies
     /// meanwhile has its share taken by others.
     package func take(upTo limit: Int) async throws(PostgresError) -> [Due] {
         let rows = try await pool.query(

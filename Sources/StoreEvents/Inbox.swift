@@ -2,7 +2,7 @@ package import Entitlements
 package import Postgres
 import Queue
 
-/// The stores' events: each is kept once, and whom it is about is looked at again.
+/// The stores' events: each is kept once, and the users it concerns are read again.
 package struct Inbox: Sendable {
     private let pool: PostgresPool
 
@@ -18,7 +18,7 @@ package struct Inbox: Sendable {
         package var promises: Bool
         /// Ids that may be users'; those with line breaks are none.
         package var users: [String]
-        /// What else tells whom it may be about, as `drain_inbox` reads it: a JSON object; `nil`: nothing.
+        /// What else shows which users it may concern, as `drain_inbox` reads it: a JSON object; `nil`: nothing.
         package var about: String?
         /// The ids as they travel: most events name one user, and JSON for each costs more than the rest.
         var names: String? {
@@ -71,13 +71,13 @@ package struct Inbox: Sendable {
 
     /// What became of events that were due.
     package struct Drained: Sendable, Hashable {
-        /// Events that were looked into.
-        package var looked: Int64
+        /// Events that were examined.
+        package var examined: Int64
         /// Users who will be read again.
         package var queued: Int64
     }
 
-    /// Looks into events that are due.
+    /// Examines events that are due.
     ///
     /// - Parameter most: how many at a time.
     /// - Returns: how many there were.
@@ -88,9 +88,9 @@ package struct Inbox: Sendable {
             let rows = try await connection.query(
                 "SELECT d.examined, d.queued FROM entitlement_sync.drain_inbox(\(Int32(clamping: most))) AS d"
             )
-            guard let row = rows.first else { return Drained(looked: 0, queued: 0) }
-            let (looked, queued) = try row.decode(Int64.self, Int64.self)
-            return Drained(looked: looked, queued: queued)
+            guard let row = rows.first else { return Drained(examined: 0, queued: 0) }
+            let (examined, queued) = try row.decode(Int64.self, Int64.self)
+            return Drained(examined: examined, queued: queued)
         }
     }
 

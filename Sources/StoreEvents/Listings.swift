@@ -5,7 +5,7 @@ import RateLimits
 
 /// Stores' lists that runs read, as workers take them up.
 ///
-/// What a list holds comes into the inbox as if it had been delivered; whoever reads it is asked for its turn at each step.
+/// What a list holds comes into the inbox as if it had been delivered; each step checks that its reader still has the turn.
 package struct Listings: Sendable {
     /// How long a list is a worker's without a sign of life.
     private static let lease = Duration.seconds(60)
@@ -18,7 +18,7 @@ package struct Listings: Sendable {
     package struct Taken: Sendable {
         package var run: Int64
         package var list: String
-        /// How often it was taken up; whoever takes it up later shuts this turn out.
+        /// How often it was taken up; a later turn shuts this one out.
         package var turn: Int32
         /// How often it has failed in a row.
         package var failures: Int32
@@ -78,9 +78,9 @@ package struct Listings: Sendable {
     /// - Parameters:
     ///   - page: of one store.
     ///   - source: whose.
-    ///   - isOwned: events about purchases that nobody is known to own are counted, and not kept.
+    ///   - isOwned: events about purchases without a known owner are counted, and not kept.
     ///   - taken: the list.
-    /// - Returns: `false`: somebody else goes on with it, or the run does not.
+    /// - Returns: `false`: another worker goes on with it, or the run does not.
     /// - Throws: `PostgresError`; nothing is kept then.
     package func keep(
         _ page: Page,
@@ -104,7 +104,7 @@ package struct Listings: Sendable {
 
     /// Notes that a list was read up to an instant; at its end it is over.
     ///
-    /// - Returns: `false`: somebody else goes on with it, or the run does not.
+    /// - Returns: `false`: another worker goes on with it, or the run does not.
     /// - Throws: `PostgresError`.
     package func move(_ taken: Taken, to instant: Instant) async throws(PostgresError) -> Bool {
         try await pool.query(

@@ -11,7 +11,7 @@ package struct StoreList: Sendable {
     package var reach: Duration
     /// What is listed at a time, and not again once it was listed to its end; `nil`: all of it.
     package var window: Duration?
-    /// Of purchases that nobody is known to own nothing is kept.
+    /// Nothing is kept of purchases without a known owner.
     package var isOwned: Bool
     /// Reads what was sent between two instants, page by page, in the lane of sweeps.
     package var read: @Sendable (Instant, Instant, _ each: (Listings.Page) async throws -> Void) async throws -> Void

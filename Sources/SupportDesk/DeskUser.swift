@@ -94,7 +94,7 @@ package struct DeskUser: Decodable, Sendable {
     package var status: String?
     package var createdAt: String?
     package var fullReadAt: String?
-    package var nextLook: String?
+    package var nextCheck: String?
     /// Assets that a lapse froze.
     package var frozenAssets: Int64?
     /// A job of theirs is queued or running.
@@ -114,7 +114,7 @@ package struct DeskUser: Decodable, Sendable {
         case isErased = "is_erased"
         case createdAt = "created_at"
         case fullReadAt = "full_read_at"
-        case nextLook = "next_check_at"
+        case nextCheck = "next_check_at"
         case frozenAssets = "frozen_assets"
         case dryRun = "dry_run"
     }

@@ -45,15 +45,14 @@ package struct Housekeeping: Sendable {
         while try await inbox.forget(bodiesAfter: retention.eventDays, eventsAfter: Self.eventIDDays) {}
     }
 
-    /// Plans looks at known users who have none, a stretch at a time; and finds out whose account's status decides against
-    /// them no more.
+    /// Plans checks of known users who have none, a stretch at a time; and of users whose account status no longer excludes them.
     ///
-    /// - Parameter background: within which time those are looked at of whom nothing is expected; `nil`: not at all.
-    /// - Returns: how many got a look.
+    /// - Parameter background: the time within which users are checked of whom no change is expected; `nil`: not at all.
+    /// - Returns: how many checks were planned.
     /// - Throws: `PostgresError`.
-    package func planLooks(background: Duration?) async throws -> Int64 {
+    package func planChecks(background: Duration?) async throws -> Int64 {
         let planned = try await pool.query(
-            "SELECT entitlement_sync.plan_checks(\(Self.usersAtOnce), \(Self.looksAtOnce), \(background?.components.seconds))"
+            "SELECT entitlement_sync.plan_checks(\(Self.usersAtOnce), \(Self.checksAtOnce), \(background?.components.seconds))"
         )
         return try planned.first?.decode(Int64.self, at: 0) ?? 0
     }
@@ -61,19 +60,19 @@ package struct Housekeeping: Sendable {
     /// Users of a turn: with one every five seconds, ten million within half an hour.
     private static let usersAtOnce: Int32 = 30_000
     /// Checks planned in a turn at most, whose users are locked together.
-    private static let looksAtOnce: Int32 = 5000
+    private static let checksAtOnce: Int32 = 5000
 
     /// Queues reconciles of users whose stores will not say by themselves that something changed.
     ///
     /// - Returns: how many.
-    package func lookAgain() async throws -> Int64 {
-        // A look that comes to nothing is taken again; the verdict of one that does plans the next, or none.
+    package func queueDueChecks() async throws -> Int64 {
+        // A check that fails is repeated; the verdict of one that does not plans the next, or none.
         let due = try await pool.query(
             """
             WITH due AS MATERIALIZED (
                 SELECT u.user_key FROM entitlement_sync.user_sync AS u
                  WHERE u.next_check_at <= now()
-                   -- Whoever has been queued and not read yet is enough; and a run has those that were due when it was asked for.
+                   -- Users that are queued and not read yet are enough; and a run has those that were due when it was requested.
                    AND (SELECT count(*) FROM (SELECT 1 FROM entitlement_sync.queue AS q WHERE q.lane = 2 LIMIT 4000) AS w)
                        < 4000
                    AND u.next_check_at > coalesce((SELECT max(r.asked_at) FROM entitlement_sync.run AS r
@@ -91,7 +90,7 @@ package struct Housekeeping: Sendable {
             try await JobEnds.enqueueUnheld(due.sorted(), lane: .sweep, on: connection)
         }
         if !held.isEmpty {
-            // A host's open transaction speaks of them: it may queue them itself, or not.
+            // A host's open transaction has locked them: it may queue them itself, or not.
             try await pool.query(
                 """
                 UPDATE entitlement_sync.user_sync AS u SET next_check_at = now() + interval '1 minute'

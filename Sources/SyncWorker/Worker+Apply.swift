@@ -173,7 +173,7 @@ extension Worker {
         if report.acknowledges { shared.salesWaiting.raise() }
         if report.enqueued { shared.wake.raise() }
         // Where somebody waited in this process and was told, hardly anybody else waits for the same restore.
-        shared.answers.add(report.ended, areTold: report.ended.allSatisfy { report.told.contains($0.id) })
+        shared.answers.add(report.ended, areTold: report.ended.allSatisfy { report.delivered.contains($0.id) })
     }
 
     private func count(_ report: ApplyReport, of items: [Flight.Item], at now: ContinuousClock.Instant) {

@@ -63,7 +63,7 @@ extension Worker {
         var nextMinute = clock.now
         // A worker that starts has better things to do than to look back, or a month ahead.
         var nextPartitions = clock.now + .seconds(60)
-        var nextLook = clock.now + .seconds(60)
+        var nextCheck = clock.now + .seconds(60)
         while !Task.isCancelled {
             // Each by itself: one that fails must not keep the others from being done.
             await housekeep { try await apply.keepAbsences() }
@@ -80,15 +80,15 @@ extension Worker {
                 let isDone = await housekeep { try await housekeeping.run() }
                 nextHour = clock.now + .seconds(isDone ? 3600 : 300)
             }
-            if clock.now >= nextLook {
+            if clock.now >= nextCheck {
                 await housekeep {
                     // One at a turn, which leaves the machine to others between them.
-                    if try await !laws.step() { nextLook = clock.now + .seconds(60) }
+                    if try await !laws.step() { nextCheck = clock.now + .seconds(60) }
                 }
             }
-            await housekeep { _ = try await housekeeping.planLooks(background: settings.backgroundLook) }
+            await housekeep { _ = try await housekeeping.planChecks(background: settings.backgroundCheck) }
             await housekeep {
-                if try await housekeeping.lookAgain() > 0 { shared.wake.raise() }
+                if try await housekeeping.queueDueChecks() > 0 { shared.wake.raise() }
             }
             await housekeep {
                 guard try await housekeeping.compactQueue() else { return }

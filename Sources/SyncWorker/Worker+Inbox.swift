@@ -15,12 +15,12 @@ extension Worker {
             do {
                 let began = ContinuousClock.now
                 let drained = try await inbox.drain(upTo: Self.eventBatch)
-                if drained.looked > 0 {
-                    WorkerMetrics.shared.eventsLooked.increment(by: drained.looked)
+                if drained.examined > 0 {
+                    WorkerMetrics.shared.eventsLooked.increment(by: drained.examined)
                     pause = .milliseconds(100)
                 }
                 if drained.queued > 0 { shared.wake.raise() }
-                if drained.looked == Int64(Self.eventBatch) {
+                if drained.examined == Int64(Self.eventBatch) {
                     // In a storm half of the time is left to whoever people wait for, or more.
                     let now = ContinuousClock.now
                     try? await Task.sleep(for: shared.backgroundLimit.pause(after: now - began, at: now))

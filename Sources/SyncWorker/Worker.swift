@@ -22,19 +22,19 @@ package struct Worker: Service {
     let housekeeping: Housekeeping
     let partitions: Partitions
     let notices: EndNotices
-    let laws: LawWatch
+    let laws: InvariantMonitor
     let inbox: Inbox
     let acknowledger: Acknowledger?
     let messenger: Messenger?
     let desk: DeskWork?
-    let foresight: DryRunWork?
+    let dryRunWork: DryRunWork?
     let runParts: RunParts?
     let lister: ListingWork?
     let credentials: CredentialCheck?
     let planner: Planner?
     let listener: PostgresListener?
     let exchange: @Sendable () async -> Void
-    let turns: @Sendable () -> Turns?
+    let turns: @Sendable () -> LimiterOccupancy?
     let settings: WorkerSettings
     let logger: Logger
     let shared = WorkerShared()
@@ -53,14 +53,14 @@ package struct Worker: Service {
         acknowledger: Acknowledger? = nil,
         messenger: Messenger? = nil,
         desk: DeskWork? = nil,
-        foresight: DryRunWork? = nil,
+        dryRunWork: DryRunWork? = nil,
         runParts: RunParts? = nil,
         lister: ListingWork? = nil,
         credentials: CredentialCheck? = nil,
         planner: ((_ onFed: @escaping @Sendable () -> Void) -> Planner)? = nil,
         listener: PostgresListener?,
         exchange: @escaping @Sendable () async -> Void,
-        turns: @escaping @Sendable () -> Turns? = { nil },
+        turns: @escaping @Sendable () -> LimiterOccupancy? = { nil },
         settings: WorkerSettings,
         ignoresPause: Bool = false,
         logger: Logger
@@ -73,7 +73,7 @@ package struct Worker: Service {
         self.acknowledger = acknowledger
         self.messenger = messenger
         self.desk = desk
-        self.foresight = foresight
+        self.dryRunWork = dryRunWork
         self.runParts = runParts
         self.lister = lister
         self.credentials = credentials
@@ -82,7 +82,7 @@ package struct Worker: Service {
         housekeeping = Housekeeping(pool: pool, retention: settings.retention)
         partitions = Partitions(pool: pool, historyDays: settings.retention.historyDays)
         notices = EndNotices(pool: pool)
-        laws = LawWatch(pool: pool)
+        laws = InvariantMonitor(pool: pool)
         inbox = Inbox(pool: pool)
         self.listener = listener
         self.exchange = exchange

@@ -6,13 +6,13 @@ package import RateLimits
 /// What is true of the queue, the stores and the records at this moment; the same whichever worker is asked.
 package struct WorkerGauges: Sendable {
     private let queue: JobQueue
-    private let laws: LawWatch
-    private let gates: StoreGates
+    private let laws: InvariantMonitor
+    private let gates: StoreRateLimiters
     /// It reads the whole queue.
-    private let turn = Turn(every: .seconds(10))
+    private let turn = Throttle(every: .seconds(10))
 
     /// Describes where the figures come from.
-    package init(queue: JobQueue, laws: LawWatch, gates: StoreGates) {
+    package init(queue: JobQueue, laws: InvariantMonitor, gates: StoreRateLimiters) {
         self.queue = queue
         self.laws = laws
         self.gates = gates

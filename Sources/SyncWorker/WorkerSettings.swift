@@ -16,7 +16,7 @@ package struct WorkerSettings: Sendable {
     package var mode: String?
     package var retention: Housekeeping.Retention
     /// Within which time those are looked at of whom nothing is expected; `nil`: not at all.
-    package var backgroundLook: Duration?
+    package var backgroundCheck: Duration?
 
     package init(
         concurrency: Int,
@@ -29,9 +29,9 @@ package struct WorkerSettings: Sendable {
         version: String,
         mode: String? = nil,
         retention: Housekeeping.Retention = .init(),
-        backgroundLook: Duration? = .seconds(30 * 86_400)
+        backgroundCheck: Duration? = .seconds(30 * 86_400)
     ) {
-        self.backgroundLook = backgroundLook
+        self.backgroundCheck = backgroundCheck
         self.retention = retention
         self.concurrency = concurrency
         self.batch = batch

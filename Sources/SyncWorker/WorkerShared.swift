@@ -22,7 +22,7 @@ final class WorkerShared: Sendable {
     let answers = Answers()
     let backgroundLimit = BackgroundConcurrencyLimit()
     /// Whoever is claimed for a limited store has to come to its gate before it is known how many wait there.
-    let sweepTurn = Turn(every: sweepInterval)
+    let sweepTurn = Throttle(every: sweepInterval)
     static let sweepInterval = Duration.milliseconds(50)
     /// Raised when sales wait to be acknowledged.
     let salesWaiting = Signal()

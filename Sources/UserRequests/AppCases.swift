@@ -1,12 +1,12 @@
 package import FoundationEssentials
 import Postgres
 
-/// A case as its claimant, or the owner who is asked, sees it; names nobody.
+/// A case as its claimant, or the owner who is asked, sees it; contains no user's id.
 package struct UserCase: Sendable, Hashable, Codable {
     package enum Role: String, Sendable, Codable, CaseIterable { case claimant, owner }
 
     package enum State: String, Sendable, Codable, CaseIterable {
-        /// People look at it.
+        /// Agents work on it.
         case open
         /// An answer is awaited.
         case question

@@ -2,7 +2,7 @@ import Entitlements
 package import FoundationEssentials
 package import Postgres
 
-/// What a user's app is told at its launch.
+/// What a user's app gets at its launch.
 package struct EntitlementAnswer: Sendable, Hashable {
     /// `free` or `subscriber`.
     package var type: String
@@ -29,7 +29,7 @@ package struct EntitlementAnswer: Sendable, Hashable {
 
 /// A case at support, as its claimant sees it.
 package struct VisibleTicket: Sendable, Hashable, Codable {
-    /// That of the restore which first told of it.
+    /// The reference of the restore that opened it.
     package var reference: String
     /// `open` or `closed`.
     package var state: String
@@ -81,7 +81,7 @@ package struct AppRequests: Sendable {
     let pool: PostgresPool
     private let asker: String
 
-    /// `asker`: goes into the notification of restores that are asked for together, for whoever need not hear it.
+    /// `asker`: goes into the notification of restores that are requested together, so that their own process can ignore it.
     package init(pool: PostgresPool, asker: String = "") {
         self.pool = pool
         self.asker = asker
@@ -94,7 +94,7 @@ package struct AppRequests: Sendable {
         package var isNew: Bool
     }
 
-    /// Asks for a restore; whoever asks all day without showing anything new is given the last one.
+    /// Requests a restore; a user who requests all day without a new proof gets the last one.
     ///
     /// - Returns: the job that answers; a new one is queued, and nothing else is known of it yet.
     /// - Throws: `PostgresError`, with SQLSTATE `ES001` to `ES005` where the request is refused.
@@ -108,7 +108,7 @@ package struct AppRequests: Sendable {
     /// Asks for several restores in one transaction; each is taken or refused by itself.
     ///
     /// - Returns: in the order of the wishes, what `restore(_:)` returns or throws; with `SQLState.lockNotAvailable` or
-    ///   `deadlockDetected` where somebody holds the user, who may be asked for again alone.
+    ///   `deadlockDetected` if another transaction has locked the user: the caller may request that restore again alone.
     /// - Throws: `PostgresError`; nothing is asked for then, unless its outcome is unknown.
     package func restores(_ wishes: [RestoreWish]) async throws(PostgresError) -> [Result<Accepted, PostgresError>] {
         try await ask(wishes, asker: asker, patience: Self.patienceTogether)
@@ -190,7 +190,7 @@ package struct AppRequests: Sendable {
 
     /// How long a restore will wait.
     ///
-    /// - Returns: seconds; `nil` where nobody can say, because everything is paused.
+    /// - Returns: seconds; `nil`: not known, because everything is paused.
     package func estimatedWait(_ id: UUID) async throws -> Double? {
         let rows = try await pool.query("SELECT entitlement_sync.estimated_wait(\(id))")
         return try rows.first?.decode(Double?.self, at: 0)

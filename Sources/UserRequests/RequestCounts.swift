@@ -23,7 +23,7 @@ package struct RequestCounts: Sendable {
     /// - Parameters:
     ///   - wanted: how many, 1 or more.
     ///   - allowed: how many a minute has.
-    ///   - key: a digest of whom they are counted for.
+    ///   - key: a digest of the caller that they are counted for.
     /// - Returns: at most `wanted`; none where the minute is used up.
     /// - Throws: `PostgresError`.
     package func take(_ wanted: Int, of allowed: Int, for key: PostgresBytes) async throws(PostgresError) -> Given {

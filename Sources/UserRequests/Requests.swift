@@ -86,7 +86,7 @@ package struct Requests: Sendable {
         }
     }
 
-    /// Those of the users whom the application does not have.
+    /// Those of the users that the application does not have.
     ///
     /// - Throws: `PostgresError`, also where the connection's role may not read users.
     package func unknown(among userIDs: [String]) async throws(PostgresError) -> [String] {

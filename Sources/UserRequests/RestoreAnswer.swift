@@ -71,7 +71,7 @@ package struct RestoreAnswer: Sendable, Hashable {
 /// A purchase of the user's own that gives access.
 package struct RestoredProduct: Sendable, Hashable, Codable {
     package var store: String
-    /// The store's id of the product; RevenueCat's where RevenueCat alone told of it.
+    /// The store's id of the product; RevenueCat's if only RevenueCat listed it.
     package var productID: String?
     package var entitlements: [String]
     /// RFC 3339; `nil`: it has no end.
@@ -95,7 +95,7 @@ package struct RestoredProduct: Sendable, Hashable, Codable {
 
 /// Whose a restore is and what it found, as the transaction that ends it leaves both.
 package struct RestoreFindings: Sendable {
-    /// `nil` once the user is erased, of whom nothing is told.
+    /// `nil` once the user is erased; nothing is notified then.
     package var userID: String?
     package var products: [RestoredProduct]
 

@@ -15,7 +15,7 @@ package struct Timeline: Sendable {
     /// Reads the timeline.
     ///
     /// `until`: leaves out what came later.
-    /// Returns `nil` for a user of whom neither the host nor we know anything.
+    /// Returns `nil` for a user that neither the host nor our records have.
     package func events(of userID: String, until: PostgresTimestamp?) async throws -> [Event]? {
         let host = try await pool.query(
             "SELECT u.type, u.status FROM entitlement_sync_host.read_users(\([userID])) AS u"
@@ -50,10 +50,10 @@ package struct Timeline: Sendable {
         return host.isEmpty && events.isEmpty ? nil : events
     }
 
-    /// How a user stands, as far as they may know it themselves, as one JSON object; names nobody else.
+    /// How a user stands, as far as they may know it themselves, as one JSON object; contains no other user's id.
     ///
     /// - Parameter userID: the host's.
-    /// - Returns: `nil` for a user of whom neither the host nor we know anything.
+    /// - Returns: `nil` for a user that neither the host nor our records have.
     /// - Throws: `PostgresError`.
     package func standing(of userID: String) async throws -> String? {
         try await pool.query("SELECT entitlement_sync.user_standing(\(userID))::text").first?.decode(

@@ -52,7 +52,7 @@ import Testing
             mode: .promoteOnly,
             absenceMargin: .zero,
             absenceMarginGooglePlay: .seconds(7),
-            backgroundLook: nil
+            backgroundCheck: nil
         )
         #expect(config.decision == decision)
         let revenueCat = try #require(config.revenueCat)

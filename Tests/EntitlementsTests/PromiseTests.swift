@@ -149,18 +149,18 @@ import Testing
     ) {
         let end = expected.map { noon + Duration.seconds($0) }
         var reading = Reading(coverage: .full, askedAt: noon + .seconds(seconds), covered: [.revenueCat])
-        #expect(look(reading, promisedAt: noon) == NextLook(at: end))
+        #expect(look(reading, promisedAt: noon) == ScheduledCheck(at: end))
         reading.covered = Set(Store.allCases)
-        #expect(look(reading, promisedAt: noon) == NextLook(at: end))
-        #expect(look(reading, promisedAt: nil) == NextLook(at: nil))
+        #expect(look(reading, promisedAt: noon) == ScheduledCheck(at: end))
+        #expect(look(reading, promisedAt: nil) == ScheduledCheck(at: nil))
     }
 
     @Test func `74: where access was found, or none can be given, no such look is planned`() {
         var reading = Reading(coverage: .full, askedAt: noon + .seconds(30), covered: [.revenueCat])
-        #expect(look(reading, grants: true, promisedAt: noon) == NextLook(at: nil))
+        #expect(look(reading, grants: true, promisedAt: noon) == ScheduledCheck(at: nil))
         #expect(look(reading, outcome: .notEligible, promisedAt: noon)?.at == nil)
         reading.covered = [.onside]
-        #expect(look(reading, promisedAt: noon) == NextLook(at: nil), "only RevenueCat lags behind what it tells")
+        #expect(look(reading, promisedAt: noon) == ScheduledCheck(at: nil), "only RevenueCat lags behind what it tells")
     }
 
     @Test func `74: the earliest of all reasons to look decides`() {
@@ -183,11 +183,11 @@ import Testing
         grants: Bool = false,
         promisedAt: Instant?,
         margin: Duration = .seconds(86_400)
-    ) -> NextLook? {
-        var known = NextLook.Knowledge()
+    ) -> ScheduledCheck? {
+        var known = ScheduledCheck.Knowledge()
         known.grants = grants
         known.promisedAt = promisedAt
         known.margin = margin
-        return NextLook(reading, reading.observations.map { _ in .new }, outcome: outcome, known: known)
+        return ScheduledCheck(reading, reading.observations.map { _ in .new }, outcome: outcome, known: known)
     }
 }

@@ -114,7 +114,7 @@ struct Scene {
     /// Stores that list something of the user's that can't be read.
     var unreadable: Set<Store> = []
     var claimed: [ClaimedPurchase] = []
-    var firstTold: [Int64: Instant] = [:]
+    var firstSeenByEvent: [Int64: Instant] = [:]
     var grants = GrantState.none
     var sandbox = SandboxState.none
     var everObserved = false
@@ -174,7 +174,7 @@ struct Scene {
             catalog: catalog,
             settings: settings,
             claimed: claimed,
-            firstTold: firstTold
+            firstSeenByEvent: firstSeenByEvent
         )
     }
 

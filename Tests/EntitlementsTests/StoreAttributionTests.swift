@@ -191,7 +191,7 @@ func stored(
         var item = stored(.unnamed)
         item.boughtAt = bought.map { noon - hour * $0 }
         scene.reads = [.init(item, holders: [row(5, owner: 2)])]
-        scene.firstTold = told.map { [5: noon - hour * $0] } ?? [6: noon - hour]
+        scene.firstSeenByEvent = told.map { [5: noon - hour * $0] } ?? [6: noon - hour]
         let verdict = try #require(scene.verdict)
         #expect(verdict.outcome == .storeAccountMismatch && verdict.rule == .proofOfAnothers)
         let ticket = try #require(verdict.tickets.first)
@@ -281,7 +281,7 @@ func stored(
     }
 }
 
-@Suite struct NextLookTests {
+@Suite struct ScheduledCheckTests {
     static let cases: [(String, Observation, Duration?)] = [
         ("Onside, running", stored(.account, source: .onside, ends: day * 20), day),
         ("Onside, ends soon", stored(.account, source: .onside, ends: hour), hour + .seconds(60)),
@@ -389,7 +389,7 @@ func stored(
         #expect(look(reading, outcome: .alreadySubscriber, grants: true)?.at == noon + day * 19)
         for rule in Rule.allCases {
             let waits = look(reading, outcome: .deferred) { $0.rule = rule }?.at == noon + day
-            #expect(waits == !NextLook.untimed.contains(rule), "\(rule)")
+            #expect(waits == !ScheduledCheck.untimed.contains(rule), "\(rule)")
         }
         let shut = look(reading, outcome: .notEligible) { $0.background = day * 30 }
         #expect(shut?.awaitsEligibility == true && shut?.at == nil)
@@ -399,7 +399,7 @@ func stored(
     @Test func `Access that no store knows of is looked at when it ends`() {
         let reading = Reading(coverage: .full, askedAt: noon)
         #expect(look(reading) { $0.ownEnds = [noon + hour, noon + day] }?.at == noon + hour + .seconds(60))
-        #expect(look(reading) { $0.ownEnds = [noon] } == NextLook(at: nil))
+        #expect(look(reading) { $0.ownEnds = [noon] } == ScheduledCheck(at: nil))
     }
 
     @Test func `Nobody stays unread for longer than that`() throws {
@@ -432,13 +432,13 @@ func stored(
         _ attributions: [Attribution]? = nil,
         outcome: Outcome = .unchanged,
         grants: Bool = false,
-        _ tell: (inout NextLook.Knowledge) -> Void = { _ in }
-    ) -> NextLook? {
-        var known = NextLook.Knowledge()
+        _ tell: (inout ScheduledCheck.Knowledge) -> Void = { _ in }
+    ) -> ScheduledCheck? {
+        var known = ScheduledCheck.Knowledge()
         known.grants = grants
         tell(&known)
         let mine = attributions ?? reading.observations.map { _ in .new }
-        return NextLook(reading, mine, outcome: outcome, known: known)
+        return ScheduledCheck(reading, mine, outcome: outcome, known: known)
     }
 
     @Test func `What nobody holds, and was seen since the read began, is read again before somebody has it`() {

@@ -88,7 +88,7 @@ extension Lane {
             "replayed \(totals.decisions) \(totals.agreeing) \(totals.held) \(totals.unreplayable) \(differences)"
         )
         try await host.query("DELETE FROM entitlement_sync.invariant_check")
-        let watch = LawWatch(pool: host)
+        let watch = InvariantMonitor(pool: host)
         while try await watch.step() {}
         answers += try await watch.found().map { "\($0.name) \($0.broken)" }.sorted()
         let drift = try await watch.drift()

@@ -20,7 +20,7 @@ struct HistorySetup: Sendable {
             mode: mode,
             absenceMargin: margin,
             absenceMarginGooglePlay: margin,
-            backgroundLook: nil
+            backgroundCheck: nil
         )
     }
 

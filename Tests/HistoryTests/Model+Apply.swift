@@ -82,7 +82,7 @@ extension Model {
                         attributions: attributions,
                         verdict: verdict,
                         isExplained: situation.isExplained,
-                        nextLook: NextLook(
+                        nextCheck: ScheduledCheck(
                             item.reading,
                             attributions,
                             outcome: verdict.outcome,
@@ -129,8 +129,8 @@ extension Model {
         return ended + effects.map(\.item.job)
     }
 
-    private func known(of item: ModelItem, _ situation: Situation, _ verdict: Verdict) -> NextLook.Knowledge {
-        var known = NextLook.Knowledge()
+    private func known(of item: ModelItem, _ situation: Situation, _ verdict: Verdict) -> ScheduledCheck.Knowledge {
+        var known = ScheduledCheck.Knowledge()
         known.grants = verdict.action == .grant
         known.rule = verdict.rule
         known.margin =
@@ -148,7 +148,7 @@ extension Model {
         var verdict: Verdict
         var isExplained: Bool
         /// `nil`: what was planned before stands.
-        var nextLook: NextLook?
+        var nextCheck: ScheduledCheck?
         /// The type before; nil for a user who is gone.
         var before: UserType?
         /// A person has confirmed it among a run's.
@@ -160,7 +160,7 @@ extension Model {
             verdict.action = .none
             verdict.outcome = .deferred
             verdict.absence = .keep
-            nextLook = NextLook(at: item.reading.askedAt + .seconds(86_400))
+            nextCheck = ScheduledCheck(at: item.reading.askedAt + .seconds(86_400))
         }
 
         var after: UserType? {
@@ -324,8 +324,8 @@ extension Model {
         case .rejected: alarms.insert("request_rejected")
         default: break
         }
-        let isSecondLook = ReadFailure.isSecondLook(failure.code.rawValue)
-        let isFree = isSecondLook && !ReadFailure.isSecondLook(item.lastError)
+        let isImmediateRetry = ReadFailure.isImmediateRetry(failure.code.rawValue)
+        let isFree = isImmediateRetry && !ReadFailure.isImmediateRetry(item.lastError)
         let counts = !isFree && !waits.contains(failure.code)
         jobs[job].attempt = item.attempt + (counts ? 1 : 0)
         jobs[job].error = failure.code.rawValue

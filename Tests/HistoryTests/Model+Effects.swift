@@ -30,7 +30,7 @@ extension Model {
             case .none: if effect.before == .free { people[user].decidedType = .free }
             }
         }
-        if let next = effect.nextLook { people[user].look = next.at }
+        if let next = effect.nextCheck { people[user].look = next.at }
         let changed = changeAssets(&effect, lockedAssets: lockedAssets)
         if !isObserving { openTickets(effect) }
         if effect.verdict.rule == .clientAppNotRegistered { alarms.insert("app_not_registered") }

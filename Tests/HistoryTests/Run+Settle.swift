@@ -61,7 +61,7 @@ extension Run {
 
     /// The laws, as the product itself looks after them.
     private func checkLaws() async throws {
-        let watch = LawWatch(pool: lane.host)
+        let watch = InvariantMonitor(pool: lane.host)
         try await watch.run()
         let laws = try await watch.found()
         try expect(laws.count == 9, "\(laws.count) laws were looked at")

@@ -115,12 +115,12 @@ extension Run {
                 ModelItem(job: -1, user: user, key: job.userKey, attempt: 0, kind: .reconcile, reading: reading)
             )
         }
-        var answers: [Int64: Apply.Foresight.Answer] = [:]
+        var answers: [Int64: Apply.BatchDryRun.Answer] = [:]
         while !left.isEmpty {
-            let foresight = try await apply.foresee(left, epoch: epoch)
-            answers.merge(foresight.answers) { first, _ in first }
-            for (key, retry) in foresight.retries { answers[key] = .init(Foreseen(error: retry.error)) }
-            let (count, rest) = (left.count, left.filter { foresight.postponed.contains($0.job.userKey) })
+            let dryRunWork = try await apply.performDryRun(left, epoch: epoch)
+            answers.merge(dryRunWork.answers) { first, _ in first }
+            for (key, retry) in dryRunWork.retries { answers[key] = .init(DryRunResult(error: retry.error)) }
+            let (count, rest) = (left.count, left.filter { dryRunWork.postponed.contains($0.job.userKey) })
             try expect(rest.count < count, "a part of a dry run does not come to an end")
             if !rest.isEmpty { model.note("predicted after others of the part") }
             left = rest

@@ -218,7 +218,7 @@ struct DoctorTests {
         try await World.with(customers: ["{id: payer, state: active}"]) { world in
             try await world.add("payer")
             _ = try await world.restored("payer")
-            try await LawWatch(pool: world.pool).run()
+            try await InvariantMonitor(pool: world.pool).run()
             // The worker of the test ended before it traded what it knew of the store.
             try await StoreHealth(pool: world.pool).note(
                 "revenuecat",
@@ -239,17 +239,17 @@ struct DoctorTests {
     @Test("Laws have their turn one by one, and those that cannot be checked keep no other from its own")
     func turns() async throws {
         try await World.with { world in
-            let watch = LawWatch(pool: world.pool)
+            let watch = InvariantMonitor(pool: world.pool)
             // Two of them look there.
             try await world.pool.query("ALTER TABLE entitlement_sync.job_history RENAME TO elsewhere")
-            for turn in 1...RecordLaw.all.count {
+            for turn in 1...Invariant.all.count {
                 #expect(try await watch.drift() == nil, "drift is the last")
                 do { _ = try await watch.step() } catch is PostgresError {}
                 #expect(try await world.number("SELECT count(*) FROM entitlement_sync.invariant_check") == Int64(turn))
             }
             #expect(try await watch.step())
             #expect(try await watch.drift() != nil)
-            #expect(try await watch.found().count == RecordLaw.all.count - 2)
+            #expect(try await watch.found().count == Invariant.all.count - 2)
             #expect(try await !watch.step(), "nothing is due")
             // Long after, whatever was checked longest ago comes first.
             try await world.pool.query(

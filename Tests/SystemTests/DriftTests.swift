@@ -54,8 +54,8 @@ import Testing
                         \(type), '-')
                 """
             )
-            try await LawWatch(pool: world.pool).run()
-            let drift = try #require(try await LawWatch(pool: world.pool).drift())
+            try await InvariantMonitor(pool: world.pool).run()
+            let drift = try #require(try await InvariantMonitor(pool: world.pool).drift())
             #expect(drift.looked == 1)
             #expect(drift.users[.subscriberWithoutAccess] == holding.without)
             #expect(drift.users[.freeWithAccess] == holding.free)

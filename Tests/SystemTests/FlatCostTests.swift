@@ -128,7 +128,7 @@ struct FlatCostTests {
         ) {
             _ in
             let drained = try await inbox.drain()
-            #expect(drained.looked > 0)
+            #expect(drained.examined > 0)
         }
 
         // Nothing but what is asked for now is due.

@@ -154,7 +154,7 @@ extension World {
             assets: AssetRuns(pool: pool, mode: setup.decision.mode, logger: .quiet),
             acknowledger: stores.acknowledger,
             desk: setup.servesDesk ? stores.desk : nil,
-            foresight: setup.servesDesk ? stores.foresight : nil,
+            dryRunWork: setup.servesDesk ? stores.dryRunWork : nil,
             runParts: setup.plans == nil ? nil : RunParts(pool: pool),
             lister: ListingWork(listings: Listings(pool: pool), lists: stores.lists, retry: setup.retry),
             credentials: stores.credentials,

@@ -59,7 +59,7 @@ extension Apply {
             guard respelled.isEmpty else { throw SpelledOtherwise(ids: respelled) }
             guard held.isEmpty else { throw HeldElsewhere(users: held) }
         }
-        // Our rows of them are held elsewhere; whoever has none at all lost it to an erasure.
+        // Another transaction has locked our rows of them; a user without a row was erased.
         let isFree = { (item: ReadJob) in scene.facts[item.job.userKey] != nil }
         report.postponed += batch.filter { !isFree($0) }
         let free = batch.filter(isFree)
@@ -107,14 +107,14 @@ extension Apply {
         } else if !ahead.isEmpty {
             dated = try await ahead.mend(on: connection)
         }
-        let firstTold = try await FirstTold.purchases(shown: ours, holders, on: connection)
+        let firstSeenByEvent = try await FirstSeenByEvent.purchases(shown: ours, holders, on: connection)
         var decision = settings.decision
         decision.demotionsPaused = gate.demotionsPaused
         var plan: ApplyPlan
         var postponed: Set<Int64> = []
         repeat {
             plan = ApplyPlan(settings: settings, decision: decision, catalog: gate.catalog)
-            plan.firstTold = firstTold
+            plan.firstSeenByEvent = firstSeenByEvent
             plan.dated = dated.purchases
             if !dated.users.isEmpty || !dated.purchases.isEmpty {
                 plan.alarms[RecordsAhead.alarm] = RecordsAhead.advice
@@ -134,11 +134,11 @@ extension Apply {
                     contested: ledger.contested[key] ?? []
                 )
             }
-            // Without the jobs that have to wait, others may touch what they touched: planned anew, until nobody waits.
+            // Without the jobs that have to wait, others may write what those would have written: planned again, until no job waits.
         } while try await postpone(&postponed, in: plan, on: connection)
         report.postponed += plan.postponed + ours.filter { postponed.contains($0.job.userKey) }
         guard limits, settings.decision.mode != .observe, plan.effects.contains(where: \.isBraked) else { return plan }
-        try await RunHolds.hold(&plan.effects, on: connection)
+        try await HeldDemotions.hold(&plan.effects, on: connection)
         let wanted = plan.effects.count(where: \.isBraked)
         if wanted > 0 {
             let (allowance, limit) = try await BrakeStore.allowance(
@@ -148,7 +148,7 @@ extension Apply {
                 on: connection
             )
             BrakeStore.hold(&plan.effects, beyond: allowance)
-            // Whoever is read one by one is in no run that would stop, and a mistake would take its share every day.
+            // Users who are read one by one are in no run that would stop, and a mistake would use its share every day.
             if limit > 0, 2 * (limit - allowance + min(wanted, allowance)) >= limit {
                 plan.alarms["demotion_brake_half"] =
                     "Half of the demotions that a day may have are written. See the rules of the last decisions, and"
@@ -165,7 +165,7 @@ extension Apply {
 
     /// Queues the former owners of purchases that move.
     ///
-    /// A host's open transaction may hold such an owner's row of the queue: its claimants are put off, and nobody waits.
+    /// A host's open transaction may hold such an owner's row of the queue: its claimants are postponed, so that no transaction waits.
     ///
     /// - Returns: whether claimants were added to `postponed`.
     private func postpone(

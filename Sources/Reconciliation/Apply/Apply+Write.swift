@@ -47,7 +47,7 @@ extension Apply {
             guard let leader = plan.observed[index].sharesRowOf else { continue }
             plan.observed[index].purchaseID = plan.observed[leader].purchaseID
         }
-        // Not with the COMMIT: whoever mends what an alarm is about may hold its row, and that wait can be stopped here.
+        // Not with the COMMIT: an operator may have locked an alarm's row, and a wait for it can be stopped here.
         plan.alarms.merge(EffectWrites.alarms(plan.effects)) { first, _ in first }
         report.alarms = plan.alarms.keys.sorted()
         nameTickets(&plan)
@@ -58,7 +58,7 @@ extension Apply {
         requests += Alarms.raise(plan.alarms)
         if isObserving {
             try await connection.send(requests)
-            try await foreseeAssets(&plan.effects, on: connection)
+            try await predictAssets(&plan.effects, on: connection)
         } else {
             requests += Acknowledgements.plan(plan.acknowledgements)
             try await changeHost(&plan.effects, assetsApart: assetsApart, after: requests, on: connection)
@@ -118,9 +118,9 @@ extension Apply {
         report.ended = ends.map { .init(id: $0.id, kind: $0.kind, state: $0.state, outcome: $0.outcome) }
     }
 
-    /// Makes users known whom only the app's ids in purchases name, and has those read again whose purchases were found.
+    /// Makes users known that only the app's ids in purchases name, and queues reads of users whose purchases were found.
     ///
-    /// - Throws: `HeldElsewhere` where such a user's row of the queue is held: whoever showed the purchase is put off.
+    /// - Throws: `HeldElsewhere` if another transaction has locked such a user's row of the queue: the job that submitted the purchase is postponed.
     private func meetAccounts(_ plan: ApplyPlan, on connection: PostgresConnection) async throws {
         let rows = plan.observed
         let accounts = rows.compactMap(\.account).sortedExactly
@@ -228,7 +228,7 @@ extension Apply {
 
     private func withoutTypeChange(_ effect: Effect) -> Effect {
         var same = effect
-        // Nobody was demoted: the next look at the same has to come to the same.
+        // No user was demoted: the next check of the same facts must have the same result.
         if same.verdict.action == .demote { same.verdict.absence = .keep }
         same.verdict.action = .none
         same.isOnlyObserved = true
@@ -322,7 +322,7 @@ extension Apply {
     }
 
     /// What the assets would have changed, for decisions that are only observed.
-    func foreseeAssets(_ effects: inout [Effect], on connection: PostgresConnection) async throws {
+    func predictAssets(_ effects: inout [Effect], on connection: PostgresConnection) async throws {
         let ids = effects.filter { $0.verdict.action != .none }.compactMap(\.user?.id)
         guard !ids.isEmpty else { return }
         let counts = try await countAssets(ids, on: connection)

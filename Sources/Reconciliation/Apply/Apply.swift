@@ -9,8 +9,8 @@ package import UserRequests
 
 /// Makes verdicts true: the one transaction that locks, decides and writes a batch of jobs.
 ///
-/// Nothing is decided before the locks are held, so no verdict rests on a state that somebody changed meanwhile. Users,
-/// jobs and assets that somebody else holds are skipped, never waited for.
+/// Nothing is decided before the locks are held, so no verdict rests on a state that has changed meanwhile. Users,
+/// jobs and assets that another transaction has locked are skipped, never waited for.
 package struct Apply: Sendable {
     let pool: PostgresPool
     let settings: ApplySettings
@@ -20,7 +20,7 @@ package struct Apply: Sendable {
     /// Counts what stores know and do not know.
     let absences = AbsenceWatch()
 
-    /// `audience`: told of the restores that it awaits; others hear of ends by a notification.
+    /// `audience`: gets the ends of restores that it awaits; all other listeners get a notification.
     package init(
         pool: PostgresPool,
         settings: ApplySettings,
@@ -39,7 +39,7 @@ package struct Apply: Sendable {
     ///   - batch: jobs of different users, leased under `epoch`.
     ///   - epoch: this process's lease; nothing is written once it has ended.
     /// - Returns: what became of each.
-    /// - Throws: `PostgresError`; whether the transaction took place is then told by the jobs' rows alone.
+    /// - Throws: `PostgresError`; only the jobs' rows show then whether the transaction took place.
     package func callAsFunction(_ batch: [ReadJob], epoch: Int32) async throws -> ApplyReport {
         var tries = 0
         var assetsApart = false
@@ -53,7 +53,7 @@ package struct Apply: Sendable {
                     try await attempt(free, epoch: epoch, assetsApart: assetsApart, on: connection)
                 }
                 report.postponed += putOff
-                if !report.answers.isEmpty, let audience { report.told = audience.take(report.answers) }
+                if !report.answers.isEmpty, let audience { report.delivered = audience.take(report.answers) }
                 return report
             } catch let held as HeldElsewhere {
                 let waiting = free.filter { held.concerns($0) }
@@ -122,9 +122,9 @@ package struct Apply: Sendable {
         return passedOn > 0
     }
 
-    /// Users whom somebody else holds: the batch starts again without them.
+    /// Users that another transaction has locked: the batch starts again without them.
     ///
-    /// By then the rest of what is theirs was locked, and a host that asks for a restore of a user whom it holds must not
+    /// By then the rest of what is theirs was locked, and a host that requests a restore of a user that it has locked must not
     /// wait for the whole batch, or worse, the batch for it.
     struct HeldElsewhere: Error {
         var users: Set<Int64>

@@ -23,9 +23,9 @@ package struct ApplySettings: Sendable {
     package var assetBatch: Int
     /// How long a batch that may demote waits for a count of the host's subscribers; after that housekeeping's has to do.
     package var countLimit: Duration
-    /// Whether Google Play is told of sales that were granted.
+    /// Whether sales that were granted are acknowledged to Google Play.
     package var acknowledges: Bool
-    /// Whether others hear of what changes.
+    /// Whether changes are published in the outbox.
     package var tells: Bool
 
     package init(
@@ -60,10 +60,10 @@ package struct ApplyReport: Sendable {
     package var ended: [Ended] = []
     /// Of those of them that are awaited in this process.
     var answers: [RestoreAnswer] = []
-    /// Those that somebody in this process has been told of.
-    package var told: Set<UUID> = []
+    /// Those that a caller in this process has got.
+    package var delivered: Set<UUID> = []
     package var retried = 0
-    /// Jobs that are still ours: a row was held by somebody else, or another job of the batch touched the same purchase.
+    /// Jobs that are still ours: another transaction has locked a row, or another job of the batch touched the same purchase.
     package var postponed: [ReadJob] = []
     /// Jobs that are not ours any more.
     package var lost = 0

@@ -102,7 +102,7 @@ package struct AssetRuns: Sendable {
               JOIN entitlement_sync.user_sync AS u ON u.user_key = r.user_key
              WHERE r.due <= now()
                AND NOT EXISTS (SELECT 1 FROM entitlement_sync.control AS c WHERE c.name = 'all' AND c.paused)
-               -- Batch upon batch would hold the user's row, and whoever is about to decide on them anew would never have it.
+               -- Batch upon batch would lock the user's row, and a job that decides on the user again would never get it.
                AND NOT EXISTS (SELECT 1 FROM entitlement_sync.queue AS q
                                 WHERE q.user_key = r.user_key AND q.owner IS NOT NULL)
              ORDER BY r.due
@@ -167,9 +167,9 @@ package struct AssetRuns: Sendable {
             return
         }
         let changed = progress?.changed ?? 0
-        // Nothing changed although something is left: somebody holds the rest, or the host refused it before.
+        // Nothing changed although something is left: another transaction has locked the rest, or the host refused it before.
         let isStuck = isOver || changed == 0
-        // What somebody holds comes right after the cursor; what was refused lies before it.
+        // What is locked comes right after the cursor; what was refused lies before it.
         let cursor = isStuck && (isOver || run.hasFailed) ? nil : progress?.cursor
         try await connection.query(
             """
@@ -205,7 +205,7 @@ package struct AssetRuns: Sendable {
             )
             return
         }
-        // Told once: a run that is tried every hour for the same refusal has nothing new to say.
+        // Logged once: a run that is tried every hour for the same refusal has nothing new to say.
         if !run.isParked {
             try await connection.query(
                 """
@@ -223,7 +223,7 @@ package struct AssetRuns: Sendable {
             )
         )
         // Others have their turn before the next one. Where no asset is left to step over twice in a row, it was none that was
-        // refused, but the change as such: that is somebody's to mend.
+        // refused, but the change as such: that is for an operator to mend.
         try await connection.query(
             """
             UPDATE entitlement_sync.asset_run AS r

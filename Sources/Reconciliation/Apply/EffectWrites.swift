@@ -15,7 +15,7 @@ struct Effect {
     var observed: Bool
     var verdict: Verdict
     /// `nil`: what was planned before stands.
-    var nextLook: NextLook?
+    var nextCheck: ScheduledCheck?
     var assetsChanged = 0
     var assetsPending = false
     /// Where the next batch of assets begins.
@@ -27,13 +27,13 @@ struct Effect {
     var fingerprint: UUID?
     /// Where it confirms a decision, and is none of its own.
     var confirmation: JobEnd.Confirmation?
-    /// A person has looked at this demotion among all of a run's, and confirmed them.
+    /// An operator has confirmed the demotions of its run, this one among them.
     var isConfirmed = false
 
     /// Whether it is a demotion that counts toward the brake.
     var isBraked: Bool { verdict.action == .demote && !verdict.wasAnnounced && !isConfirmed }
 
-    /// Puts a demotion off until somebody has looked, or counted.
+    /// Holds a demotion: beyond the brake, or until its run is counted and confirmed.
     ///
     /// - Parameters:
     ///   - rule: by which.
@@ -44,8 +44,8 @@ struct Effect {
         verdict.outcome = .deferred
         verdict.absence = .keep
         verdict.explanation += " " + reason
-        // Where a store may stay silent for good, nobody else would bring the user up again.
-        nextLook = NextLook(at: askedAt + .seconds(86_400))
+        // Where a store may stay silent for good, nothing else would bring the user up again.
+        nextCheck = ScheduledCheck(at: askedAt + .seconds(86_400))
     }
 
     /// The type that this decision settles, or that an earlier one did where this one leaves open whether the type is right.
@@ -165,7 +165,7 @@ enum EffectWrites {
               FROM unnest(\(effects.map(\.job.userKey)), \(effects.map { Int64($0.newType == nil ? 0 : 1) }),
                           \(effects.map(\.coverage.rawValue)), \(effects.map(\.askedAt.timestamp)),
                           \(effects.map { name(of: $0.verdict.absence) }), \(effects.map(\.observed)),
-                          \(effects.map { plan(of: $0.nextLook) }), \(effects.map { $0.nextLook?.at?.timestamp }),
+                          \(effects.map { plan(of: $0.nextCheck) }), \(effects.map { $0.nextCheck?.at?.timestamp }),
                           \(effects.map { effect in effect.decidedType.map { $0 == .subscriber } }),
                           \(effects.map(\.fingerprint)), \(effects.map { $0.confirmation?.decision }),
                           \(effects.map { $0.confirmation?.id }))
@@ -186,10 +186,10 @@ enum EffectWrites {
         ]
     }
 
-    private static func plan(of look: NextLook?) -> String {
-        guard let look else { return "keep" }
-        if look.awaitsEligibility { return "await_eligibility" }
-        return look.isBackground ? "background" : "at"
+    private static func plan(of check: ScheduledCheck?) -> String {
+        guard let check else { return "keep" }
+        if check.awaitsEligibility { return "await_eligibility" }
+        return check.isBackground ? "background" : "at"
     }
 
     private static func name(of note: AbsenceNote) -> String {

@@ -16,7 +16,7 @@ enum TicketWrites {
     /// Opens each ticket, or touches the open one of the same claimant and purchase: the unique index decides.
     ///
     /// One that was refused in the last 90 days is touched in place of a new one: it is opened again where the evidence,
-    /// which is collected anew, is another.
+    /// which is collected again, is another.
     ///
     /// - Parameters:
     ///   - wanted: what the verdicts ask for.
@@ -89,7 +89,7 @@ enum TicketWrites {
                               deadline = coalesce(excluded.deadline, t.deadline)
                 RETURNING t.id, t.claimant_key, coalesce(t.purchase_id, 0) AS purchase_id, t.visible, t.touches, t.priority,
                           t.uid, t.kind, t.state
-            ), told AS (
+            ), published AS (
                 INSERT INTO entitlement_sync.outbox (user_key, topic, data)
                 SELECT o.claimant_key, \(OutboxTopic.ticketOpened.rawValue),
                        jsonb_build_object('reference', entitlement_sync.reference_of('T', o.uid), 'kind', o.kind,
@@ -178,7 +178,7 @@ enum TicketWrites {
         )
     }
 
-    /// Makes owners known whom only the store names: they may be users of the host whom no job has met yet.
+    /// Makes owners known that only the store names: they may be users of the host that no job has read yet.
     ///
     /// A host's open transaction may be about to do the same; then the ticket names its owner at the next touch.
     static func meet(_ owners: [String], on connection: PostgresConnection) async throws {

@@ -41,8 +41,8 @@ struct ApplyPlan {
     var alarms: [String: String] = [:]
     /// Purchases whose records were dated to the present: a reading from before that says nothing of them.
     var dated: Set<Int64> = []
-    /// When others' purchases that are shown were first seen, if an event told of them before.
-    var firstTold: [Int64: Instant] = [:]
+    /// When other users' purchases, submitted as proofs, were first seen, if an event named them before.
+    var firstSeenByEvent: [Int64: Instant] = [:]
 
     /// Users whose verdicts only confirm what is on record.
     var confirming: Set<Int64> { Set(effects.filter { $0.confirmation != nil }.map(\.job.userKey)) }
@@ -102,7 +102,7 @@ struct ApplyPlan {
             eligible: user?.status.isEligible ?? false,
             askedAt: item.reading.askedAt
         )
-        // One of the two owners was read to the end without it: whoever is named from now on is the owner.
+        // One of the two owners was read to the end without it: a user named from now on is the owner.
         // A reading without failure lists every subscription, even where it left one-time purchases out.
         let isFull = item.reading.coverage == .full
         let listsSubscriptions = isFull || item.reading.coverage == .partial && item.reading.failure == nil
@@ -152,7 +152,7 @@ struct ApplyPlan {
             catalog: catalog,
             settings: decision,
             claimed: claimed(item, holders: holders),
-            firstTold: firstTold
+            firstSeenByEvent: firstSeenByEvent
         )
         switch Entitlements.decide(situation) {
         case .retry(let failure):
@@ -171,7 +171,7 @@ struct ApplyPlan {
                     coverage: item.reading.coverage,
                     observed: situation.isExplained,
                     verdict: verdict,
-                    nextLook: NextLook(
+                    nextCheck: ScheduledCheck(
                         item.reading,
                         attributions,
                         outcome: verdict.outcome,
@@ -242,14 +242,14 @@ struct ApplyPlan {
         facts: UserFacts?,
         ledger: [Purchase],
         _ verdict: Verdict
-    ) -> NextLook.Knowledge {
-        var known = NextLook.Knowledge()
+    ) -> ScheduledCheck.Knowledge {
+        var known = ScheduledCheck.Knowledge()
         known.grants = verdict.action == .grant
         known.rule = verdict.rule
         known.promisedAt = facts?.promisedAt
         known.ownEnds = [facts?.grantsEnd, facts?.sandboxEnds].compactMap(\.self)
         known.margin = ledger.map { decision.margin(of: $0.store) }.max() ?? decision.absenceMargin
-        known.background = decision.backgroundLook
+        known.background = decision.backgroundCheck
         known.spread = Spread(userKey: item.job.userKey)
         return known
     }
@@ -413,7 +413,7 @@ struct ApplyPlan {
                 "\((failure.store ?? .revenueCat).name) calls our request wrong: report this with the worker's log."
         case .storeOff:
             alarms["store_not_configured"] =
-                "Somebody has shown a proof of \((failure.store ?? .revenueCat).name), for which nothing is configured: set its"
+                "A user submitted a proof of \((failure.store ?? .revenueCat).name), for which nothing is configured: set its"
                 + " variables, or keep the app from offering it."
         case .ownerUnresolved:
             alarms["owner_unresolved"] =
@@ -429,7 +429,7 @@ struct ApplyPlan {
                 + " certificates. The proof restores nothing."
         case .unusableID:
             alarms["user_id_unusable"] =
-                "The application has users with ids that stand for nobody (null, guest, ...): mend how it makes them."
+                "The application has users with ids that name no user (null, guest, ...): mend how it makes them."
         default: break
         }
         let next = settings.retry.next(
@@ -437,7 +437,7 @@ struct ApplyPlan {
             attempt: item.job.attempt,
             age: item.job.queuedFor,
             jitter: Double.random(in: 0...1),
-            isRepeated: ReadFailure.isSecondLook(item.job.lastError)
+            isRepeated: ReadFailure.isImmediateRetry(item.job.lastError)
         )
         switch next {
         case .again(let wait, let attempt):

@@ -10,7 +10,7 @@ package enum BrakeStore {
     ///
     /// - Parameters:
     ///   - brake: the limits.
-    ///   - wanted: how many the batch would demote; where the known count allows them, nobody is counted.
+    ///   - wanted: how many the batch would demote; if the known count allows them, the host's users are not counted.
     ///   - limit: how long a count may take, to the millisecond.
     ///   - connection: the batch's.
     /// - Returns: how many of them may be written, and how many the whole day allows.

@@ -112,7 +112,7 @@ enum Confirmation {
         attribution == .new ? .own(purchase: 0, merging: []) : attribution
     }
 
-    /// Words one after the other, each told from the next by its length.
+    /// Words one after the other, each with its length before it.
     private struct Words {
         var bytes: [UInt8] = []
 

@@ -84,7 +84,7 @@ package struct AppStoreSource: Sendable {
     struct Shown: Sendable {
         /// A transaction each, whose buyer's purchases are asked for.
         var subjects: [AppStoreQuery.Subject] = []
-        /// For each the ids by which somebody else may know the purchase.
+        /// For each the ids by which another source may know the purchase.
         var ids: [[String]] = []
         /// What did not verify, by kind and fault.
         var refused: [String] = []
@@ -160,7 +160,7 @@ package struct AppStoreSource: Sendable {
 
     /// Asks account by account, for passes add up within one account alone.
     ///
-    /// What an earlier answer told about is not asked for again.
+    /// What an earlier answer contained is not asked for again.
     private func read(
         _ queries: [AppStoreQuery],
         of client: AppStoreClient,
@@ -199,13 +199,13 @@ package struct AppStoreSource: Sendable {
         return part
     }
 
-    /// Looks up what a typed id leads to.
+    /// Finds what a reported id leads to.
     ///
     /// - Parameters:
     ///   - typed: the id.
     ///   - context: on whose behalf.
     ///   - isOwn: whether an id that the app gave the store stands for the user.
-    /// - Returns: the purchase, fully read where it is the user's own; or why it could not be looked up.
+    /// - Returns: the purchase, fully read where it is the user's own; or why it could not be found.
     func find(_ typed: TypedID, _ context: ReadContext, isOwn: (String) -> Bool) async -> StorePart {
         do throws(ReadFailure) { return try await search(typed, context, isOwn: isOwn) } catch {
             return .failed(.appStore, error)
@@ -226,7 +226,7 @@ package struct AppStoreSource: Sendable {
         }
         guard let first = transactions.first else { return .nothing(.appStore) }
         // For all but what the app's id names as the user's own, the number of requests, and so the time, is that of an id
-        // which leads nowhere: such a transaction is looked for in the sandbox as well.
+        // which leads nowhere: such a transaction is asked for in the sandbox as well.
         guard let account = first.appAccountToken, isOwn(account) else {
             if typed.kind != "order_id", first.environment == AppStoreEnvironment.production.rawValue {
                 _ = try await client.transaction(typed.value, in: .sandbox, lane: context.lane)

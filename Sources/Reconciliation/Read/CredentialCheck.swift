@@ -45,7 +45,7 @@ package struct CredentialCheck: Sendable {
                 let metadata: Logger.Metadata = ["store": "\(store.rawValue)"]
                 if customers.isEmpty {
                     logger.notice(
-                        "no customer is on record by whom the credentials in use could be checked",
+                        "no customer on record can check the credentials in use",
                         metadata: metadata
                     )
                 } else if knows {

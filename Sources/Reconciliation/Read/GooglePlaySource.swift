@@ -103,7 +103,7 @@ package struct GooglePlaySource: Sendable {
         return part
     }
 
-    /// Looks up what a typed order number leads to.
+    /// Finds what a reported order number leads to.
     func find(_ typed: TypedID, _ context: ReadContext) async -> StorePart {
         guard typed.kind == "order_id" else { return .nothing(.googlePlay) }
         do throws(ReadFailure) {

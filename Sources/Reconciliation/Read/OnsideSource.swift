@@ -28,7 +28,7 @@ package struct OnsideSource: Sendable {
                 case .refused(let refusal):
                     refused.append("onside_history (\(refusal.code.rawValue))")
                     refusals.note("onside_history", refusal)
-                // Whether it is a proof can't be told now: nobody may hear that there is nothing.
+                // Whether it is a proof is not known now: the answer must not be that there is nothing.
                 case .unread(let why): failure = why
                 }
             }
@@ -59,7 +59,7 @@ package struct OnsideSource: Sendable {
         return await read(orders, known, isFromClient: false, context)
     }
 
-    /// Looks up what a mere order id leads to; the account in the answer names the owner.
+    /// Finds what an order id alone leads to; the account in the answer names the owner.
     func find(_ orderID: String, _ context: ReadContext) async -> StorePart {
         await read([orderID], [], isFromClient: true, isProven: false, context)
     }

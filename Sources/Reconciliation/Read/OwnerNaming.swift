@@ -3,7 +3,7 @@ import Ledger
 import Queue
 import StoreClients
 
-/// Finds out whom the ids that apps gave to stores stand for.
+/// Finds the users that the ids which apps gave to stores stand for.
 struct OwnerNaming: Sendable {
     let accounts: AccountIDs
     let lookups: UserLookups
@@ -44,7 +44,7 @@ struct OwnerNaming: Sendable {
             if case .user(let other)? = owners[ExactText(account)] {
                 items[index].owner = other.isExactly(userID) ? .account : .otherAccount(id: other)
             } else if items[index].source == .onside {
-                // Onside's is our own id as it is, so one that is not the user's is somebody else's.
+                // Onside's is our own id as it is, so one that is not the user's is another user's.
                 items[index].owner = .otherAccount(id: account)
             }
         }

@@ -80,7 +80,7 @@ extension StorePart {
     /// Clocks of one store's servers differ by less than this.
     private static let tolerance = Duration.seconds(300)
 
-    /// Leaves out what the store had said before it said what our records hold: somebody on the way keeps old answers.
+    /// Leaves out what the store had said before it said what our records hold: a cache on the way may keep old answers.
     mutating func dropReplays(of known: [KnownPurchase]) {
         var stated: [ExactText: Instant] = [:]
         for purchase in known where purchase.store == store.rawValue {
@@ -138,7 +138,7 @@ extension [Observation] {
                 continue
             }
             var key = "\(item.source.rawValue) \(item.environment) \(id)"
-            // What gives access in a purchase of Google's, and what does not, are told apart.
+            // The parts of a Google purchase that give access are kept apart from those that do not.
             if item.source == .googlePlay { key += " \(item.status.raw) \(item.entitlements)" }
             if let place = places[ExactText(key)] {
                 items[place].isShown = items[place].isShown || item.isShown

@@ -66,7 +66,7 @@ package struct RevenueCatSource: Sendable {
         return part
     }
 
-    /// Looks up what typed ids lead to.
+    /// Finds what reported ids lead to.
     func find(_ ids: [TypedID], _ context: ReadContext) async -> ClaimReading {
         var found = await client.find(ids, for: query(context))
         do throws(ReadFailure) {
@@ -102,12 +102,12 @@ package struct RevenueCatSource: Sendable {
         return (witnesses, failure)
     }
 
-    /// Looks up which customer has a purchase.
+    /// Finds the customer that has a purchase.
     func customer(holding id: String, lane: Lane) async throws(ReadFailure) -> String? {
         try await client.customer(holding: id, lane: lane)
     }
 
-    /// Looks up what a store's id leads to.
+    /// Finds what a store's id leads to.
     func names(behind id: String, lane: Lane) async throws(ReadFailure) -> [PurchaseIdentifier] {
         try await client.names(behind: id, lane: lane)
     }
@@ -117,7 +117,7 @@ package struct RevenueCatSource: Sendable {
         try await client.aliases(of: customer, lane: lane)
     }
 
-    /// Reads everything that a customer has, whoever that is.
+    /// Reads everything that a customer has, any customer.
     func everything(of customer: String, lane: Lane) async -> CustomerReading {
         await client.read(
             CustomerQuery(

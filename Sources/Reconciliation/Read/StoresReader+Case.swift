@@ -3,10 +3,10 @@ package import Queue
 package import StoreClients
 
 extension StoresReader {
-    /// Everything that the stores say of a user, for people who look into a case; nothing is left out.
+    /// Everything that the stores say of a user, as evidence for agents; nothing is left out.
     ///
     /// - Parameters:
-    ///   - job: names the user; it is nobody's job in the queue.
+    ///   - job: names the user; it does not stand in the queue.
     ///   - lane: on whose behalf.
     /// - Returns: the reading.
     package func readAll(_ job: ClaimedJob, lane: Lane) async -> Reading {
@@ -19,7 +19,7 @@ extension StoresReader {
     ///   - identifiers: the names under which our records know it.
     ///   - lane: on whose behalf.
     /// - Returns: RevenueCat's id of the customer; `nil`: RevenueCat is not configured, or has never met the purchase.
-    /// - Throws: why that can't be told.
+    /// - Throws: why that is not known.
     package func customer(holding identifiers: [PurchaseIdentifier], lane: Lane) async throws(ReadFailure) -> String? {
         guard let revenueCat = sources.revenueCat else { return nil }
         let names = identifiers.filter { $0.kind == "store_id" || $0.kind == "order_id" }.map(\.value)
@@ -40,7 +40,7 @@ extension StoresReader {
         try await sources.revenueCat?.aliases(of: customer, lane: lane) ?? []
     }
 
-    /// Everything that RevenueCat holds for one of its customers; whoever that is.
+    /// Everything that RevenueCat holds for one of its customers, any of them.
     ///
     /// - Throws: why the list is not whole.
     package func everything(of customer: String, lane: Lane) async throws(ReadFailure) -> [Observation] {

@@ -7,10 +7,10 @@ extension StoresReader {
     /// The most purchases of one restore that RevenueCat is asked about.
     private static let mostConsulted = 20
 
-    /// Asks RevenueCat whose the purchases are that the user has shown and that our records hold for nobody.
+    /// Asks RevenueCat for the owners of submitted purchases that have no owner in our records.
     ///
     /// A store knows no users of ours; without this the first to show a proof would become the owner of what RevenueCat
-    /// holds for somebody else.
+    /// holds for another user.
     func consult(
         _ parts: inout [StorePart],
         _ verified: [[String]],
@@ -24,7 +24,7 @@ extension StoresReader {
             parts[part].observations.indices.map { (part: part, place: $0) }
         }
         .filter { isUnclaimed(parts[$0.part].observations[$0.place], eventPurchases, own) }
-        // Each costs several requests; whoever shows more gets an answer by the first of them, or none.
+        // Each costs several requests; a user who submits more gets an answer by the first of them, or none.
         let places = Array(unclaimed.prefix(Self.mostConsulted))
         var purchases = places.map { place in
             parts[place.part].observations[place.place].identifiers
@@ -74,7 +74,7 @@ extension StoresReader {
         }
     }
 
-    /// Takes out what was shown and nobody is known to own: unknown is not unowned.
+    /// Takes out submitted purchases without a known owner: unknown is not unowned.
     private func withhold(
         _ parts: inout [StorePart],
         _ eventPurchases: Set<ExactText>,
@@ -109,13 +109,13 @@ extension StoresReader {
         }
     }
 
-    /// Looks up what was merely typed, once every store was read to the end.
+    /// Finds what reported ids lead to, once every store was read to the end.
     ///
     /// How long that takes depends on what is found, and the claimant must not learn whether there is anything: the stores
-    /// are asked at once, each id's look-up ends with a whole step of its own, which no other id can move, and a bit of
+    /// are asked at once, each id's lookup ends with a whole step of its own, which no other id can move, and a bit of
     /// chance comes on top.
-    func look(up proofs: JobProofs, into reading: inout Reading, _ context: ReadContext) async {
-        let ids = proofs.typed.map(Looked.typed) + proofs.values("onside_order_id").map(Looked.onside)
+    func find(reported proofs: JobProofs, into reading: inout Reading, _ context: ReadContext) async {
+        let ids = proofs.typed.map(ReportedID.typed) + proofs.values("onside_order_id").map(ReportedID.onside)
         guard !ids.isEmpty else { return }
         let found = await withTaskGroup(of: (Int, Found).self) { group in
             for (index, id) in ids.enumerated() {
@@ -144,7 +144,7 @@ extension StoresReader {
     /// Longer than the stores usually take for one id.
     private static let step = Duration.seconds(2)
 
-    private enum Looked: Sendable {
+    private enum ReportedID: Sendable {
         case typed(TypedID)
         case onside(String)
     }
@@ -157,7 +157,7 @@ extension StoresReader {
         var unreadable: Set<Store> = []
     }
 
-    private func find(_ id: Looked, _ context: ReadContext) async -> Found {
+    private func find(_ id: ReportedID, _ context: ReadContext) async -> Found {
         var found = Found()
         switch id {
         case .typed(let id):
@@ -189,7 +189,7 @@ extension StoresReader {
 }
 
 extension StoresReader.Found {
-    /// An id that can't be looked up takes nothing from what another one leads to.
+    /// An id that can't be found takes nothing from what another one leads to.
     fileprivate mutating func add(_ part: StorePart) {
         if part.hasUnreadable { unreadable.insert(part.store) }
         // What was not read to its end decides nothing.
@@ -208,10 +208,10 @@ extension Reading {
     }
 
     /// Takes over what typed ids led to in the stores: what an account of the app's names as the user's own counts, the
-    /// rest is somebody's whom the claimant must not learn of.
+    /// rest is another user's, of which the claimant must not learn.
     fileprivate mutating func take(_ items: [Observation], for userID: String) {
         let known = Set(observations.flatMap { $0.identifiers.map(\.key) })
-        // What RevenueCat holds for somebody else does not become the user's by the app's id alone.
+        // What RevenueCat holds for another user does not become the user's by the app's id alone.
         let held = Set(
             claims.found.filter { !$0.isAnonymous && !$0.customerID.isExactly(userID) }
                 .compactMap { $0.storeID.map(ExactText.init) }
@@ -242,7 +242,7 @@ extension Observation {
         // An owner is named: the app's id need not be resolved besides.
         if witness.owner == .askedUser, owner == .unnamed { accountID = nil }
         guard case .heldElsewhere = witness.owner else { return }
-        // Whom the store names is another witness's word, and is kept beside this one.
+        // The user that the store names is a statement of its own, and is kept beside this one.
         if case .otherAccount = owner { return }
         owner = witness.owner
     }

@@ -94,7 +94,7 @@ extension StoresReader {
 
 /// What is known of an event while its stores are asked about it.
 struct EventSearch: Sendable {
-    /// What one store told.
+    /// What one store said.
     struct Found: Sendable {
         /// Names that may be users'.
         var users: [String] = []
@@ -139,7 +139,7 @@ struct EventSearch: Sendable {
     var lane: Lane { ask.isListed ? .sweep : .event }
     var anonymous: [String] { about.anonymous ?? [] }
     var accounts: [String] { found.accounts }
-    /// Whether the app has told the store who the buyer is.
+    /// Whether the app has given the buyer's id to the store.
     var isNamed: Bool { !found.users.isEmpty }
 
     /// By what RevenueCat may know the purchase: no tokens.

@@ -2,10 +2,10 @@ package import Entitlements
 package import StoreClients
 
 extension StoresReader {
-    /// How an id that was named for a case is looked up.
+    /// The lookup of an id that was reported for a ticket.
     package struct LookupRequest: Sendable {
         package var claim: CaseClaim
-        /// The case may be about the sandbox, in which the App Store looks no order up.
+        /// The case may be about the sandbox, in which the App Store finds no orders.
         package var mayBeSandbox: Bool
         /// The database's time.
         package var askedAt: Instant
@@ -19,14 +19,14 @@ extension StoresReader {
         }
     }
 
-    /// Looks an id up with everybody who may know it, through the gates of every other read.
+    /// Asks every store that may know an id, through the same limits as every other read.
     ///
     /// What it leads to is a name for a purchase, and no word on whose it is.
     ///
-    /// - Parameter request: what to look up, and on whose behalf.
+    /// - Parameter request: the id, and the lane of its requests.
     /// - Returns: each store's word, a failure included; empty: no store has such ids.
     /// - Throws: `ReadFailure`, where no store is to blame.
-    package func lookUp(_ request: LookupRequest) async throws(ReadFailure) -> [StoreLookup] {
+    package func lookup(_ request: LookupRequest) async throws(ReadFailure) -> [StoreLookup] {
         var lookups: [StoreLookup] = []
         for route in request.claim.routes {
             let answer = await answer(request, by: route)
@@ -42,7 +42,7 @@ extension StoresReader {
             let names: [PurchaseIdentifier]?
             switch route {
             case .appStoreOrder, .appStoreTransaction, .appStoreEither:
-                return try await sources.appStore?.lookUp(request, by: route) ?? .impossible(.storeOff)
+                return try await sources.appStore?.lookup(request, by: route) ?? .impossible(.storeOff)
             case .googlePlayOrder:
                 guard let client = sources.googlePlay?.client else { return .impossible(.storeOff) }
                 names = try await client.order(id, lane: lane)?.identifiers ?? []
@@ -58,8 +58,8 @@ extension StoresReader {
 }
 
 extension AppStoreSource {
-    /// Looks an id up as a transaction's, as an order's, or as whichever of the two it is.
-    package func lookUp(
+    /// Finds an id as a transaction's or as an order's.
+    package func lookup(
         _ request: StoresReader.LookupRequest,
         by route: LookupRoute
     ) async throws(ReadFailure) -> StoreLookup.Answer {
@@ -71,9 +71,9 @@ extension AppStoreSource {
             return .found(Observation(named: transaction).identifiers)
         }
         guard route != .appStoreTransaction else { return .unknown }
-        switch try await client.lookUp(order: id, lane: request.lane) {
+        switch try await client.lookup(order: id, lane: request.lane) {
         case .found(let transactions): return .found(transactions.flatMap { Observation(named: $0).identifiers })
-        // Production alone looks orders up, and says of one of the sandbox what it says of one that nobody has.
+        // Only production finds orders, and it answers for a sandbox order as for one that does not exist.
         case _ where request.mayBeSandbox: return .impossible(.sandbox)
         case .invalid: return .unknown
         case .refused: return route == .appStoreEither ? .unknown : .impossible(.form)
@@ -82,7 +82,7 @@ extension AppStoreSource {
 }
 
 extension OnsideSource {
-    /// Looks the number of an order up.
+    /// Finds the number of an order.
     func names(
         behind id: String,
         _ request: StoresReader.LookupRequest

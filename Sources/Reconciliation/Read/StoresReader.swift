@@ -49,7 +49,7 @@ package final class StoresReader: Sendable {
     private let catalog = Mutex<(catalog: ProductCatalog, at: ContinuousClock.Instant)?>(nil)
 
     /// - Parameters:
-    ///   - sources: whom to ask.
+    ///   - sources: the stores to ask.
     ///   - accounts: how apps turn user ids into the ids they give to stores.
     ///   - lookups: our records.
     ///   - pool: where the index of those ids is; `nil`: only what is a user's by itself names one.
@@ -82,7 +82,7 @@ package final class StoresReader: Sendable {
     }
 
     /// The same for people who ask what a job would come to, and wait for it.
-    package var foreseer: StoreReader { StoreReader { [self] job in await read(job, lane: .support) } }
+    package var dryRunReader: StoreReader { StoreReader { [self] job in await read(job, lane: .support) } }
 
     func read(_ job: ClaimedJob, lane: Lane? = nil, everything: Bool = false) async -> Reading {
         let askedAt = job.databaseTime(at: .now)
@@ -102,7 +102,7 @@ package final class StoresReader: Sendable {
     private func read(_ proofs: JobProofs, _ context: ReadContext) async throws(ReadFailure) -> Reading {
         let verified = await sources.appStore?.shown(proofs) ?? AppStoreSource.Shown()
         let asksStores = sources.asked != [.revenueCat]
-        // Whose they are has to be known before the proofs are looked at; without proofs RevenueCat may suffice.
+        // Whose they are has to be known before the proofs are read; without proofs RevenueCat may suffice.
         // An event may be the first word of a purchase: that is asked for, whatever gives access without it.
         var eventPurchases: [EventPurchase]? =
             asksStores && context.job.lane == .event ? try await self.eventPurchases(context) : nil
@@ -154,7 +154,7 @@ package final class StoresReader: Sendable {
             if reading.coverage == .full { reading.coverage = .partial }
         }
         reading.claims.refusals = verified.refused + parts.flatMap(\.refused)
-        if reading.coverage == .full { await look(up: proofs, into: &reading, context) }
+        if reading.coverage == .full { await find(reported: proofs, into: &reading, context) }
         return reading
     }
 
@@ -199,7 +199,7 @@ package final class StoresReader: Sendable {
         return await [appStore, googlePlay, onside].compactMap(\.self).filter { sources.asked.contains($0.store) }
     }
 
-    /// What our records hold of the user, asked anew; every store that is asked directly answers, if only with nothing.
+    /// What our records hold of the user, asked again; every store that is asked directly answers, if only with nothing.
     private func read(
         _ records: Records,
         except parts: [StorePart],
@@ -217,7 +217,7 @@ package final class StoresReader: Sendable {
         return await [appStore, googlePlay, onside].compactMap(\.self)
     }
 
-    /// Why a store that the claimant speaks of is not read, and nobody else can speak for it.
+    /// Why a store that the claimant speaks of is not read, if no other source can answer for it.
     private func unread(_ proofs: JobProofs, _ context: ReadContext) -> ReadFailure? {
         // RevenueCat speaks for the two stores that it knows.
         let readable = sources.revenueCat == nil ? sources.asked : sources.asked.union([.appStore, .googlePlay])

@@ -79,7 +79,7 @@ package struct AppStoreClient: Sendable {
     /// - Returns: the order's transactions; none where the number is not valid for this app.
     /// - Throws: why there is no usable answer.
     package func order(_ id: String, lane: Lane) async throws(ReadFailure) -> [SignedTransaction] {
-        guard case .found(let transactions) = try await lookUp(order: id, lane: lane) else { return [] }
+        guard case .found(let transactions) = try await lookup(order: id, lane: lane) else { return [] }
         return transactions
     }
 
@@ -90,7 +90,7 @@ package struct AppStoreClient: Sendable {
     ///   - lane: on whose behalf.
     /// - Returns: what the App Store said; an invalid number comes with status 200.
     /// - Throws: why there is no usable answer.
-    package func lookUp(order id: String, lane: Lane) async throws(ReadFailure) -> AppStoreOrder {
+    package func lookup(order id: String, lane: Lane) async throws(ReadFailure) -> AppStoreOrder {
         guard let id = AppStoreOrderID(id) else { return .refused }
         var requests = 0
         let texts: [String]?

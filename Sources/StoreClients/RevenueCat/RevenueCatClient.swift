@@ -93,7 +93,7 @@ package struct RevenueCatClient: Sendable {
     ///   - query: on whose behalf.
     /// - Returns: what was found, in the order of the ids.
     package func find(_ ids: [TypedID], for query: CustomerQuery) async -> ClaimReading {
-        let whole = await lookUp(ids, query.lane)
+        let whole = await lookup(ids, query.lane)
         var reading = ClaimReading(failure: whole.failure, hasUnreadable: whole.hasUnreadable)
         await tellOwners(of: whole.items, query, &reading)
         var seen: Set<FoundPurchase> = []
@@ -101,15 +101,15 @@ package struct RevenueCatClient: Sendable {
         return reading
     }
 
-    private func lookUp(_ ids: [TypedID], _ lane: Lane) async -> LookedUp {
+    private func lookup(_ ids: [TypedID], _ lane: Lane) async -> LookedUp {
         var values: [String] = []
         for id in ids where id.canBeLookedUp && !values.contains(where: id.value.isExactly) { values.append(id.value) }
         let asked = values.prefix(Self.maximumLookups)
         let answers = await withTaskGroup(of: (Int, LookedUp).self) { group in
             for (index, value) in asked.enumerated() {
                 group.addTask {
-                    let subscriptions = await lookUp(.findSubscriptions(storeID: value), lane, WireItem.subscription)
-                    let purchases = await lookUp(.findPurchases(storeID: value), lane, WireItem.oneTime)
+                    let subscriptions = await lookup(.findSubscriptions(storeID: value), lane, WireItem.subscription)
+                    let purchases = await lookup(.findPurchases(storeID: value), lane, WireItem.oneTime)
                     return (index, subscriptions + purchases)
                 }
             }
@@ -142,7 +142,7 @@ package struct RevenueCatClient: Sendable {
                 answers.append(Witnesses())
                 continue
             }
-            let found = await lookUp(
+            let found = await lookup(
                 ids.map { TypedID(store: nil, kind: "transaction_id", value: $0) },
                 query.lane
             )
@@ -190,7 +190,7 @@ package struct RevenueCatClient: Sendable {
 
     /// What an id leads to, where all of it can be read: what can't might name another customer.
     private func whole(_ id: String, _ lane: Lane) async throws(ReadFailure) -> [WireItem] {
-        let found = await lookUp([TypedID(store: nil, kind: "transaction_id", value: id)], lane)
+        let found = await lookup([TypedID(store: nil, kind: "transaction_id", value: id)], lane)
         if let failure = found.failure { throw failure }
         guard !found.hasUnreadable else { throw ReadFailure(.malformed) }
         return found.items
@@ -246,7 +246,7 @@ package struct RevenueCatClient: Sendable {
         }
     }
 
-    private func lookUp(
+    private func lookup(
         _ endpoint: RevenueCatEndpoint,
         _ lane: Lane,
         _ item: (inout JSONReader) throws(JSONFault) -> WireItem

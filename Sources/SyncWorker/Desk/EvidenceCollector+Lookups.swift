@@ -60,7 +60,7 @@ extension EvidenceCollector {
     /// Looks up what was named for a case.
     ///
     /// A store that does not answer is put down as that, and waited for by nobody: what it said before of an id still counts.
-    func lookUp(_ file: CaseRecords.File) async throws -> NamedPurchases {
+    func lookup(_ file: CaseRecords.File) async throws -> NamedPurchases {
         var named = NamedPurchases()
         named.entries = try await withThrowingTaskGroup(of: (Int, [StoreLookup]).self) { group in
             for (place, claim) in file.claims.enumerated() {
@@ -71,7 +71,7 @@ extension EvidenceCollector {
                         askedAt: file.readAt,
                         lane: file.lane
                     )
-                    return (place, try await stores.lookUp(request))
+                    return (place, try await stores.lookup(request))
                 }
             }
             var found = [[StoreLookup]](repeating: [], count: file.claims.count)

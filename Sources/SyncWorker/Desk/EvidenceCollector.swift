@@ -101,7 +101,7 @@ package struct EvidenceCollector: Sendable {
             throw ReadFailure(.incomplete, retryAfter: .seconds(3))
         }
         guard var file = try await records.file(of: ticketID) else { return nil }
-        let named = try await lookUp(file)
+        let named = try await lookup(file)
         if try await name(file, by: named) {
             guard let about = try await records.file(of: ticketID) else { return nil }
             file = about

@@ -17,13 +17,13 @@ package struct DryRunWork: Sendable {
 extension Worker {
     /// Answers people who ask what a reconcile would do.
     func dryRunDuty() async {
-        guard let foresight else { return }
+        guard let dryRunWork else { return }
         await repeatedly("dry runs could not be answered; trying again") {
             // Planning asks for the lease; until there is one others may answer.
             guard let epoch = shared.epoch else { return 0 }
-            let taken = try await foresight.dryRuns.take(upTo: 8)
+            let taken = try await dryRunWork.dryRuns.take(upTo: 8)
             await withDiscardingTaskGroup { group in
-                for question in taken { group.addTask { await answer(question, foresight, epoch: epoch) } }
+                for question in taken { group.addTask { await answer(question, dryRunWork, epoch: epoch) } }
             }
             return taken.count
         }
@@ -34,12 +34,12 @@ extension Worker {
             let reading = await work.reader.read(question.job)
             // Our own going is nobody's failure; a task of its own, because this one is cancelled.
             guard !Task.isCancelled else { return try await Task { try await work.dryRuns.release(question) }.value }
-            let predicted: Foreseen?
+            let predicted: DryRunResult?
             do {
-                predicted = try await apply.foresee(ReadJob(job: question.job, reading: reading), epoch: epoch)
+                predicted = try await apply.performDryRun(ReadJob(job: question.job, reading: reading), epoch: epoch)
             } catch {
                 logger.warning("a dry run could not be planned", metadata: describe(error))
-                predicted = Foreseen(error: (error as? PostgresError)?.sqlState ?? "\(type(of: error))")
+                predicted = DryRunResult(error: (error as? PostgresError)?.sqlState ?? "\(type(of: error))")
             }
             try await work.dryRuns.keep(predicted, for: question)
         } catch {

@@ -7,10 +7,10 @@ import Synchronization
 /// How runs, schedules and looks stand, as gauges; the same whichever process is asked.
 package struct RunGauges: Sendable {
     private let runs: RunRecords
-    private let laws: LawWatch
+    private let laws: InvariantMonitor
     private let forecast: RunForecast
     private let shown = Shown()
-    private let turn = Turn(every: .seconds(10))
+    private let turn = Throttle(every: .seconds(10))
 
     /// Series that come and go with what they are about.
     private final class Shown: Sendable {
@@ -42,7 +42,7 @@ package struct RunGauges: Sendable {
     ///   - runs: the runs.
     ///   - laws: what was found when somebody last looked.
     ///   - forecast: how fast the stores may be asked.
-    package init(runs: RunRecords, laws: LawWatch, forecast: RunForecast) {
+    package init(runs: RunRecords, laws: InvariantMonitor, forecast: RunForecast) {
         self.runs = runs
         self.laws = laws
         self.forecast = forecast
@@ -73,7 +73,7 @@ package struct RunGauges: Sendable {
                 Gauge(label: "entitlement_sync_alarm", dimensions: [("name", $0)])
             }
         }
-        if let day = try? await laws.drift()?.looksNextDay, let ratio = forecast.dayRatio(looks: day) {
+        if let day = try? await laws.drift()?.checksNextDay, let ratio = forecast.dayRatio(checks: day) {
             Gauge(label: "entitlement_sync_sweep_day_ratio").record(ratio)
         }
     }

@@ -56,9 +56,9 @@ extension Worker {
         var postponements = 0
     }
 
-    private func findings(about jobs: [ClaimedJob], epoch: Int32) async throws -> [Int64: Apply.Foresight.Answer] {
+    private func findings(about jobs: [ClaimedJob], epoch: Int32) async throws -> [Int64: Apply.BatchDryRun.Answer] {
         let clock = ContinuousClock()
-        var findings: [Int64: Apply.Foresight.Answer] = [:]
+        var findings: [Int64: Apply.BatchDryRun.Answer] = [:]
         var left = Dictionary(jobs.map { ($0.userKey, Later(job: $0, due: clock.now)) }) { first, _ in first }
         while !left.isEmpty {
             try Task.checkCancellation()
@@ -78,18 +78,18 @@ extension Worker {
             let read = try await known + readings(of: asked)
             for start in stride(from: 0, to: read.count, by: settings.batch) {
                 let batch = Array(read[start..<min(start + settings.batch, read.count)])
-                let foresight = try await foresee(batch, epoch: epoch)
-                for (key, answer) in foresight.answers {
+                let dryRun = try await performDryRun(batch, epoch: epoch)
+                for (key, answer) in dryRun.answers {
                     findings[key] = answer
                     left[key] = nil
                 }
-                for (key, retry) in foresight.retries {
+                for (key, retry) in dryRun.retries {
                     left[key]?.job.attempt = retry.attempt
                     left[key]?.job.lastError = retry.error
                     left[key]?.reading = nil
                     left[key]?.due = clock.now + retry.after
                 }
-                for item in batch where foresight.postponed.contains(item.job.userKey) {
+                for item in batch where dryRun.postponed.contains(item.job.userKey) {
                     guard var later = left[item.job.userKey] else { continue }
                     later.reading = item.reading
                     later.postponements += 1
@@ -98,7 +98,7 @@ extension Worker {
                 }
             }
             for (key, later) in left where later.postponements > Self.mostPostponements {
-                findings[key] = .init(Foreseen(error: ReadFailure.Code.locked.rawValue))
+                findings[key] = .init(DryRunResult(error: ReadFailure.Code.locked.rawValue))
                 left[key] = nil
             }
         }
@@ -106,22 +106,22 @@ extension Worker {
     }
 
     /// Decides on a batch, and finds those by halves whose data spoils it: nothing is said of them.
-    private func foresee(_ batch: [ReadJob], epoch: Int32) async throws -> Apply.Foresight {
+    private func performDryRun(_ batch: [ReadJob], epoch: Int32) async throws -> Apply.BatchDryRun {
         do {
-            return try await apply.foresee(batch, epoch: epoch)
+            return try await apply.performDryRun(batch, epoch: epoch)
         } catch let error where spoilsBatch(error) || isTimeout(error) {
             guard batch.count > 1 else {
                 logger.error("a user's data is refused by the database in a dry run", metadata: describe(error))
-                let refused = Apply.Foresight.Answer(Foreseen(error: ReadFailure.Code.refused.rawValue))
+                let refused = Apply.BatchDryRun.Answer(DryRunResult(error: ReadFailure.Code.refused.rawValue))
                 return .init(answers: Dictionary(batch.map { ($0.job.userKey, refused) }) { first, _ in first })
             }
             let middle = batch.count / 2
-            var foresight = try await foresee(Array(batch[..<middle]), epoch: epoch)
-            let rest = try await foresee(Array(batch[middle...]), epoch: epoch)
-            foresight.answers.merge(rest.answers) { first, _ in first }
-            foresight.retries.merge(rest.retries) { first, _ in first }
-            foresight.postponed.formUnion(rest.postponed)
-            return foresight
+            var dryRun = try await performDryRun(Array(batch[..<middle]), epoch: epoch)
+            let rest = try await performDryRun(Array(batch[middle...]), epoch: epoch)
+            dryRun.answers.merge(rest.answers) { first, _ in first }
+            dryRun.retries.merge(rest.retries) { first, _ in first }
+            dryRun.postponed.formUnion(rest.postponed)
+            return dryRun
         }
     }
 

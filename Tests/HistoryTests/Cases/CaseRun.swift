@@ -317,7 +317,7 @@ struct CaseRun {
 
     private mutating func check() async throws {
         try await checkWitnesses(isEnd: true)
-        let watch = LawWatch(pool: host)
+        let watch = InvariantMonitor(pool: host)
         try await watch.run()
         let laws = try await watch.found()
         guard laws.count == 9 else { throw fail("\(laws.count) laws were looked at") }

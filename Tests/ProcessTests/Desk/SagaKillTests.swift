@@ -306,7 +306,7 @@
             let log = try await simulator.log()
             expectReadings(log, calls: story.calls)
             try await SagaAppStore.expectTold(of: story, site, simulator, log)
-            let watch = LawWatch(pool: site.pool)
+            let watch = InvariantMonitor(pool: site.pool)
             try await site.execute("DELETE FROM entitlement_sync.invariant_check")
             try await watch.run()
             let laws = try await watch.found()

@@ -62,12 +62,12 @@ struct LogTests {
             try await site.execute(
                 "SELECT count(entitlement_sync.request_restore(u.id)) FROM users AS u WHERE u.id LIKE 'down-%'"
             )
-            let opened = try await worker.line(saying: "left alone")
+            let opened = try await worker.line(saying: "circuit breaker opened")
             #expect(opened["level"] == "warning" && opened["store"] == "revenuecat")
             #expect(opened["error.code"] == "unavailable" && opened["breaker.failures"].flatMap { Int($0) } ?? 0 >= 50)
             #expect(opened["breaker.pause_ms"].flatMap { Double($0) } ?? 0 >= 500)
             try await simulator.heal()
-            let closed = try await worker.line(saying: "the store answers again")
+            let closed = try await worker.line(saying: "circuit breaker closed")
             #expect(closed["level"] == "notice" && closed["store"] == "revenuecat")
 
             let ending = try await worker.stop()

@@ -166,7 +166,7 @@ enum Scenes {
             """
         )
         // What a worker does a minute after its start.
-        try await LawWatch(pool: site.pool).run()
+        try await InvariantMonitor(pool: site.pool).run()
     }
 
     /// What a worker shows of a queue that nobody works off.
@@ -242,7 +242,7 @@ enum Scenes {
             try await site.execute(
                 "UPDATE entitlement_sync.rate_budget AS b SET tokens = 0, refilled_at = clock_timestamp()"
             )
-            try await LawWatch(pool: site.pool).run()
+            try await InvariantMonitor(pool: site.pool).run()
             scrapes.value = [try await worker.scrape()]
             try await worker.stop()
         }

@@ -128,7 +128,7 @@ struct AppStoreTokenTests {
         }
         #expect(unknown == ReadFailure(.unavailable, store: .appStore), "production may know it, and does not say")
         let order = await #expect(throws: ReadFailure.self) {
-            try await client.lookUp(order: "MK5TTTVWJH", lane: .support)
+            try await client.lookup(order: "MK5TTTVWJH", lane: .support)
         }
         #expect(order == ReadFailure(.unavailable, store: .appStore))
     }
@@ -141,7 +141,7 @@ struct AppStoreTokenTests {
         for ask in [
             { _ = try await stranger.transaction("2000000100000001", in: nil, lane: .restore) },
             { _ = try await stranger.refunds(of: "2000000100000001", in: nil, lane: .support) },
-            { _ = try await stranger.lookUp(order: "MK5TTTVWJH", lane: .support) },
+            { _ = try await stranger.lookup(order: "MK5TTTVWJH", lane: .support) },
         ] as [() async throws -> Void] {
             let refusal = await #expect(throws: ReadFailure.self) { try await ask() }
             #expect(refusal?.code == .unauthorized)

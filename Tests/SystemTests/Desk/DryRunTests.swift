@@ -46,7 +46,8 @@ import UserRequests
         }
     }
 
-    private static func ask(_ users: [String], _ world: World, _ setup: WorkerSetup = setup) async throws -> [Foreseen]
+    private static func ask(_ users: [String], _ world: World, _ setup: WorkerSetup = setup) async throws
+        -> [DryRunResult]
     {
         let dryRuns = DryRuns(pool: world.pool)
         let ids = try await dryRuns.ask(users)
@@ -189,12 +190,12 @@ import UserRequests
             let taken = try await dryRuns.take(upTo: 2)
             #expect(late.count == 2 && taken.count == 2)
             for question in late {
-                try await dryRuns.keep(Foreseen(outcome: "promoted"), for: question)
+                try await dryRuns.keep(DryRunResult(outcome: "promoted"), for: question)
                 try await dryRuns.release(question)
             }
             #expect(try await dryRuns.answers(late.map(\.id)).isEmpty)
             #expect(try await dryRuns.take(upTo: 2).isEmpty)
-            for question in taken { try await dryRuns.keep(Foreseen(outcome: "unchanged"), for: question) }
+            for question in taken { try await dryRuns.keep(DryRunResult(outcome: "unchanged"), for: question) }
             #expect(try await dryRuns.answers(late.map(\.id)).values.allSatisfy { $0.outcome == "unchanged" })
         }
     }

@@ -295,7 +295,7 @@ import X509
                 #"{"id":"e","type":"TRANSFER","transferred_from":["old"],"transferred_to":["new"]}"#
             )
             let drained = try await world.inbox.drain()
-            #expect(drained.looked == 1 && drained.queued == 2)
+            #expect(drained.examined == 1 && drained.queued == 2)
             try await world.work()
             #expect(try await world.owner(of: "200000070000001") == "new")
             #expect(try await world.type(of: "new") == "subscriber")

@@ -37,11 +37,11 @@ import UserRequests
             #expect(try await world.accept(theirs) == 60)
             #expect(try await world.number("SELECT count(*) FROM entitlement_sync.inbox_log") == 120)
             let drained = try await world.inbox.drain()
-            #expect(drained.looked == 120 && drained.queued == 1)
+            #expect(drained.examined == 120 && drained.queued == 1)
             #expect(try await world.queued() == 1)
             // What was looked into stays so.
             #expect(try await world.accept(events) == 0)
-            #expect(try await world.inbox.drain().looked == 0)
+            #expect(try await world.inbox.drain().examined == 0)
             #expect(try await world.state(ofEvent: "event-1") == "done")
         }
     }
@@ -112,7 +112,7 @@ import UserRequests
             }
             #expect(try await world.number("SELECT count(*) FROM entitlement_sync.inbox_body") == 0)
             #expect(try await !world.inbox.hasNew())
-            #expect(try await world.inbox.drain().looked == 0)
+            #expect(try await world.inbox.drain().examined == 0)
             #expect(try await world.queued() == 0)
         }
     }
@@ -135,9 +135,9 @@ import UserRequests
             }
             for _ in 1...4 {
                 let drained = try await world.inbox.drain()
-                #expect(drained.looked == 500 && drained.queued == 5)
+                #expect(drained.examined == 500 && drained.queued == 5)
             }
-            #expect(try await world.inbox.drain().looked == 0)
+            #expect(try await world.inbox.drain().examined == 0)
             let reconciles = try await world.number(
                 """
                 SELECT count(*) FROM entitlement_sync.job_status AS s
@@ -173,7 +173,7 @@ import UserRequests
             for half in [events.prefix(500), events.suffix(500)] {
                 try await world.accept(Array(half))
                 let drained = try await world.inbox.drain()
-                #expect(drained.looked == 500 && drained.queued == 500)
+                #expect(drained.examined == 500 && drained.queued == 500)
             }
             let restore = try await world.restore("tapper")
             let sweep = try await world.reconcile("swept")
@@ -203,7 +203,7 @@ import UserRequests
                 for _ in 1...4 {
                     group.addTask {
                         let drained = try await world.inbox.drain(upTo: 100)
-                        return drained.looked
+                        return drained.examined
                     }
                 }
                 var sum: Int64 = 0
@@ -258,7 +258,7 @@ import UserRequests
                 let ann = try await world.state(ofEvent: "of-ann")
                 return (drained, [held, ann])
             }
-            #expect(during.looked == 2 && during.queued == 1)
+            #expect(during.examined == 2 && during.queued == 1)
             #expect(states == ["received", "done"])
             // It was no try of the event's, and the next one comes within a second.
             let soon = try await world.number(
@@ -270,7 +270,7 @@ import UserRequests
             #expect(soon == 1)
             try await world.makeEventsDue()
             let after = try await world.inbox.drain()
-            #expect(after.looked == 1 && after.queued == 1)
+            #expect(after.examined == 1 && after.queued == 1)
             #expect(try await world.state(ofEvent: "of-held") == "done")
             let noted = try await world.number(
                 "SELECT count(*) FROM entitlement_sync.user_sync WHERE access_event_at IS NOT NULL"
@@ -308,12 +308,12 @@ import UserRequests
                 try await host.query("SELECT entitlement_sync.request_restore('fresh')")
                 return try await world.inbox.drain()
             }
-            #expect(drained.looked == 2 && drained.queued == 1)
+            #expect(drained.examined == 2 && drained.queued == 1)
             #expect(try await world.state(ofEvent: "of-fresh") == "waiting")
             #expect(try await world.state(ofEvent: "of-ann") == "done")
             try await world.makeEventsDue()
             let later = try await world.inbox.drain()
-            #expect(later.looked == 1 && later.queued == 1)
+            #expect(later.examined == 1 && later.queued == 1)
             #expect(try await world.state(ofEvent: "of-fresh") == "done")
         }
     }

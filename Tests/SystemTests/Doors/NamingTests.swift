@@ -18,15 +18,15 @@ import Testing
             try await world.deliver(#"{"id":"early","type":"INITIAL_PURCHASE","app_user_id":"late"}"#)
             for _ in 1...2 {
                 let drained = try await world.inbox.drain()
-                #expect(drained.looked == 1 && drained.queued == 0)
+                #expect(drained.examined == 1 && drained.queued == 0)
                 #expect(try await world.state(ofEvent: "early") == "waiting")
-                #expect(try await world.inbox.drain().looked == 0, "it was looked into before its time")
+                #expect(try await world.inbox.drain().examined == 0, "it was looked into before its time")
                 try await world.makeEventsDue()
             }
             #expect(try await world.number("SELECT count(*) FROM entitlement_sync.user_sync") == 0)
             try await world.add("late")
             let drained = try await world.inbox.drain()
-            #expect(drained.looked == 1 && drained.queued == 1)
+            #expect(drained.examined == 1 && drained.queued == 1)
             #expect(try await world.state(ofEvent: "early") == "done")
             try await world.work()
             #expect(try await world.type(of: "late") == "subscriber")
@@ -39,7 +39,7 @@ import Testing
         try await World.with { world in
             try await world.accept([.about("never", id: "lost")])
             for wait: Int64 in [10, 60, 300, 1800, 7200] {
-                #expect(try await world.inbox.drain().looked == 1)
+                #expect(try await world.inbox.drain().examined == 1)
                 #expect(try await world.state(ofEvent: "lost") == "waiting")
                 let left = try await world.number(
                     "SELECT extract(epoch FROM i.due - clock_timestamp())::bigint FROM entitlement_sync.inbox AS i"
@@ -47,13 +47,13 @@ import Testing
                 #expect(left > wait / 2 && left <= wait)
                 try await world.makeEventsDue()
             }
-            #expect(try await world.inbox.drain().looked == 1)
+            #expect(try await world.inbox.drain().examined == 1)
             #expect(try await world.state(ofEvent: "lost") == "parked")
             // That is all, whoever comes later.
             try await world.add("never")
             try await world.pool.query("UPDATE entitlement_sync.inbox SET due = now()")
             #expect(try await !world.inbox.hasNew())
-            #expect(try await world.inbox.drain().looked == 0)
+            #expect(try await world.inbox.drain().examined == 0)
             #expect(try await world.queued() == 0)
         }
     }
@@ -68,13 +68,13 @@ import Testing
             let event = #"{"id":"e","type":"RENEWAL","app_user_id":"\#(id)","original_app_user_id":"\#(id)"}"#
             try await world.deliver(event)
             let drained = try await world.inbox.drain()
-            #expect(drained.looked == 1 && drained.queued == 0)
+            #expect(drained.examined == 1 && drained.queued == 0)
             #expect(try await world.state(ofEvent: "e") == "parked")
             #expect(try await world.alarms() == ["blocked_customer_id"])
             #expect(try await world.number("SELECT count(*) FROM entitlement_sync.user_sync") == 0)
             #expect(try await world.queued() == 0)
             #expect(try await world.deliver(event) == 0)
-            #expect(try await world.inbox.drain().looked == 0)
+            #expect(try await world.inbox.drain().examined == 0)
             #expect(try await world.number("SELECT a.count FROM entitlement_sync.alarm AS a") == 1)
             #expect(try await world.type(of: id) == "free")
         }
@@ -87,7 +87,7 @@ import Testing
                 #"{"id":"e","type":"TRANSFER","transferred_from":["null"],"transferred_to":["ann"]}"#
             )
             let drained = try await world.inbox.drain()
-            #expect(drained.looked == 1 && drained.queued == 1)
+            #expect(drained.examined == 1 && drained.queued == 1)
             #expect(try await world.state(ofEvent: "e") == "done")
             #expect(try await world.alarms() == ["blocked_customer_id"])
             try await world.work()
@@ -154,7 +154,7 @@ import Testing
             try await world.pool.query("DELETE FROM users")
             try await world.accept([.about("ann", id: "e", promises: true)])
             let drained = try await world.inbox.drain()
-            #expect(drained.looked == 1 && drained.queued == 0)
+            #expect(drained.examined == 1 && drained.queued == 0)
             #expect(try await world.state(ofEvent: "e") == "waiting")
             let known = try await world.pool.query("SELECT user_id FROM entitlement_sync.user_sync").map {
                 try $0.decode(String?.self)
@@ -214,7 +214,7 @@ import Testing
                 let id = "event-\(number)"
                 try await world.accept([Self.event(id, item.store, item.environment, item.value)])
                 let drained = try await world.inbox.drain()
-                #expect(drained.looked == 1 && drained.queued == Int64(item.owners.count), "\(item)")
+                #expect(drained.examined == 1 && drained.queued == Int64(item.owners.count), "\(item)")
                 #expect(try await Self.found(by: id, in: world) == item.owners, "\(item)")
             }
         }

@@ -45,8 +45,8 @@ import UserRequests
             #expect(looks == 1, "its owner may come any day")
             let answer = try #require(try await world.app.entitlement(of: "ann"))
             #expect(answer.until != nil && !answer.suggestsRestore, "its end is known")
-            try await LawWatch(pool: world.pool).run()
-            let drift = try #require(try await LawWatch(pool: world.pool).drift())
+            try await InvariantMonitor(pool: world.pool).run()
+            let drift = try #require(try await InvariantMonitor(pool: world.pool).drift())
             #expect(drift.astray == 0)
         }
     }

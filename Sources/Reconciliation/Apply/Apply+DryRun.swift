@@ -4,7 +4,7 @@ import Postgres
 import Queue
 
 /// What a reconcile would come to.
-package struct Foreseen: Sendable, Hashable {
+package struct DryRunResult: Sendable, Hashable {
     /// `nil`: there is none, see `error`.
     package var outcome: String?
     package var rule: String?
@@ -43,7 +43,7 @@ package struct Foreseen: Sendable, Hashable {
     }
 }
 
-extension Foreseen {
+extension DryRunResult {
     init(_ effect: Effect, isPaused: Bool) {
         let before = effect.user?.type
         self.init(
@@ -60,14 +60,14 @@ extension Foreseen {
 }
 
 extension Apply {
-    /// What jobs would come to now.
-    package struct Foresight: Sendable {
+    /// What jobs would do now, by a transaction that is rolled back.
+    package struct BatchDryRun: Sendable {
         /// What a user's job comes to, and the version of the user's record that it was decided on.
         package struct Answer: Sendable {
-            package var predicted: Foreseen
+            package var predicted: DryRunResult
             package var epoch: Int64
 
-            package init(_ predicted: Foreseen, epoch: Int64 = 0) {
+            package init(_ predicted: DryRunResult, epoch: Int64 = 0) {
                 self.predicted = predicted
                 self.epoch = epoch
             }
@@ -75,9 +75,9 @@ extension Apply {
 
         /// By user key.
         package var answers: [Int64: Answer] = [:]
-        /// Who has to be read again, after how long.
+        /// Users that have to be read again, after how long.
         package var retries: [Int64: (after: Duration, attempt: Int, error: String)] = [:]
-        /// Whose rows somebody else holds, or who has to wait for others of the batch.
+        /// Users whose rows another transaction has locked, or who have to wait for others of the batch.
         package var postponed: Set<Int64> = []
         /// Everything is paused.
         package var isPaused = false
@@ -93,13 +93,13 @@ extension Apply {
     /// - Parameters:
     ///   - item: a job that need not stand in the queue, with what the stores said for it.
     ///   - epoch: this process's lease.
-    /// - Returns: `nil`: somebody else holds the user's rows, or wrote them meanwhile.
+    /// - Returns: `nil`: another transaction has locked the user's rows, or wrote them meanwhile.
     /// - Throws: `PostgresError`.
-    package func foresee(_ item: ReadJob, epoch: Int32) async throws -> Foreseen? {
-        let foresight = try await foresee([item], epoch: epoch, limits: true)
+    package func performDryRun(_ item: ReadJob, epoch: Int32) async throws -> DryRunResult? {
+        let dryRun = try await performDryRun([item], epoch: epoch, limits: true)
         let key = item.job.userKey
-        if let answer = foresight.answers[key] { return answer.predicted }
-        return foresight.retries[key].map { Foreseen(error: $0.error, isPaused: foresight.isPaused) }
+        if let answer = dryRun.answers[key] { return answer.predicted }
+        return dryRun.retries[key].map { DryRunResult(error: $0.error, isPaused: dryRun.isPaused) }
     }
 
     /// Finds out what jobs would come to now.
@@ -113,19 +113,19 @@ extension Apply {
     ///   - limits: whether runs and the brake hold back what they would.
     /// - Returns: something for each of them.
     /// - Throws: `PostgresError`.
-    package func foresee(_ batch: [ReadJob], epoch: Int32, limits: Bool = false) async throws -> Foresight {
+    package func performDryRun(_ batch: [ReadJob], epoch: Int32, limits: Bool = false) async throws -> BatchDryRun {
         var free = batch
         var held: Set<Int64> = []
         var respelled: Set<Int64> = []
         while !free.isEmpty {
             do {
-                var foresight = try await attemptForesight(free, epoch: epoch, limits: limits)
-                foresight.postponed.formUnion(held)
-                return foresight
+                var dryRun = try await attemptDryRun(free, epoch: epoch, limits: limits)
+                dryRun.postponed.formUnion(held)
+                return dryRun
             } catch let elsewhere as HeldElsewhere {
                 let waiting = free.filter { elsewhere.concerns($0) }.map(\.job.userKey)
                 // Where it concerns none of them the next try would end the same way.
-                guard !waiting.isEmpty else { return Foresight(postponed: Set(batch.map(\.job.userKey))) }
+                guard !waiting.isEmpty else { return BatchDryRun(postponed: Set(batch.map(\.job.userKey))) }
                 held.formUnion(waiting)
                 free.removeAll { elsewhere.concerns($0) }
             } catch let other as SpelledOtherwise {
@@ -136,55 +136,55 @@ extension Apply {
                     free[place].job.userID = respelled.insert(key).inserted ? id : nil
                 }
             } catch let error as PostgresError where error.isTransactionConflict {
-                return Foresight(postponed: Set(batch.map(\.job.userKey)))
+                return BatchDryRun(postponed: Set(batch.map(\.job.userKey)))
             }
         }
-        return Foresight(postponed: held)
+        return BatchDryRun(postponed: held)
     }
 
     /// Ends the transaction, with what was found out in it.
     private struct Undone: Error {
-        var foresight: Foresight
+        var dryRun: BatchDryRun
     }
 
-    private func attemptForesight(_ batch: [ReadJob], epoch: Int32, limits: Bool) async throws -> Foresight {
+    private func attemptDryRun(_ batch: [ReadJob], epoch: Int32, limits: Bool) async throws -> BatchDryRun {
         do {
-            return try await pool.withTransaction { connection -> Foresight in
-                throw Undone(foresight: try await foresight(batch, epoch: epoch, limits: limits, on: connection))
+            return try await pool.withTransaction { connection -> BatchDryRun in
+                throw Undone(dryRun: try await computeDryRun(batch, epoch: epoch, limits: limits, on: connection))
             }
         } catch let undone as Undone {
-            return undone.foresight
+            return undone.dryRun
         }
     }
 
-    private func foresight(
+    private func computeDryRun(
         _ batch: [ReadJob],
         epoch: Int32,
         limits: Bool,
         on connection: PostgresConnection
-    ) async throws -> Foresight {
+    ) async throws -> BatchDryRun {
         var scene = try await scene(of: batch, epoch: epoch, on: connection)
         scene.isDryRun = true
         // As if they stood in the queue, and were ours.
         for item in batch { scene.locked[item.job.userKey] = JobEnds.Held(id: item.job.id, cancel: false) }
         var report = ApplyReport()
         var plan = try await plan(batch, scene, epoch: epoch, limits: limits, report: &report, on: connection)
-        try await foreseeAssets(&plan.effects, on: connection)
+        try await predictAssets(&plan.effects, on: connection)
         let isPaused = scene.gate.isPaused
-        var foresight = Foresight(postponed: Set(report.postponed.map(\.job.userKey)))
-        foresight.isPaused = isPaused
+        var dryRun = BatchDryRun(postponed: Set(report.postponed.map(\.job.userKey)))
+        dryRun.isPaused = isPaused
         for effect in plan.effects {
-            foresight.answers[effect.job.userKey] = .init(
-                Foreseen(effect, isPaused: isPaused),
+            dryRun.answers[effect.job.userKey] = .init(
+                DryRunResult(effect, isPaused: isPaused),
                 epoch: effect.facts?.epoch ?? 0
             )
         }
-        for retry in plan.retries { foresight.retries[retry.userKey] = (retry.after, retry.attempt, retry.error) }
+        for retry in plan.retries { dryRun.retries[retry.userKey] = (retry.after, retry.attempt, retry.error) }
         for end in plan.ends {
-            foresight.answers[end.userKey] = .init(
-                Foreseen(outcome: Outcome.storeUnavailable.rawValue, error: end.lastError, isPaused: isPaused)
+            dryRun.answers[end.userKey] = .init(
+                DryRunResult(outcome: Outcome.storeUnavailable.rawValue, error: end.lastError, isPaused: isPaused)
             )
         }
-        return foresight
+        return dryRun
     }
 }

@@ -1,7 +1,7 @@
 import Synchronization
 
 /// Lets one through in a while.
-package final class Turn: Sendable {
+package final class Throttle: Sendable {
     private let interval: Duration
     private let last = Mutex<ContinuousClock.Instant?>(nil)
 

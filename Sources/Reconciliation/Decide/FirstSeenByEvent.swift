@@ -3,11 +3,11 @@ import Postgres
 import Queue
 
 /// Purchases that came to their owner by an event alone.
-enum FirstTold {
-    /// Of the purchases that jobs have shown and others own: those that we met because an event named their owner, who has
+enum FirstSeenByEvent {
+    /// Of the submitted purchases that other users own: those that are known because an event named their owner, who has
     /// never restored.
     ///
-    /// Asked only where somebody shows what is another's, which is rare.
+    /// Asked only if a user submits a proof of another user's purchase, which is rare.
     ///
     /// - Parameters:
     ///   - jobs: with what was read for them.

@@ -1,8 +1,8 @@
-/// The tokens that a worker has in hand for one share of a store's limit.
+/// A worker's tokens for one share of a store's limit, taken from the shared bucket ahead of requests.
 ///
 /// They are good for a second: what is kept longer could be spent together with what the bucket has refilled since, and the
 /// limit with it. How many are taken at once follows what was spent of the last ones, so that few are lost.
-struct Purse {
+struct LocalTokenCache {
     /// How long tokens in hand are good for; the bucket's filling leaves as much aside.
     static let validity = Duration.seconds(1)
 
@@ -10,7 +10,7 @@ struct Purse {
     enum Step: Equatable {
         /// A token is spent: go.
         case go
-        /// Somebody of this share asks for tokens, or there are none before that moment.
+        /// Another request of this share asks the bucket, or the bucket has no token before that moment.
         case wait(Duration)
         /// Ask for so many tokens, and say with ``add(_:wait:at:)`` what came.
         case refill(Int)
@@ -27,7 +27,7 @@ struct Purse {
 
     /// - Parameters:
     ///   - largest: the most tokens that are asked for at once.
-    ///   - rest: how long at least nobody asks where there were none: longer where many wait and nobody is in a hurry.
+    ///   - rest: the minimum delay before an empty bucket is asked again; longer for background requests.
     init(largest: Int, rest: Duration = .zero) {
         self.largest = max(1, largest)
         self.rest = rest
@@ -50,7 +50,7 @@ struct Purse {
             tokens -= 1
             return .go
         }
-        // Where the bucket takes long to answer, nobody is the later for looking less often.
+        // If the bucket takes long to answer, polling less often delays no request.
         if let refillingSince { return .wait(max(.milliseconds(5), min(now - refillingSince, .milliseconds(100)))) }
         if let emptyUntil, emptyUntil > now { return .wait(emptyUntil - now) }
         // Gone in half the time that they are good for, and more are wanted: twice as many are not lost either.
@@ -59,7 +59,7 @@ struct Purse {
         return .refill(chunk)
     }
 
-    /// Takes what the bucket gave, the first one for whoever asked: it is theirs however long the asking took.
+    /// Takes what the bucket gave; the first token is the asking request's, however long the bucket took.
     ///
     /// - Parameters:
     ///   - count: how many tokens.

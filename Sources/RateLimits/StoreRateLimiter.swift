@@ -4,10 +4,10 @@ package import StoreClients
 import Synchronization
 
 /// Decides for every request whether it may go out: the shared budget, the store's own waits, and the breaker.
-package final class StoreGate: Sendable {
+package final class StoreRateLimiter: Sendable {
     private struct State {
-        /// One for each share: whoever waits for sweeps' tokens does not stand in a restore's way.
-        var purses: [RateBudget.Share: Purse] = [:]
+        /// One for each share, so that waiting background requests do not delay restores.
+        var caches: [RateBudget.Share: LocalTokenCache] = [:]
         /// How many are at the gate.
         var waiting: [RateBudget.Share: Int] = [:]
         /// When sweeps had a token last.
@@ -27,7 +27,7 @@ package final class StoreGate: Sendable {
 
     private let store: Store
     private let budget: RateBudget
-    private let breaker: Breaker
+    private let breaker: CircuitBreaker
     private let logger: Logger
     private let state = Mutex(State())
     /// Waits beyond this are left to the queue.
@@ -36,7 +36,7 @@ package final class StoreGate: Sendable {
     package init(
         _ store: Store = .revenueCat,
         budget: RateBudget,
-        breaker: Breaker = Breaker(),
+        breaker: CircuitBreaker = CircuitBreaker(),
         patience: Duration = .seconds(20),
         logger: Logger
     ) {
@@ -58,15 +58,15 @@ package final class StoreGate: Sendable {
         )
     }
 
-    /// How many of those wait for tokens whom nobody waits for, and how many may; `nil`: nothing limits them.
-    package var turns: Turns? {
+    /// Background requests that wait for tokens, and how many may; `nil`: there is no limit.
+    package var turns: LimiterOccupancy? {
         guard budget.perMinute > 0 else { return nil }
         return state.withLock { state in
             // The store may have said that its limit is lower.
             let perMinute = min(budget.perMinute, state.limit ?? budget.perMinute)
             let waiting = state.waiting[.sweep] ?? 0
             let isStarved = state.servedSweepsAt.map { ContinuousClock.now - $0 > Self.starvation } ?? false
-            return Turns(perMinute: perMinute, waiting: waiting, isStarved: waiting > 0 && isStarved)
+            return LimiterOccupancy(perMinute: perMinute, waiting: waiting, isStarved: waiting > 0 && isStarved)
         }
     }
 
@@ -90,7 +90,7 @@ package final class StoreGate: Sendable {
         state.withLock { $0.waiting[share, default: 0] += 1 }
         defer { state.withLock { $0.waiting[share, default: 0] -= 1 } }
         while true {
-            // Without this, whoever is told to go would ask the bucket again and again.
+            // Without this, a request that was let through would ask the bucket again and again.
             guard !Task.isCancelled else { throw ReadFailure(.interrupted) }
             if let blocked = state.withLock({ $0.blockedUntil }), blocked > clock.now {
                 guard blocked < deadline else { throw ReadFailure(.budgetExhausted, retryAfter: blocked - clock.now) }
@@ -98,7 +98,7 @@ package final class StoreGate: Sendable {
                 continue
             }
             guard budget.perMinute > 0 else { return }
-            let step = state.withLock { $0.purses[share, default: newPurse(share)].spend(at: clock.now) }
+            let step = state.withLock { $0.caches[share, default: newCache(share)].spend(at: clock.now) }
             switch step {
             case .go: return
             case .wait(let wait):
@@ -111,8 +111,8 @@ package final class StoreGate: Sendable {
     }
 
     /// Small, so that a worker never sits on tokens that another needs.
-    private func newPurse(_ share: RateBudget.Share) -> Purse {
-        Purse(largest: min(20, budget.perMinute / 60), rest: share == .sweep ? .milliseconds(100) : .zero)
+    private func newCache(_ share: RateBudget.Share) -> LocalTokenCache {
+        LocalTokenCache(largest: min(20, budget.perMinute / 60), rest: share == .sweep ? .milliseconds(100) : .zero)
     }
 
     private func pause(_ duration: Duration) async throws(ReadFailure) {
@@ -142,7 +142,7 @@ package final class StoreGate: Sendable {
                 logger.warning("the rate budget could not be read", metadata: ["error.code": "\(type(of: error))"])
             }
         }
-        return state.withLock { $0.purses[share, default: newPurse(share)].add(tokens, wait: wait, at: asked) }
+        return state.withLock { $0.caches[share, default: newCache(share)].add(tokens, wait: wait, at: asked) }
     }
 
     private func report(_ answer: StoreAnswer) {
@@ -161,15 +161,15 @@ package final class StoreGate: Sendable {
                 state.latency = state.latency.map { 0.9 * $0 + 0.1 * seconds } ?? seconds
             }
             if let skew = answer.dateSkewSeconds { state.skew = Double(skew) }
-            // The last word counts. A lock or one odd item is one customer's trouble; what an id of a client brought about
-            // is not told at all.
+            // The last answer counts. A lock or one odd item is one customer's trouble; what a client's id caused
+            // is left out.
             if let failure = answer.failure, answer.concernsStore {
                 state.lastError = failure.rawValue
             } else if answer.status != nil {
                 state.answeredAt = now
                 state.lastError = nil
             }
-            // Whatever status says so, and whoever's the id is: it is we who ask too often.
+            // With any status and any id: we send too many requests.
             if answer.failure == .throttled {
                 let wait = min(answer.retryAfter ?? .seconds(1), .seconds(300))
                 state.blockedUntil = max(state.blockedUntil ?? now, now + wait)
@@ -179,17 +179,17 @@ package final class StoreGate: Sendable {
         }
     }
 
-    private func tell(_ change: Breaker.Change?, of answer: StoreAnswer) {
+    private func tell(_ change: CircuitBreaker.Change?, of answer: StoreAnswer) {
         switch change {
         case .opened(let pause, let failures):
             logger.warning(
-                "the store fails and is left alone for a while",
+                "circuit breaker opened",
                 metadata: [
                     "store": "\(store.rawValue)", "error.code": "\(answer.failure?.rawValue ?? "none")",
                     "breaker.failures": "\(failures)", "breaker.pause_ms": "\(pause / .milliseconds(1))",
                 ]
             )
-        case .closed: logger.notice("the store answers again", metadata: ["store": "\(store.rawValue)"])
+        case .closed: logger.notice("circuit breaker closed", metadata: ["store": "\(store.rawValue)"])
         case nil: break
         }
     }

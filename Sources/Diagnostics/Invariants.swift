@@ -2,7 +2,7 @@ package import Postgres
 import Queue
 
 /// A law of the records as a count that has to be zero.
-struct RecordLaw: Sendable {
+struct Invariant: Sendable {
     var name: String
     var fine: String
     var wrong: String
@@ -10,8 +10,8 @@ struct RecordLaw: Sendable {
     /// Counts what breaks it, among the newest decisions and jobs; `nil`: among all.
     var broken: @Sendable (_ newest: Int64?) -> PostgresQuery
 
-    static let all: [RecordLaw] = [
-        RecordLaw(
+    static let all: [Invariant] = [
+        Invariant(
             name: "one_owner",
             fine: "every identifier leads to one living purchase",
             wrong: "identifiers lead nowhere",
@@ -25,7 +25,7 @@ struct RecordLaw: Sendable {
               JOIN entitlement_sync.purchase_identifier AS i ON i.purchase_id = gone.id
             """
         },
-        RecordLaw(
+        Invariant(
             name: "ineligible_subscribers",
             fine: "no subscriber is banned or being deleted",
             wrong: "subscribers are banned or being deleted; nothing changes them silently",
@@ -39,7 +39,7 @@ struct RecordLaw: Sendable {
              WHERE u.type = 'subscriber' AND NOT entitlement_sync.is_eligible(u.status)
             """
         },
-        RecordLaw(
+        Invariant(
             name: "access_denied",
             fine: "nobody whose purchase or grant gives access is free",
             wrong: "eligible users are free although the ledger holds a purchase or grant that gives access",
@@ -69,7 +69,7 @@ struct RecordLaw: Sendable {
              WHERE u.type = 'free' AND entitlement_sync.is_eligible(u.status)
             """
         },
-        RecordLaw(
+        Invariant(
             name: "demoted_by_word",
             fine: "nobody was demoted without a store's word, two absences or a transfer",
             wrong: "demotions rest on neither a store's word nor two absences nor a transfer",
@@ -93,7 +93,7 @@ struct RecordLaw: Sendable {
                                           AND o.attribution = 'owner_followed_revenuecat'))
             """
         },
-        RecordLaw(
+        Invariant(
             name: "frozen_subscribers",
             fine: "no subscriber's assets were left frozen for the lapse",
             wrong: "subscribers whose last verdict gave access have assets that are still frozen for the lapse",
@@ -122,7 +122,7 @@ struct RecordLaw: Sendable {
              WHERE a.lapsed > 0
             """
         },
-        RecordLaw(
+        Invariant(
             name: "one_decision",
             fine: "every done job has its decision",
             wrong: "done jobs have no decision",
@@ -135,7 +135,7 @@ struct RecordLaw: Sendable {
                AND NOT EXISTS (SELECT 1 FROM entitlement_sync.decision AS d WHERE d.job_id = h.id)
             """
         },
-        RecordLaw(
+        Invariant(
             name: "one_open_ticket",
             fine: "at most one open ticket a claimant and purchase",
             wrong: "claimants have two open tickets for one purchase",
@@ -148,7 +148,7 @@ struct RecordLaw: Sendable {
                  GROUP BY t.claimant_key, coalesce(t.purchase_id, 0) HAVING count(*) > 1) AS twice
             """
         },
-        RecordLaw(
+        Invariant(
             name: "approved_transfers",
             fine: "every transfer was approved by enough people on its evidence",
             wrong: "transfers were done that not enough people had approved on their evidence",
@@ -166,7 +166,7 @@ struct RecordLaw: Sendable {
                                 WHERE e.id = t.evidence_id), 1)
             """
         },
-        RecordLaw(
+        Invariant(
             name: "none_lost",
             fine: "every request that was remembered has its job",
             wrong: "requests have no job, queued or ended",
@@ -186,7 +186,7 @@ struct RecordLaw: Sendable {
 }
 
 /// Watches the laws on what happened lately, one worker at a time.
-package struct LawWatch: Sendable {
+package struct InvariantMonitor: Sendable {
     let pool: PostgresPool
     /// How much is looked at, and how often.
     static let newest: Int64 = 10_000
@@ -196,7 +196,7 @@ package struct LawWatch: Sendable {
 
     /// Checks the laws, and looks for drift, where nobody did for a while.
     package func run() async throws {
-        for _ in 0...RecordLaw.all.count {
+        for _ in 0...Invariant.all.count {
             guard try await step() else { return }
         }
     }
@@ -215,7 +215,7 @@ package struct LawWatch: Sendable {
         }
         func age(_ name: String) -> Double { ages[name] ?? .infinity }
         // What was left longest first: however slow the turns are, everything has its own.
-        guard let law = RecordLaw.all.max(by: { age($0.name) < age($1.name) }), age(law.name) >= age(Self.looked) else {
+        guard let law = Invariant.all.max(by: { age($0.name) < age($1.name) }), age(law.name) >= age(Self.looked) else {
             return try await lookForDrift()
         }
         guard try await isDue(law.name) else { return false }
@@ -241,7 +241,7 @@ package struct LawWatch: Sendable {
 
     /// How often each law was found broken at its last check.
     package func found() async throws -> [(name: String, broken: Int64)] {
-        let names = RecordLaw.all.map(\.name)
+        let names = Invariant.all.map(\.name)
         return try await pool.query(
             """
             SELECT c.name, c.broken FROM entitlement_sync.invariant_check AS c

@@ -2,17 +2,17 @@
 import Testing
 
 /// Tokens in hand.
-struct PurseTests {
+struct LocalTokenCacheTests {
     private let start = ContinuousClock.now
 
-    private func chunk(_ purse: inout Purse, at offset: Duration) -> Int? {
+    private func chunk(_ purse: inout LocalTokenCache, at offset: Duration) -> Int? {
         guard case .refill(let count) = purse.spend(at: start + offset) else { return nil }
         return count
     }
 
     /// Gives tokens, the first of which is for whoever asked.
     private func expectAdded(
-        _ purse: inout Purse,
+        _ purse: inout LocalTokenCache,
         _ count: Int,
         wait: Duration,
         at now: ContinuousClock.Instant,
@@ -24,7 +24,7 @@ struct PurseTests {
 
     @Test("Tokens are spent once, and one asks for more while the others wait")
     func once() {
-        var purse = Purse(largest: 20)
+        var purse = LocalTokenCache(largest: 20)
         #expect(purse.spend(at: start) == .refill(1))
         #expect(purse.spend(at: start) == .wait(.milliseconds(5)))
         expectAdded(&purse, 2, wait: .zero, at: start)
@@ -34,17 +34,17 @@ struct PurseTests {
 
     @Test("93: what is kept for longer than a second is not spent any more")
     func validity() {
-        var purse = Purse(largest: 20)
+        var purse = LocalTokenCache(largest: 20)
         #expect(purse.spend(at: start) == .refill(1))
         expectAdded(&purse, 4, wait: .zero, at: start)
         #expect(purse.spend(at: start + .milliseconds(900)) == .go)
-        #expect(purse.spend(at: start + Purse.validity) == .go)
-        #expect(purse.spend(at: start + Purse.validity + .milliseconds(1)) == .refill(3))
+        #expect(purse.spend(at: start + LocalTokenCache.validity) == .go)
+        #expect(purse.spend(at: start + LocalTokenCache.validity + .milliseconds(1)) == .refill(3))
     }
 
     @Test("As many are asked for as are spent in the meantime, and never more than allowed")
     func chunks() throws {
-        var purse = Purse(largest: 6)
+        var purse = LocalTokenCache(largest: 6)
         var offset = Duration.zero
         var asked: [Int] = []
         for _ in 0..<5 {
@@ -69,12 +69,12 @@ struct PurseTests {
 
     @Test("Where there are none, nobody asks again before there may be some")
     func empty() {
-        var purse = Purse(largest: 20)
+        var purse = LocalTokenCache(largest: 20)
         #expect(purse.spend(at: start) == .refill(1))
         expectAdded(&purse, 0, wait: .milliseconds(300), at: start)
         #expect(purse.spend(at: start + .milliseconds(100)) == .wait(.milliseconds(200)))
         #expect(purse.spend(at: start + .milliseconds(300)) == .refill(1))
-        var patient = Purse(largest: 20, rest: .milliseconds(500))
+        var patient = LocalTokenCache(largest: 20, rest: .milliseconds(500))
         #expect(patient.spend(at: start) == .refill(1))
         expectAdded(&patient, 0, wait: .milliseconds(300), at: start)
         #expect(patient.spend(at: start + .milliseconds(300)) == .wait(.milliseconds(200)))
@@ -82,18 +82,18 @@ struct PurseTests {
 
     @Test("As many sweeps wait at a limit as it serves within a quarter of a second, dry runs aside")
     func turns() {
-        #expect(Turns(perMinute: 1, waiting: 0).most == 3)
-        #expect(Turns(perMinute: 480, waiting: 0).most == 4)
-        #expect(Turns(perMinute: 4800, waiting: 0).most == 19)
-        #expect(Turns(perMinute: 480, waiting: 4).room(besides: 0) == 0)
-        #expect(Turns(perMinute: 480, waiting: 4).room(besides: 1) == 1)
-        #expect(Turns(perMinute: 480, waiting: 4).room(besides: 100) == 2)
-        #expect(Turns(perMinute: 4800, waiting: 1, isStarved: true).room(besides: 0) == 0)
+        #expect(LimiterOccupancy(perMinute: 1, waiting: 0).most == 3)
+        #expect(LimiterOccupancy(perMinute: 480, waiting: 0).most == 4)
+        #expect(LimiterOccupancy(perMinute: 4800, waiting: 0).most == 19)
+        #expect(LimiterOccupancy(perMinute: 480, waiting: 4).room(besides: 0) == 0)
+        #expect(LimiterOccupancy(perMinute: 480, waiting: 4).room(besides: 1) == 1)
+        #expect(LimiterOccupancy(perMinute: 480, waiting: 4).room(besides: 100) == 2)
+        #expect(LimiterOccupancy(perMinute: 4800, waiting: 1, isStarved: true).room(besides: 0) == 0)
     }
 
     @Test("After a pause one token is asked for, and a bucket that takes long is not looked at all the time")
     func pauses() {
-        var purse = Purse(largest: 20)
+        var purse = LocalTokenCache(largest: 20)
         for (count, offset) in [(1, 0), (2, 10), (4, 20)] {
             #expect(chunk(&purse, at: .milliseconds(offset)) == count)
             expectAdded(&purse, count, wait: .zero, at: start + .milliseconds(offset))

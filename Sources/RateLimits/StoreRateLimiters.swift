@@ -2,13 +2,13 @@ package import Entitlements
 package import Logging
 
 /// The gates of one worker: one for each limit of each store, with one breaker a store.
-package struct StoreGates: Sendable {
+package struct StoreRateLimiters: Sendable {
     package struct Entry: Sendable {
         package var store: Store
         /// The name of the limit, as `rate_budget` has it.
         package var credential: String
         package var budget: RateBudget
-        package var gate: StoreGate
+        package var gate: StoreRateLimiter
     }
 
     package private(set) var entries: [Entry] = []
@@ -30,15 +30,15 @@ package struct StoreGates: Sendable {
         _ store: Store,
         _ credential: String,
         budget: RateBudget,
-        breaker: Breaker
-    ) -> StoreGate {
-        let gate = StoreGate(store, budget: budget, breaker: breaker, logger: logger)
+        breaker: CircuitBreaker
+    ) -> StoreRateLimiter {
+        let gate = StoreRateLimiter(store, budget: budget, breaker: breaker, logger: logger)
         entries.append(Entry(store: store, credential: credential, budget: budget, gate: gate))
         return gate
     }
 
     /// Who waits at the store that everybody is asked at; `nil`: nothing limits them.
-    package var turns: Turns? { entries.first { $0.store == .revenueCat }?.gate.turns }
+    package var turns: LimiterOccupancy? { entries.first { $0.store == .revenueCat }?.gate.turns }
 
     /// Writes down what was learned, and learns what other workers wrote.
     ///

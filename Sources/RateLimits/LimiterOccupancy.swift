@@ -1,8 +1,8 @@
-/// Who waits at a gate for tokens of sweeps.
+/// How many background requests wait for a store's tokens.
 ///
-/// Whoever asks for a user whose sweep waits would wait along with it: of those that nobody waits for as many are at the gate as
-/// keep the limit busy, and the others stay in the queue.
-package struct Turns: Sendable, Hashable {
+/// A restore of a user whose background job waits here would wait with it: as many background jobs wait for tokens as keep the limit
+/// busy, and the others stay in the queue.
+package struct LimiterOccupancy: Sendable, Hashable {
     /// How many may wait: what the limit serves within a quarter of a second, and two.
     package var most: Int
     package var waiting: Int

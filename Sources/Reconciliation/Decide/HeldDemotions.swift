@@ -4,10 +4,10 @@ import Postgres
 import Queue
 
 /// How demotions of runs wait for their run's limit.
-enum RunHolds {
-    /// Puts demotions off that a run has yet to count, and marks those that a person has confirmed.
+enum HeldDemotions {
+    /// Holds demotions that a run has yet to count, and marks those that an operator has confirmed.
     ///
-    /// Whoever an event speaks of waits for no run.
+    /// A user that an event names waits for no run.
     ///
     /// - Parameters:
     ///   - effects: a batch's.

@@ -1,7 +1,7 @@
 import Synchronization
 
 /// Stops asking a store that fails: opens after many failures in a row, lets a few probes through, closes on success.
-package final class Breaker: Sendable {
+package final class CircuitBreaker: Sendable {
     private struct State {
         var failures = 0
         var openedTimes = 0
@@ -39,13 +39,13 @@ package final class Breaker: Sendable {
 
     /// What a word on the store changed.
     package enum Change: Hashable, Sendable {
-        /// The store is left alone for a while, after so many failures in a row.
+        /// No request is sent for a while, after so many failures in a row.
         case opened(Duration, failures: Int)
         /// It answers again.
         case closed
     }
 
-    /// Learns how a request ended; errors on ids that clients supplied are not told here.
+    /// Learns how a request ended; errors on ids that clients supplied are left out.
     ///
     /// - Returns: what this changed; `nil`: nothing.
     @discardableResult

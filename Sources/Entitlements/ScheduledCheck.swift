@@ -1,5 +1,5 @@
 /// When a user is looked at again, though no store says that something changed.
-package struct NextLook: Hashable, Sendable {
+package struct ScheduledCheck: Hashable, Sendable {
     /// `nil`: nothing is to be expected any more.
     package var at: Instant?
     /// The account's status decides against the user: there is nothing to look for until it changes.
