@@ -322,7 +322,7 @@ enum Scenes {
                 """
             )
             let worker = try await MeteredWorker(of: site)
-            try await worker.line(saying: "left alone")
+            try await worker.line(saying: "circuit breaker opened")
             scrapes.value = [try await worker.scrape()]
             try await worker.stop()
         }
