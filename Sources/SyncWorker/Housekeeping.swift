@@ -47,7 +47,7 @@ package struct Housekeeping: Sendable {
 
     /// Plans checks of known users who have none, a stretch at a time; and of users whose account status no longer excludes them.
     ///
-    /// - Parameter background: the time within which users are checked of whom no change is expected; `nil`: not at all.
+    /// - Parameter background: the time within which users without an expected change are checked; `nil`: not at all.
     /// - Returns: how many checks were planned.
     /// - Throws: `PostgresError`.
     package func planChecks(background: Duration?) async throws -> Int64 {
@@ -109,7 +109,7 @@ package struct Housekeeping: Sendable {
         try await pool.query("SELECT entitlement_sync.compact_queue()").first?.decode(Bool.self, at: 0) ?? false
     }
 
-    /// Counts the host's subscribers for the demotion brake, where nobody did within five minutes.
+    /// Counts the host's subscribers for the demotion brake, unless a worker did within five minutes.
     ///
     /// Outside of every other transaction: on a large host it takes a while.
     package func countSubscribers() async throws {

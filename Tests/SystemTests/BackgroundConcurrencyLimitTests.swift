@@ -1,7 +1,7 @@
 @testable import SyncWorker
 import Testing
 
-/// The places of jobs that nobody waits for.
+/// The slots of background jobs.
 struct BackgroundConcurrencyLimitTests {
     private let start = ContinuousClock.now
 
@@ -13,7 +13,7 @@ struct BackgroundConcurrencyLimitTests {
         return backgroundLimit.places(of: 64, someoneWaits: true, at: start + .milliseconds(restores))
     }
 
-    @Test func `alone they have three quarters, and an eighth as soon as somebody waits`() {
+    @Test func `alone they have three quarters, and an eighth as soon as a restore waits`() {
         let backgroundLimit = BackgroundConcurrencyLimit()
         #expect(backgroundLimit.places(of: 64, someoneWaits: false, at: start) == 48)
         #expect(backgroundLimit.places(of: 64, someoneWaits: true, at: start) == 8)

@@ -6,7 +6,7 @@ import Synchronization
 /// Counts proofs, and tells of those that don't verify: by their fault, never by what is in them.
 struct ProofRefusals: Sendable {
     private let logger: Logger
-    private let throttle = LogThrottle()
+    private let lines = LineLimit()
 
     /// Proofs that were read, by kind and result.
     private static let metric = "entitlement_sync_proofs_total"
@@ -17,7 +17,7 @@ struct ProofRefusals: Sendable {
     func note(_ kind: String, _ refusal: ProofRefusal?) {
         let result = refusal?.code.rawValue ?? "verified"
         Counter(label: Self.metric, dimensions: [("kind", kind), ("result", result)]).increment()
-        guard let refusal, throttle.allows(kind + refusal.code.rawValue) else { return }
+        guard let refusal, lines.allows(kind + refusal.code.rawValue) else { return }
         logger.warning(
             "a proof does not verify",
             metadata: ["proof.kind": "\(kind)", "error.code": "\(refusal.code.rawValue)"]
@@ -25,7 +25,7 @@ struct ProofRefusals: Sendable {
     }
 
     /// One line a minute for each kind and code, because a client can send many bad proofs.
-    private final class LogThrottle: Sendable {
+    private final class LineLimit: Sendable {
         private let last = Mutex<[String: ContinuousClock.Instant]>([:])
 
         func allows(_ name: String) -> Bool {

@@ -20,7 +20,7 @@ import Testing
                 let drained = try await world.inbox.drain()
                 #expect(drained.examined == 1 && drained.queued == 0)
                 #expect(try await world.state(ofEvent: "early") == "waiting")
-                #expect(try await world.inbox.drain().examined == 0, "it was looked into before its time")
+                #expect(try await world.inbox.drain().examined == 0, "it was examined before its time")
                 try await world.makeEventsDue()
             }
             #expect(try await world.number("SELECT count(*) FROM entitlement_sync.user_sync") == 0)

@@ -80,7 +80,10 @@ import Testing
             #expect(try await store.all().schedules.first?.lateSince != nil)
             _ = try await RunRecords(pool: world.pool).cancel(runs[0].id)
             _ = try await scheduler.step(fence - 1)
-            #expect(try await RunRecords(pool: world.pool).list().count == 1, "whoever leads no more starts nothing")
+            #expect(
+                try await RunRecords(pool: world.pool).list().count == 1,
+                "a process that leads no more starts nothing"
+            )
             _ = try await scheduler.step(fence)
             #expect(try await RunRecords(pool: world.pool).list().count == 2)
             #expect(try await store.all().schedules.first?.lateSince == nil)
