@@ -105,21 +105,38 @@ let package = Package(
         target("FaultPoints"),
         target("Postgres", ["CLibPQ", "CLinux", logging, metrics]),
         target("Transport", ["CLibCurl", "CLinux", httpTypes, logging, metrics]),
-        target("StoreClients", ["Entitlements", httpTypes, logging, metrics, crypto, cryptoExtras, x509, asn1]),
+        target("TextFormats", ["Entitlements"]),
+        target(
+            "SignedTokens",
+            [
+                "Entitlements", "Telemetry", "TextFormats", "Transport", httpTypes, logging, crypto, cryptoExtras, x509,
+                asn1,
+            ]
+        ),
+        target(
+            "StoreClients",
+            [
+                "Entitlements", "SignedTokens", "Telemetry", "TextFormats", "Transport", httpTypes, logging, metrics,
+                crypto, cryptoExtras, x509, asn1,
+            ]
+        ),
         target("Queue", ["Entitlements", "Postgres", logging]),
         target("Ledger", ["Entitlements", "Postgres", "Queue"]),
         target("RateLimits", ["Entitlements", "Postgres", "Queue", "StoreClients", logging]),
-        target("Outbox", ["Entitlements", "Postgres", "Queue"]),
+        target("Outbox", ["Entitlements", "Postgres", "Queue", "TextFormats", "Transport", crypto, httpTypes]),
         target(
             "StoreEvents",
-            ["Entitlements", "Ledger", "Postgres", "Queue", "RateLimits", "StoreClients", logging]
+            [
+                "Entitlements", "Postgres", "Queue", "RateLimits", "SignedTokens", "StoreClients", "TextFormats",
+                "Transport", crypto, httpTypes, logging,
+            ]
         ),
         target("UserRequests", ["Entitlements", "Postgres", "Queue"]),
         target(
             "Reconciliation",
             [
-                "Entitlements", "Ledger", "Outbox", "Postgres", "Queue", "RateLimits", "StoreClients", "StoreEvents",
-                "UserRequests", crypto, logging, metrics,
+                "Entitlements", "Ledger", "Outbox", "Postgres", "Queue", "RateLimits", "SignedTokens", "StoreClients",
+                "StoreEvents", "UserRequests", crypto, logging, metrics,
             ]
         ),
         target(
@@ -144,32 +161,32 @@ let package = Package(
         target("Telemetry", [logging, metrics]),
         target(
             "HTTPServing",
-            [hummingbird, hummingbirdCore, httpTypes, lifecycle, logging, metrics, nioCore, nioHTTP1, nioHTTPTypes]
+            [hummingbird, hummingbirdCore, httpTypes, lifecycle, logging, metrics, nioCore, nioHTTPTypes]
         ),
         target(
             "SupportConsole",
             [
-                "Entitlements", "HTTPServing", "Postgres", "Runs", "StoreClients", "SupportDesk", hummingbird,
-                httpTypes,
-                lifecycle, logging, mustache, nioCore, crypto,
+                "Entitlements", "HTTPServing", "Postgres", "Runs", "SignedTokens", "SupportDesk", hummingbird,
+                httpTypes, lifecycle, logging, mustache, nioCore, crypto,
             ],
             resources: [
                 .embedInCode("Assets/console.css"), .embedInCode("Assets/console.js"),
             ] + templates.map { .embedInCode("Templates/\($0).mustache") }
         ),
-        target("Migrations", ["Postgres", logging, crypto]),
+        target("Migrations", ["Postgres", crypto]),
         target(
             "StoreSimulator",
             [
-                hummingbird, hummingbirdCore, httpTypes, lifecycle, logging, nioCore, nioHTTP1, nioPosix, yams, crypto,
-                cryptoExtras, x509, asn1,
+                hummingbird, hummingbirdCore, logging, nioCore, nioHTTP1, nioPosix, yams, crypto, cryptoExtras, x509,
+                asn1,
             ]
         ),
         target(
             "WebAPI",
             [
-                "Entitlements", "HTTPServing", "Postgres", "StoreClients", "StoreEvents", "UserRequests", hummingbird,
-                hummingbirdCore, httpTypes, lifecycle, logging, metrics, deque, nioCore, nioHTTP1, nioHTTPTypes, crypto,
+                "Entitlements", "HTTPServing", "Postgres", "SignedTokens", "StoreEvents", "TextFormats",
+                "UserRequests", hummingbird, hummingbirdCore, httpTypes, lifecycle, logging, metrics, deque, nioCore,
+                nioHTTP1, crypto,
             ],
             resources: [.embedInCode("Messages/messages.json"), .embedInCode("OpenAPI/openapi.json")]
         ),
@@ -216,8 +233,10 @@ let package = Package(
         tests(
             "StoreClientsTests",
             [
-                "StoreClients", "StoreSimulator", "Entitlements", "TestSupport", httpTypes, logging, metrics,
-                metricsTestKit, crypto, cryptoExtras, x509, asn1,
+                "Entitlements", "SignedTokens", "StoreClients", "StoreEvents", "StoreSimulator", "Telemetry",
+                "TestSupport",
+                "TextFormats", "Transport", httpTypes, logging, metrics, metricsTestKit, crypto, cryptoExtras, x509,
+                asn1,
             ]
         ),
         tests(
@@ -230,10 +249,10 @@ let package = Package(
         tests(
             "SystemTests",
             [
-                "Bench", "Configuring", "Diagnostics", "EntitlementSync", "Entitlements", "Ledger", "Migrations",
-                "Outbox", "Postgres", "Queue", "RateLimits", "Reconciliation", "Runs", "StoreClients", "StoreEvents",
+                "Bench", "Configuring", "Diagnostics", "EntitlementSync", "Entitlements", "Migrations", "Outbox",
+                "Postgres", "Queue", "RateLimits", "Reconciliation", "Runs", "StoreClients", "StoreEvents",
                 "StoreSimulator", "SupportDesk", "SyncWorker", "TestSupport", "Transport", "UserRequests", crypto,
-                httpTypes, lifecycle, logging, x509, asn1,
+                httpTypes, logging, x509, asn1,
             ]
         ),
         tests(
@@ -246,16 +265,16 @@ let package = Package(
         tests(
             "WebAPITests",
             [
-                "Entitlements", "HTTPServing", "Postgres", "StoreClients", "UserRequests", "WebAPI", hummingbird,
-                httpTypes, logging,
-                nioCore, nioEmbedded, nioPosix,
+                "Entitlements", "HTTPServing", "Postgres", "SignedTokens", "StoreClients", "Transport", "UserRequests",
+                "WebAPI", hummingbird, httpTypes, logging, nioCore, nioEmbedded, nioPosix,
             ]
         ),
         tests(
             "ProcessTests",
             [
-                "Diagnostics", "EntitlementSync", "FaultPoints", "Postgres", "StoreSimulator", "SupportDesk",
-                "Telemetry", "TestSupport", "Transport", x509, asn1, httpTypes, logging, crypto, cryptoExtras,
+                "Diagnostics", "Postgres", "StoreSimulator", "SupportDesk", "Telemetry", "TestSupport", "Transport",
+                x509,
+                httpTypes, logging, crypto,
             ],
             exclude: ["Fixtures"]
         ),

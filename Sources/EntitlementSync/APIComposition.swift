@@ -1,6 +1,8 @@
 import Configuring
 import HTTPServing
+import Outbox
 import Postgres
+import SignedTokens
 import StoreClients
 import StoreEvents
 import SyncWorker
@@ -161,7 +163,7 @@ struct APIComposition {
                     audience: push.audience,
                     serviceAccount: push.serviceAccount,
                     keysURL: push.keysURL ?? PushTokens.usualKeysURL,
-                    http: StoreHTTP(transport: transport, target: "google_keys"),
+                    http: HTTPClient(transport: transport, target: "google_keys"),
                     logger: runtime.logger
                 )
                 senders.googlePlay = .init(tokens: tokens, packageName: push.packageName)
@@ -188,7 +190,7 @@ extension FirebaseTokens {
             try self.init(
                 projectID: firebase.projectID,
                 keysURL: firebase.keysURL ?? Self.usualKeysURL,
-                http: StoreHTTP(transport: transport, target: "google_keys"),
+                http: HTTPClient(transport: transport, target: "google_keys"),
                 logger: runtime.logger
             )
         } catch { throw ConfigurationFaults(faults: error.faults.map(\.configurationFault)) }
@@ -204,7 +206,7 @@ extension IssuerTokens {
                 audience: issuer.audience,
                 keysURL: issuer.keysURL,
                 claim: issuer.userClaim,
-                http: StoreHTTP(transport: transport, target: "issuer_keys"),
+                http: HTTPClient(transport: transport, target: "issuer_keys"),
                 logger: runtime.logger
             )
         } catch { throw ConfigurationFaults(faults: error.faults.map(\.configurationFault)) }

@@ -45,7 +45,7 @@ struct BenchWork {
                     projectID: "projbench",
                     baseURL: "http://127.0.0.1:\(port)/v2"
                 ),
-                http: StoreHTTP(transport: transport),
+                http: HTTPClient(transport: transport),
                 gate: .open,
                 logger: runtime.logger
             )

@@ -1,6 +1,7 @@
 import Configuring
 import HTTPServing
 import Postgres
+import SignedTokens
 import StoreClients
 import SupportConsole
 import Transport
@@ -63,7 +64,7 @@ extension SignInProvider {
                 returnURL: url + ProviderSignIn.returnPath,
                 scopes: settings.scopes,
                 groupsClaim: settings.groupsClaim,
-                http: StoreHTTP(transport: transport, target: "identity_provider"),
+                http: HTTPClient(transport: transport, target: "identity_provider"),
                 logger: runtime.logger
             )
         } catch {

@@ -1,7 +1,9 @@
 import Configuring
 import Diagnostics
 import Entitlements
+import SignedTokens
 import StoreClients
+import StoreEvents
 import SupportConsole
 import Transport
 
@@ -32,7 +34,7 @@ struct DoorChecks {
         )
         guard api.takesAppTokens || api.webhooks.push != nil || config.console.provider != nil else { return checks }
         let transport = HTTPTransport(configuration: HTTPTransportConfiguration(), logger: runtime.logger)
-        let http = StoreHTTP(transport: transport, target: "google_keys")
+        let http = HTTPClient(transport: transport, target: "google_keys")
         if let firebase = api.firebase {
             let tokens = try? FirebaseTokens(firebase, runtime, transport)
             if let tokens {

@@ -2,20 +2,21 @@ import FaultPoints
 import HTTPTypes
 import Postgres
 import StoreClients
+import Transport
 
-extension StoreHTTP {
+extension HTTPClient {
     #if FAULT_POINTS
         /// This client, with a test's faults around each request.
-        var withFaults: StoreHTTP {
-            StoreHTTP { request, body throws(StoreHTTPFailure) in
-                guard await FaultPlan.reach(.storeBefore) == nil else { throw StoreHTTPFailure(.unavailable) }
+        var withFaults: HTTPClient {
+            HTTPClient { request, body throws(HTTPClientFailure) in
+                guard await FaultPlan.reach(.storeBefore) == nil else { throw HTTPClientFailure(.unavailable) }
                 let response = try await send(request, body)
-                guard await FaultPlan.reach(.storeAfter) == nil else { throw StoreHTTPFailure(.unavailable) }
+                guard await FaultPlan.reach(.storeAfter) == nil else { throw HTTPClientFailure(.unavailable) }
                 return response
             }
         }
     #else
-        var withFaults: StoreHTTP { self }
+        var withFaults: HTTPClient { self }
     #endif
 }
 

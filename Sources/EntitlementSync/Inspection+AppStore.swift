@@ -1,5 +1,6 @@
 import Configuring
 import Foundation
+import SignedTokens
 import StoreClients
 
 extension Inspection {

@@ -1,5 +1,6 @@
 import Entitlements
 import Foundation
+import SignedTokens
 import StoreClients
 
 extension Inspection {

@@ -3,6 +3,7 @@ import HTTPServing
 import Logging
 import Metrics
 import Migrations
+import Outbox
 import Postgres
 import Queue
 import ServiceLifecycle
@@ -210,7 +211,7 @@ struct RoleProcess {
             return try Receiver(
                 url: outbox.url,
                 secret: outbox.secret.reveal(),
-                http: StoreHTTP(transport: transport, target: "outbox")
+                http: HTTPClient(transport: transport, target: "outbox")
             )
         } catch { throw ConfigurationFaults(faults: error.faults.map(\.configurationFault)) }
     }

@@ -115,8 +115,8 @@ struct StoreComposition {
         ListingWork(listings: Listings(pool: pool), lists: lists, retry: config.retry)
     }
 
-    private func http(_ store: Store) -> StoreHTTP {
-        StoreHTTP(transport: transport, target: store.rawValue).withFaults
+    private func http(_ store: Store) -> HTTPClient {
+        HTTPClient(transport: transport, target: store.rawValue).withFaults
     }
 
     private mutating func gate(_ store: Store, _ credential: String, _ perMinute: Int, _ breaker: CircuitBreaker)

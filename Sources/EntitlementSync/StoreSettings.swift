@@ -1,6 +1,7 @@
 import Configuring
 import Entitlements
 import StoreClients
+import Transport
 import X509
 
 /// The settings of every store that is on, in the form that its client takes.

@@ -1,3 +1,5 @@
+import TextFormats
+
 /// A store's wish to be left alone for a while.
 enum RetryAfter {
     /// More milliseconds since 1970 than seconds ever will be: the App Store names the moment so.

@@ -1,6 +1,9 @@
 import Entitlements
 import HTTPTypes
 import Logging
+import Telemetry
+import TextFormats
+import Transport
 
 /// One request to a store, and on whose behalf.
 struct StoreCall: Sendable {
@@ -35,11 +38,11 @@ struct StoreHeaders: Sendable {
 struct StoreRequester: Sendable {
     private let store: Store
     private let endpoints: [String]
-    private let http: StoreHTTP
+    private let http: HTTPClient
     private let logger: Logger
     private let systemSeconds: @Sendable () -> Int64
-    private let headers: @Sendable (StoreHTTPResponse) -> StoreHeaders
-    private let throttle = LogThrottle()
+    private let headers: @Sendable (HTTPClientResponse) -> StoreHeaders
+    private let throttle = LogThrottle<ReadFailure.Code>()
     private let metrics: StoreMetrics
 
     /// - Parameters:
@@ -52,10 +55,10 @@ struct StoreRequester: Sendable {
     init(
         _ store: Store,
         endpoints: [String],
-        http: StoreHTTP,
+        http: HTTPClient,
         logger: Logger,
         systemSeconds: @escaping @Sendable () -> Int64,
-        headers: @escaping @Sendable (StoreHTTPResponse) -> StoreHeaders = { _ in StoreHeaders() }
+        headers: @escaping @Sendable (HTTPClientResponse) -> StoreHeaders = { _ in StoreHeaders() }
     ) {
         self.store = store
         self.endpoints = endpoints
@@ -82,13 +85,13 @@ struct StoreRequester: Sendable {
         _ call: StoreCall,
         requests: inout Int,
         oddity: (Value) -> ReadFailure.Code? = { _ in nil },
-        read: (StoreHTTPResponse) throws(ReadFailure) -> Value
+        read: (HTTPClientResponse) throws(ReadFailure) -> Value
     ) async throws(ReadFailure) -> Value {
         do throws(ReadFailure) { try await call.gate.admit(call.lane) } catch { throw named(error) }
         requests += 1
         let sentAt = ContinuousClock.now
-        let response: StoreHTTPResponse
-        do throws(StoreHTTPFailure) {
+        let response: HTTPClientResponse
+        do throws(HTTPClientFailure) {
             response = try await http.send(call.request, call.body)
         } catch {
             metrics.countRequest(endpoint: call.endpoint, status: nil, took: .now - sentAt)
@@ -112,7 +115,7 @@ struct StoreRequester: Sendable {
         }
     }
 
-    private static let codes: [StoreHTTPFailure.Code: ReadFailure.Code] = [
+    private static let codes: [HTTPClientFailure.Code: ReadFailure.Code] = [
         .timeout: .timeout,
         .unavailable: .unavailable,
         .tooLarge: .malformed,
@@ -124,13 +127,13 @@ struct StoreRequester: Sendable {
         ReadFailure(failure.code, retryAfter: failure.retryAfter, store: store == .revenueCat ? nil : store)
     }
 
-    private func serverSeconds(_ response: StoreHTTPResponse) -> Int64? {
+    private func serverSeconds(_ response: HTTPClientResponse) -> Int64? {
         response.headers[.date].flatMap(HTTPDate.seconds)
     }
 
     private func report(
         _ failure: ReadFailure?,
-        _ response: StoreHTTPResponse?,
+        _ response: HTTPClientResponse?,
         _ call: StoreCall,
         _ elapsed: Duration? = nil,
         isOddity: Bool = false

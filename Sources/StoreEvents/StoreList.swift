@@ -1,5 +1,6 @@
 package import Entitlements
 package import Logging
+import SignedTokens
 package import StoreClients
 
 /// What a store can list of what it sent, or would have.

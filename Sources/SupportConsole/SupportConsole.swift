@@ -5,7 +5,7 @@ package import Logging
 import NIOCore
 package import Postgres
 import ServiceLifecycle
-import StoreClients
+import SignedTokens
 import SupportDesk
 
 /// The support desk's pages: rendered here, decided in the database.

@@ -3,7 +3,7 @@ package import Logging
 import Metrics
 package import Outbox
 import Postgres
-package import StoreClients
+import StoreClients
 
 /// Tells others what they must hear.
 package struct Messenger: Sendable {

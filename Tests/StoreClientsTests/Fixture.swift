@@ -1,10 +1,11 @@
 import Entitlements
 import HTTPTypes
 import Logging
+@testable import StoreClients
 import Synchronization
 import Testing
-
-@testable import StoreClients
+@testable import TextFormats
+import Transport
 
 /// Answers in the shape of RevenueCat's reference; every value is invented.
 enum Fixture {
@@ -89,7 +90,7 @@ enum Fixture {
 /// A store made of prepared answers, and a gate that writes down what it hears.
 final class FakeStore: Sendable {
     private struct State {
-        var answers: [String: [Result<StoreHTTPResponse, StoreHTTPFailure>]] = [:]
+        var answers: [String: [Result<HTTPClientResponse, HTTPClientFailure>]] = [:]
         var requests: [HTTPRequest] = []
         var admitted: [Lane] = []
         var reports: [StoreAnswer] = []
@@ -106,12 +107,12 @@ final class FakeStore: Sendable {
 
     /// Prepares the next answer to a target below the project; the last one repeats.
     func on(_ target: String, _ status: Int = 200, _ body: String = "", headers: HTTPFields = [:]) {
-        let response = StoreHTTPResponse(status: status, headers: headers, body: Array(body.utf8))
+        let response = HTTPClientResponse(status: status, headers: headers, body: Array(body.utf8))
         state.withLock { $0.answers[target, default: []].append(.success(response)) }
     }
 
-    func on(_ target: String, fails code: StoreHTTPFailure.Code) {
-        state.withLock { $0.answers[target, default: []].append(.failure(StoreHTTPFailure(code))) }
+    func on(_ target: String, fails code: HTTPClientFailure.Code) {
+        state.withLock { $0.answers[target, default: []].append(.failure(HTTPClientFailure(code))) }
     }
 
     /// Lets the gate refuse everything after some requests.
@@ -123,8 +124,8 @@ final class FakeStore: Sendable {
     /// What was asked for, below the project, in order.
     var targets: [String] { requests.map { String(($0.path ?? "").dropFirst(Self.project.count)) } }
 
-    var http: StoreHTTP {
-        StoreHTTP { request, _ throws(StoreHTTPFailure) in
+    var http: HTTPClient {
+        HTTPClient { request, _ throws(HTTPClientFailure) in
             let target = String((request.path ?? "").dropFirst(Self.project.count))
             let answer = self.state.withLock { state in
                 state.requests.append(request)
@@ -136,7 +137,7 @@ final class FakeStore: Sendable {
             }
             guard let answer else {
                 Issue.record("unexpected request: \(target)")
-                throw StoreHTTPFailure(.unavailable)
+                throw HTTPClientFailure(.unavailable)
             }
             return try answer.get()
         }

@@ -1,11 +1,11 @@
 import Entitlements
-import Testing
-
 @testable import StoreClients
+import Telemetry
+import Testing
 
 @Suite struct LogThrottleTests {
     @Test func `One line a second for each kind of failure, with a count of the rest`() {
-        let throttle = LogThrottle()
+        let throttle = LogThrottle<ReadFailure.Code>()
         let start = ContinuousClock.now
         #expect(throttle.leave(for: .unauthorized, at: start) == 0)
         #expect(throttle.leave(for: .malformed, at: start) == 0)

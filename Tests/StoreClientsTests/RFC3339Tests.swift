@@ -1,7 +1,7 @@
 import Entitlements
-import Testing
-
 @testable import StoreClients
+import Testing
+@testable import TextFormats
 
 @Suite struct RFC3339Tests {
     @Test(

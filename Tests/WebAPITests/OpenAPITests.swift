@@ -5,8 +5,10 @@ import HTTPTypes
 import Hummingbird
 import Logging
 import Postgres
+import SignedTokens
 import StoreClients
 import Testing
+import Transport
 @testable import UserRequests
 @testable import WebAPI
 
@@ -30,7 +32,7 @@ import Testing
             tokens: AppTokens(
                 firebase: try FirebaseTokens(
                     projectID: "demo",
-                    http: StoreHTTP { _, _ throws(StoreHTTPFailure) in throw StoreHTTPFailure(.unavailable) },
+                    http: HTTPClient { _, _ throws(HTTPClientFailure) in throw HTTPClientFailure(.unavailable) },
                     logger: logger
                 ),
                 issuer: nil

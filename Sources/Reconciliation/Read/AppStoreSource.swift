@@ -2,6 +2,7 @@ import Entitlements
 package import Ledger
 package import Logging
 import Queue
+import SignedTokens
 package import StoreClients
 
 /// The App Store as a witness: what it has signed, and what it says when it is asked.

@@ -1,6 +1,7 @@
 import Entitlements
 import Ledger
 package import Logging
+import SignedTokens
 package import StoreClients
 
 /// Onside as a witness; it can be asked about orders that we know of and about nothing else.

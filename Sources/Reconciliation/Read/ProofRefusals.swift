@@ -1,5 +1,6 @@
 import Logging
 import Metrics
+import SignedTokens
 import StoreClients
 import Synchronization
 

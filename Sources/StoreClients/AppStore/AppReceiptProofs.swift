@@ -1,3 +1,4 @@
+package import SignedTokens
 package import X509
 
 /// Verifies the app receipts that the App Store signs, without asking anybody.

@@ -1,5 +1,7 @@
 import Crypto
+import SignedTokens
 import SwiftASN1
+import TextFormats
 import X509
 
 /// Finds out whether the certificates of a header lead to a root that is pinned, and whose key signs.

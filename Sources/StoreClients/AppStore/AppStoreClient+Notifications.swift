@@ -1,4 +1,5 @@
 package import Entitlements
+import TextFormats
 
 extension AppStoreClient {
     /// The most pages of one list; each holds up to 20 notifications.

@@ -1,6 +1,8 @@
 package import Entitlements
 package import Foundation
 package import Logging
+import TextFormats
+package import Transport
 
 /// Reads customers of the App Store through its Server API, and writes account tokens to their purchases.
 ///
@@ -20,7 +22,7 @@ package struct AppStoreClient: Sendable {
     package init(
         configuration: AppStoreConfiguration,
         proofs: AppStoreProofs,
-        http: StoreHTTP,
+        http: HTTPClient,
         gate: @escaping @Sendable (AppStoreEnvironment, AppStoreBudget) -> RequestGate,
         logger: Logger,
         systemSeconds: @escaping @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970) }

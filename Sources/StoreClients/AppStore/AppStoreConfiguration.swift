@@ -1,4 +1,6 @@
 import Crypto
+import TextFormats
+package import Transport
 
 /// Where the App Store is, and with which key we ask it.
 package struct AppStoreConfiguration: Sendable {

@@ -1,4 +1,5 @@
 import HTTPTypes
+import TextFormats
 
 /// An id that may stand in a path: ids of transactions are decimal digits.
 struct AppStoreID: Hashable, Sendable {

@@ -1,4 +1,6 @@
 import Entitlements
+import TextFormats
+import Transport
 
 /// What a refusal of the App Store comes to.
 enum AppStoreErrorClass: String, Sendable, CaseIterable {
@@ -93,7 +95,7 @@ enum AppStoreAnswer: Sendable {
     /// Understands an answer.
     ///
     /// - Throws: why it is no usable one.
-    init(_ response: StoreHTTPResponse) throws(ReadFailure) {
+    init(_ response: HTTPClientResponse) throws(ReadFailure) {
         let status = response.status
         switch status {
         case 200..<300: self = .content(response.body)

@@ -1,5 +1,6 @@
 import Crypto
-import Entitlements
+package import Entitlements
+package import SignedTokens
 package import X509
 
 /// Verifies what the App Store has signed, without asking anybody.
@@ -67,7 +68,7 @@ package struct AppStoreProofs: Sendable {
     }
 
     /// Verifies what all signed texts have in common: signature, certificates at the time of signing, environment.
-    func verified<Payload: AppStorePayload>(
+    package func verified<Payload: AppStorePayload>(
         _ text: String,
         as type: Payload.Type
     ) async throws(ProofRefusal) -> Payload {
@@ -92,7 +93,7 @@ package struct AppStoreProofs: Sendable {
 }
 
 /// What the App Store signs.
-protocol AppStorePayload: Sendable {
+package protocol AppStorePayload: Sendable {
     /// Reads a payload.
     ///
     /// - Throws: `ProofRefusal`: `malformed`.

@@ -1,6 +1,10 @@
 import Entitlements
 import HTTPTypes
 import Logging
+import SignedTokens
+import Telemetry
+import TextFormats
+import Transport
 
 /// What became of an id in one environment.
 enum AppStoreFound<Value: Sendable>: Sendable {
@@ -18,12 +22,12 @@ struct AppStoreRequester: Sendable {
     private let requester: StoreRequester
     private let gate: @Sendable (AppStoreEnvironment, AppStoreBudget) -> RequestGate
     private let logger: Logger
-    private let throttle = LogThrottle()
+    private let throttle = LogThrottle<ReadFailure.Code>()
 
     init(
         configuration: AppStoreConfiguration,
         proofs: AppStoreProofs,
-        http: StoreHTTP,
+        http: HTTPClient,
         gate: @escaping @Sendable (AppStoreEnvironment, AppStoreBudget) -> RequestGate,
         logger: Logger,
         systemSeconds: @escaping @Sendable () -> Int64

@@ -1,5 +1,7 @@
 import Crypto
+import SignedTokens
 import SwiftASN1
+import TextFormats
 package import X509
 
 /// The certificates that everything signed by the App Store leads to.

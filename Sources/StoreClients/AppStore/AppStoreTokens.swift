@@ -1,6 +1,7 @@
 import Crypto
 import Entitlements
 import Synchronization
+import TextFormats
 
 /// Makes the signed tokens that every request carries.
 ///

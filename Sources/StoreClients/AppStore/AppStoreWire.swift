@@ -1,3 +1,6 @@
+import SignedTokens
+import TextFormats
+
 /// What the App Store answers: which app and environment it is about, and signed texts to verify.
 enum AppStoreWire {
     /// One subscription, as the list of statuses has it.

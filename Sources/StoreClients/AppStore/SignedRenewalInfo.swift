@@ -1,4 +1,6 @@
 package import Entitlements
+package import SignedTokens
+import TextFormats
 
 /// What the App Store says of a subscription's next renewal; only read, not yet verified.
 ///
@@ -27,7 +29,7 @@ package struct SignedRenewalInfo: Sendable, Hashable {
     /// Reads a payload.
     ///
     /// - Throws: `ProofRefusal`: `malformed`.
-    init(payload: [UInt8]) throws(ProofRefusal) {
+    package init(payload: [UInt8]) throws(ProofRefusal) {
         do throws(JSONFault) {
             self = try Self.read(payload)
         } catch {

@@ -1,4 +1,6 @@
 package import Entitlements
+package import SignedTokens
+import TextFormats
 
 /// What the App Store says of one transaction; only read, not yet verified.
 ///
@@ -64,7 +66,7 @@ package struct SignedTransaction: Sendable, Hashable {
     /// Reads a payload.
     ///
     /// - Throws: `ProofRefusal`: `malformed`.
-    init(payload: [UInt8]) throws(ProofRefusal) {
+    package init(payload: [UInt8]) throws(ProofRefusal) {
         do throws(JSONFault) {
             self = try Self.read(payload)
         } catch {

@@ -1,4 +1,5 @@
 import Entitlements
+import TextFormats
 
 /// A token as the endpoint gives it out.
 struct GrantedToken: Sendable {

@@ -1,4 +1,5 @@
 import Entitlements
+import TextFormats
 
 /// The error object that the API sends with a status other than 2xx, as far as it is used.
 struct GooglePlayError: Hashable, Sendable {

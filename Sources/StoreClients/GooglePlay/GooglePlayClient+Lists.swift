@@ -1,5 +1,6 @@
 package import Entitlements
 import Foundation
+import TextFormats
 
 /// What an order number leads to.
 package struct GooglePlayOrder: Hashable, Sendable {

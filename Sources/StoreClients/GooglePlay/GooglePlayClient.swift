@@ -1,6 +1,8 @@
 package import Entitlements
 import Foundation
 package import Logging
+import TextFormats
+package import Transport
 
 /// Reads purchases from the Google Play Developer API, and acknowledges them; it changes nothing else there.
 ///
@@ -19,7 +21,7 @@ package struct GooglePlayClient: Sendable {
     ///   - systemSeconds: the system's clock, in seconds since 1970, to be compared with the store's.
     package init(
         configuration: GooglePlayConfiguration,
-        http: StoreHTTP,
+        http: HTTPClient,
         gate: @escaping @Sendable (GooglePlayBudget) -> RequestGate,
         logger: Logger,
         systemSeconds: @escaping @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970) }

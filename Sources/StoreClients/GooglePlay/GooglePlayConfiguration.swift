@@ -1,3 +1,6 @@
+import TextFormats
+package import Transport
+
 /// Where Google Play is, whose purchases we ask for, and in whose name.
 package struct GooglePlayConfiguration: Sendable {
     /// The app's package name, such as `com.example.app`.
@@ -63,18 +66,6 @@ package struct GooglePlayConfiguration: Sendable {
             && parts.allSatisfy { part in
                 !part.isEmpty && part.utf8.allSatisfy { $0 == UInt8(ascii: "_") || $0.isLetterOrDigit }
             }
-    }
-}
-
-extension UInt8 {
-    /// Whether this is a letter or a digit of ASCII.
-    var isLetterOrDigit: Bool {
-        switch self {
-        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-            UInt8(ascii: "0")...UInt8(ascii: "9"):
-            true
-        default: false
-        }
     }
 }
 

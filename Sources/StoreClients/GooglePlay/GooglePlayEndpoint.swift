@@ -1,5 +1,6 @@
 import Entitlements
 import FoundationEssentials
+import TextFormats
 
 /// A purchase token that may stand as one segment of a path.
 struct PurchaseToken: Hashable, Sendable {

@@ -1,6 +1,8 @@
 import Entitlements
 import HTTPTypes
 import Logging
+import TextFormats
+import Transport
 
 /// What Google said where its answer is no failure.
 enum GooglePlaySaid: Sendable {
@@ -38,7 +40,7 @@ struct GooglePlayRequester: Sendable {
 
     init(
         _ configuration: GooglePlayConfiguration,
-        http: StoreHTTP,
+        http: HTTPClient,
         gate: @escaping @Sendable (GooglePlayBudget) -> RequestGate,
         logger: Logger,
         tokens: AccessTokens = AccessTokens(),

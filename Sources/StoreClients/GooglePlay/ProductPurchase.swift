@@ -1,4 +1,5 @@
 import Entitlements
+import TextFormats
 
 /// A one-time purchase as Google Play tells of it, found by its purchase token.
 ///

@@ -1,5 +1,6 @@
 import CryptoExtras
 import Foundation
+import TextFormats
 
 /// The account in whose name we ask, as its key file describes it.
 struct ServiceAccount: Sendable {

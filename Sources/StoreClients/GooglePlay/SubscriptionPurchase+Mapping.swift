@@ -249,12 +249,12 @@ package enum OrderNumber {
     package static func isOrder(_ text: String) -> Bool { text.utf8.starts(with: "GPA.".utf8) }
 
     /// Whether a text may be one: 1 to 255 visible characters of ASCII.
-    static func isPlausible(_ text: String) -> Bool {
+    package static func isPlausible(_ text: String) -> Bool {
         (1...255).contains(text.utf8.count) && text.utf8.allSatisfy { (0x21...0x7E).contains($0) }
     }
 
     /// The number of the first order.
-    static func base(_ text: String) -> String {
+    package static func base(_ text: String) -> String {
         guard let dots = text.lastRange(of: "..") else { return text }
         let number = text[dots.upperBound...]
         guard dots.lowerBound > text.startIndex, !number.isEmpty,

@@ -1,4 +1,5 @@
 import Entitlements
+import TextFormats
 
 /// A subscription as Google Play tells of it, found by its purchase token.
 ///

@@ -1,5 +1,6 @@
 import Crypto
 import Foundation
+import TextFormats
 
 /// What a request to Onside's merchant API is authorized by: good for one request and half a minute.
 struct MerchantToken: Sendable {

@@ -2,6 +2,9 @@ import Entitlements
 import Foundation
 import HTTPTypes
 import Logging
+import SignedTokens
+import Telemetry
+import Transport
 
 extension OnsideClient {
     /// The answer to one order.

@@ -1,4 +1,7 @@
 import Entitlements
+import SignedTokens
+import TextFormats
+import Transport
 
 extension OnsideClient {
     func verify(_ signed: CompactJWS, lane: Lane) async throws(OnsideProofFailure) -> OnsideHistory {

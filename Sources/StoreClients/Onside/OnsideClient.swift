@@ -2,6 +2,10 @@ import Entitlements
 import Foundation
 import HTTPTypes
 package import Logging
+package import SignedTokens
+import Telemetry
+import TextFormats
+package import Transport
 
 /// Reads orders in Onside's merchant API and verifies what Onside has signed, and changes nothing there.
 ///
@@ -17,7 +21,7 @@ package struct OnsideClient: Sendable {
     let requester: StoreRequester
     let gate: RequestGate
     let logger: Logger
-    let throttle = LogThrottle()
+    let throttle = LogThrottle<ReadFailure.Code>()
     let keys: KeySet
     let systemSeconds: @Sendable () -> Int64
 
@@ -31,7 +35,7 @@ package struct OnsideClient: Sendable {
     ///   - systemSeconds: the system's clock, in seconds since 1970, by which tokens are dated.
     package init(
         configuration: OnsideConfiguration,
-        http: StoreHTTP,
+        http: HTTPClient,
         gate: RequestGate,
         logger: Logger,
         systemSeconds: @escaping @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970) }
@@ -48,7 +52,7 @@ package struct OnsideClient: Sendable {
 
     init(
         configuration: OnsideConfiguration,
-        http: StoreHTTP,
+        http: HTTPClient,
         gate: RequestGate,
         logger: Logger,
         systemSeconds: @escaping @Sendable () -> Int64,

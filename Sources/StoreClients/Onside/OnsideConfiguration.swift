@@ -1,5 +1,7 @@
 import Crypto
 import Foundation
+import TextFormats
+package import Transport
 
 /// Where Onside is, and with which secret we ask it.
 package struct OnsideConfiguration: Sendable {

@@ -1,4 +1,5 @@
 package import Entitlements
+package import SignedTokens
 
 /// Which orders to read, and what the reader must know to judge the answers.
 package struct OnsideQuery: Sendable {

@@ -1,4 +1,6 @@
 package import Entitlements
+import SignedTokens
+import TextFormats
 
 /// What Onside says of one transaction: a purchase or a renewal.
 ///

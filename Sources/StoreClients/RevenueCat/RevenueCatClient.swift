@@ -1,6 +1,8 @@
 package import Entitlements
 import Foundation
 package import Logging
+import TextFormats
+package import Transport
 
 /// Reads customers and looks purchases up in RevenueCat's REST API v2, and changes nothing there.
 ///
@@ -18,7 +20,7 @@ package struct RevenueCatClient: Sendable {
     ///   - systemSeconds: the system's clock, in seconds since 1970, to be compared with the store's.
     package init(
         configuration: RevenueCatConfiguration,
-        http: StoreHTTP,
+        http: HTTPClient,
         gate: RequestGate,
         logger: Logger,
         systemSeconds: @escaping @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970) }

@@ -1,3 +1,5 @@
+package import Transport
+
 /// Where RevenueCat is, and with which key we ask it.
 package struct RevenueCatConfiguration: Sendable {
     /// The secret key of the version-2 kind, which is never described.

@@ -1,3 +1,5 @@
+import TextFormats
+
 /// A text that may stand as one segment of a path, percent-encoded.
 struct PathSegment: Hashable, Sendable {
     let encoded: String

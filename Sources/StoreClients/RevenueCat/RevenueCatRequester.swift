@@ -1,6 +1,8 @@
 import Entitlements
 import HTTPTypes
 import Logging
+import TextFormats
+import Transport
 
 /// Asks RevenueCat for single pages.
 struct RevenueCatRequester: Sendable {
@@ -13,7 +15,7 @@ struct RevenueCatRequester: Sendable {
 
     init(
         _ configuration: RevenueCatConfiguration,
-        http: StoreHTTP,
+        http: HTTPClient,
         gate: RequestGate,
         logger: Logger,
         systemSeconds: @escaping @Sendable () -> Int64
@@ -122,7 +124,7 @@ struct RevenueCatRequester: Sendable {
         case missing(isDegraded: Bool)
 
         init(
-            _ response: StoreHTTPResponse,
+            _ response: HTTPClientResponse,
             item: (inout JSONReader) throws(JSONFault) -> Item
         ) throws(ReadFailure) {
             let error = response.status == 200 ? nil : RevenueCatError(body: response.body)
@@ -156,7 +158,7 @@ enum RevenueCatDone: Sendable {
     case done, exists, missing
 }
 
-extension StoreHTTPResponse {
+extension HTTPClientResponse {
     private static let shedderName = HTTPField.Name("X-RevenueCat-Fortress")
 
     /// The load-shedder answered, as it does in incidents: nothing may be taken away on its word.
@@ -169,7 +171,7 @@ extension StoreHeaders {
     private static let requestIDName = HTTPField.Name("X-Request-Id")
 
     /// Reads what RevenueCat tells of its limits and of the request.
-    fileprivate init(revenueCat response: StoreHTTPResponse) {
+    fileprivate init(revenueCat response: HTTPClientResponse) {
         func field(_ name: HTTPField.Name?) -> String? { name.flatMap { response.headers[$0] } }
         func count(_ name: HTTPField.Name?) -> Int? {
             guard let text = field(name), text.utf8.count <= 9, let value = Int(text), value >= 0 else { return nil }

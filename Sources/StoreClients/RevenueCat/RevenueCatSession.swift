@@ -1,4 +1,5 @@
 import Entitlements
+import TextFormats
 
 /// One reading of one customer: what was read so far, and what went wrong.
 struct RevenueCatSession {

@@ -1,6 +1,7 @@
 package import Entitlements
 import Foundation
 package import Logging
+package import Transport
 
 /// Moves purchases between RevenueCat's customers, with a key of its own.
 ///
@@ -18,7 +19,7 @@ package struct RevenueCatTransfers: Sendable {
     ///   - systemSeconds: the system's clock, in seconds since 1970, to be compared with the store's.
     package init(
         configuration: RevenueCatConfiguration,
-        http: StoreHTTP,
+        http: HTTPClient,
         gate: RequestGate,
         logger: Logger,
         systemSeconds: @escaping @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970) }

@@ -1,4 +1,5 @@
 import Entitlements
+import TextFormats
 
 private enum ItemField: String, CaseIterable {
     case id, status, environment, store, ownership, entitlements

@@ -1,4 +1,5 @@
 import Entitlements
+import TextFormats
 
 /// One page of a list.
 struct WirePage<Item: Sendable>: Sendable {

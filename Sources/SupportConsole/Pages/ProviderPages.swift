@@ -4,7 +4,7 @@ import HTTPServing
 import HTTPTypes
 import Hummingbird
 import Logging
-import StoreClients
+import SignedTokens
 import SupportDesk
 
 /// Signing in through the team's identity provider: there, and back again.

@@ -2,7 +2,7 @@ import HTTPServing
 import HTTPTypes
 import Hummingbird
 import Logging
-import StoreClients
+import SignedTokens
 import SupportDesk
 
 /// Signing in and out, and showing again that it is still the same person.

@@ -1,6 +1,6 @@
 import Crypto
 import Foundation
-package import StoreClients
+package import SignedTokens
 
 /// How operators sign in through the team's identity provider.
 package struct ProviderSignIn: Sendable {

@@ -2,7 +2,7 @@ import Entitlements
 import HTTPServing
 import HTTPTypes
 import Hummingbird
-import StoreClients
+import SignedTokens
 
 /// Finds out who calls, and whether they call too often.
 struct Callers: Sendable {

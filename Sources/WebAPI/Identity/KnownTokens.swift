@@ -1,7 +1,7 @@
 import Crypto
 import Entitlements
 import Foundation
-import StoreClients
+import SignedTokens
 import Synchronization
 
 /// Tokens that were verified a moment ago: an app that waits for its restore shows the same one again and again.

@@ -2,7 +2,7 @@ import Foundation
 import HTTPTypes
 import Hummingbird
 import NIOCore
-import StoreClients
+import TextFormats
 import UserRequests
 
 /// What an app sends with a tap on Restore Purchases.

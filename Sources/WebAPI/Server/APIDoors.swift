@@ -2,7 +2,7 @@ import HTTPServing
 import HTTPTypes
 import Hummingbird
 package import Logging
-package import StoreClients
+package import SignedTokens
 package import UserRequests
 
 /// What stands behind the API's routes; what is not configured is not there.

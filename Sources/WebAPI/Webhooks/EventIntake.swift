@@ -2,7 +2,6 @@ import Entitlements
 package import Logging
 import Postgres
 import ServiceLifecycle
-import StoreClients
 package import StoreEvents
 import Synchronization
 

@@ -3,7 +3,8 @@ import HTTPServing
 import HTTPTypes
 import Hummingbird
 import Logging
-package import StoreClients
+import SignedTokens
+package import StoreEvents
 
 /// Whose webhooks are taken, and how their senders show who they are.
 package struct WebhookSenders: Sendable {

@@ -1,9 +1,9 @@
 import Foundation
+@testable import SignedTokens
+@testable import StoreClients
 import StoreSimulator
 import TestSupport
 import Testing
-
-@testable import StoreClients
 
 /// Altered receipts: in whatever byte and however, nothing but the genuine one is taken.
 struct AppReceiptMutationTests {

@@ -1,11 +1,12 @@
 import Entitlements
 import Foundation
+@testable import SignedTokens
+@testable import StoreClients
 import StoreSimulator
 import SwiftASN1
 import TestSupport
 import Testing
-
-@testable import StoreClients
+@testable import TextFormats
 
 /// What stands in receipts and signed transactions, read without any signature: nothing crashes, hangs or is guessed.
 struct AppReceiptPayloadTests {

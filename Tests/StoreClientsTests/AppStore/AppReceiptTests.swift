@@ -1,12 +1,12 @@
 import CryptoExtras
 import Entitlements
 import Foundation
+@testable import SignedTokens
+@testable import StoreClients
 import StoreSimulator
 import SwiftASN1
 import Testing
 import X509
-
-@testable import StoreClients
 
 /// App receipts: whose signature counts, and what has to be right around it.
 struct AppReceiptTests {

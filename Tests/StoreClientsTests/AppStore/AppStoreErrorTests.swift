@@ -1,8 +1,8 @@
 import Entitlements
 import HTTPTypes
-import Testing
-
 @testable import StoreClients
+import Testing
+import Transport
 
 /// What each refusal of the App Store comes to.
 struct AppStoreErrorTests {
@@ -37,7 +37,7 @@ struct AppStoreErrorTests {
 
     private func outcome(_ status: Int, _ body: String) -> Outcome {
         do throws(ReadFailure) {
-            switch try AppStoreAnswer(StoreHTTPResponse(status: status, body: Array(body.utf8))) {
+            switch try AppStoreAnswer(HTTPClientResponse(status: status, body: Array(body.utf8))) {
             case .content: return .content
             case .refused(let kind, _): return .refused(kind)
             }

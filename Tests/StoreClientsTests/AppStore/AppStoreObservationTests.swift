@@ -1,9 +1,9 @@
 import Entitlements
 import HTTPTypes
+@testable import StoreClients
 import StoreSimulator
 import Testing
-
-@testable import StoreClients
+import Transport
 
 /// What a purchase of the App Store looks like to the rules.
 struct AppStoreObservationTests {

@@ -1,13 +1,13 @@
 import Crypto
 import Entitlements
 import Foundation
+@testable import SignedTokens
+@testable import StoreClients
 import StoreSimulator
 import SwiftASN1
 import TestSupport
 import Testing
 import X509
-
-@testable import StoreClients
 
 /// Signed transactions: whose signature counts, and what has to be right beside it.
 struct AppStoreProofTests {

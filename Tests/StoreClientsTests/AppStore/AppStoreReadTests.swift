@@ -1,10 +1,10 @@
 import Entitlements
 import Foundation
+@testable import StoreClients
 import StoreSimulator
 import Synchronization
 import Testing
-
-@testable import StoreClients
+import Transport
 
 /// Which requests a reading takes, and how much it may say afterwards.
 struct AppStoreReadTests {
@@ -148,7 +148,7 @@ struct AppStoreReadTests {
 
     @Test func `a place that does not move ends the reading as a failure`() async throws {
         let store = try SimulatedAppStore(transactions: Self.purchases(45))
-        let first = Mutex<StoreHTTPResponse?>(nil)
+        let first = Mutex<HTTPClientResponse?>(nil)
         store.alter { target, response in
             guard target.contains("/history/") else { return }
             response = first.withLock { known in

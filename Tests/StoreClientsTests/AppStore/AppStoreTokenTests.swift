@@ -2,11 +2,12 @@ import Crypto
 import Entitlements
 import Foundation
 import HTTPTypes
+@testable import StoreClients
 import StoreSimulator
 import Synchronization
 import Testing
-
-@testable import StoreClients
+@testable import TextFormats
+import Transport
 
 /// How requests prove who sends them.
 struct AppStoreTokenTests {

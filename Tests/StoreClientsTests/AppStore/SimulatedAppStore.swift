@@ -2,11 +2,11 @@ import Entitlements
 import Foundation
 import HTTPTypes
 import Logging
+@testable import StoreClients
 import StoreSimulator
 import Synchronization
 import Testing
-
-@testable import StoreClients
+import Transport
 
 /// The simulator as the App Store of one test: no socket, answers that can be altered, a gate that writes down what it
 /// hears.
@@ -18,7 +18,7 @@ final class SimulatedAppStore: Sendable {
         var reports: [StoreAnswer] = []
         /// How far the client's clock is ahead.
         var ahead: Int64 = 0
-        var alter: @Sendable (String, inout StoreHTTPResponse) -> Void = { _, _ in }
+        var alter: @Sendable (String, inout HTTPClientResponse) -> Void = { _, _ in }
     }
 
     let simulator: StoreSimulator
@@ -49,7 +49,7 @@ final class SimulatedAppStore: Sendable {
     }
 
     /// Changes answers on their way, by the path and query that was asked for.
-    func alter(_ change: @escaping @Sendable (String, inout StoreHTTPResponse) -> Void) {
+    func alter(_ change: @escaping @Sendable (String, inout HTTPClientResponse) -> Void) {
         state.withLock { $0.alter = change }
     }
 
@@ -77,8 +77,8 @@ final class SimulatedAppStore: Sendable {
     /// Sets the client's clock ahead of the store's.
     func setAhead(seconds: Int64) { state.withLock { $0.ahead = seconds } }
 
-    var http: StoreHTTP {
-        StoreHTTP { request, body throws(StoreHTTPFailure) in
+    var http: HTTPClient {
+        HTTPClient { request, body throws(HTTPClientFailure) in
             let target = request.path ?? ""
             let alter = self.state.withLock { state in
                 state.requests.append(request)
@@ -92,12 +92,12 @@ final class SimulatedAppStore: Sendable {
                 contentType: request.headerFields[.contentType],
                 body: body ?? []
             )
-            guard answer.status != 0 else { throw StoreHTTPFailure(.unavailable) }
+            guard answer.status != 0 else { throw HTTPClientFailure(.unavailable) }
             var headers = HTTPFields()
             for (name, value) in answer.headers {
                 if let name = HTTPField.Name(name) { headers[name] = value }
             }
-            var response = StoreHTTPResponse(status: answer.status, headers: headers, body: answer.body)
+            var response = HTTPClientResponse(status: answer.status, headers: headers, body: answer.body)
             alter(target, &response)
             return response
         }

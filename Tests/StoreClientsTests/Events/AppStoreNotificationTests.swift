@@ -1,9 +1,10 @@
 import Entitlements
 import Foundation
+@testable import SignedTokens
+@testable import StoreClients
+@testable import StoreEvents
 import StoreSimulator
 import Testing
-
-@testable import StoreClients
 
 /// The App Store's notifications: which are taken, and whom each one makes us look at.
 @Suite struct AppStoreNotificationTests {

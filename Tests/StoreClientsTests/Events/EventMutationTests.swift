@@ -1,10 +1,10 @@
 import Entitlements
 import Foundation
+@testable import StoreClients
+@testable import StoreEvents
 import StoreSimulator
 import TestSupport
 import Testing
-
-@testable import StoreClients
 
 /// Altered events: nothing crashes or hangs, and what the App Store did not sign is never taken for its own.
 @Suite struct EventMutationTests {

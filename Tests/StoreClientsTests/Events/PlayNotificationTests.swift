@@ -1,10 +1,10 @@
 import Entitlements
 import Foundation
 import Logging
+@testable import StoreClients
+@testable import StoreEvents
 import StoreSimulator
 import Testing
-
-@testable import StoreClients
 
 /// What Pub/Sub pushes for Google Play: which purchase each notification makes us look at.
 @Suite struct PlayNotificationTests {

@@ -1,7 +1,7 @@
 import Entitlements
-import Testing
-
 @testable import StoreClients
+@testable import StoreEvents
+import Testing
 
 /// RevenueCat's webhooks: whom each one makes us look at, and which of them promise access.
 @Suite struct RevenueCatEventTests {

@@ -1,10 +1,11 @@
 import Entitlements
 import HTTPTypes
+@testable import StoreClients
 import StoreSimulator
 import Synchronization
 import Testing
-
-@testable import StoreClients
+@testable import TextFormats
+import Transport
 
 @Suite struct GooglePlayAccessTests {
     let play = FakePlay()

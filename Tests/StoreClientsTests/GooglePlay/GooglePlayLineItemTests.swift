@@ -1,7 +1,7 @@
 import Entitlements
-import Testing
-
 @testable import StoreClients
+import Testing
+@testable import TextFormats
 
 /// Every combination of the optional members of a line item, beside every kind of neighbour, against a table of its own.
 @Suite struct GooglePlayLineItemTests {

@@ -1,8 +1,8 @@
 import Entitlements
+@testable import StoreClients
 import TestSupport
 import Testing
-
-@testable import StoreClients
+@testable import TextFormats
 
 /// Mutated answers: nothing crashes or hangs; each either decodes or is refused.
 @Suite struct GooglePlayMutationTests {

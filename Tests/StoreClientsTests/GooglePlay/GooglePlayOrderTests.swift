@@ -1,7 +1,7 @@
 import Entitlements
-import Testing
-
 @testable import StoreClients
+import Testing
+@testable import TextFormats
 
 /// Every combination of the optional members of an order, against a table of its own.
 @Suite struct GooglePlayOrderTests {

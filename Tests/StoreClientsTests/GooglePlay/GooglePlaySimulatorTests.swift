@@ -1,10 +1,10 @@
 import Entitlements
 import HTTPTypes
 import Logging
-import Testing
-
 @testable import StoreClients
 @testable import StoreSimulator
+import Testing
+import Transport
 
 /// The client against the simulator, in the same process and without a socket.
 struct PlayWorld {
@@ -24,7 +24,7 @@ struct PlayWorld {
                 baseURL: "http://127.0.0.1:1/google-play",
                 oauthBaseURL: "http://127.0.0.1:1/google-oauth"
             ),
-            http: StoreHTTP { request, body throws(StoreHTTPFailure) in
+            http: HTTPClient { request, body throws(HTTPClientFailure) in
                 let answer = simulator.answer(
                     method: request.method.rawValue,
                     target: request.path ?? "",
@@ -32,12 +32,12 @@ struct PlayWorld {
                     contentType: request.headerFields[.contentType],
                     body: body ?? []
                 )
-                guard answer.status > 0 else { throw StoreHTTPFailure(.unavailable) }
+                guard answer.status > 0 else { throw HTTPClientFailure(.unavailable) }
                 var headers = HTTPFields()
                 for (name, value) in answer.headers {
                     if let name = HTTPField.Name(name) { headers[name] = value }
                 }
-                return StoreHTTPResponse(status: answer.status, headers: headers, body: answer.body)
+                return HTTPClientResponse(status: answer.status, headers: headers, body: answer.body)
             },
             gate: { _ in .open },
             logger: quiet

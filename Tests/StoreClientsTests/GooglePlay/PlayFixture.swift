@@ -1,11 +1,11 @@
 import Entitlements
 import HTTPTypes
 import Logging
+@testable import StoreClients
 import StoreSimulator
 import Synchronization
 import Testing
-
-@testable import StoreClients
+import Transport
 
 /// Answers in the shape of Google Play's reference; every value is invented.
 enum PlayFixture {
@@ -82,7 +82,7 @@ enum PlayFixture {
 /// A Google Play made of prepared answers, and gates that write down what they hear.
 final class FakePlay: Sendable {
     private struct State {
-        var answers: [String: [Result<StoreHTTPResponse, StoreHTTPFailure>]] = [:]
+        var answers: [String: [Result<HTTPClientResponse, HTTPClientFailure>]] = [:]
         var requests: [HTTPRequest] = []
         var bodies: [String] = []
         var admitted: [GooglePlayBudget] = []
@@ -99,12 +99,12 @@ final class FakePlay: Sendable {
 
     /// Prepares the next answer to a target below the app; the last one repeats.
     func on(_ target: String, _ status: Int = 200, _ body: String = "", headers: HTTPFields = [:]) {
-        let response = StoreHTTPResponse(status: status, headers: headers, body: Array(body.utf8))
+        let response = HTTPClientResponse(status: status, headers: headers, body: Array(body.utf8))
         state.withLock { $0.answers[target, default: []].append(.success(response)) }
     }
 
-    func on(_ target: String, fails code: StoreHTTPFailure.Code) {
-        state.withLock { $0.answers[target, default: []].append(.failure(StoreHTTPFailure(code))) }
+    func on(_ target: String, fails code: HTTPClientFailure.Code) {
+        state.withLock { $0.answers[target, default: []].append(.failure(HTTPClientFailure(code))) }
     }
 
     var requests: [HTTPRequest] { state.withLock { $0.requests } }
@@ -121,10 +121,10 @@ final class FakePlay: Sendable {
         return path.hasPrefix(base) ? String(path.dropFirst(base.count)) : path
     }
 
-    var http: StoreHTTP {
-        StoreHTTP { request, body throws(StoreHTTPFailure) in
+    var http: HTTPClient {
+        HTTPClient { request, body throws(HTTPClientFailure) in
             let target = Self.target(request)
-            let answer = self.state.withLock { state -> Result<StoreHTTPResponse, StoreHTTPFailure> in
+            let answer = self.state.withLock { state -> Result<HTTPClientResponse, HTTPClientFailure> in
                 state.requests.append(request)
                 state.bodies.append(String(decoding: body ?? [], as: UTF8.self))
                 guard var answers = state.answers[target], let answer = answers.first else {
@@ -132,10 +132,10 @@ final class FakePlay: Sendable {
                         state.tokensGiven += 1
                         let text =
                             #"{"access_token":"ya29.\#(state.tokensGiven)","expires_in":3599,"token_type":"Bearer"}"#
-                        return .success(StoreHTTPResponse(status: 200, body: Array(text.utf8)))
+                        return .success(HTTPClientResponse(status: 200, body: Array(text.utf8)))
                     }
                     let text = PlayFixture.error(404, "purchaseTokenNotFound")
-                    return .success(StoreHTTPResponse(status: 404, body: Array(text.utf8)))
+                    return .success(HTTPClientResponse(status: 404, body: Array(text.utf8)))
                 }
                 if answers.count > 1 { answers.removeFirst() }
                 state.answers[target] = answers
@@ -153,7 +153,7 @@ final class FakePlay: Sendable {
     }
 
     func client(
-        http: StoreHTTP? = nil,
+        http: HTTPClient? = nil,
         logger: Logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
     ) throws -> GooglePlayClient {
         GooglePlayClient(

@@ -1,5 +1,6 @@
 import Entitlements
 import StoreClients
+@testable import StoreEvents
 import Testing
 
 /// What an entry of the voided list tells.

@@ -4,10 +4,11 @@ import Entitlements
 import Foundation
 import HTTPTypes
 import Logging
+@testable import SignedTokens
+@testable import StoreClients
 import Synchronization
 import TestSupport
-
-@testable import StoreClients
+import Transport
 
 /// A Firebase project whose tokens are made here, and Google's key set as it answers at the moment.
 final class FirebaseBench: Sendable {
@@ -64,14 +65,14 @@ final class FirebaseBench: Sendable {
         }
     }
 
-    var http: StoreHTTP {
-        StoreHTTP { [self] request, _ throws(StoreHTTPFailure) in
+    var http: HTTPClient {
+        HTTPClient { [self] request, _ throws(HTTPClientFailure) in
             let (fails, response) = state.withLock { state in
                 state.requests.append(request)
                 let body = Array(state.set.utf8)
-                return (state.fails, StoreHTTPResponse(status: state.status, headers: state.headers, body: body))
+                return (state.fails, HTTPClientResponse(status: state.status, headers: state.headers, body: body))
             }
-            if fails { throw StoreHTTPFailure(.timeout) }
+            if fails { throw HTTPClientFailure(.timeout) }
             return response
         }
     }

@@ -3,10 +3,11 @@ import CryptoExtras
 import Entitlements
 import Foundation
 import HTTPTypes
+@testable import SignedTokens
+@testable import StoreClients
 import TestSupport
 import Testing
-
-@testable import StoreClients
+import Transport
 
 /// ID tokens of Firebase: whom a genuine one names, and that nothing else names anybody.
 @Suite struct FirebaseTokenTests {

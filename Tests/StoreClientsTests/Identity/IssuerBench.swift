@@ -3,9 +3,9 @@ import CryptoExtras
 import Foundation
 import HTTPTypes
 import Logging
-import Synchronization
-
 @testable import StoreClients
+import Synchronization
+import Transport
 
 /// An OpenID Connect issuer whose tokens are made here, with a key of each kind, and what it answers at the moment.
 final class IssuerBench: Sendable {
@@ -65,8 +65,8 @@ final class IssuerBench: Sendable {
 
     func tell(_ userInfo: String, status: Int = 200) { state.withLock { $0.userInfo = (status, userInfo) } }
 
-    var http: StoreHTTP {
-        StoreHTTP { [self] request, body throws(StoreHTTPFailure) in
+    var http: HTTPClient {
+        HTTPClient { [self] request, body throws(HTTPClientFailure) in
             let answer = state.withLock { state -> (Int, String)? in
                 state.requests.append((request, String(decoding: body ?? [], as: UTF8.self)))
                 guard !state.isDown else { return nil }
@@ -78,8 +78,8 @@ final class IssuerBench: Sendable {
                 default: return (404, "{}")
                 }
             }
-            guard let answer else { throw StoreHTTPFailure(.timeout) }
-            return StoreHTTPResponse(status: answer.0, body: Array(answer.1.utf8))
+            guard let answer else { throw HTTPClientFailure(.timeout) }
+            return HTTPClientResponse(status: answer.0, body: Array(answer.1.utf8))
         }
     }
 

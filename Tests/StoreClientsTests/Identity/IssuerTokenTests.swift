@@ -2,9 +2,10 @@ import Crypto
 import Entitlements
 import Foundation
 import HTTPTypes
-import Testing
-
+@testable import SignedTokens
 @testable import StoreClients
+import Testing
+import Transport
 
 /// Tokens of the app's users by any issuer: whom a genuine one names, and that nothing else names a user.
 @Suite struct IssuerTokenTests {

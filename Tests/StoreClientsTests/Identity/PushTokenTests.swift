@@ -2,10 +2,12 @@ import Entitlements
 import Foundation
 import HTTPTypes
 import Logging
+@testable import SignedTokens
+@testable import StoreClients
+@testable import StoreEvents
 import TestSupport
 import Testing
-
-@testable import StoreClients
+import Transport
 
 /// Tokens of Pub/Sub's pushes: ours, and nobody else's.
 @Suite struct PushTokenTests {

@@ -2,9 +2,9 @@ import Crypto
 import Entitlements
 import Foundation
 import HTTPTypes
-import Testing
-
+@testable import SignedTokens
 @testable import StoreClients
+import Testing
 
 /// The team's identity provider: who signs in by a genuine answer, and that no other answer signs anyone in.
 @Suite struct SignInProviderTests {

@@ -1,8 +1,8 @@
 import Foundation
+@testable import StoreClients
 import TestSupport
 import Testing
-
-@testable import StoreClients
+@testable import TextFormats
 
 /// Mutated answers: nothing crashes or hangs, and we take no text for JSON that Foundation refuses.
 @Suite struct JSONMutationTests {

@@ -1,6 +1,6 @@
-import Testing
-
 @testable import StoreClients
+import Testing
+@testable import TextFormats
 
 @Suite struct JSONReaderTests {
     @Test(

@@ -1,6 +1,6 @@
-import Testing
-
 @testable import StoreClients
+import Testing
+@testable import TextFormats
 
 /// Bodies that two readers could take for two things.
 @Suite struct StrictJSONTests {

@@ -1,9 +1,10 @@
 import Crypto
 import CryptoExtras
 import Foundation
-import Testing
-
+@testable import SignedTokens
 @testable import StoreClients
+import Testing
+@testable import TextFormats
 
 /// Sets of public keys: which keys are of use.
 @Suite struct JSONWebKeyTests {

@@ -2,11 +2,12 @@ import Entitlements
 import Foundation
 import HTTPTypes
 import Logging
+@testable import SignedTokens
+@testable import StoreClients
 import StoreSimulator
 import Synchronization
 import Testing
-
-@testable import StoreClients
+import Transport
 
 /// A client before a simulated Onside in the same process, and everything that passes between them.
 final class OnsideBench: Sendable {
@@ -28,7 +29,7 @@ final class OnsideBench: Sendable {
         var requests: [HTTPRequest] = []
         var reports: [StoreAnswer] = []
         var lines: [String] = []
-        var replacement: (path: String, response: Result<StoreHTTPResponse, StoreHTTPFailure>)?
+        var replacement: (path: String, response: Result<HTTPClientResponse, HTTPClientFailure>)?
         var monotonic = ContinuousClock.now
         var skew: Int64 = 0
     }
@@ -50,12 +51,12 @@ final class OnsideBench: Sendable {
 
     /// Answers requests whose path ends so in another way from now on.
     func replace(_ path: String, status: Int = 200, body: String, type: String = "text/html") {
-        let response = StoreHTTPResponse(status: status, headers: [.contentType: type], body: Array(body.utf8))
+        let response = HTTPClientResponse(status: status, headers: [.contentType: type], body: Array(body.utf8))
         state.withLock { $0.replacement = (path, .success(response)) }
     }
 
-    func replace(_ path: String, fails code: StoreHTTPFailure.Code) {
-        state.withLock { $0.replacement = (path, .failure(StoreHTTPFailure(code))) }
+    func replace(_ path: String, fails code: HTTPClientFailure.Code) {
+        state.withLock { $0.replacement = (path, .failure(HTTPClientFailure(code))) }
     }
 
     func restore() { state.withLock { $0.replacement = nil } }
@@ -66,8 +67,8 @@ final class OnsideBench: Sendable {
     /// Sets our own clock wrong.
     func skewClock(by seconds: Int64) { state.withLock { $0.skew = seconds } }
 
-    var http: StoreHTTP {
-        StoreHTTP { request, body throws(StoreHTTPFailure) in
+    var http: HTTPClient {
+        HTTPClient { request, body throws(HTTPClientFailure) in
             let path = request.path ?? ""
             let replacement = self.state.withLock { state in
                 state.requests.append(request)
@@ -85,7 +86,7 @@ final class OnsideBench: Sendable {
             for (name, value) in answer.headers {
                 if let name = HTTPField.Name(name) { headers[name] = value }
             }
-            return StoreHTTPResponse(status: answer.status, headers: headers, body: answer.body)
+            return HTTPClientResponse(status: answer.status, headers: headers, body: answer.body)
         }
     }
 

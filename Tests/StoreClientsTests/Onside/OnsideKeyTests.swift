@@ -1,10 +1,12 @@
 import Entitlements
 import Foundation
 import HTTPTypes
+@testable import SignedTokens
+@testable import StoreClients
 import StoreSimulator
 import Testing
-
-@testable import StoreClients
+@testable import TextFormats
+import Transport
 
 /// The keys that answers and histories are verified with.
 @Suite struct OnsideKeyTests {

@@ -1,10 +1,10 @@
 import Entitlements
 import Foundation
+@testable import SignedTokens
+@testable import StoreClients
 import StoreSimulator
 import TestSupport
 import Testing
-
-@testable import StoreClients
 
 /// Altered histories: none is taken, and none brings anything down.
 @Suite struct OnsideMutationTests {

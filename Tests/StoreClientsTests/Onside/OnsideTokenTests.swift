@@ -1,10 +1,10 @@
 import Crypto
 import Foundation
 import HTTPTypes
+@testable import StoreClients
 import StoreSimulator
 import Testing
-
-@testable import StoreClients
+import Transport
 
 /// The token of a request, and what is known of the secret behind it.
 @Suite struct OnsideTokenTests {

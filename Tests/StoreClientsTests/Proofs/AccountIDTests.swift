@@ -1,8 +1,8 @@
 import Foundation
+@testable import StoreClients
 import TestSupport
 import Testing
-
-@testable import StoreClients
+@testable import TextFormats
 
 /// The ways in which apps write our ids for stores; the digests were made with Python's hashlib, hmac and uuid.
 @Suite struct AccountIDTests {

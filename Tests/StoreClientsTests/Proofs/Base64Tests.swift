@@ -1,7 +1,7 @@
 import Foundation
-import Testing
-
 @testable import StoreClients
+import Testing
+@testable import TextFormats
 
 /// Base64, of which one text stands for one sequence of bytes.
 struct Base64Tests {

@@ -1,10 +1,10 @@
 import Logging
 import Metrics
 import MetricsTestKit
+@testable import StoreClients
 import Synchronization
 import Testing
-
-@testable import StoreClients
+import Transport
 
 @Suite struct RevenueCatConfigurationTests {
     private func base(_ url: String) throws -> BaseURL {

@@ -1,7 +1,7 @@
 import Entitlements
-import Testing
-
 @testable import StoreClients
+import Testing
+@testable import TextFormats
 
 @Suite struct RevenueCatDecodingTests {
     private func decode(_ item: String) throws(JSONFault) -> WirePage<WireItem> {

@@ -1,7 +1,8 @@
 import Entitlements
-import Testing
-
 @testable import StoreClients
+import Testing
+@testable import TextFormats
+import Transport
 
 @Suite struct RevenueCatFindTests {
     let store = FakeStore()

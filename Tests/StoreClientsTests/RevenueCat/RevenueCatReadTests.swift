@@ -1,8 +1,8 @@
 import Entitlements
 import HTTPTypes
-import Testing
-
 @testable import StoreClients
+import Testing
+import Transport
 
 @Suite struct RevenueCatReadTests {
     let store = FakeStore()
@@ -199,11 +199,11 @@ import Testing
     @Test(
         "91, 92, 110: a failed request takes nothing away and gives nothing",
         arguments: [
-            (StoreHTTPFailure.Code.timeout, ReadFailure.Code.timeout, true), (.unavailable, .unavailable, true),
+            (HTTPClientFailure.Code.timeout, ReadFailure.Code.timeout, true), (.unavailable, .unavailable, true),
             (.tooLarge, .malformed, true), (.cancelled, .interrupted, false),
         ]
     )
-    func transportFails(_ code: StoreHTTPFailure.Code, _ failure: ReadFailure.Code, _ counts: Bool) async throws {
+    func transportFails(_ code: HTTPClientFailure.Code, _ failure: ReadFailure.Code, _ counts: Bool) async throws {
         store.on(FakeStore.subscriptions, fails: code)
         let reading = try await store.read(lane: .sweep)
         #expect(reading.coverage == .none)

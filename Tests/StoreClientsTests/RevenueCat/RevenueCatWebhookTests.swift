@@ -1,10 +1,10 @@
 import Crypto
 import Foundation
 import HTTPTypes
+@testable import StoreClients
+@testable import StoreEvents
 import TestSupport
 import Testing
-
-@testable import StoreClients
 
 /// Webhooks of RevenueCat's, and what is none.
 @Suite struct RevenueCatWebhookTests {

@@ -92,7 +92,7 @@ struct ListingScene: Sendable {
         let client = AppStoreClient(
             configuration: try #require(settings.appStore),
             proofs: proofs,
-            http: StoreHTTP(transport: world.transport, target: "app_store"),
+            http: HTTPClient(transport: world.transport, target: "app_store"),
             gate: { _, _ in gate },
             logger: .quiet
         )

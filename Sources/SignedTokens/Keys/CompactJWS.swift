@@ -1,0 +1,94 @@
+import TextFormats
+
+/// A signed text in three parts (RFC 7515, section 7.1), taken apart and not yet verified.
+package struct CompactJWS: Sendable {
+    /// The longest text that is looked at, in bytes.
+    package static let maximumBytes = 64 << 10
+
+    /// What a header says of the signature.
+    package struct Header: Sendable {
+        /// The algorithm; the verifier knows which one it has to be.
+        package var algorithm: String
+        /// The certificates in base64, the signer's first.
+        package var certificates: [String] = []
+        package var keyID: String?
+    }
+
+    /// The header as it was written, in base64url.
+    package var writtenHeader: ArraySlice<UInt8>
+    package var payload: [UInt8]
+    package var signature: [UInt8]
+    /// What is signed: the first two parts as they were written, with the dot between them.
+    package var signed: ArraySlice<UInt8>
+
+    /// Takes a text apart; its header is read apart, by whoever does not know it yet.
+    ///
+    /// - Parameters:
+    ///   - text: the text.
+    ///   - limit: the most bytes it may have.
+    /// - Throws: `ProofRefusal`: `tooLarge`, `malformed`.
+    package init(_ text: String, upTo limit: Int = maximumBytes) throws(ProofRefusal) {
+        let bytes = Array(text.utf8)
+        guard bytes.count <= limit else { throw ProofRefusal(.tooLarge, "It is longer than \(limit) bytes.") }
+        let parts = bytes.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
+        guard parts.count == 3 else {
+            throw ProofRefusal(
+                .malformed,
+                "A signed text has three parts with dots between them; this has \(parts.count)."
+            )
+        }
+        guard let payload = Base64.decode(parts[1], .url) else {
+            throw ProofRefusal(.malformed, "The payload is not base64url without padding and line breaks.")
+        }
+        guard let signature = Base64.decode(parts[2], .url) else {
+            throw ProofRefusal(.malformed, "The signature is not base64url without padding and line breaks.")
+        }
+        writtenHeader = parts[0]
+        self.payload = payload
+        self.signature = signature
+        signed = bytes[..<parts[1].endIndex]
+    }
+
+    /// Reads the header.
+    ///
+    /// - Throws: `ProofRefusal`: `malformed`.
+    package func header() throws(ProofRefusal) -> Header {
+        guard let bytes = Base64.decode(writtenHeader, .url) else {
+            throw ProofRefusal(.malformed, "The header is not base64url without padding and line breaks.")
+        }
+        do throws(JSONFault) {
+            return try Self.readHeader(bytes)
+        } catch {
+            throw ProofRefusal(.malformed, "The header is not what it has to be: \(error.clause).")
+        }
+    }
+
+    private enum HeaderField: String, CaseIterable {
+        case algorithm = "alg"
+        case certificates = "x5c"
+        case keyID = "kid"
+        case critical = "crit"
+    }
+
+    private static let headerFields = JSONFields<HeaderField>()
+
+    private static func readHeader(_ bytes: [UInt8]) throws(JSONFault) -> Header {
+        var reader = try JSONReader(bytes)
+        var header = Header(algorithm: "")
+        try reader.readObject(headerFields) { reader, field throws(JSONFault) in
+            switch field {
+            case .algorithm: header.algorithm = try reader.readString()
+            case .keyID: header.keyID = try reader.readOptionalString()
+            case .certificates:
+                try reader.readArray { reader throws(JSONFault) in
+                    header.certificates.append(try reader.readString(upTo: Self.maximumBytes))
+                }
+            // It names members that have to be understood; we understand none.
+            case .critical: throw .wrongType
+            }
+        }
+        try reader.finish()
+        guard !header.algorithm.isEmpty else { throw .missing }
+        return header
+    }
+}

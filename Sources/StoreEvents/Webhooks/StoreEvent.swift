@@ -1,0 +1,132 @@
+package import Entitlements
+import Foundation
+import TextFormats
+
+/// What a store's message comes to: a hint to look at somebody again, and never a word about access.
+package struct StoreEvent: Sendable, Hashable {
+    /// A purchase that the message is about, by one of the store's ids.
+    package struct Purchase: Sendable, Hashable, Codable {
+        package var store: String
+        /// The ledger's word; `nil` where the message does not say.
+        package var environment: String?
+        package var value: String
+
+        package init(store: String, environment: String? = nil, value: String) {
+            self.store = store
+            self.environment = environment
+            self.value = value
+        }
+    }
+
+    package var source: Store
+    /// The sender's own: a message that is sent again has the same.
+    package var id: String
+    /// The sender's word for what happened, with its finer word behind a dot where it has one.
+    package var kind: String
+    /// When it happened, or was noted, by the sender's clock.
+    package var occurredAt: Instant?
+    /// It speaks of access that begins or goes on: what is read within minutes may not show it yet.
+    package var promises: Bool
+    /// Ids that may be our users'.
+    package var users: [String]
+    package var purchases: [Purchase]
+    /// Customers of RevenueCat's without a name of ours, who may sign in later; only where nothing else tells of a user.
+    package var anonymous: [String]
+    /// It names as a customer what broken apps send in place of an id.
+    package var isBlocked: Bool
+    /// A store's list says that the money was taken back as fraud, and when; the beginning of 1970 where it says no time.
+    package var chargedBackAt: Instant?
+
+    package init(
+        source: Store,
+        id: String,
+        kind: String,
+        occurredAt: Instant? = nil,
+        promises: Bool = false,
+        users: [String] = [],
+        purchases: [Purchase] = [],
+        anonymous: [String] = [],
+        isBlocked: Bool = false,
+        chargedBackAt: Instant? = nil
+    ) {
+        self.source = source
+        self.id = id
+        self.kind = kind
+        self.occurredAt = occurredAt
+        self.promises = promises
+        self.users = users
+        self.purchases = purchases
+        self.anonymous = anonymous
+        self.isBlocked = isBlocked
+        self.chargedBackAt = chargedBackAt
+    }
+
+    /// Whom it may be about beside the users that it names, as the inbox keeps it: a JSON object; `nil`: nobody.
+    package var about: String? {
+        guard !purchases.isEmpty || !anonymous.isEmpty || isBlocked else { return nil }
+        let about = About(
+            purchases: purchases,
+            anonymous: anonymous.isEmpty ? nil : anonymous,
+            blocked: isBlocked ? true : nil,
+            chargedBack: chargedBackAt.map { $0.microseconds / 1000 }
+        )
+        // Texts and numbers alone: there is nothing that can't be written.
+        return (try? JSONEncoder().encode(about)).map { String(decoding: $0, as: UTF8.self) }
+    }
+
+    private struct About: Encodable {
+        var purchases: [Purchase]
+        /// Only where there are any.
+        var anonymous: [String]?
+        /// Only where it is so.
+        var blocked: Bool?
+        /// Milliseconds since 1970; only where it is so.
+        var chargedBack: Int64?
+
+        private enum CodingKeys: String, CodingKey {
+            case purchases, anonymous, blocked
+            case chargedBack = "charged_back"
+        }
+    }
+
+    /// Whether there is anybody to look at.
+    package var isHint: Bool { !users.isEmpty || !purchases.isEmpty || !anonymous.isEmpty }
+
+    /// The longest id that is kept, in bytes.
+    static let longestID = 255
+
+    /// Whether a text can be an id.
+    static func isID(_ text: String) -> Bool { (1...longestID).contains(text.utf8.count) }
+}
+
+/// A message that can't be understood, although its sender is who it should be.
+package struct MalformedEvent: Error, Hashable, Sendable {
+    /// As a clause for people.
+    package var reason: String
+}
+
+extension JSONReader {
+    /// Reads a value that may have any type: one that is not as expected counts as missing.
+    mutating func readLeniently<Value>(
+        _ read: (inout JSONReader) throws(JSONFault) -> Value?
+    ) throws(JSONFault) -> Value? {
+        let before = self
+        do { return try read(&self) } catch {
+            self = before
+            try passOver()
+            return nil
+        }
+    }
+
+    /// Reads the strings of an array, and skips what else stands in it; nothing where it is no array.
+    mutating func readStringsLeniently(upTo most: Int) throws(JSONFault) -> [String] {
+        var strings: [String] = []
+        let isArray: Void? = try readLeniently { reader throws(JSONFault) in
+            try reader.readArray { reader throws(JSONFault) in
+                let text = try reader.readLeniently { reader throws(JSONFault) in try reader.readOptionalString() }
+                if let text, strings.count < most { strings.append(text) }
+            }
+        }
+        return isArray == nil ? [] : strings
+    }
+}

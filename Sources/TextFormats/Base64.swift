@@ -1,0 +1,72 @@
+import Foundation
+
+/// Base64 as RFC 4648 writes it, read strictly: one text stands for one sequence of bytes.
+package enum Base64 {
+    package enum Alphabet {
+        /// `+` and `/`, padded with `=`.
+        case standard
+        /// `-` and `_`, never padded.
+        case url
+
+        fileprivate var values: [UInt8] {
+            switch self {
+            case .standard: Base64.standardValues
+            case .url: Base64.urlValues
+            }
+        }
+    }
+
+    /// What a byte has in a table that is no character of the alphabet.
+    private static let none: UInt8 = 0xFF
+
+    private static let standardValues = values(last: "+/")
+    private static let urlValues = values(last: "-_")
+
+    /// The value of each byte as a character.
+    private static func values(last: String) -> [UInt8] {
+        var values = [UInt8](repeating: none, count: 256)
+        let characters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789" + last
+        for (value, character) in characters.utf8.enumerated() { values[Int(character)] = UInt8(value) }
+        return values
+    }
+
+    /// Decodes a text.
+    ///
+    /// - Returns: `nil` where a character or the length is wrong, or the text is not the one that its bytes are written as.
+    package static func decode(_ text: some Collection<UInt8>, _ alphabet: Alphabet) -> [UInt8]? {
+        let length = text.count
+        var padding = 0
+        if alphabet == .standard {
+            guard length % 4 == 0 else { return nil }
+            padding = text.suffix(2).reduce(0) { $1 == UInt8(ascii: "=") ? $0 + 1 : 0 }
+        }
+        let count = length - padding
+        // One character has less than a byte. Where the text is padded, the length says how many are missing.
+        guard count % 4 != 1 else { return nil }
+        let values = alphabet.values
+        var bytes: [UInt8] = []
+        bytes.reserveCapacity(count / 4 * 3 + 2)
+        var bits: UInt32 = 0
+        var held = 0
+        for character in text.prefix(count) {
+            let value = values[Int(character)]
+            guard value != none else { return nil }
+            bits = bits << 6 | UInt32(value)
+            held += 6
+            guard held >= 8 else { continue }
+            held -= 8
+            bytes.append(UInt8(truncatingIfNeeded: bits >> UInt32(held)))
+        }
+        // The last character may have bits that mean nothing. They have to be zero: a signature could be altered and still
+        // be the same.
+        guard bits & (1 << UInt32(held) - 1) == 0 else { return nil }
+        return bytes
+    }
+
+    /// Writes bytes.
+    package static func encode(_ bytes: some Collection<UInt8>, _ alphabet: Alphabet) -> String {
+        let text = Data(bytes).base64EncodedString()
+        guard alphabet == .url else { return text }
+        return text.replacing("+", with: "-").replacing("/", with: "_").replacing("=", with: "")
+    }
+}

@@ -1,0 +1,41 @@
+extension JSONReader {
+    /// Reads a value that nothing depends on; one of an odd shape is passed over.
+    ///
+    /// - Returns: `nil` for a value that `read` refuses.
+    /// - Throws: where the text itself is broken.
+    package mutating func readIfSound<Value>(
+        _ read: (inout JSONReader) throws(JSONFault) -> Value?
+    ) throws(JSONFault) -> Value? {
+        let start = self
+        do throws(JSONFault) { return try read(&self) } catch {
+            // Back to where the value begins. If the text itself is broken, skipping fails as well.
+            self = start
+            try passOver()
+            return nil
+        }
+    }
+
+    /// Reads the elements of an array or `null`, each by itself.
+    ///
+    /// - Returns: those that `read` takes, and whether the rest is missing: elements that it refuses, or no array at all.
+    /// - Throws: where the text itself is broken.
+    package mutating func readSoundElements<Value>(
+        _ read: (inout JSONReader) throws(JSONFault) -> Value
+    ) throws(JSONFault) -> (values: [Value], hasOdd: Bool) {
+        var values: [Value] = []
+        var hasOdd = false
+        guard try !readNull() else { return ([], false) }
+        let start = self
+        do throws(JSONFault) {
+            try readArray { reader throws(JSONFault) in
+                let value = try reader.readIfSound { reader throws(JSONFault) in try read(&reader) }
+                if let value { values.append(value) } else { hasOdd = true }
+            }
+        } catch {
+            self = start
+            try passOver()
+            return ([], true)
+        }
+        return (values, hasOdd)
+    }
+}

@@ -1,0 +1,178 @@
+/// Reads a JSON text (RFC 8259) in one pass, building only what the caller asks for.
+///
+/// Values that nobody asks for are checked and skipped without being built, so a body costs one scan whatever it
+/// holds. Nothing recurses without bound: depth and size have limits. A fault leaves the reader where it stopped; a
+/// caller that wants to go on past a bad value keeps a copy of the reader from before it and skips with that.
+package struct JSONReader {
+    /// The deepest nesting of containers that is read.
+    package static let maximumDepth = 32
+    /// The largest text that is read, in bytes.
+    package static let maximumBytes = 4 << 20
+    /// The longest string that is built, in bytes of UTF-8.
+    ///
+    /// What we keep goes into indexes of PostgreSQL, whose entries hold up to 2,704 bytes.
+    package static let maximumStringBytes = 2_000
+    /// The most digits and powers of ten of a number, together; a double holds a little more.
+    package static let maximumMagnitude = 300
+
+    package let bytes: [UInt8]
+    package var position = 0
+    package var depth = 0
+
+    /// Begins at the first byte.
+    ///
+    /// - Throws: `tooLarge`.
+    package init(_ bytes: [UInt8]) throws(JSONFault) {
+        guard bytes.count <= Self.maximumBytes else { throw .tooLarge }
+        self.bytes = bytes
+    }
+
+    /// Reads an object; members without a field are skipped.
+    ///
+    /// - Parameters:
+    ///   - fields: the members to read.
+    ///   - read: reads the value of one member, completely.
+    /// - Throws: `wrongType` where the value is no object, `duplicate`, what `read` throws, faults of the text.
+    package mutating func readObject<Field>(
+        _ fields: JSONFields<Field>,
+        _ read: (inout JSONReader, Field) throws(JSONFault) -> Void
+    ) throws(JSONFault) {
+        guard try token() == UInt8(ascii: "{") else { throw .wrongType }
+        try descend()
+        var seen: UInt64 = 0
+        var isFirst = true
+        while try hasNext(before: UInt8(ascii: "}"), isFirst: isFirst) {
+            isFirst = false
+            let key = try scanKey()
+            let match = key.isEscaped ? find(escaped: key.range, fields) : fields.find(bytes, key.range)
+            guard let (index, field) = match else {
+                try passOver()
+                continue
+            }
+            let bit: UInt64 = 1 << UInt64(index)
+            guard seen & bit == 0 else { throw .duplicate }
+            seen |= bit
+            try read(&self, field)
+        }
+        depth -= 1
+    }
+
+    /// Reads an array.
+    ///
+    /// - Parameter read: reads one element, completely.
+    /// - Throws: `wrongType` where the value is no array, what `read` throws, faults of the text.
+    package mutating func readArray(_ read: (inout JSONReader) throws(JSONFault) -> Void) throws(JSONFault) {
+        guard try token() == UInt8(ascii: "[") else { throw .wrongType }
+        try descend()
+        var isFirst = true
+        while try hasNext(before: UInt8(ascii: "]"), isFirst: isFirst) {
+            isFirst = false
+            try read(&self)
+        }
+        depth -= 1
+    }
+
+    /// Reads a string.
+    ///
+    /// - Parameter limit: the most bytes of UTF-8 that are built.
+    /// - Returns: text without NUL, which PostgreSQL's `text` cannot hold.
+    /// - Throws: `wrongType`, `outOfRange`, faults of the text; the reader stands behind the string then where its end is known.
+    package mutating func readString(upTo limit: Int = maximumStringBytes) throws(JSONFault) -> String {
+        guard try token() == UInt8(ascii: "\"") else { throw .wrongType }
+        let (range, isEscaped) = try scanString()
+        guard isEscaped else {
+            guard range.count <= limit else { throw .outOfRange }
+            return String(decoding: bytes[range], as: UTF8.self)
+        }
+        let decoded = try unescape(range, limit: limit)
+        guard !decoded.contains(0) else { throw .outOfRange }
+        return String(decoding: decoded, as: UTF8.self)
+    }
+
+    /// Reads a string or `null`.
+    package mutating func readOptionalString() throws(JSONFault) -> String? {
+        try readNull() ? nil : try readString()
+    }
+
+    /// Reads a whole number, written without fraction and exponent.
+    package mutating func readInteger() throws(JSONFault) -> Int64 {
+        let first = try token()
+        guard first == UInt8(ascii: "-") || isDigit(first) else { throw .wrongType }
+        let (range, isInteger) = try scanNumber()
+        guard isInteger else { throw .wrongType }
+        let isNegative = first == UInt8(ascii: "-")
+        var value: Int64 = 0
+        for byte in bytes[range.dropFirst(isNegative ? 1 : 0)] {
+            let (shifted, overflows) = value.multipliedReportingOverflow(by: 10)
+            let digit = Int64(byte - UInt8(ascii: "0"))
+            let (sum, overflowsToo) = shifted.addingReportingOverflow(isNegative ? -digit : digit)
+            guard !overflows, !overflowsToo else { throw .outOfRange }
+            value = sum
+        }
+        return value
+    }
+
+    /// Reads a whole number or `null`.
+    package mutating func readOptionalInteger() throws(JSONFault) -> Int64? {
+        try readNull() ? nil : try readInteger()
+    }
+
+    /// Reads `true` or `false`.
+    package mutating func readBool() throws(JSONFault) -> Bool {
+        switch try token() {
+        case UInt8(ascii: "t"):
+            try scanLiteral("true")
+            return true
+        case UInt8(ascii: "f"):
+            try scanLiteral("false")
+            return false
+        default:
+            throw .wrongType
+        }
+    }
+
+    /// Consumes `null` if it comes next.
+    package mutating func readNull() throws(JSONFault) -> Bool {
+        guard try token() == UInt8(ascii: "n") else { return false }
+        try scanLiteral("null")
+        return true
+    }
+
+    /// Makes sure that nothing but white space follows.
+    package mutating func finish() throws(JSONFault) {
+        skipWhitespace()
+        guard position == bytes.count else { throw .syntax }
+    }
+
+    package mutating func descend() throws(JSONFault) {
+        guard depth < Self.maximumDepth else { throw .tooDeep }
+        depth += 1
+        position += 1
+    }
+
+    /// Steps to the next member or element.
+    ///
+    /// - Returns: `false` once `end` is consumed.
+    package mutating func hasNext(before end: UInt8, isFirst: Bool) throws(JSONFault) -> Bool {
+        let byte = try token()
+        if byte == end {
+            position += 1
+            return false
+        }
+        if isFirst { return true }
+        guard byte == UInt8(ascii: ",") else { throw .syntax }
+        position += 1
+        // A comma promises another value; without this the end would be taken for a value's first byte.
+        guard try token() != end else { throw .syntax }
+        return true
+    }
+
+    private func find<Field>(
+        escaped range: Range<Int>,
+        _ fields: JSONFields<Field>
+    ) -> (index: Int, field: Field)? {
+        // A name that is no text is none of ours.
+        guard let key = try? unescape(range, limit: Self.maximumBytes) else { return nil }
+        return fields.find(key, 0..<key.count)
+    }
+}
