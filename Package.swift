@@ -65,6 +65,10 @@ let package = Package(
     name: "entitlement-sync",
     platforms: [.macOS(.v15)],
     products: [.executable(name: "entitlement-sync", targets: ["EntitlementSync"])],
+    traits: [
+        .trait(name: "DevTools", description: "The commands simulate and bench, for development and tests."),
+        .default(enabledTraits: ["DevTools"]),
+    ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-argument-parser", exact: "1.8.2"),
         .package(url: "https://github.com/apple/swift-asn1", exact: "1.7.4"),
@@ -191,22 +195,32 @@ let package = Package(
             resources: [.embedInCode("Messages/messages.json"), .embedInCode("OpenAPI/openapi.json")]
         ),
         target(
-            "Bench",
+            "Composition",
             [
-                "Entitlements", "Migrations", "Postgres", "Queue", "Reconciliation", "StoreClients", "StoreSimulator",
-                logging, nioCore, nioPosix, crypto, x509,
+                "Configuring", "Diagnostics", "Entitlements", "FaultPoints", "HTTPServing", "Ledger", "Migrations",
+                "Outbox",
+                "Postgres", "Queue", "RateLimits", "Reconciliation", "Reports", "Runs", "StoreClients", "StoreEvents",
+                "SupportConsole", "SupportDesk", "SyncWorker", "Telemetry", "Transport", "UserRequests", "WebAPI",
+                arguments,
+                lifecycle, logging, metrics, unixSignals, x509, crypto, httpTypes, "SignedTokens",
+            ]
+        ),
+        target(
+            "DevTools",
+            [
+                "Composition", "Configuring", "Diagnostics", "Entitlements", "HTTPServing", "Ledger", "Migrations",
+                "Postgres", "Queue", "Reconciliation", "Runs", "StoreClients",
+                "StoreSimulator", "SupportDesk", "SyncWorker", "Telemetry", "Transport", "UserRequests", "WebAPI",
+                arguments, crypto, httpTypes, lifecycle, logging, nioCore, nioPosix, unixSignals, x509,
             ]
         ),
         .executableTarget(
             name: "EntitlementSync",
             dependencies: [
-                "Bench", "Configuring", "Diagnostics", "Entitlements", "FaultPoints", "HTTPServing", "Ledger",
-                "Migrations",
-                "Outbox", "Postgres", "Queue", "RateLimits", "Reconciliation", "Reports", "Runs", "Schedules",
-                "StoreClients",
-                "StoreEvents", "StoreSimulator", "SupportConsole", "SupportDesk", "SyncWorker", "Telemetry",
-                "Transport", "UserRequests", "WebAPI", arguments, crypto, httpTypes, nioCore, x509, lifecycle, logging,
-                metrics, unixSignals,
+                .target(name: "DevTools", condition: .when(traits: ["DevTools"])),
+                "Composition", "Configuring", "Diagnostics", "Entitlements", "Migrations", "Outbox", "Postgres",
+                "Queue", "Reconciliation", "Reports", "Runs", "Schedules", "SignedTokens", "StoreClients",
+                "SupportDesk", "UserRequests", "WebAPI", arguments, logging,
             ],
             swiftSettings: settings
         ),
@@ -249,7 +263,7 @@ let package = Package(
         tests(
             "SystemTests",
             [
-                "Bench", "Configuring", "Diagnostics", "EntitlementSync", "Entitlements", "Migrations", "Outbox",
+                "Composition", "Configuring", "DevTools", "Diagnostics", "Entitlements", "Migrations", "Outbox",
                 "Postgres", "Queue", "RateLimits", "Reconciliation", "Runs", "StoreClients", "StoreEvents",
                 "StoreSimulator", "SupportDesk", "SyncWorker", "TestSupport", "Transport", "UserRequests", crypto,
                 httpTypes, logging, x509, asn1,

@@ -1,4 +1,4 @@
-import Bench
+import DevTools
 import Entitlements
 import Foundation
 import Postgres

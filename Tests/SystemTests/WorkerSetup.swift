@@ -1,5 +1,5 @@
 import Configuring
-@testable import EntitlementSync
+@testable import Composition
 import Entitlements
 import Foundation
 import HTTPTypes

@@ -1,5 +1,5 @@
 import Diagnostics
-@testable import EntitlementSync
+@testable import Composition
 import Entitlements
 import Runs
 import Testing

@@ -1,0 +1,253 @@
+package import Configuring
+import HTTPServing
+import Outbox
+package import Postgres
+import SignedTokens
+import StoreClients
+import StoreEvents
+package import SyncWorker
+package import Transport
+import UserRequests
+package import WebAPI
+
+/// What the API's settings come to, checked before anything is connected.
+package struct DoorSettings {
+    private(set) var messages: Messages
+    private(set) var appStore: AppStoreNotifications?
+    private(set) var proxies = TrustedProxies()
+
+    /// - Throws: `ConfigurationFaults`, all at once; `CommandFailure` where there is no door to open.
+    package init(_ config: Config) throws {
+        var faults: [ConfigurationFault] = []
+        let own = config.api.messages.map { Array($0.utf8) }
+        do throws(Messages.Fault) {
+            messages = try Messages(support: config.supportContactURL, own: own)
+        } catch {
+            faults.append(Self.fault(.messages, error.problem))
+            messages = try Messages()
+        }
+        if let list = config.api.trustedProxies {
+            do throws(TrustedProxies.Fault) { proxies = try TrustedProxies(list) } catch {
+                faults.append(
+                    ConfigurationFault(
+                        variable: Variable.httpTrustedProxies.rawValue,
+                        problem: "\"\(error.entry)\" is no address and no network",
+                        fix: "Set addresses and networks such as 10.0.0.0/8, separated by commas"
+                    )
+                )
+            }
+        }
+        if let bundleID = config.appStore.bundleID {
+            do {
+                let proofs = AppStoreProofs(
+                    roots: try StoreRoots(config.appStore).transactions(),
+                    expected: .init(bundleID: bundleID)
+                )
+                appStore = AppStoreNotifications(proofs: proofs, bundleID: bundleID, appID: config.appStore.appID)
+            } catch let error as ConfigurationFaults { faults += error.faults }
+        }
+        guard faults.isEmpty else { throw ConfigurationFaults(faults: faults) }
+        guard
+            config.api.takesAppTokens || config.api.webhooks.takesRevenueCat || config.api.webhooks.push != nil
+                || appStore != nil
+        else {
+            throw CommandFailure(
+                .configuration,
+                "the API has no door to open; set FIREBASE_PROJECT_ID or APP_TOKEN_ISSUER for users' apps, or what stores' webhooks are checked"
+                    + " with: REVENUECAT_WEBHOOK_SECRET, APP_STORE_BUNDLE_ID or PUBSUB_AUDIENCE"
+            )
+        }
+    }
+
+    private static func fault(_ variable: Variable, _ problem: String) -> ConfigurationFault {
+        ConfigurationFault(
+            variable: variable.rawValue,
+            problem: problem,
+            fix: "Set it, best as the path in \(variable.fileVariable)"
+        )
+    }
+}
+
+/// Makes an API of the configuration.
+package struct APIComposition {
+    package let server: APIServer
+    /// Has to run beside the server, and to end after it.
+    package let watch: RestoreWatch
+    /// Likewise.
+    package let restores: RestoreIntake
+    /// Likewise.
+    package let intake: EventIntake
+
+    /// What answers people, and hears of a worker's ends.
+    package static func watch(_ runtime: Runtime, pool: PostgresPool) -> RestoreWatch {
+        RestoreWatch(
+            requests: AppRequests(pool: pool),
+            listener: PostgresListener(
+                configuration: runtime.postgres(connections: 1, direct: true),
+                logger: runtime.logger
+            ),
+            logger: runtime.logger
+        )
+    }
+
+    /// `worker`: works in the same process, and is told of new restores itself.
+    ///
+    /// - Throws: `ConfigurationFaults`.
+    package init(
+        _ runtime: Runtime,
+        _ settings: DoorSettings,
+        pool: PostgresPool,
+        transport: HTTPTransport,
+        watch: RestoreWatch,
+        worker: Worker?
+    ) throws {
+        let config = runtime.config
+        let requests = AppRequests(pool: pool, asker: worker?.asker ?? "")
+        let counts = RequestCounts(pool: pool)
+        let addresses = ClientAddresses(proxies: settings.proxies)
+        self.watch = watch
+        restores = RestoreIntake(requests: requests) { worker?.look() }
+        intake = EventIntake(inbox: Inbox(pool: pool), logger: runtime.logger)
+        let doors = APIDoors(
+            requests: requests,
+            watch: watch,
+            tokens: try AppTokens(config.api, runtime, transport),
+            messages: settings.messages,
+            senders: try Self.senders(runtime, settings, transport),
+            restores: restores,
+            intake: intake,
+            perUser: RequestLimit(perMinute: config.api.perUser, of: "user", counts: counts, logger: runtime.logger),
+            perAddress: CallerLimit(
+                RequestLimit(
+                    perMinute: config.api.perAddress,
+                    of: "address",
+                    counts: counts,
+                    logger: runtime.logger
+                ),
+                addresses: addresses
+            ),
+            addresses: addresses,
+            isReady: Readiness { (try? await pool.query("SELECT 1")) != nil }.isReady,
+            logger: runtime.logger
+        )
+        server = APIServer(
+            settings: APISettings(
+                host: config.http.host,
+                port: config.http.port,
+                maxConnections: OpenFiles.raise(for: config.api.maxConnections),
+                maxPerAddress: config.api.maxConnectionsPerAddress,
+                proxies: settings.proxies
+            ),
+            doors: doors,
+            logger: runtime.logger
+        )
+    }
+
+    private static func senders(
+        _ runtime: Runtime,
+        _ settings: DoorSettings,
+        _ transport: HTTPTransport
+    ) throws -> WebhookSenders {
+        let config = runtime.config
+        let webhooks = config.api.webhooks
+        var senders = WebhookSenders(
+            revenueCat: RevenueCatWebhooks(
+                authorization: webhooks.revenueCatAuthorization?.reveal(),
+                secret: webhooks.revenueCatSecret?.reveal()
+            ),
+            appStore: settings.appStore
+        )
+        if let push = webhooks.push {
+            do throws(SettingFaults<PushTokens.Fault>) {
+                let tokens = try PushTokens(
+                    audience: push.audience,
+                    serviceAccount: push.serviceAccount,
+                    keysURL: push.keysURL ?? PushTokens.usualKeysURL,
+                    http: HTTPClient(transport: transport, target: "google_keys"),
+                    logger: runtime.logger
+                )
+                senders.googlePlay = .init(tokens: tokens, packageName: push.packageName)
+            } catch { throw ConfigurationFaults(faults: error.faults.map(\.configurationFault)) }
+        }
+        return senders
+    }
+}
+
+extension AppTokens {
+    /// - Throws: `ConfigurationFaults`.
+    fileprivate init?(_ config: APIConfig, _ runtime: Runtime, _ transport: HTTPTransport) throws {
+        self.init(
+            firebase: try config.firebase.map { try FirebaseTokens($0, runtime, transport) },
+            issuer: try config.issuer.map { try IssuerTokens($0, runtime, transport) }
+        )
+    }
+}
+
+extension FirebaseTokens {
+    /// - Throws: `ConfigurationFaults`.
+    package init(_ firebase: APIConfig.Firebase, _ runtime: Runtime, _ transport: HTTPTransport) throws {
+        do throws(SettingFaults<Fault>) {
+            try self.init(
+                projectID: firebase.projectID,
+                keysURL: firebase.keysURL ?? Self.usualKeysURL,
+                http: HTTPClient(transport: transport, target: "google_keys"),
+                logger: runtime.logger
+            )
+        } catch { throw ConfigurationFaults(faults: error.faults.map(\.configurationFault)) }
+    }
+}
+
+extension IssuerTokens {
+    /// - Throws: `ConfigurationFaults`.
+    package init(_ issuer: APIConfig.Issuer, _ runtime: Runtime, _ transport: HTTPTransport) throws {
+        do throws(SettingFaults<Fault>) {
+            try self.init(
+                issuer: issuer.issuer,
+                audience: issuer.audience,
+                keysURL: issuer.keysURL,
+                claim: issuer.userClaim,
+                http: HTTPClient(transport: transport, target: "issuer_keys"),
+                logger: runtime.logger
+            )
+        } catch { throw ConfigurationFaults(faults: error.faults.map(\.configurationFault)) }
+    }
+}
+
+extension PushTokens.Fault: SettingFault {
+    package var variable: Variable {
+        switch self {
+        case .audience: .pubSubAudience
+        case .serviceAccount: .pubSubServiceAccount
+        case .keysURL, .insecureKeysURL: .googleKeysURL
+        }
+    }
+}
+
+extension FirebaseTokens.Fault: SettingFault {
+    package var variable: Variable {
+        switch self {
+        case .projectID: .firebaseProjectID
+        case .keysURL, .insecureKeysURL: .firebaseKeysURL
+        }
+    }
+}
+
+extension IssuerTokens.Fault: SettingFault {
+    package var variable: Variable {
+        switch self {
+        case .issuer, .insecureIssuer: .appTokenIssuer
+        case .audience: .appTokenAudience
+        case .claim: .appTokenUserClaim
+        case .keysURL, .insecureKeysURL: .appTokenKeysURL
+        }
+    }
+}
+
+extension Receiver.Fault: SettingFault {
+    package var variable: Variable {
+        switch self {
+        case .url, .insecureURL: .outboxURL
+        case .secret: .outboxSecret
+        }
+    }
+}

@@ -1,0 +1,82 @@
+package import Configuring
+package import HTTPServing
+package import Postgres
+import SignedTokens
+import StoreClients
+package import SupportConsole
+package import Transport
+import WebAPI
+
+/// Makes the support desk's pages of the configuration.
+package struct ConsoleComposition {
+    package let console: SupportConsole
+    /// Its own: what people look at takes no connection from those who restore.
+    package let pool: PostgresPool
+
+    /// - Throws: `ConfigurationFaults`; where a template does not read.
+    package init(_ runtime: Runtime, proxies: TrustedProxies, transport: HTTPTransport) throws {
+        var configuration = runtime.postgres(connections: 4, url: runtime.config.database.consoleURL)
+        // Whoever looks at a page has gone by then.
+        configuration.statementTimeout = .seconds(5)
+        pool = PostgresPool(configuration: configuration, logger: runtime.logger)
+        console = try SupportConsole(
+            pool: pool,
+            listener: PostgresListener(
+                configuration: runtime.postgres(connections: 1, direct: true),
+                logger: runtime.logger
+            ),
+            proxies: proxies,
+            provider: try ProviderSignIn(runtime, transport),
+            logger: runtime.logger
+        )
+    }
+}
+
+extension ProviderSignIn {
+    /// - Returns: `nil` where no provider is configured.
+    /// - Throws: `ConfigurationFaults`.
+    package init?(_ runtime: Runtime, _ transport: HTTPTransport) throws {
+        let console = runtime.config.console
+        guard let settings = console.provider, let url = console.url else { return nil }
+        self.init(
+            provider: try SignInProvider(settings, at: url, runtime, transport),
+            roles: settings.roles,
+            lifetime: settings.session,
+            consoleURL: url,
+            secret: settings.clientSecret.reveal()
+        )
+    }
+}
+
+extension SignInProvider {
+    /// - Throws: `ConfigurationFaults`.
+    package init(
+        _ settings: ConsoleConfig.Provider,
+        at url: String,
+        _ runtime: Runtime,
+        _ transport: HTTPTransport
+    ) throws {
+        do throws(SettingFaults<IssuerTokens.Fault>) {
+            try self.init(
+                issuer: settings.issuer,
+                clientID: settings.clientID,
+                clientSecret: settings.clientSecret.reveal(),
+                returnURL: url + ProviderSignIn.returnPath,
+                scopes: settings.scopes,
+                groupsClaim: settings.groupsClaim,
+                http: HTTPClient(transport: transport, target: "identity_provider"),
+                logger: runtime.logger
+            )
+        } catch {
+            throw ConfigurationFaults(
+                faults: error.faults.map {
+                    ConfigurationFault(
+                        variable: Variable.oidcIssuer.rawValue,
+                        problem: $0.rawValue,
+                        fix: "Set the issuer as its tokens have it, an https:// address"
+                    )
+                }
+            )
+        }
+    }
+}

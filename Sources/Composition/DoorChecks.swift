@@ -1,0 +1,110 @@
+import Configuring
+package import Diagnostics
+import Entitlements
+import SignedTokens
+import StoreClients
+import StoreEvents
+import SupportConsole
+import Transport
+
+/// What `doctor` finds of the doors: how senders are told, and whether the keys to tell them by can be had.
+package struct DoorChecks {
+    /// How far a clock may be off before tokens are refused for it, in seconds.
+    private static let tolerance: Int64 = 30
+
+    package let runtime: Runtime
+
+    package init(runtime: Runtime) {
+        self.runtime = runtime
+    }
+
+    /// Asks what has to be asked.
+    package func checks() async -> [Check] {
+        let config = runtime.config
+        let api = config.api
+        var checks: [Check] = []
+        var open: [String] = []
+        if api.takesAppTokens { open.append("users' apps") }
+        if api.webhooks.takesRevenueCat { open.append("RevenueCat's webhooks") }
+        if config.appStore.bundleID != nil { open.append("the App Store's notifications") }
+        if api.webhooks.push != nil { open.append("Google Play's notifications") }
+        checks.append(
+            Check(
+                name: "doors",
+                ok: true,
+                detail: open.isEmpty ? "none is open" : "open to " + open.joined(separator: ", "),
+                fix: ""
+            )
+        )
+        guard api.takesAppTokens || api.webhooks.push != nil || config.console.provider != nil else { return checks }
+        let transport = HTTPTransport(configuration: HTTPTransportConfiguration(), logger: runtime.logger)
+        let http = HTTPClient(transport: transport, target: "google_keys")
+        if let firebase = api.firebase {
+            let tokens = try? FirebaseTokens(firebase, runtime, transport)
+            if let tokens {
+                checks += await probe("firebase", .firebaseKeysURL) { () throws(ReadFailure) in
+                    try await tokens.probeKeys()
+                }
+            }
+        }
+        if let issuer = api.issuer, let tokens = try? IssuerTokens(issuer, runtime, transport) {
+            checks += await probe("app_tokens", .appTokenKeysURL, of: "the issuer of APP_TOKEN_ISSUER") {
+                () throws(ReadFailure) in try await tokens.probeKeys()
+            }
+        }
+        if let push = api.webhooks.push {
+            let tokens = try? PushTokens(
+                audience: push.audience,
+                serviceAccount: push.serviceAccount,
+                keysURL: push.keysURL ?? PushTokens.usualKeysURL,
+                http: http,
+                logger: runtime.logger
+            )
+            if let tokens {
+                checks += await probe("pubsub", .googleKeysURL) { () throws(ReadFailure) in
+                    try await tokens.probeKeys()
+                }
+            }
+        }
+        if let provider = try? ProviderSignIn(runtime, transport)?.provider {
+            checks += await probe("identity_provider", .oidcIssuer, of: "the identity provider") {
+                () throws(ReadFailure) in try await provider.probe()
+            }
+        }
+        await transport.shutdown()
+        return checks
+    }
+
+    private func probe(
+        _ name: String,
+        _ variable: Variable,
+        of signer: String = "Google",
+        _ ask: () async throws(ReadFailure) -> Int64?
+    ) async -> [Check] {
+        do throws(ReadFailure) {
+            let ahead = try await ask()
+            let keys = Check(name: "keys.\(name)", ok: true, detail: "the keys of \(signer) can be had", fix: "")
+            guard let ahead else { return [keys] }
+            return [
+                keys,
+                Check(
+                    name: "clock.\(name)",
+                    ok: abs(ahead) <= Self.tolerance,
+                    detail: "this machine's clock differs from that of \(signer) by \(-ahead) s",
+                    fix:
+                        "Let a time service (chrony, systemd-timesyncd) set this machine's clock: tokens are refused by it."
+                ),
+            ]
+        } catch {
+            return [
+                Check(
+                    name: "keys.\(name)",
+                    ok: false,
+                    detail: "the keys of \(signer) can't be had: \(error.code.rawValue)",
+                    fix:
+                        "Let this machine reach the address in \(variable.rawValue), or where it is not set the signer's own."
+                )
+            ]
+        }
+    }
+}

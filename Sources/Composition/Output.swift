@@ -1,0 +1,84 @@
+import ArgumentParser
+package import Foundation
+import Reports
+
+/// How results are printed.
+package enum OutputFormat: String, ExpressibleByArgument, CaseIterable {
+    case text, json
+}
+
+/// The option that every printing command takes.
+package struct OutputOptions: ParsableArguments {
+    @Option(help: "How results are printed: text or json.")
+    package var output = OutputFormat.text
+}
+
+extension OutputOptions {
+    /// Prints a result that is one sentence for people, or one JSON object.
+    package func print(_ sentence: String, json value: some Encodable) throws {
+        switch output {
+        case .json: try Output.json(value)
+        case .text: Output.line(sentence)
+        }
+    }
+}
+
+/// Results go to stdout; colour only where a person looks.
+package enum Output {
+    /// Whether a person reads who wants colour; see https://no-color.org.
+    package static let usesColor =
+        isatty(STDOUT_FILENO) == 1 && (ProcessInfo.processInfo.environment["NO_COLOR"] ?? "").isEmpty
+
+    package static func line(_ text: String) { write(text + "\n", to: .standardOutput) }
+
+    /// Writes text whose reader may be gone (`| head`), which is no failure of the command: its work is done.
+    package static func write(_ text: String, to handle: FileHandle) { try? handle.write(contentsOf: Data(text.utf8)) }
+
+    /// One JSON document on one line, keys in order.
+    package static func json(_ value: some Encodable) throws {
+        let encoder = JSONEncoder()
+        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
+        line(PlainText.escaped(String(decoding: try encoder.encode(value), as: UTF8.self)))
+    }
+
+    /// A table with aligned columns; the head is bold on a terminal.
+    package static func table(_ head: [String], _ rows: [[String]]) {
+        let rows = rows.map { $0.map(PlainText.harmless) }
+        var widths = head.map(\.count)
+        for row in rows {
+            for (index, cell) in row.enumerated() where index < widths.count {
+                widths[index] = max(widths[index], cell.count)
+            }
+        }
+        func render(_ cells: [String]) -> String {
+            zip(cells, widths).map { cell, width in cell + String(repeating: " ", count: width - cell.count) }
+                .joined(separator: "  ").trimmingCharacters(in: .init(charactersIn: " "))
+        }
+        line(usesColor ? "\u{1b}[1m" + render(head) + "\u{1b}[0m" : render(head))
+        for row in rows { line(render(row)) }
+    }
+
+    /// A word in a colour that says whether it is well.
+    package static func mark(_ isWell: Bool) -> String {
+        guard usesColor else { return isWell ? "ok" : "!!" }
+        return isWell ? "\u{1b}[32mok\u{1b}[0m" : "\u{1b}[31m!!\u{1b}[0m"
+    }
+
+    /// A progress bar on stderr, where a person looks at it.
+    package static func progress(_ done: Int, of total: Int) {
+        guard isatty(STDERR_FILENO) == 1, total > 1 else { return }
+        write(bar(Int64(done), of: Int64(total)) + (done == total ? "\n" : ""), to: .standardError)
+    }
+
+    /// A bar at the beginning of the line, with its figures.
+    ///
+    /// - Parameters:
+    ///   - done: so many.
+    ///   - total: of so many; `nil`: nobody has counted yet.
+    /// - Returns: a line without its end.
+    package static func bar(_ done: Int64, of total: Int64?) -> String {
+        let filled = total.map { $0 > 0 ? Int(30 * min(max(done, 0), $0) / $0) : 30 } ?? 0
+        let bar = String(repeating: "#", count: filled) + String(repeating: "-", count: 30 - filled)
+        return "\r[\(bar)] \(done)/\(total.map { "\($0)" } ?? "?")"
+    }
+}

@@ -1,0 +1,75 @@
+package import Configuring
+import FaultPoints
+import Foundation
+package import Logging
+import Migrations
+package import Postgres
+import Queue
+import Telemetry
+
+/// What every command shares: the configuration and the way to the database.
+package struct Runtime {
+    package var config: Config
+    package var logger: Logger
+
+    /// Reads the configuration and starts logging.
+    ///
+    /// `level`: for commands whose own output matters more than their log.
+    package init(level: Logger.Level? = nil) throws {
+        let environment = ProcessInfo.processInfo.environment
+        config = try Config.load(environment: environment)
+        #if FAULT_POINTS
+            do { try FaultPlan.arm(environment) } catch { throw CommandFailure(.configuration, "\(error)") }
+        #endif
+        LineLogHandler.bootstrap(format: config.log.format, level: level ?? config.log.level)
+        logger = Logger(label: "entitlement-sync")
+    }
+
+    /// A configuration for ordinary statements, or for a session of its own (LISTEN, migrations).
+    package func postgres(
+        connections: Int = 4,
+        direct: Bool = false,
+        url other: Secret? = nil
+    ) -> PostgresConfiguration {
+        let url = other ?? (direct ? config.database.sessionURL : config.database.url)
+        return PostgresConfiguration(
+            connectionString: url?.reveal(),
+            applicationName: "entitlement-sync",
+            connectTimeout: .seconds(5),
+            statementTimeout: .seconds(30),
+            maxConnections: connections,
+            maxWaiters: 4096,
+            acquireTimeout: .seconds(10),
+            sessionState: direct || !config.database.isPooled,
+            sessionSettings: SessionSettings.ordinary
+        ).withFaults
+    }
+
+    /// Runs a body with a pool, and closes it.
+    package func withPool<Result>(
+        connections: Int = 2,
+        checkingSchema: Bool = true,
+        _ body: (PostgresPool) async throws -> Result
+    ) async throws -> Result {
+        let pool = PostgresPool(configuration: postgres(connections: connections), logger: logger)
+        do {
+            if checkingSchema { try await SchemaCheck(pool: pool).verify() }
+            let result = try await body(pool)
+            await pool.close()
+            return result
+        } catch {
+            await pool.close()
+            throw error
+        }
+    }
+
+    /// The folder with migrations and the host adapter.
+    ///
+    /// - Throws: `CommandFailure`.
+    package func sqlDirectory() throws -> String { try SQLFolder.find(config.sqlDirectory) }
+}
+
+/// What this build is called.
+package enum Build {
+    package static let version = "0.1.0"
+}

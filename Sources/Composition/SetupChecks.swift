@@ -1,0 +1,153 @@
+import Configuring
+package import Diagnostics
+import Entitlements
+import Foundation
+import Logging
+import Metrics
+import Migrations
+package import Postgres
+
+/// What the program is set up with: said once at the start, and checked by `doctor`.
+package struct SetupChecks {
+    package let runtime: Runtime
+
+    /// The stores that are asked, in the order of their names.
+    private var stores: [Store] {
+        let config = runtime.config
+        let asked: [(Store, Bool)] = [
+            (.appStore, config.appStore.access != nil), (.googlePlay, config.googlePlay != nil),
+            (.onside, config.onside != nil), (.revenueCat, config.revenueCat != nil),
+        ]
+        return asked.filter(\.1).map(\.0)
+    }
+
+    private var strays: [StrayVariables.Finding] { StrayVariables.find(in: ProcessInfo.processInfo.environment) }
+
+    package init(runtime: Runtime) {
+        self.runtime = runtime
+    }
+
+    // MARK: At the start
+
+    /// Says in one line what runs, and warns of what reads like a slip.
+    ///
+    /// - Parameters:
+    ///   - roles: what this process does.
+    ///   - pool: our records.
+    package func announce(_ roles: [String], pool: PostgresPool) async {
+        let (config, logger) = (runtime.config, runtime.logger)
+        let products = try? await SetupRecords(pool: pool).products()
+        logger.notice(
+            "starting",
+            metadata: [
+                "version": "\(Build.version)", "mode": "\(config.decision.mode.rawValue)",
+                "roles": "\(roles.joined(separator: ","))",
+                "stores": "\(stores.isEmpty ? "none" : stores.map(\.rawValue).joined(separator: ","))",
+                "products": "\(products.map { "\($0.values.reduce(0, +))" } ?? "unknown")",
+                "outbox": "\(config.outbox == nil ? "off" : "on")",
+            ]
+        )
+        Gauge(
+            label: "entitlement_sync_build_info",
+            dimensions: [("version", Build.version), ("mode", config.decision.mode.rawValue)]
+        ).record(1)
+        for stray in strays {
+            logger.warning(
+                "unknown environment variable: its name is similar to one of ours",
+                metadata: ["variable": "\(stray.name)", "variable.like": "\(stray.like ?? "")"]
+            )
+        }
+        guard let products else { return }
+        for store in unmapped(products) {
+            logger.warning(
+                "no product of the store is mapped: nothing that it shows gives access",
+                metadata: ["store": "\(store.rawValue)"]
+            )
+        }
+    }
+
+    private func unmapped(_ products: [String: Int64]) -> [Store] {
+        stores.filter { products[$0.rawValue, default: 0] == 0 }
+    }
+
+    // MARK: For doctor
+
+    /// Checks what can be slipped at; each by itself.
+    package func checks(pool: PostgresPool) async -> [Check] {
+        let records = SetupRecords(pool: pool)
+        return [
+            await check("adapter_words") { try await adapter(pool) },
+            await check("products") { self.products(try await records.products()) },
+            await check("worker_modes") { Self.workers(try await records.workers()) },
+            variables,
+        ]
+    }
+
+    private func check(_ name: String, _ make: () async throws -> Check) async -> Check {
+        do { return try await make() } catch {
+            let message = CommandFailure(error).message
+            return Check(
+                name: name,
+                ok: false,
+                detail: "could not be checked: \(message)",
+                fix: "Mend what the detail says."
+            )
+        }
+    }
+
+    private func adapter(_ pool: PostgresPool) async throws -> Check {
+        let faults = try await AdapterCheck(pool: pool).faults()
+        return Check(
+            name: "adapter_words",
+            ok: faults.isEmpty,
+            detail: faults.isEmpty
+                ? "what the adapter gives of the first 1,000 users can be read" : faults.joined(separator: "; "),
+            fix: "Let the adapter translate the host's words, and run entitlement-sync migrate --adapter FILE."
+        )
+    }
+
+    private func products(_ products: [String: Int64]) -> Check {
+        let known = Set(Store.allCases.map(\.rawValue))
+        let unknown = products.keys.filter { !known.contains($0) }.sorted()
+        let missing = unmapped(products).map(\.name)
+        let all = products.values.reduce(0, +)
+        let detail =
+            all == 0
+            ? "the table product is empty: nothing gives access"
+            : !unknown.isEmpty
+                ? "the table product names unknown stores: \(unknown.prefix(5).joined(separator: ", "))"
+                : missing.isEmpty
+                    ? "\(all) products are mapped, at least one for each configured store"
+                    : "no product is mapped for \(missing.joined(separator: ", ")): nothing bought there gives access"
+        return Check(
+            name: "products",
+            ok: all > 0 && unknown.isEmpty && missing.isEmpty,
+            detail: detail,
+            fix:
+                "Add rows to entitlement_sync.product; its column store knows revenuecat, app_store, google_play and onside."
+        )
+    }
+
+    private static func workers(_ workers: [(version: String, mode: String?, count: Int64)]) -> Check {
+        let words = workers.map { "\($0.count) of version \($0.version) in mode \($0.mode ?? "unknown")" }
+        return Check(
+            name: "worker_modes",
+            ok: workers.count < 2,
+            detail: workers.isEmpty ? "no worker is alive" : "workers that are alive: \(words.joined(separator: ", "))",
+            fix: "Start all workers with the same MODE and build; else it is chance which MODE decides about a user."
+        )
+    }
+
+    private var variables: Check {
+        let strays = strays
+        let words = strays.map { stray in stray.like.map { "\(stray.name) (\($0)?)" } ?? stray.name }
+        return Check(
+            name: "variables",
+            ok: strays.isEmpty,
+            detail: strays.isEmpty
+                ? "no unknown variable has a name similar to one of ours"
+                : "unknown variables with names similar to ours, which have no effect: \(words.joined(separator: ", "))",
+            fix: "Correct their names, or take them out; deploy/entitlement-sync.env.example has all."
+        )
+    }
+}

@@ -1,0 +1,236 @@
+import Composition
+import Entitlements
+import Foundation
+import Logging
+import Postgres
+import Queue
+import StoreSimulator
+import SupportDesk
+import Transport
+import UserRequests
+
+/// Whether what people wait for takes as long in a large database as in a small one: the same acts in turns on both.
+struct BenchGrowth {
+    /// Makes a new database whose name ends in the argument.
+    let makeDatabase: @Sendable (String) async throws -> BenchDatabase
+    let runtime: Runtime
+    /// Decisions in the large database; the small one has a twentieth.
+    let decisions: Int
+
+    private static let decisionsPerUser = 4
+    private static let times = 20
+    /// Users of a batch of checks or claims.
+    private static let batch = 20_000
+    /// Users, tickets or pages that a reading act is measured with in a turn.
+    private static let readings = 200
+    /// Turns of which the median counts; one more goes before, so that both databases have been in use.
+    private static let turns = 7
+
+    private struct Side {
+        var database: BenchDatabase
+        var users: Int
+        var client: BenchDoorClient
+        var tokens: [String]
+    }
+
+    private struct Act {
+        var name: String
+        var unit: String
+        /// Gets the turn's number.
+        var measure: @Sendable (Side, Int) async throws -> Double
+    }
+
+    /// Measures acts on both.
+    ///
+    /// - Returns: what each takes on the large database, beside 1.2 times what it takes on the small one.
+    func measure() async throws -> [BenchMeasurement] {
+        let keys = try StoreSimulator(scenario: try Scenario(yaml: "project: projbench\n"), logger: runtime.logger)
+        let (ports, announce) = AsyncStream.makeStream(of: Int.self)
+        return try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask { try await keys.run { announce.yield($0) } }
+            defer { group.cancelAll() }
+            var keysPort = 0
+            for await port in ports {
+                keysPort = port
+                break
+            }
+            return try await withSide(decisions / Self.times, "small", keys, keysPort) { small in
+                try await withSide(decisions, "large", keys, keysPort) { large in
+                    try await compare(small, large)
+                }
+            }
+        }
+    }
+
+    private func compare(_ small: Side, _ large: Side) async throws -> [BenchMeasurement] {
+        var times: [String: (small: [Double], large: [Double])] = [:]
+        for turn in 0...Self.turns {
+            for act in acts {
+                // Who goes first changes with each turn.
+                let sides = turn.isMultiple(of: 2) ? [small, large] : [large, small]
+                for side in sides {
+                    let took = try await act.measure(side, turn)
+                    guard turn > 0 else { continue }
+                    if side.users == small.users {
+                        times[act.name, default: ([], [])].small.append(took)
+                    } else {
+                        times[act.name, default: ([], [])].large.append(took)
+                    }
+                }
+            }
+        }
+        return acts.flatMap { act in
+            let (few, many) = times[act.name] ?? ([], [])
+            let base = few.percentile(50)
+            return [
+                BenchMeasurement(name: "small_" + act.name, value: base, unit: act.unit),
+                BenchMeasurement(
+                    name: "large_" + act.name,
+                    value: many.percentile(50),
+                    unit: act.unit,
+                    below: 1.2 * base
+                ),
+            ]
+        }
+    }
+
+    /// Loads a database, serves the API on it, and removes both at the end.
+    private func withSide<Value>(
+        _ decisions: Int,
+        _ name: String,
+        _ keys: StoreSimulator,
+        _ keysPort: Int,
+        _ body: (Side) async throws -> Value
+    ) async throws -> Value {
+        let database = try await makeDatabase(name)
+        let result: Result<Value, any Error>
+        do { result = .success(try await serve(database, decisions, keys, keysPort, body)) } catch {
+            result = .failure(error)
+        }
+        // Also after a signal, when this task is cancelled.
+        await Task { await database.drop() }.value
+        return try result.get()
+    }
+
+    private func serve<Value>(
+        _ database: BenchDatabase,
+        _ decisions: Int,
+        _ keys: StoreSimulator,
+        _ keysPort: Int,
+        _ body: (Side) async throws -> Value
+    ) async throws -> Value {
+        let users = decisions / Self.decisionsPerUser
+        try await SampleHistory.load(decisions, users: users, into: database.pool)
+        try await database.load(Self.batch, prefix: "live-", queued: false)
+        try await database.signIn(Self.session)
+        try await database.settle()
+        let server = BenchProcess(
+            runtime: runtime,
+            database: database.name,
+            arguments: ["serve"],
+            settings: BenchDoors.serving(keysPort)
+        )
+        let (process, log) = try server.start()
+        guard let port = await BenchDoors.port(of: server, log) else {
+            throw CommandFailure(.software, "the server did not start")
+        }
+        let client = BenchDoorClient(port: port, connections: 8, logger: runtime.logger)
+        let result: Result<Value, any Error>
+        do {
+            let tokens = try Self.spread(users).map { user in
+                var request = FirebaseTokenRequest(subject: "past-\(user)")
+                request.expiresAt = Int64(Date().timeIntervalSince1970) + 6 * 3600
+                return try keys.firebaseToken(request)
+            }
+            result = .success(
+                try await body(Side(database: database, users: users, client: client, tokens: tokens))
+            )
+        } catch { result = .failure(error) }
+        await client.shutdown()
+        await server.stop(process)
+        return try result.get()
+    }
+
+    // MARK: - Acts
+
+    private var acts: [Act] {
+        let start = Date.now
+        return [
+            Act(name: "claim", unit: "us/job") { side, _ in
+                try await side.database.claimCost(Self.batch, prefix: "live-")
+            },
+            // Each turn the stores tell of the next period: each check writes a decision and an observation.
+            Act(name: "apply", unit: "us/job") { side, turn in
+                let checked = try await side.database.check(every: max(side.users / Self.batch, 1), of: side.users)
+                let period = Instant(
+                    microseconds: Int64((start.timeIntervalSince1970 + Double(turn) * 86_400) * 1_000_000)
+                )
+                let work = BenchWork(database: side.database, runtime: runtime, jobs: checked)
+                let took = try await ContinuousClock().measure { try await work.drain(memoryStore(from: period)) }
+                return took.milliseconds * 1000 / Double(checked)
+            },
+            Act(name: "explain", unit: "ms") { side, turn in
+                let timeline = Timeline(pool: side.database.pool)
+                return try await each(Self.spread(side.users, turn)) { user in
+                    guard try await timeline.events(of: "past-\(user)", until: nil) != nil else {
+                        throw CommandFailure(.software, "past-\(user) is not known")
+                    }
+                }
+            },
+            Act(name: "entitlement", unit: "ms") { side, _ in
+                try await each(side.tokens) { try await side.client.entitlement($0) }
+            },
+            page("queue") { console, _, _, _ in
+                for lane in ["desk", "closed"] {
+                    _ = try await console.queue(lane: lane, kind: nil, after: nil, limit: 50)
+                }
+                _ = try await console.counts()
+            },
+            page("ticket") { _, tickets, _, number in
+                guard try await tickets.show(Int64(number / 40 + 1)) != nil else {
+                    throw CommandFailure(.software, "there is no ticket \(number / 40 + 1)")
+                }
+            },
+            page("user") { _, _, users, number in
+                _ = try await users.show(Int64(SampleHistory.firstKey + number))
+                _ = try await users.timeline(of: Int64(SampleHistory.firstKey + number))
+            },
+            page("search") { console, _, _, number in _ = try await console.search("past-\(number)") },
+            page("figures") { _, _, users, _ in
+                _ = try await users.figures()
+                _ = try await users.causes(days: 14)
+                _ = try await users.dead()
+            },
+        ]
+    }
+
+    /// A page of the console, with as many readings as take a moment.
+    private func page(
+        _ name: String,
+        _ read: @escaping @Sendable (DeskConsole, DeskTickets, DeskUsers, Int) async throws -> Void
+    ) -> Act {
+        Act(name: "console_" + name, unit: "ms") { side, turn in
+            let digest = Self.session
+            let console = DeskConsole(pool: side.database.pool, session: digest)
+            let tickets = DeskTickets(pool: side.database.pool, session: digest)
+            let users = DeskUsers(pool: side.database.pool, session: digest)
+            return try await each(Self.spread(side.users, turn).prefix(50)) {
+                try await read(console, tickets, users, $0)
+            }
+        }
+    }
+
+    private static let session = Array("bench".utf8)
+
+    /// Numbers of users, evenly spread; other ones each turn.
+    private static func spread(_ users: Int, _ turn: Int = 0) -> [Int] {
+        let step = users / readings
+        return (0..<readings).map { $0 * step + 1 + turn * 7 % step }
+    }
+
+    /// The mean time of an act, one after the other, in milliseconds.
+    private func each<Item>(_ items: some Collection<Item>, _ act: (Item) async throws -> Void) async throws -> Double {
+        let took = try await ContinuousClock().measure { for item in items { try await act(item) } }
+        return took.milliseconds / Double(items.count)
+    }
+}

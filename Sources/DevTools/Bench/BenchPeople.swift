@@ -1,0 +1,123 @@
+import Composition
+import Foundation
+import Logging
+import Postgres
+import Queue
+import Reconciliation
+import Synchronization
+import UserRequests
+
+/// How long people wait for single restores, from the call of the function to the notification of its outcome.
+struct BenchPeople {
+    var pool: PostgresPool
+    /// For LISTEN, in the bench's database.
+    var listening: PostgresConfiguration
+    var logger: Logger
+    /// Runs a worker with a store until the task is cancelled.
+    var work: @Sendable (StoreReader, PostgresListener) async throws -> Void
+
+    private final class Stopwatches: Sendable {
+        let state = Mutex(Waiting())
+
+        var answered: Int { state.withLock { $0.answered.count } }
+    }
+
+    private struct Waiting {
+        var asked: [UUID: ContinuousClock.Instant] = [:]
+        var accepted: [UUID: ContinuousClock.Instant] = [:]
+        var begun: [UUID: ContinuousClock.Instant] = [:]
+        var answered: [UUID: ContinuousClock.Instant] = [:]
+    }
+
+    /// What was measured, in milliseconds.
+    struct Times {
+        /// From the accepted request to the beginning of the read.
+        var pickUp: [Double] = []
+        /// From the request to the notification of its outcome.
+        var answer: [Double] = []
+    }
+
+    /// Lets people tap at an even rate.
+    ///
+    /// `users`: one tap each.
+    /// `perSecond`: taps a second.
+    /// `storeLatency`: how long the store takes for an answer.
+    func measure(_ users: [String], perSecond: Int, storeLatency: Duration) async throws -> Times {
+        let watches = Stopwatches()
+        let memory = memoryStore()
+        let reader = StoreReader { job in
+            let now = ContinuousClock.now
+            watches.state.withLock { $0.begun[job.id] = now }
+            if storeLatency > .zero { try? await Task.sleep(for: storeLatency, tolerance: .zero) }
+            return await memory.read(job)
+        }
+        let (connected, connect) = AsyncStream.makeStream(of: Void.self)
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask {
+                try await PostgresListener(configuration: listening, logger: logger).run(
+                    channels: ["entitlement_sync_outcome"],
+                    onNotification: { notification in
+                        let now = ContinuousClock.now
+                        guard let id = Self.job(in: notification.payload) else { return }
+                        watches.state.withLock { $0.answered[id] = now }
+                    },
+                    onConnected: { connect.yield() }
+                )
+            }
+            group.addTask { try await work(reader, PostgresListener(configuration: listening, logger: logger)) }
+            for await _ in connected { break }
+            // The worker takes its lease and hears of restores within this time.
+            try await Task.sleep(for: .milliseconds(500))
+            try await tap(users, perSecond: perSecond, watches)
+            let deadline = ContinuousClock.now + .seconds(20)
+            while watches.answered < users.count, ContinuousClock.now < deadline {
+                try await Task.sleep(for: .milliseconds(20))
+            }
+            group.cancelAll()
+            while let result = await group.nextResult() {
+                guard case .failure(let error) = result, !(error is CancellationError) else { continue }
+                if let error = error as? PostgresError, error.code == .cancelled { continue }
+                throw error
+            }
+        }
+        let done = watches.state.withLock { $0 }
+        var times = Times()
+        for (id, asked) in done.asked {
+            guard let accepted = done.accepted[id], let begun = done.begun[id], let answered = done.answered[id] else {
+                throw CommandFailure(.software, "a restore had no answer within 20 s")
+            }
+            times.pickUp.append((begun - accepted).milliseconds)
+            times.answer.append((answered - asked).milliseconds)
+        }
+        return times
+    }
+
+    private func tap(_ users: [String], perSecond: Int, _ watches: Stopwatches) async throws {
+        let clock = ContinuousClock()
+        let start = clock.now
+        let asked = try await withThrowingTaskGroup(
+            of: (UUID, ContinuousClock.Instant, ContinuousClock.Instant).self
+        ) { group in
+            for (index, user) in users.enumerated() {
+                try await clock.sleep(until: start + .seconds(1) * index / perSecond, tolerance: .zero)
+                group.addTask {
+                    let asked = clock.now
+                    let id = try await Requests(pool: pool).restore(user, proofs: "[]", clientError: nil)
+                    return (id, asked, clock.now)
+                }
+            }
+            return try await group.reduce(into: []) { $0.append($1) }
+        }
+        watches.state.withLock { waiting in
+            for (id, started, ended) in asked {
+                waiting.asked[id] = started
+                waiting.accepted[id] = ended
+            }
+        }
+    }
+
+    /// The job's id in a notification's payload: `{"job":"...","outcome":...}`.
+    private static func job(in payload: String) -> UUID? {
+        UUID(uuidString: String(payload.dropFirst(8).prefix(36)))
+    }
+}

@@ -1,0 +1,306 @@
+import Composition
+import Configuring
+import Dispatch
+import Entitlements
+import Foundation
+import Ledger
+import Logging
+import Postgres
+import Queue
+import Reconciliation
+import StoreClients
+import SyncWorker
+import Transport
+
+/// The measurements, each beside its limit.
+struct BenchWork {
+    var database: BenchDatabase
+    var runtime: Runtime
+    /// Jobs in each measurement.
+    var jobs: Int
+
+    // MARK: - Throughput
+
+    /// Jobs a second from the queue to the commit: the store in memory, then over HTTP.
+    func throughput(_ simulator: SimulatorProcess) async throws -> [BenchMeasurement] {
+        try await database.load(jobs, prefix: "plain-")
+        let plain = try await database.drainInPlainSQL(jobs)
+        try await database.load(jobs, prefix: "memory-")
+        let promote = Double(jobs) / (try await timed { try await work(memoryStore()) })
+        try await check("memory-")
+        let port = try await simulator.port()
+        let raw = try await rawRate(port, of: "http-")
+        let transport = HTTPTransport(
+            configuration: HTTPTransportConfiguration(
+                maxConnectionsPerHost: 64,
+                maxTotalConnections: Self.connections,
+                maxInFlight: 512
+            ),
+            logger: runtime.logger
+        )
+        do {
+            let client = RevenueCatClient(
+                configuration: try RevenueCatConfiguration(
+                    apiKey: "sk_bench",
+                    projectID: "projbench",
+                    baseURL: "http://127.0.0.1:\(port)/v2"
+                ),
+                http: HTTPClient(transport: transport),
+                gate: .open,
+                logger: runtime.logger
+            )
+            let reads = Double(jobs) / (try await timed { await read(client) })
+            try await database.load(jobs, prefix: "http-")
+            let lookups = UserLookups(pool: database.pool)
+            let source = RevenueCatSource(client: client, lookups: lookups)
+            let stores = StoresReader(sources: .init(revenueCat: source), lookups: lookups)
+            let whole = Double(jobs) / (try await timed { try await work(stores.reader) })
+            try await check("http-")
+            let cheap = await price(client) { _ in true }
+            let dear = await price(client) { _ in false }
+            await transport.shutdown()
+            return [
+                BenchMeasurement(name: "plain_sql", value: plain, unit: "jobs/s"),
+                BenchMeasurement(name: "promote", value: promote, unit: "jobs/s", limit: plain, target: 0.6),
+                BenchMeasurement(name: "raw_requests", value: raw, unit: "requests/s"),
+                BenchMeasurement(name: "store_reads", value: reads, unit: "users/s", limit: raw, target: nil),
+                BenchMeasurement(
+                    name: "end_to_end",
+                    value: whole,
+                    unit: "jobs/s",
+                    limit: 1 / (1 / plain + cheap / raw),
+                    target: 0.5
+                ),
+                BenchMeasurement(name: "requests_with_access", value: cheap, unit: "requests", below: 1.1),
+                BenchMeasurement(name: "requests_full_read", value: dear, unit: "requests", below: 2.1),
+            ]
+        } catch {
+            await transport.shutdown()
+            throw error
+        }
+    }
+
+    private static let connections = 64
+
+    /// Requests a second by libcurl alone, the simulator's answers in a process of its own included.
+    ///
+    /// - Parameters:
+    ///   - port: the simulator's.
+    ///   - prefix: of the users whom the worker's first request is about.
+    /// - Returns: requests a second.
+    /// - Throws: `CommandFailure` where it does not answer.
+    func rawRate(_ port: Int, of prefix: String) async throws -> Double {
+        Double(jobs) / (try await timed { try await readRaw(port, prefix) })
+    }
+
+    private func readRaw(_ port: Int, _ prefix: String) async throws {
+        let urls = (1...jobs).map {
+            "http://127.0.0.1:\(port)/v2/projects/projbench/customers/\(prefix)\($0)/subscriptions?limit=100"
+        }
+        try await withCheckedThrowingContinuation { (done: CheckedContinuation<Void, any Error>) in
+            DispatchQueue.global().async {
+                done.resume(
+                    with: Result {
+                        try RawRequests.get(urls, authorization: "Bearer sk_bench", connections: Self.connections)
+                    }
+                )
+            }
+        }
+    }
+
+    /// Reads users with 256 requests in flight.
+    private func read(_ client: RevenueCatClient) async {
+        await withTaskGroup(of: Void.self) { group in
+            for lane in 0..<256 {
+                group.addTask {
+                    for number in stride(from: lane + 1, through: jobs, by: 256) {
+                        _ = await client.read(Self.query("http-\(number)"))
+                    }
+                }
+            }
+        }
+    }
+
+    /// How many requests a user costs.
+    private func price(
+        _ client: RevenueCatClient,
+        _ mayGrant: @escaping @Sendable ([String]) -> Bool
+    ) async -> Double {
+        Double(await client.read(Self.query("http-1", mayGrant)).requests)
+    }
+
+    private static func query(
+        _ user: String,
+        _ mayGrant: @escaping @Sendable ([String]) -> Bool = { _ in true }
+    ) -> CustomerQuery {
+        CustomerQuery(userID: user, lane: .sweep, sandboxCounts: false, mayGrant: mayGrant, isOtherUser: { _ in [] })
+    }
+
+    // MARK: - Size
+
+    /// Bytes that users and checks leave, beside the rows of jobs that retention drops: a user with one purchase, the first check that
+    /// confirms it, the next one, and one that reads a renewal.
+    func size() async throws -> [BenchMeasurement] {
+        let start = Instant(microseconds: Int64(Date.now.timeIntervalSince1970 * 1_000_000))
+        let empty = try await bytes()
+        try await database.load(jobs, prefix: "size-")
+        try await work(memoryStore(from: start))
+        try await check("size-")
+        let known = try await bytes()
+        var measurements = [BenchMeasurement(name: "known_user", value: each(known.kept - empty.kept), unit: "bytes")]
+        for (name, period) in [
+            ("confirmed_check_first", start), ("confirmed_check", start), ("renewed_check", start + .seconds(86_400)),
+        ] {
+            let before = try await bytes()
+            try await database.check(prefix: "size-")
+            let queued = try await database.logPosition()
+            try await work(memoryStore(from: period))
+            let written = try await database.logPosition()
+            let after = try await bytes()
+            let left = each(after.kept - before.kept)
+            measurements += [
+                name.hasPrefix("confirmed")
+                    ? BenchMeasurement(name: name, value: left, unit: "bytes", below: 160)
+                    : BenchMeasurement(name: name, value: left, unit: "bytes"),
+                BenchMeasurement(name: name + "_job", value: each(after.history - before.history), unit: "bytes"),
+                BenchMeasurement(name: name + "_log", value: each(written - queued), unit: "bytes"),
+            ]
+        }
+        return measurements
+    }
+
+    private func bytes() async throws -> (kept: Double, history: Double) {
+        (try await database.keptBytes(), try await database.historyBytes())
+    }
+
+    private func each(_ bytes: Double) -> Double { bytes / Double(jobs) }
+
+    // MARK: - People
+
+    /// What people feel.
+    func people() async throws -> [BenchMeasurement] {
+        let commit = try await database.commitLatency()
+        let people = BenchPeople(
+            pool: database.pool,
+            listening: runtime.postgres(connections: 1).inDatabase(database.name),
+            logger: runtime.logger
+        ) { reader, listener in
+            try await work(reader, listener: listener)
+        }
+        try await database.load(200, prefix: "idle-", queued: false)
+        let idle = try await people.measure((1...200).map { "idle-\($0)" }, perSecond: 20, storeLatency: .zero)
+        try await database.load(5000, prefix: "tap-", queued: false)
+        let store = Duration.milliseconds(50)
+        let busy = try await people.measure((1...5000).map { "tap-\($0)" }, perSecond: 500, storeLatency: store)
+        return [
+            BenchMeasurement(name: "commit_p50", value: commit, unit: "ms"),
+            BenchMeasurement(name: "idle_pick_up_p50", value: idle.pickUp.percentile(50), unit: "ms", below: 3),
+            BenchMeasurement(name: "restore_p50_at_500/s", value: busy.answer.percentile(50), unit: "ms"),
+            BenchMeasurement(
+                name: "restore_p99_at_500/s",
+                value: busy.answer.percentile(99),
+                unit: "ms",
+                below: store.milliseconds + 10
+            ),
+        ]
+    }
+
+    // MARK: - Process
+
+    /// What one process costs; `full` adds what takes minutes.
+    func process(_ simulator: SimulatorProcess, full: Bool) async throws -> [BenchMeasurement] {
+        let port = try await simulator.port()
+        let program = BenchWorkerProcess(runtime: runtime, database: database.name, storePort: port)
+        var measurements = [
+            BenchMeasurement(name: "start_up", value: try await program.startUp(), unit: "ms", below: 200)
+        ]
+        guard full else { return measurements }
+        try await database.load(1_000_000, prefix: "wait-")
+        let memory = try await program.memory(after: .seconds(15))
+        measurements.append(BenchMeasurement(name: "memory_1M_waiting", value: memory, unit: "MiB", below: 100))
+        try await database.clearQueue()
+        return try await measurements + bloat()
+    }
+
+    /// What a million jobs leave behind, and another million while an old snapshot keeps vacuum away; one job a user each
+    /// time.
+    private func bloat() async throws -> [BenchMeasurement] {
+        let (prefix, some) = ("wait-", 20_000)
+        func million() async throws {
+            var last: Int64 = 0
+            for _ in 0..<(1_000_000 / some) {
+                last = try await database.tap(some, prefix: prefix, after: last)
+                try await work(memoryStore())
+            }
+        }
+        let fresh = try await database.claimCost(some, prefix: prefix)
+        try await million()
+        let size = try await database.queueSize()
+        let used = try await database.claimCost(some, prefix: prefix)
+        var pinned = (size: 0.0, cost: 0.0)
+        try await database.withPinnedHorizon {
+            try await million()
+            pinned = (try await database.queueSize(), try await database.claimCost(some, prefix: prefix))
+        }
+        // The worker's own housekeeping, without waiting for autovacuum.
+        try await database.tap(some, prefix: prefix)
+        try await work(memoryStore())
+        return [
+            BenchMeasurement(name: "claim_fresh", value: fresh, unit: "us/job"),
+            BenchMeasurement(name: "queue_after_1M", value: size, unit: "MiB", below: 50),
+            BenchMeasurement(name: "claim_after_1M", value: used, unit: "us/job", below: 2 * fresh),
+            BenchMeasurement(name: "queue_with_pin", value: pinned.size, unit: "MiB", below: 50),
+            BenchMeasurement(name: "claim_with_pin", value: pinned.cost, unit: "us/job", below: 2 * fresh),
+            BenchMeasurement(name: "queue_after_pin", value: try await database.queueSize(), unit: "MiB", below: 50),
+        ]
+    }
+
+    // MARK: - Work
+
+    /// How long it takes to unfreeze many assets of one user.
+    func assets() async throws -> [BenchMeasurement] {
+        try await BenchAssets(database: database) { try await work(memoryStore()) }.measure()
+    }
+
+    /// Runs a worker until nothing is queued.
+    func drain(_ reader: StoreReader) async throws { try await work(reader) }
+
+    /// Runs a worker: until it is idle, or with a `listener` until the task is cancelled.
+    private func work(_ reader: StoreReader, listener: PostgresListener? = nil) async throws {
+        let config = runtime.config
+        let worker = Worker(
+            pool: database.pool,
+            reader: reader,
+            apply: Apply(
+                pool: database.pool,
+                settings: ApplySettings(decision: config.decision, brake: config.brake, retry: config.retry),
+                logger: runtime.logger
+            ),
+            assets: AssetRuns(pool: database.pool, mode: .full, logger: runtime.logger),
+            listener: listener,
+            exchange: {},
+            settings: WorkerSettings(
+                concurrency: max(1500, config.worker.concurrency),
+                batch: config.worker.batch,
+                lease: config.worker.lease,
+                untilIdle: listener == nil,
+                host: "bench",
+                pid: ProcessInfo.processInfo.processIdentifier,
+                version: Build.version
+            ),
+            logger: runtime.logger
+        )
+        try await worker.run()
+    }
+
+    /// A figure counts only if the work was done.
+    private func check(_ prefix: String) async throws {
+        let done = try await database.subscribers(prefix: prefix)
+        guard done == jobs else { throw CommandFailure(.software, "only \(done) of \(jobs) users were promoted") }
+    }
+
+    private func timed(_ body: () async throws -> Void) async throws -> Double {
+        let elapsed = try await ContinuousClock().measure { try await body() }
+        return elapsed.milliseconds / 1000
+    }
+}

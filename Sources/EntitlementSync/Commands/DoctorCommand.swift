@@ -1,0 +1,82 @@
+import ArgumentParser
+import Composition
+import Configuring
+import Diagnostics
+import Foundation
+import Logging
+import Migrations
+import Postgres
+
+struct DoctorCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "doctor",
+        abstract: "Checks connection, schema, roles, laws, leases and alarms, and says how to mend each."
+    )
+
+    @OptionGroup var options: OutputOptions
+
+    private struct Printed: Encodable {
+        var ok: Bool
+        var checks: [Check]
+    }
+
+    func run() async throws {
+        try await reporting {
+            let runtime = try Runtime(level: .error)
+            var checks: [Check] = []
+            do {
+                checks += try await runtime.withPool(checkingSchema: false) { pool in
+                    let release = try await SchemaCheck(pool: pool).verify()
+                    let schema = Check(name: "schema", ok: true, detail: "at release \(release)", fix: "")
+                    var found = [schema] + (await Doctor(pool: pool).checks())
+                    found += await SetupChecks(runtime: runtime).checks(pool: pool)
+                    do { found.append(try await BudgetCheck(runtime, pool: pool).check()) } catch {
+                        // It must not hide what the others have found.
+                        let detail = "could not be read: \(CommandFailure(error).message)"
+                        found.append(
+                            Check(name: "budget", ok: false, detail: detail, fix: "Mend what the detail says.")
+                        )
+                    }
+                    return found
+                }
+            } catch {
+                let failure = CommandFailure(error)
+                checks.append(
+                    Check(name: "database", ok: false, detail: failure.message, fix: "Mend what the detail says.")
+                )
+                try print(checks)
+                return failure.status
+            }
+            let config = runtime.config
+            let direct = [
+                config.appStore.access != nil ? "the App Store" : nil, config.googlePlay != nil ? "Google Play" : nil,
+                config.onside != nil ? "Onside" : nil,
+            ].compactMap(\.self)
+            let off = direct.isEmpty ? "is off" : "is off; asked directly: " + direct.joined(separator: ", ")
+            checks.append(
+                Check(
+                    name: "revenuecat",
+                    ok: config.revenueCat != nil || !direct.isEmpty,
+                    detail: config.revenueCat != nil ? "is configured" : off,
+                    fix: "Set REVENUECAT_API_KEY and REVENUECAT_PROJECT_ID, or the variables of another store."
+                )
+            )
+            checks += await DoorChecks(runtime: runtime).checks()
+            try print(checks)
+            return .done
+        }
+    }
+
+    private func print(_ checks: [Check]) throws {
+        let ok = checks.allSatisfy(\.ok)
+        switch options.output {
+        case .json: try Output.json(Printed(ok: ok, checks: checks))
+        case .text:
+            for check in checks {
+                Output.line("\(Output.mark(check.ok))  \(check.name): \(check.detail)")
+                if !check.ok { Output.line("      -> \(check.fix)") }
+            }
+            Output.line(ok ? "All is well." : "Something needs a look.")
+        }
+    }
+}

@@ -1,0 +1,125 @@
+import ArgumentParser
+import Composition
+import Foundation
+import Logging
+import Migrations
+import Postgres
+
+struct Migrate: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(abstract: "Creates or updates the schema, then the host adapter.")
+
+    @Flag(help: "Say what would be applied, and write nothing.")
+    var dryRun = false
+
+    @Option(help: "The host adapter for tables of other names; the default is sql/host/adapter.sql.")
+    var adapter: String?
+
+    @OptionGroup var options: OutputOptions
+
+    private struct Migrated: Encodable {
+        struct Object: Encodable {
+            var kind: String
+            var name: String
+            var reason: String
+        }
+
+        var release: Int
+        var applied: [String]
+        var objects: [Object]
+        var dryRun: Bool
+        var missingRoles: [String]
+
+        enum CodingKeys: String, CodingKey {
+            case release, applied, objects
+            case dryRun = "dry_run"
+            case missingRoles = "missing_roles"
+        }
+    }
+
+    func run() async throws {
+        try await reporting {
+            let runtime = try Runtime(level: .warning)
+            let directory = try runtime.sqlDirectory()
+            let source = try SchemaSource.load(directory: directory)
+            var configuration = runtime.postgres(connections: 1, direct: true)
+            configuration.statementTimeout = nil
+            configuration.sessionSettings = [:]
+            let pool = PostgresPool(configuration: configuration, logger: runtime.logger)
+            do {
+                let report = try await Migrator(pool: pool, source: source)
+                    .run(
+                        adapterPath: adapter ?? directory + "/host/adapter.sql",
+                        isOwn: adapter != nil,
+                        dryRun: dryRun
+                    )
+                await pool.close()
+                Self.warn(of: report)
+                let lines = Self.lines(report.changes, verb: dryRun ? "would apply" : "applied")
+                let isKept = report.adapter == nil
+                let end =
+                    dryRun
+                    ? "would \(isKept ? "keep your" : "install the") host adapter"
+                    : "schema at release \(report.release), host adapter \(isKept ? "kept: it is yours" : "installed")"
+                try options.print(
+                    (lines + [end]).joined(separator: "\n"),
+                    json: Migrated(
+                        release: Int(report.release),
+                        applied: report.changes.filter { $0.kind == "migration" }.map(\.name),
+                        objects: report.changes.filter { $0.kind != "migration" }.map {
+                            Migrated.Object(kind: $0.kind, name: $0.name, reason: $0.reason.rawValue)
+                        },
+                        dryRun: dryRun,
+                        missingRoles: report.missingRoles
+                    )
+                )
+            } catch {
+                await pool.close()
+                throw error
+            }
+            return .done
+        }
+    }
+
+    /// A line for each change with its reason; what comes in numbers, as with an empty database, is counted.
+    private static func lines(_ changes: [SchemaPlan.Change], verb: String) -> [String] {
+        var lines: [String] = []
+        var rest = changes[...]
+        while let first = rest.first {
+            let run = rest.prefix { $0.kind == first.kind && $0.reason == first.reason }
+            rest = rest.dropFirst(run.count)
+            if first.kind == "migration" {
+                lines += run.map { "\(verb) \($0.name)" }
+            } else if first.kind == "privileges" {
+                lines.append("\(verb) privileges (\(first.reason.rawValue))")
+            } else if run.count > 4 {
+                lines.append("\(verb) \(run.count) \(first.kind)s (\(first.reason.rawValue))")
+            } else {
+                lines += run.map { "\(verb) \($0.kind) \($0.name) (\($0.reason.rawValue))" }
+            }
+        }
+        return lines
+    }
+
+    /// Says what works for the schema's owner alone until a user with more rights has acted.
+    private static func warn(of report: Migrator.Report) {
+        if !report.missingRoles.isEmpty {
+            // A user without CREATEROLE grants a role to others only with the role's admin option.
+            let lines = report.missingRoles.map {
+                "  CREATE ROLE \($0) NOLOGIN; GRANT \($0) TO \(report.user) WITH ADMIN OPTION;\n"
+            }.joined()
+            Output.write(
+                "entitlement-sync: database roles are missing, and this user may not create them. Have a superuser, or a user with"
+                    + " CREATEROLE, run\n\(lines)and run entitlement-sync migrate again, which gives them their privileges;"
+                    + " then this user may give them to your own users (GRANT … TO …).\n",
+                to: .standardError
+            )
+        }
+        if !report.adapterFaults.isEmpty {
+            Output.write(
+                "entitlement-sync: the host adapter returns unreadable values:"
+                    + " \(report.adapterFaults.joined(separator: "; ")); correct its functions and run migrate --adapter FILE.\n",
+                to: .standardError
+            )
+        }
+    }
+}

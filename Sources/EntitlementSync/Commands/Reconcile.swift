@@ -1,0 +1,175 @@
+import ArgumentParser
+import Composition
+import Entitlements
+import Foundation
+import Logging
+import Postgres
+import Reconciliation
+import Runs
+import UserRequests
+
+struct Reconcile: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Re-reads users and makes their records true: some, everybody who is due, or everybody."
+    )
+
+    @Argument(help: "The users' ids.")
+    var users: [String] = []
+
+    @Flag(help: "Everybody whose next look is due.")
+    var due = false
+
+    @Flag(help: "Every user of the application.")
+    var all = false
+
+    @Option(
+        help: """
+            Every known user whom nobody has read since an instant, such as 2027-01-31T12:00:00Z, and whomever stores' lists of \
+            what they sent since lead to.
+            """
+    )
+    var since: String?
+
+    @Flag(help: "With --since: read nobody but those whom stores' lists lead to.")
+    var listedOnly = false
+
+    @Option(
+        help: "Write no demotion of a run where there would be more than this; ends that were announced do not count."
+    )
+    var maxDemotions: Int32?
+
+    @Option(help: "Seconds to wait for the outcomes (an hour if not told otherwise, a week for a run).")
+    var wait: Int?
+
+    @Flag(help: "Only say what would be decided: stores are read, and nothing is changed.")
+    var dryRun = false
+
+    @OptionGroup var options: OutputOptions
+
+    func validate() throws {
+        let runs = [due, all, since != nil].count { $0 }
+        guard !listedOnly || since != nil else { throw ValidationError("--listed-only: with --since") }
+        guard runs <= 1, (runs == 0) != users.isEmpty else {
+            throw ValidationError("name at least one user, or one of --due, --all and --since, and nothing besides")
+        }
+        guard maxDemotions == nil || runs == 1 else {
+            throw ValidationError("--max-demotions: of a run; name --due, --all or --since")
+        }
+        guard maxDemotions.map({ $0 >= 0 }) ?? true else { throw ValidationError("--max-demotions: give 0 or more") }
+        guard !listedOnly || since != nil && !dryRun && maxDemotions == nil else {
+            throw ValidationError("--listed-only: with --since, and without --dry-run and --max-demotions")
+        }
+        guard wait.map({ (0...604_800).contains($0) }) ?? true else {
+            throw ValidationError("--wait: give seconds from 0 to 604800")
+        }
+    }
+
+    private struct Summary: Encodable { var summary: [String: Int] }
+
+    func run() async throws {
+        try await reporting {
+            let runtime = try Runtime(level: .warning)
+            let since = try since.map { try Moment(argument: $0, name: "--since").timestamp }
+            return try await runtime.withPool { pool in
+                if users.isEmpty {
+                    let scope: RunRecord.Scope = due ? .due : all ? .all : .since
+                    let command = RunFollowing(runs: RunRecords(pool: pool), output: options.output)
+                    return try await command.ask(
+                        scope,
+                        isDry: dryRun,
+                        since: since,
+                        listsOnly: listedOnly,
+                        maxDemotions: maxDemotions,
+                        waiting: .seconds(wait ?? 604_800)
+                    )
+                }
+                guard !dryRun else { return try await performDryRun(pool) }
+                let requests = Requests(pool: pool)
+                let ids = try await queued(requests)
+                let ended = try await Waiting(requests: requests).untilEnded(ids, within: .seconds(wait ?? 3600)) {
+                    Output.progress($0, of: ids.count)
+                }
+                let statuses = Dictionary(try await requests.status(ids).map { ($0.id, $0) }) { first, _ in first }
+                let decisions = try await requests.decisions(ids)
+                let lines = zip(users, ids).map { user, id in
+                    ReconcileLine(
+                        userID: user,
+                        jobID: id,
+                        outcome: statuses[id]?.outcome ?? statuses[id]?.state,
+                        rule: decisions[id]?.rule,
+                        explanation: decisions[id]?.explanation ?? statuses[id]?.lastError
+                    )
+                }
+                try print(lines)
+                return ended ? Self.status(lines) : .elapsed
+            }
+        }
+    }
+
+    /// - Throws: `CommandFailure` that names those whom the application does not have: one of many is hard to find.
+    private func queued(_ requests: Requests) async throws -> [UUID] {
+        do { return try await requests.reconcile(users, reason: "manual") } catch let error as PostgresError
+            where error.sqlState == "ES001"
+        {
+            guard let unknown = try? await requests.unknown(among: users), !unknown.isEmpty else { throw error }
+            let named = unknown.prefix(20).joined(separator: ", ") + (unknown.count > 20 ? ", …" : "")
+            throw CommandFailure(.data, "user_id: no such user: \(named). Nobody was queued; leave them out.")
+        }
+    }
+
+    private static func status(_ lines: [ReconcileLine]) -> ExitStatus {
+        lines.contains { $0.outcome == Outcome.storeUnavailable.rawValue } ? .unavailable : .done
+    }
+
+    /// Has a worker say what it would decide.
+    private func performDryRun(_ pool: PostgresPool) async throws -> ExitStatus {
+        let dryRuns = DryRuns(pool: pool)
+        let ids = try await dryRuns.ask(users)
+        let deadline = ContinuousClock.now + .seconds(wait ?? 3600)
+        var answers = try await dryRuns.answers(ids)
+        while answers.count < Set(ids).count, ContinuousClock.now < deadline {
+            Output.progress(answers.count, of: ids.count)
+            try await Task.sleep(for: .milliseconds(250))
+            answers = try await dryRuns.answers(ids)
+        }
+        let lines = zip(users, ids).map { user, id in
+            let answer = answers[id]
+            return ReconcileLine(
+                userID: user,
+                outcome: answer?.outcome ?? "queued",
+                rule: answer?.rule,
+                explanation: answer?.explanation ?? answer?.error,
+                predicted: answer ?? DryRunResult()
+            )
+        }
+        try print(lines)
+        return answers.count == Set(ids).count ? Self.status(lines) : .elapsed
+    }
+
+    private func print(_ lines: [ReconcileLine]) throws {
+        let counts = Dictionary(grouping: lines) { $0.outcome ?? "unknown" }.mapValues(\.count)
+        switch options.output {
+        case .json:
+            for line in lines { try Output.json(line) }
+            try Output.json(Summary(summary: counts))
+        case .text:
+            Output.table(
+                ["user", "outcome", "rule", "why"] + (dryRun ? ["type", "assets"] : []),
+                lines.map {
+                    [$0.userID ?? "-", $0.outcome ?? "-", $0.rule ?? "-", $0.explanation ?? "-"]
+                        + ($0.predicted.map { [Self.change($0), "\($0.assets)"] } ?? [])
+                }
+            )
+            let sums = counts.sorted { $0.key < $1.key }.map { "\($0.value) \($0.key)" }.joined(separator: ", ")
+            Output.line(dryRun ? "dry run, nothing was changed: \(sums)" : sums)
+            if lines.contains(where: { $0.predicted?.isPaused == true }) {
+                Output.line("everything is paused: a reconcile itself would wait until entitlement-sync resume")
+            }
+        }
+    }
+
+    private static func change(_ answer: DryRunResult) -> String {
+        guard let before = answer.typeBefore, let after = answer.typeAfter else { return "-" }
+        return before == after ? before : "\(before) -> \(after)"
+    }
+}

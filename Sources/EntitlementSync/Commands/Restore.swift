@@ -1,0 +1,77 @@
+import ArgumentParser
+import Composition
+import Configuring
+import Entitlements
+import Foundation
+import Logging
+import UserRequests
+import WebAPI
+
+struct Restore: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        abstract: "Enqueues a restore, and waits for its outcome if asked to."
+    )
+
+    @Argument(help: "The user's id.")
+    var user: String
+
+    @Option(help: "A proof or claim, [STORE:]KIND=VALUE or [STORE:]KIND=@FILE; may be given up to 20 times.")
+    var proof: [String] = []
+
+    @Option(help: "The error that the app met, by code or name.")
+    var clientError: String?
+
+    @Option(help: "Seconds to wait for the outcome.")
+    var wait: Int?
+
+    @OptionGroup var options: OutputOptions
+
+    func validate() throws {
+        guard (0...86_400).contains(wait ?? 0) else { throw ValidationError("--wait: give seconds from 0 to 86400") }
+    }
+
+    func run() async throws {
+        try await reporting {
+            let runtime = try Runtime(level: .warning)
+            let proofs = try ProofArgument.json(proof)
+            return try await runtime.withPool { pool in
+                let requests = Requests(pool: pool)
+                let id = try await requests.restore(user, proofs: proofs, clientError: clientError)
+                let waiting = Waiting(requests: requests)
+                let ended =
+                    wait == nil ? true : try await waiting.untilEnded([id], within: .seconds(wait ?? 0)) { _ in }
+                guard let status = try await requests.status([id]).first else {
+                    throw CommandFailure(.software, "the job can't be found")
+                }
+                try print(status, Messages(support: runtime.config.supportContactURL))
+                if !ended, !status.hasEnded { return .elapsed }
+                return status.outcome == Outcome.storeUnavailable.rawValue ? .unavailable : .done
+            }
+        }
+    }
+
+    private struct Printed: Encodable {
+        var status: JobStatus
+        /// `nil`, printed as null, where nobody waited and nothing can be said yet.
+        var message: String?
+
+        func encode(to encoder: any Encoder) throws {
+            try status.encode(to: encoder)
+            enum Key: String, CodingKey { case message }
+            var container = encoder.container(keyedBy: Key.self)
+            try container.encode(message, forKey: .message)
+        }
+    }
+
+    private func print(_ status: JobStatus, _ messages: Messages) throws {
+        // Only whoever has waited is told that it takes long.
+        let key = status.messageKey ?? (wait == nil ? nil : MessageKey.stillChecking.rawValue)
+        let text = key.map { messages.text(for: $0, reference: status.reference) ?? $0 }
+        switch options.output {
+        case .json: try Output.json(Printed(status: status, message: text))
+        case .text:
+            Output.line([status.reference, status.state, status.outcome ?? "-", text ?? "-"].joined(separator: "  "))
+            Output.line("job \(status.id.uuidString.lowercased())")
+        }
+    }
+}

@@ -1,0 +1,76 @@
+import Composition
+import Foundation
+import Reports
+import Runs
+
+/// Prints whom a run changes.
+struct RunChanges {
+    let runs: RunRecords
+    private static let shownInTable: Int32 = 200
+
+    /// Prints a run with its changes: as a table with the first of them, or as JSON lines with all.
+    func print(_ run: RunRecord, as format: OutputFormat) async throws {
+        switch format {
+        case .json:
+            let counts = try await runs.changeCounts(of: run.id)
+            try await runs.eachChange(of: run.id) { changes in for change in changes { try Output.json(Line(change)) } }
+            try Output.json(["summary": RunSummary(run, changes: counts)])
+        case .text:
+            let changes = try await runs.changes(of: run.id, limit: Self.shownInTable)
+            if !changes.isEmpty {
+                Output.table(
+                    ["user", "outcome", "rule", "state", "type", "assets", "why"],
+                    changes.map {
+                        [
+                            $0.userID ?? "(erased)", $0.outcome, $0.rule, $0.word(in: run),
+                            "\($0.typeBefore ?? "-") -> \($0.typeAfter ?? "-")", "\($0.assets)", $0.explanation,
+                        ]
+                    }
+                )
+                if changes.count == Int(Self.shownInTable) { Output.line("...: --csv or --output json has all") }
+                Output.line("")
+            }
+            let report = try await RunReporting(runs: runs).report(of: run)
+            for line in report.summary() + run.listings { Output.line(line) }
+        }
+    }
+
+    private struct Line: Encodable {
+        var change: RunRecords.Change
+
+        init(_ change: RunRecords.Change) { self.change = change }
+
+        enum CodingKeys: String, CodingKey {
+            case outcome, rule, state, assets, announced, explanation
+            case userID = "user_id"
+            case typeBefore = "type_before"
+            case typeAfter = "type_after"
+        }
+
+        func encode(to encoder: any Encoder) throws {
+            var row = encoder.container(keyedBy: CodingKeys.self)
+            try row.encode(change.userID, forKey: .userID)
+            try row.encode(change.outcome, forKey: .outcome)
+            try row.encode(change.rule, forKey: .rule)
+            try row.encode(change.state, forKey: .state)
+            try row.encode(change.isAnnounced, forKey: .announced)
+            try row.encode(change.typeBefore, forKey: .typeBefore)
+            try row.encode(change.typeAfter, forKey: .typeAfter)
+            try row.encode(change.assets, forKey: .assets)
+            try row.encode(change.explanation, forKey: .explanation)
+        }
+    }
+}
+
+extension RunRecords.Change {
+    /// The state to show: `announced` for a demotion that a store announced (nothing holds it back), else the state on record.
+    func word(in run: RunRecord) -> String { run.word(of: state, isAnnounced: isAnnounced) }
+}
+
+extension RunRecord {
+    /// A change's state, as it is shown.
+    func word(of state: String, isAnnounced: Bool) -> String {
+        let isOnlyObserved = state == "predicted" && !isDry && scope != .diff
+        return isAnnounced && state != "void" && !isOnlyObserved ? "announced" : state
+    }
+}

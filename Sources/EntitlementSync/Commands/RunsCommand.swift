@@ -1,0 +1,183 @@
+import ArgumentParser
+import Composition
+import Foundation
+import Logging
+import Reports
+import Runs
+
+struct RunsCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "runs",
+        abstract: "Shows reconciliations of many users, ends them, and has their reviewed changes written.",
+        subcommands: [List.self, Show.self, Report.self, Cancel.self, Release.self],
+        defaultSubcommand: List.self
+    )
+
+    struct List: AsyncParsableCommand {
+        @OptionGroup var options: OutputOptions
+
+        func run() async throws {
+            try await reporting {
+                try await Runtime(level: .warning).withPool { pool in
+                    let runs = try await RunRecords(pool: pool).list()
+                    switch options.output {
+                    case .json: for run in runs { try Output.json(RunSummary(run)) }
+                    case .text:
+                        Output.table(
+                            ["run", "scope", "dry", "state", "users", "of", "asked", "ended"],
+                            runs.map {
+                                [
+                                    "\($0.id)", $0.scopeName, $0.isDry ? "yes" : "no", $0.state.rawValue,
+                                    "\($0.ended)", $0.total.map { "\($0)" } ?? "?", $0.askedAt.formatted(.iso8601),
+                                    $0.endedAt?.formatted(.iso8601) ?? "-",
+                                ]
+                            }
+                        )
+                    }
+                    return .done
+                }
+            }
+        }
+    }
+
+    struct Show: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(abstract: "Shows a run with everybody whom it changes.")
+
+        @Argument(help: "The run's number.") var id: Int64
+        @Flag(help: "Print all changes as CSV.") var csv = false
+        @OptionGroup var options: OutputOptions
+
+        func run() async throws {
+            try await reporting {
+                try await Runtime(level: .warning).withPool { pool in
+                    let runs = RunRecords(pool: pool)
+                    guard let run = try await runs.run(id) else {
+                        throw CommandFailure(.data, "ID: there is no run of this number; see entitlement-sync runs")
+                    }
+                    if csv {
+                        try await RunReporting(runs: runs).csv(of: run) { Output.write($0, to: .standardOutput) }
+                    } else {
+                        try await RunChanges(runs: runs).print(run, as: options.output)
+                    }
+                    return .done
+                }
+            }
+        }
+    }
+
+    struct Report: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Writes a run's report: JSON, or one page with charts that needs nothing beside it."
+        )
+
+        @Argument(help: "The run's number.") var id: Int64
+        @Option(help: "A new file for the page; without it the report is printed as JSON.") var html: String?
+        @Flag(help: "Mask users' ids on the page.") var masked = false
+
+        func validate() throws {
+            guard !masked || html != nil else { throw ValidationError("--masked: with --html, whose page it is about") }
+        }
+
+        func run() async throws {
+            try await reporting {
+                try await Runtime(level: .warning).withPool { pool in
+                    let runs = RunRecords(pool: pool)
+                    guard let run = try await runs.run(id) else {
+                        throw CommandFailure(.data, "ID: there is no run of this number; see entitlement-sync runs")
+                    }
+                    let report = try await RunReporting(runs: runs).report(of: run)
+                    guard let html else {
+                        Output.line(try report.json())
+                        return .done
+                    }
+                    // It holds users' ids: nobody else reads it, and nothing is overwritten.
+                    let file = open(html, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
+                    guard file >= 0 else {
+                        throw CommandFailure(.data, "--html: the file can't be made; name one that does not exist")
+                    }
+                    let handle = FileHandle(fileDescriptor: file, closeOnDealloc: true)
+                    do { try handle.write(contentsOf: Data(report.html(showsUsers: !masked).utf8)) } catch {
+                        throw CommandFailure(.data, "--html: the file can't be written")
+                    }
+                    return .done
+                }
+            }
+        }
+    }
+
+    struct Cancel: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Ends a run: what it has queued is still read, and demotes nobody."
+        )
+
+        @Argument(help: "The run's number.") var id: Int64
+        @OptionGroup var options: OutputOptions
+
+        func run() async throws {
+            try await reporting {
+                try await Runtime(level: .warning).withPool { pool in
+                    guard try await RunRecords(pool: pool).run(id) != nil else {
+                        throw CommandFailure(.data, "ID: there is no run of this number; see entitlement-sync runs")
+                    }
+                    guard try await RunRecords(pool: pool).cancel(id) else {
+                        throw CommandFailure(.data, "ID: no run of this number goes on; see entitlement-sync runs")
+                    }
+                    try options.print("canceled", json: ["run": id])
+                    return .done
+                }
+            }
+        }
+    }
+
+    struct Release: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Has the changes written that somebody has looked at, whatever the limit; each user is read anew."
+        )
+
+        @Argument(help: "The run's number: one that was stopped, or a dry run.") var id: Int64
+        @Option(help: "The changes' hash, as entitlement-sync runs show prints it.") var hash: String
+        @OptionGroup var options: OutputOptions
+
+        func run() async throws {
+            try await reporting {
+                guard hash.wholeMatch(of: /[0-9a-f]{64}/) != nil else {
+                    throw CommandFailure(
+                        .data,
+                        "--hash: 64 hexadecimal digits, as entitlement-sync runs show prints them"
+                    )
+                }
+                return try await Runtime(level: .warning).withPool { pool in
+                    guard try await RunRecords(pool: pool).run(id) != nil else {
+                        throw CommandFailure(.data, "ID: there is no run of this number; see entitlement-sync runs")
+                    }
+                    do {
+                        let run = try await RunRecords(pool: pool).release(id, hash: hash, by: Asker.name)
+                        try options.print(
+                            "run \(run) writes the changes; see entitlement-sync runs show \(run)",
+                            json: ["run": run]
+                        )
+                        return .done
+                    } catch RunRecords.Refusal.otherHash {
+                        throw CommandFailure(.data, "--hash: it is not that of this run's changes; look at them again")
+                    } catch RunRecords.Refusal.tooOld {
+                        throw CommandFailure(.data, "ID: its users were read more than 72 hours ago; ask for a new run")
+                    } catch RunRecords.Refusal.nothingToRelease {
+                        throw CommandFailure(
+                            .data,
+                            "ID: this run was not stopped, is no dry run that has ended, or was released before"
+                        )
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Who asks at a terminal, for the record.
+enum Asker {
+    static var name: String {
+        let environment = ProcessInfo.processInfo.environment
+        let user = environment["SUDO_USER"] ?? environment["USER"] ?? environment["LOGNAME"] ?? "somebody"
+        return "\(user)@\(ProcessInfo.processInfo.hostName)"
+    }
+}
