@@ -124,15 +124,21 @@ let package = Package(
                 crypto, cryptoExtras, x509, asn1,
             ]
         ),
-        target("Queue", ["Entitlements", "Postgres", logging]),
+        target("Queue", ["Entitlements", "Postgres", lifecycle, logging, metrics]),
         target("Ledger", ["Entitlements", "Postgres", "Queue"]),
-        target("RateLimits", ["Entitlements", "Postgres", "Queue", "StoreClients", logging]),
-        target("Outbox", ["Entitlements", "Postgres", "Queue", "TextFormats", "Transport", crypto, httpTypes]),
+        target("RateLimits", ["Entitlements", "Postgres", "Queue", "StoreClients", lifecycle, logging]),
+        target(
+            "Outbox",
+            [
+                "Entitlements", "Postgres", "Queue", "TextFormats", "Transport", crypto, httpTypes, lifecycle, logging,
+                metrics,
+            ]
+        ),
         target(
             "StoreEvents",
             [
                 "Entitlements", "Postgres", "Queue", "RateLimits", "SignedTokens", "StoreClients", "TextFormats",
-                "Transport", crypto, httpTypes, logging,
+                "Transport", crypto, httpTypes, lifecycle, logging, metrics,
             ]
         ),
         target("UserRequests", ["Entitlements", "Postgres", "Queue"]),
@@ -140,26 +146,27 @@ let package = Package(
             "Reconciliation",
             [
                 "Entitlements", "Ledger", "Outbox", "Postgres", "Queue", "RateLimits", "SignedTokens", "StoreClients",
-                "StoreEvents", "UserRequests", crypto, logging, metrics,
+                "StoreEvents", "Telemetry", "UserRequests", crypto, lifecycle, logging, metrics,
             ]
         ),
         target(
             "Runs",
-            ["Entitlements", "Postgres", "Queue", "RateLimits", "Reconciliation", "Schedules", logging, metrics]
-        ),
-        target("Diagnostics", ["Entitlements", "Ledger", "Postgres", "Queue", "Runs"]),
-        target(
-            "SupportDesk",
-            ["Entitlements", "Ledger", "Postgres", "Queue", "Runs", crypto, cryptoExtras],
-            resources: [.embedInCode("Replies/replies.json"), .embedInCode("SignIn/common-passwords.txt")]
-        ),
-        target(
-            "SyncWorker",
             [
-                "Diagnostics", "Entitlements", "FaultPoints", "Ledger", "Outbox", "Postgres", "Queue", "RateLimits",
-                "Reconciliation", "Runs", "StoreClients", "StoreEvents", "SupportDesk", crypto, lifecycle, logging,
+                "Entitlements", "Postgres", "Queue", "RateLimits", "Reconciliation", "Schedules", lifecycle, logging,
                 metrics,
             ]
+        ),
+        target(
+            "Diagnostics",
+            ["Entitlements", "Ledger", "Postgres", "Queue", "RateLimits", "Reconciliation", "Runs", logging, metrics]
+        ),
+        target(
+            "SupportDesk",
+            [
+                "Entitlements", "FaultPoints", "Ledger", "Postgres", "Queue", "Reconciliation", "Runs", "StoreClients",
+                crypto, cryptoExtras, lifecycle, logging,
+            ],
+            resources: [.embedInCode("Replies/replies.json"), .embedInCode("SignIn/common-passwords.txt")]
         ),
         target("Configuring", ["Entitlements", "Telemetry", configuration, logging]),
         target("Telemetry", [logging, metrics]),
@@ -200,17 +207,17 @@ let package = Package(
                 "Configuring", "Diagnostics", "Entitlements", "FaultPoints", "HTTPServing", "Ledger", "Migrations",
                 "Outbox",
                 "Postgres", "Queue", "RateLimits", "Reconciliation", "Reports", "Runs", "StoreClients", "StoreEvents",
-                "SupportConsole", "SupportDesk", "SyncWorker", "Telemetry", "Transport", "UserRequests", "WebAPI",
+                "SupportConsole", "SupportDesk", "Telemetry", "Transport", "UserRequests", "WebAPI",
                 arguments,
-                lifecycle, logging, metrics, unixSignals, x509, crypto, httpTypes, "SignedTokens",
+                lifecycle, logging, metrics, unixSignals, x509, httpTypes, "SignedTokens",
             ]
         ),
         target(
             "DevTools",
             [
                 "Composition", "Configuring", "Diagnostics", "Entitlements", "HTTPServing", "Ledger", "Migrations",
-                "Postgres", "Queue", "Reconciliation", "Runs", "StoreClients",
-                "StoreSimulator", "SupportDesk", "SyncWorker", "Telemetry", "Transport", "UserRequests", "WebAPI",
+                "Postgres", "Queue", "RateLimits", "Reconciliation", "Runs", "StoreClients",
+                "StoreSimulator", "SupportDesk", "Telemetry", "Transport", "UserRequests", "WebAPI",
                 arguments, crypto, httpTypes, lifecycle, logging, nioCore, nioPosix, unixSignals, x509,
             ]
         ),
@@ -265,8 +272,8 @@ let package = Package(
             [
                 "Composition", "Configuring", "DevTools", "Diagnostics", "Entitlements", "Migrations", "Outbox",
                 "Postgres", "Queue", "RateLimits", "Reconciliation", "Runs", "StoreClients", "StoreEvents",
-                "StoreSimulator", "SupportDesk", "SyncWorker", "TestSupport", "Transport", "UserRequests", crypto,
-                httpTypes, logging, x509, asn1,
+                "StoreSimulator", "SupportDesk", "TestSupport", "Transport", "UserRequests", crypto,
+                httpTypes, lifecycle, logging, x509, asn1,
             ]
         ),
         tests(

@@ -2,10 +2,10 @@ package import Configuring
 import HTTPServing
 import Outbox
 package import Postgres
+package import Queue
 import SignedTokens
 import StoreClients
 import StoreEvents
-package import SyncWorker
 package import Transport
 import UserRequests
 package import WebAPI
@@ -90,7 +90,7 @@ package struct APIComposition {
         )
     }
 
-    /// `worker`: works in the same process, and is told of new restores itself.
+    /// `dequeue`: wakes a worker of the same process.
     ///
     /// - Throws: `ConfigurationFaults`.
     package init(
@@ -99,14 +99,14 @@ package struct APIComposition {
         pool: PostgresPool,
         transport: HTTPTransport,
         watch: RestoreWatch,
-        worker: Worker?
+        dequeue: DequeueSignal?
     ) throws {
         let config = runtime.config
-        let requests = AppRequests(pool: pool, asker: worker?.asker ?? "")
+        let requests = AppRequests(pool: pool, asker: dequeue?.sender ?? "")
         let counts = RequestCounts(pool: pool)
         let addresses = ClientAddresses(proxies: settings.proxies)
         self.watch = watch
-        restores = RestoreIntake(requests: requests) { worker?.look() }
+        restores = RestoreIntake(requests: requests) { dequeue?.raise() }
         intake = EventIntake(inbox: Inbox(pool: pool), logger: runtime.logger)
         let doors = APIDoors(
             requests: requests,
@@ -243,7 +243,7 @@ extension IssuerTokens.Fault: SettingFault {
     }
 }
 
-extension Receiver.Fault: SettingFault {
+extension WebhookSender.Fault: SettingFault {
     package var variable: Variable {
         switch self {
         case .url, .insecureURL: .outboxURL

@@ -1,4 +1,5 @@
 import Configuring
+import Diagnostics
 import HTTPServing
 import Logging
 import Metrics
@@ -9,7 +10,6 @@ import Queue
 import ServiceLifecycle
 import StoreClients
 import SupportConsole
-import SyncWorker
 import Telemetry
 import Transport
 import UnixSignals
@@ -47,7 +47,7 @@ package struct RoleProcess {
         guard let pool = pools.first, let doorsPool = pools.last else { return }
         let transport = HTTPTransport(configuration: Self.http(runtime.config), logger: runtime.logger)
         do {
-            let receiver = stores == nil ? nil : try Self.receiver(runtime.config, transport)
+            let sender = stores == nil ? nil : try Self.sender(runtime.config, transport)
             try await SchemaCheck(pool: pool).verify()
             await SetupChecks(runtime: runtime).announce(roles.map(\.rawValue).sorted(), pool: pool)
             let watch = doors.map { _ in APIComposition.watch(runtime, pool: doorsPool) }
@@ -57,7 +57,7 @@ package struct RoleProcess {
                     $0,
                     pool: pool,
                     transport: transport,
-                    receiver: receiver,
+                    sender: sender,
                     watch: watch,
                     untilIdle: untilIdle
                 )
@@ -70,7 +70,7 @@ package struct RoleProcess {
                     pool: doorsPool,
                     transport: transport,
                     watch: watch,
-                    worker: work?.worker
+                    dequeue: work?.dequeue
                 )
             }
             let desk = try doors.map { try ConsoleComposition(runtime, proxies: $0.proxies, transport: transport) }
@@ -132,12 +132,13 @@ package struct RoleProcess {
         let server = api.map {
             Part(service: $0.server, failureTerminationBehavior: .gracefullyShutdownGroup)
         }
-        let schedules = schedule.map { schedule in
-            // A worker of the same process plans already.
-            Part(service: schedule.service(plans: work == nil), failureTerminationBehavior: .gracefullyShutdownGroup)
+        // A worker of the same process plans already.
+        let schedules = (schedule?.services(plans: work == nil) ?? []).map {
+            Part(service: $0, failureTerminationBehavior: .gracefullyShutdownGroup)
         }
         var configuration = ServiceGroupConfiguration(
-            services: [admin, desk, pages, watch, intake, restores, worker, schedules, server].compactMap(\.self),
+            services: [admin, desk, pages, watch, intake, restores, worker].compactMap(\.self) + schedules
+                + (server.map { [$0] } ?? []),
             gracefulShutdownSignals: [.sigterm, .sigint],
             logger: runtime.logger
         )
@@ -207,13 +208,13 @@ package struct RoleProcess {
         (config.console.url?.split(separator: "/").last).map { [String($0.split(separator: ":")[0])] } ?? []
     }
 
-    /// Who is told of changes.
+    /// Sends webhooks, where that is configured.
     ///
     /// - Throws: `ConfigurationFaults`.
-    private static func receiver(_ config: Config, _ transport: HTTPTransport) throws -> Receiver? {
+    private static func sender(_ config: Config, _ transport: HTTPTransport) throws -> WebhookSender? {
         guard let outbox = config.outbox else { return nil }
-        do throws(SettingFaults<Receiver.Fault>) {
-            return try Receiver(
+        do throws(SettingFaults<WebhookSender.Fault>) {
+            return try WebhookSender(
                 url: outbox.url,
                 secret: outbox.secret.reveal(),
                 http: HTTPClient(transport: transport, target: "outbox")

@@ -1,5 +1,5 @@
 import Configuring
-import Diagnostics
+package import Diagnostics
 import Entitlements
 import Foundation
 import Logging
@@ -7,8 +7,7 @@ package import Postgres
 import Queue
 import RateLimits
 package import Runs
-import ServiceLifecycle
-package import SyncWorker
+package import ServiceLifecycle
 
 /// Makes schedulers and planners of the configuration.
 package struct ScheduleComposition {
@@ -53,17 +52,15 @@ package struct ScheduleComposition {
 
     /// Follows schedules.
     ///
-    /// - Parameter plans: whether it plans runs as well.
-    /// - Returns: what goes on until it is told to stop.
-    package func service(plans: Bool) -> SchedulingService {
-        SchedulingService(
-            scheduler: Scheduler(
-                lead: leadership(of: .scheduler),
-                store: ScheduleStore(pool: pool),
-                logger: logger
-            ),
-            planner: plans ? planner() : nil
+    /// - Parameter plans: whether runs are planned as well.
+    /// - Returns: services that give up their leadership at shutdown.
+    package func services(plans: Bool) -> [any Service] {
+        let scheduler = Scheduler(
+            lead: leadership(of: .scheduler),
+            store: ScheduleStore(pool: pool),
+            logger: logger
         )
+        return plans ? [scheduler, planner()] : [scheduler]
     }
 
     private func leadership(of duty: Leadership.Duty) -> Leadership {
@@ -73,20 +70,5 @@ package struct ScheduleComposition {
             holder: "\(ProcessInfo.processInfo.hostName) \(ProcessInfo.processInfo.processIdentifier)",
             duration: config.worker.lease
         )
-    }
-}
-
-/// Follows schedules until it is told to stop; whatever it led is free at once then.
-package struct SchedulingService: Service {
-    package let scheduler: Scheduler
-    package let planner: Planner?
-
-    package func run() async throws {
-        await cancelWhenGracefulShutdown {
-            await withTaskGroup(of: Void.self) { group in
-                group.addTask { await scheduler.go() }
-                group.addTask { await planner?.go() }
-            }
-        }
     }
 }

@@ -1,5 +1,6 @@
+package import Logging
 package import Postgres
-import Queue
+package import Queue
 
 /// A law of the records as a count that has to be zero.
 struct Invariant: Sendable {
@@ -248,5 +249,14 @@ package struct InvariantMonitor: Sendable {
              WHERE c.name = ANY (\(names)) AND c.broken IS NOT NULL
             """
         ).map { try $0.decode(String.self, Int64.self) }
+    }
+}
+
+extension InvariantMonitor {
+    /// Checks them from time to time, one at a step, which leaves the machine to other work between them.
+    package func service(logger: Logger) -> PeriodicService {
+        PeriodicService("invariant monitor", every: .seconds(5), after: .seconds(60), logger: logger) {
+            try await step() ? .idle : .after(.seconds(60))
+        }
     }
 }

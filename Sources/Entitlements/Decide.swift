@@ -108,7 +108,13 @@ private func reconcile(_ lapse: Lapse?, _ evidence: Evidence, _ situation: Situa
     let tickets = ownershipTickets(situation)
     guard let lapse else {
         if !situation.reading.unreadable.isEmpty {
-            return unread(situation, messageKey: nil, absence: .clear, tickets: tickets)
+            return Verdict(
+                .unreadableItem,
+                outcome: .storeUnavailable,
+                absence: .clear,
+                tickets: tickets,
+                explanation: unreadable(situation) + " so the user is read again later."
+            )
         }
         return Verdict(
             .noAccess,
@@ -141,106 +147,164 @@ private func restoreWithoutAccess(_ lapse: Lapse?, _ evidence: Evidence, _ situa
             explanation: lapse.explanation
         )
     }
-    // Whatever a subscriber without access hears, the demotion is the reconcile's: it needs the note of the first absence.
+    // Whatever a subscriber without access is answered, the demotion is the reconcile's: it needs the note of the first absence.
     let absence: AbsenceNote = lapse == nil ? .clear : .keep
-    let claims = situation.reading.claims
     let shown = shownTickets(situation)
-    if !shown.isEmpty, contradiction(situation) == nil {
-        return Verdict(
-            .proofOfAnothers,
-            outcome: .storeAccountMismatch,
-            messageKey: .mismatch,
-            absence: absence,
-            tickets: shown.reduce(tickets) { adding($1, to: $0) },
-            enqueuesReconcile: lapse != nil,
-            explanation: "A proof was verified, and the purchase belongs to another account; support can look into it."
-        )
-    }
-    if claims.clientError == .receiptAlreadyInUse {
-        return Verdict(
-            .receiptInUse,
-            outcome: .storeAccountMismatch,
-            messageKey: .mismatch,
-            absence: absence,
-            tickets: adding(mismatchTicket(situation), to: tickets),
-            enqueuesReconcile: lapse != nil,
-            explanation: "The store account's purchases belong to another account, as the app's error says; support can"
-                + " look into it."
-        )
-    }
-    if let rule = contradiction(situation) {
-        return Verdict(
-            rule,
-            outcome: .storeAccountMismatch,
-            messageKey: .mismatch,
-            absence: absence,
-            tickets: tickets,
-            explanation: "What the store names as this user's purchase is held by another account; nothing was moved."
-        )
-    }
-    if claims.clientError == .loginDiscarded || claims.clientError == .appNotRegistered {
-        let isLogin = claims.clientError == .loginDiscarded
-        return Verdict(
-            isLogin ? .clientLoginDiscarded : .clientAppNotRegistered,
-            outcome: .storeUnavailable,
-            messageKey: isLogin ? .signInNeeded : .unavailable,
-            absence: absence,
-            tickets: tickets,
-            enqueuesReconcile: lapse != nil,
-            explanation: isLogin
-                ? "The user left the store's login, and no other store gives access."
-                : "The store does not know the app: its configuration needs a look. No other store gives access."
-        )
-    }
-    if let lapse {
-        return Verdict(
-            lapse.rule,
-            outcome: .nothingToRestore,
-            messageKey: endedKey(evidence),
-            absence: absence,
-            tickets: tickets,
-            enqueuesReconcile: true,
-            explanation: lapse.explanation + " A restore never takes access away; a reconcile follows."
-        )
-    }
-    if !situation.reading.unreadable.isEmpty {
-        return unread(situation, messageKey: .unavailable, absence: absence, tickets: tickets)
-    }
-    let key = evidence.hasAnonymous ? MessageKey.restoreInAppSignedIn : nothingKey(evidence)
-    let explanation =
-        switch key {
-        case .restoreInAppSignedIn:
-            "A purchase is held by an anonymous customer; a restore in the app while signed in attaches it."
-        case .nothingSandbox:
-            "Every store was read to the end; purchases of a store's sandbox do not count for this user."
-        default: "Every store was read to the end, and none gives this user access."
-        }
+    let contradiction = contradiction(situation)
+    let clientError = situation.reading.claims.clientError
+    // The first row whose condition holds.
+    let table: [(condition: Bool, refusal: () -> Refusal)] = [
+        (
+            !shown.isEmpty && contradiction == nil,
+            {
+                Refusal(
+                    .proofOfAnothers,
+                    .storeAccountMismatch,
+                    .mismatch,
+                    tickets: shown,
+                    "A proof was verified, and the purchase belongs to another account; support can look into it."
+                )
+            }
+        ),
+        (
+            clientError == .receiptAlreadyInUse,
+            {
+                Refusal(
+                    .receiptInUse,
+                    .storeAccountMismatch,
+                    .mismatch,
+                    tickets: [mismatchTicket(situation)],
+                    "The store account's purchases belong to another account, as the app's error says; support can look"
+                        + " into it."
+                )
+            }
+        ),
+        (
+            contradiction != nil,
+            {
+                Refusal(
+                    contradiction ?? .identityCollision,
+                    .storeAccountMismatch,
+                    .mismatch,
+                    reconciles: false,
+                    "What the store names as this user's purchase is held by another account; nothing was moved."
+                )
+            }
+        ),
+        (
+            clientError == .loginDiscarded,
+            {
+                Refusal(
+                    .clientLoginDiscarded,
+                    .storeUnavailable,
+                    .signInNeeded,
+                    "The user left the store's login, and no other store gives access."
+                )
+            }
+        ),
+        (
+            clientError == .appNotRegistered,
+            {
+                Refusal(
+                    .clientAppNotRegistered,
+                    .storeUnavailable,
+                    .unavailable,
+                    "The store does not know the app: its configuration needs a look. No other store gives access."
+                )
+            }
+        ),
+        (
+            lapse != nil,
+            {
+                Refusal(
+                    lapse?.rule ?? .noAccess,
+                    .nothingToRestore,
+                    endedKey(evidence),
+                    (lapse?.explanation ?? "") + " A restore never takes access away; a reconcile follows."
+                )
+            }
+        ),
+        (
+            !situation.reading.unreadable.isEmpty,
+            {
+                Refusal(
+                    .unreadableItem,
+                    .storeUnavailable,
+                    .unavailable,
+                    unreadable(situation) + " so the user is read again later."
+                )
+            }
+        ),
+        (
+            evidence.hasAnonymous,
+            {
+                Refusal(
+                    .anonymousOwner,
+                    .nothingToRestore,
+                    .restoreInAppSignedIn,
+                    tickets: unprovenTickets(situation),
+                    "A purchase is held by an anonymous customer; a restore in the app while signed in attaches it."
+                )
+            }
+        ),
+    ]
+    let refusal = table.first(where: \.condition)?.refusal() ?? nothing(evidence, situation)
     return Verdict(
-        evidence.hasAnonymous ? .anonymousOwner : .noAccess,
-        outcome: .nothingToRestore,
-        messageKey: key,
+        refusal.rule,
+        outcome: refusal.outcome,
+        messageKey: refusal.messageKey,
         absence: absence,
-        tickets: (unattributedTickets(situation) + [needsProofTicket(situation)].compactMap(\.self))
-            .reduce(tickets) { adding($1, to: $0) },
-        explanation: explanation
+        tickets: refusal.tickets.reduce(tickets) { adding($1, to: $0) },
+        enqueuesReconcile: refusal.reconciles && lapse != nil,
+        explanation: refusal.explanation
     )
 }
 
-/// The answer to a user without access where an item can't be read: an immediate second read would find the same.
-private func unread(
-    _ situation: Situation,
-    messageKey: MessageKey?,
-    absence: AbsenceNote,
-    tickets: [TicketRequest]
-) -> Verdict {
-    Verdict(
-        .unreadableItem,
-        outcome: .storeUnavailable,
-        messageKey: messageKey,
-        absence: absence,
-        tickets: tickets,
-        explanation: unreadable(situation) + " so the user is read again later."
+/// What a restore is answered where no store gives access.
+private struct Refusal {
+    var rule: Rule
+    var outcome: Outcome
+    var messageKey: MessageKey
+    /// Beside those that ownership brings about.
+    var tickets: [TicketRequest]
+    /// Whether a reconcile follows for a user who is a subscriber still.
+    var reconciles: Bool
+    var explanation: String
+
+    init(
+        _ rule: Rule,
+        _ outcome: Outcome,
+        _ messageKey: MessageKey,
+        tickets: [TicketRequest] = [],
+        reconciles: Bool = true,
+        _ explanation: String
+    ) {
+        self.rule = rule
+        self.outcome = outcome
+        self.messageKey = messageKey
+        self.tickets = tickets
+        self.reconciles = reconciles
+        self.explanation = explanation
+    }
+}
+
+/// The answer where every store was read to the end, and nothing of it is the user's.
+private func nothing(_ evidence: Evidence, _ situation: Situation) -> Refusal {
+    let key = nothingKey(evidence)
+    return Refusal(
+        .noAccess,
+        .nothingToRestore,
+        key,
+        tickets: unprovenTickets(situation),
+        key == .nothingSandbox
+            ? "Every store was read to the end; purchases of a store's sandbox do not count for this user."
+            : "Every store was read to the end, and none gives this user access."
     )
+}
+
+/// Tickets for what the claimant reported, and no proof shows.
+private func unprovenTickets(_ situation: Situation) -> [TicketRequest] {
+    unattributedTickets(situation) + [needsProofTicket(situation)].compactMap(\.self)
 }
 
 /// The most helpful thing to say to a subscriber whose purchases are over, as long as the type stands.

@@ -15,8 +15,8 @@ package struct JobQueue: Sendable {
         self.ignoresPause = ignoresPause
     }
 
-    /// How many jobs of a lane are wanted at most.
-    package struct Wish: Sendable {
+    /// How many jobs of a lane to dequeue, at most.
+    package struct LaneLimit: Sendable, Hashable {
         package var lane: JobLane
         package var limit: Int
 
@@ -26,29 +26,17 @@ package struct JobQueue: Sendable {
         }
     }
 
-    /// Tells whether jobs that are due may be left after a claim.
-    ///
-    /// - Parameters:
-    ///   - jobs: what it found.
-    ///   - wishes: what was asked for.
-    ///   - limit: for all lanes together.
-    /// - Returns: whether a lane, or all together, gave all that was asked for.
-    package static func mayHaveMore(_ jobs: [ClaimedJob], of wishes: [Wish], upTo limit: Int) -> Bool {
-        guard !jobs.isEmpty else { return false }
-        return jobs.count >= limit || wishes.contains { wish in jobs.count { $0.lane == wish.lane } >= wish.limit }
-    }
-
     /// Leases due jobs to a process, by lane and age.
     ///
     /// One statement: rows are locked with `SKIP LOCKED`, so workers never wait for each other, and the lease of the
     /// process itself is held by a key-share lock, so that it can't be declared dead between its claim and the commit.
     ///
-    /// `wishes`: the lanes in the order in which they are served.
+    /// `limits`: the lanes in the order in which they are served.
     /// `limit`: for all lanes together.
     /// `epoch`: the process's lease.
     /// Returns at most `limit` jobs; empty also when the lease has ended.
     package func claim(
-        _ wishes: [Wish],
+        _ limits: [LaneLimit],
         upTo limit: Int,
         for epoch: Int32
     ) async throws(PostgresError) -> [ClaimedJob] {
@@ -60,7 +48,7 @@ package struct JobQueue: Sendable {
                    FOR KEY SHARE
             ), picked AS MATERIALIZED (
                 SELECT p.ctid
-                  FROM unnest(\(wishes.map(\.lane.rawValue)), \(wishes.map { Int32($0.limit) })) AS wanted(lane, cap)
+                  FROM unnest(\(limits.map(\.lane.rawValue)), \(limits.map { Int32($0.limit) })) AS wanted(lane, cap)
                  CROSS JOIN LATERAL (
                        SELECT q.ctid
                          FROM entitlement_sync.queue AS q

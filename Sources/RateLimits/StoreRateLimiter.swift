@@ -59,7 +59,7 @@ package final class StoreRateLimiter: Sendable {
     }
 
     /// Background requests that wait for tokens, and how many may; `nil`: there is no limit.
-    package var turns: LimiterOccupancy? {
+    package var occupancy: LimiterOccupancy? {
         guard budget.perMinute > 0 else { return nil }
         return state.withLock { state in
             // The store may have said that its limit is lower.

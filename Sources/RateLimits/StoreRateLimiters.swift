@@ -1,5 +1,7 @@
 package import Entitlements
 package import Logging
+import Queue
+import ServiceLifecycle
 
 /// The gates of one worker: one for each limit of each store, with one breaker a store.
 package struct StoreRateLimiters: Sendable {
@@ -37,8 +39,8 @@ package struct StoreRateLimiters: Sendable {
         return gate
     }
 
-    /// Who waits at the store that everybody is asked at; `nil`: nothing limits them.
-    package var turns: LimiterOccupancy? { entries.first { $0.store == .revenueCat }?.gate.turns }
+    /// Who waits for the tokens of the store that every user is read from; `nil`: there is no limit.
+    package var occupancy: LimiterOccupancy? { entries.first { $0.store == .revenueCat }?.gate.occupancy }
 
     /// Writes down what was learned, and learns what other workers wrote.
     ///
@@ -61,5 +63,28 @@ package struct StoreRateLimiters: Sendable {
                 )
             }
         }
+    }
+}
+
+/// Shares with other workers what stores said of their limits and how they answer.
+package struct LimitExchange: Service {
+    private let limiters: StoreRateLimiters
+    private let health: StoreHealth
+    private let logger: Logger
+
+    package init(_ limiters: StoreRateLimiters, health: StoreHealth, logger: Logger) {
+        self.limiters = limiters
+        self.health = health
+        self.logger = logger
+    }
+
+    package func run() async {
+        // At the end once more: what the last requests taught about the stores would be lost for other workers.
+        await PeriodicService("limit exchange", every: .seconds(1), logger: logger) {
+            await limiters.exchange(with: health)
+        } step: {
+            await limiters.exchange(with: health)
+            return .idle
+        }.run()
     }
 }

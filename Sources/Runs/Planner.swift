@@ -2,11 +2,12 @@ import FoundationEssentials
 package import Logging
 import Postgres
 package import Queue
+import ServiceLifecycle
 
 /// Plans runs, a stretch at a time, and takes them on to their ends.
 ///
 /// Any number of processes may have one: the one that leads does it, and another one goes on where it stops.
-package struct Planner: Sendable {
+package struct Planner: Service {
     /// How much is planned ahead.
     package struct Limits: Sendable {
         /// Sweeps' jobs in the queue, those that wait for another try included.
@@ -52,8 +53,9 @@ package struct Planner: Sendable {
         self.logger = logger
     }
 
-    /// Plans until the task is cancelled.
-    package func go() async {
+    package func run() async { await cancelWhenGracefulShutdown { await plan() } }
+
+    private func plan() async {
         await lead.whileLeading("runs can't be planned; trying again", logger: logger) { fence in try await step(fence)
         }
     }

@@ -5,11 +5,12 @@ import Postgres
 package import Queue
 import RateLimits
 package import Schedules
+import ServiceLifecycle
 
 /// Starts the runs that schedules ask for.
 ///
 /// Any number of processes may have one; the one that leads does it.
-package struct Scheduler: Sendable {
+package struct Scheduler: Service {
     private let lead: Leadership
     private let store: ScheduleStore
     private let logger: Logger
@@ -28,8 +29,9 @@ package struct Scheduler: Sendable {
         self.logger = logger
     }
 
-    /// Starts runs until the task is cancelled.
-    package func go() async {
+    package func run() async { await cancelWhenGracefulShutdown { await start() } }
+
+    private func start() async {
         let leads = Gauge(label: "entitlement_sync_scheduler_leads")
         leads.record(0)
         await lead.whileLeading("schedules can't be followed; trying again", logger: logger) { fence in

@@ -1,6 +1,6 @@
 import Synchronization
 
-/// Limits log lines about a failing peer: one line a second for each kind of failure, with a count of the others.
+/// Limits log lines: one line of each kind within a time, with a count of the others.
 package final class LogThrottle<Kind: Hashable & Sendable>: Sendable {
     private struct Entry {
         var lastLogged: ContinuousClock.Instant
@@ -9,7 +9,9 @@ package final class LogThrottle<Kind: Hashable & Sendable>: Sendable {
 
     private let kinds = Mutex<[Kind: Entry]>([:])
 
-    package init() {}
+    private let interval: Duration
+
+    package init(every interval: Duration = .seconds(1)) { self.interval = interval }
 
     /// Decides whether to write a line now.
     ///
@@ -20,7 +22,7 @@ package final class LogThrottle<Kind: Hashable & Sendable>: Sendable {
                 kinds[kind] = Entry(lastLogged: now)
                 return 0
             }
-            guard now - entry.lastLogged >= .seconds(1) else {
+            guard now - entry.lastLogged >= interval else {
                 kinds[kind]?.suppressed += 1
                 return nil
             }

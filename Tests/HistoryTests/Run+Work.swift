@@ -9,8 +9,8 @@ extension Run {
 
     mutating func claim(_ side: Side, _ limit: Int) async throws {
         let worker = try worker(side)
-        let wishes = JobLane.allCases.map { JobQueue.Wish(lane: $0, limit: limit) }
-        let claimed = try await worker.queue.claim(wishes, upTo: limit, for: worker.epoch)
+        let limits = JobLane.allCases.map { JobQueue.LaneLimit(lane: $0, limit: limit) }
+        let claimed = try await worker.queue.claim(limits, upTo: limit, for: worker.epoch)
         let mayClaim =
             model.leases[worker.epoch] == true && (!model.paused.contains("all") || setup.mode == .observe)
         try expect(mayClaim || claimed.isEmpty, "jobs were claimed without leave")

@@ -27,15 +27,15 @@ struct ClaimTests {
             try await world.pool.query(
                 "UPDATE entitlement_sync.queue SET due = now() + interval '1 hour' WHERE user_key = \(await key("later", world))"
             )
-            let wishes = [JobQueue.Wish(lane: .restore, limit: 10)]
+            let limits = [JobQueue.LaneLimit(lane: .restore, limit: 10)]
             try await world.pool.withTransaction { host in
                 try await host.query(
                     "SELECT 1 FROM entitlement_sync.queue WHERE user_key = \(await key("held", world)) FOR UPDATE"
                 )
-                #expect(try await queue.claim(wishes, upTo: 10, for: mine).map(\.userID) == ["ann"])
+                #expect(try await queue.claim(limits, upTo: 10, for: mine).map(\.userID) == ["ann"])
             }
-            #expect(try await queue.claim(wishes, upTo: 10, for: other).map(\.userID) == ["held"])
-            #expect(try await queue.claim(wishes, upTo: 10, for: other).isEmpty)
+            #expect(try await queue.claim(limits, upTo: 10, for: other).map(\.userID) == ["held"])
+            #expect(try await queue.claim(limits, upTo: 10, for: other).isEmpty)
             // Given back, one in each way, both are as they were.
             try await queue.release([try await key("ann", world)], for: mine)
             try await leases.end(other)
@@ -49,7 +49,7 @@ struct ClaimTests {
             try await world.pool.query(
                 "UPDATE entitlement_sync.worker SET expires_at = now() - interval '1 second' WHERE epoch = \(mine)"
             )
-            #expect(try await queue.claim(wishes, upTo: 10, for: mine).isEmpty)
+            #expect(try await queue.claim(limits, upTo: 10, for: mine).isEmpty)
             await pool.close()
         }
     }
@@ -70,7 +70,7 @@ struct ClaimTests {
                 _ = try await world.reconcile(user)
             }
             let (ann, bob) = try await (key("ann", world), key("bob", world))
-            let sweeps = [JobQueue.Wish(lane: .sweep, limit: 10)]
+            let sweeps = [JobQueue.LaneLimit(lane: .sweep, limit: 10)]
             #expect(try await queue.claim(sweeps, upTo: 10, for: mine).count == 2)
             let restore = try await world.restore("ann")
             let due = try await world.number(
@@ -121,7 +121,7 @@ struct ClaimTests {
             try await world.add("ann")
             let reconcile = try await world.reconcile("ann")
             let key = try await key("ann", world)
-            let sweeps = [JobQueue.Wish(lane: .sweep, limit: 10)]
+            let sweeps = [JobQueue.LaneLimit(lane: .sweep, limit: 10)]
             #expect(try await queue.claim(sweeps, upTo: 10, for: mine).map(\.id) == [reconcile])
             let restore = try await world.restore("ann")
             let after = try await world.pool.withTransaction { connection in
@@ -160,7 +160,7 @@ struct ClaimTests {
                 """
             )
             #expect(row == 1)
-            let restores = [JobQueue.Wish(lane: .restore, limit: 10)]
+            let restores = [JobQueue.LaneLimit(lane: .restore, limit: 10)]
             #expect(try await queue.claim(restores, upTo: 10, for: mine).map(\.id) == [restore])
         }
     }

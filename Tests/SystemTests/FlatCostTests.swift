@@ -136,8 +136,9 @@ struct FlatCostTests {
         let requests = Requests(pool: pool)
         let queue = JobQueue(pool: pool)
         let epoch = try await Leases(pool: pool, duration: .seconds(60)).register(host: "h", pid: 1, version: "v")
-        let wishes = [
-            JobQueue.Wish(lane: .restore, limit: 10), .init(lane: .event, limit: 10), .init(lane: .sweep, limit: 10),
+        let limits = [
+            JobQueue.LaneLimit(lane: .restore, limit: 10), .init(lane: .event, limit: 10),
+            .init(lane: .sweep, limit: 10),
         ]
         let apply = Apply(
             pool: pool,
@@ -158,7 +159,7 @@ struct FlatCostTests {
             "claim",
             pool,
             before: { _ = try await requests.restore("past-\(100 + $0)", proofs: "[]", clientError: nil) }
-        ) { _ in await claimed.add(try await queue.claim(wishes, upTo: 10, for: epoch)) }
+        ) { _ in await claimed.add(try await queue.claim(limits, upTo: 10, for: epoch)) }
         let jobs = await claimed.jobs
         try #require(jobs.count == Costs.times)
         try await costs.note("apply", pool) { number in

@@ -123,8 +123,8 @@ struct PutBackTests {
             let queue = JobQueue(pool: world.pool)
             let epoch = try await Leases(pool: world.pool, duration: .seconds(3600))
                 .register(host: "test", pid: 1, version: "test")
-            let wishes = [JobQueue.Wish(lane: .restore, limit: 10)]
-            #expect(try await queue.claim(wishes, upTo: 1, for: epoch).map(\.id) == [running])
+            let limits = [JobQueue.LaneLimit(lane: .restore, limit: 10)]
+            #expect(try await queue.claim(limits, upTo: 1, for: epoch).map(\.id) == [running])
             #expect(try await world.commands.retry(old))
             #expect(try await world.status(old).state == "queued")
             let key = try await world.number("SELECT user_key FROM entitlement_sync.queue")
@@ -139,7 +139,7 @@ struct PutBackTests {
                 )
                 try await connection.send(JobEnds.finish([end]))
             }
-            let next = try #require(try await queue.claim(wishes, upTo: 1, for: epoch).first)
+            let next = try #require(try await queue.claim(limits, upTo: 1, for: epoch).first)
             #expect(next.id == old && next.age > .seconds(86_400) && next.queuedFor < .seconds(3600))
         }
     }

@@ -2,7 +2,6 @@ import Entitlements
 import Foundation
 import Postgres
 import Queue
-import SyncWorker
 import TestSupport
 import Testing
 
@@ -35,15 +34,15 @@ struct QueueSizeTests {
 
     @Test func `A queue full of dead rows is moved, and its living rows come along`() async throws {
         try await World.with { world in
-            let housekeeping = Housekeeping(pool: world.pool)
+            let compactor = QueueCompactor(pool: world.pool, logger: .quiet)
             try await Self.fill(world, dead: 160_000, alive: 30)
             let before = try await Self.content(world)
             let large = try await Self.size(world)
             #expect(large > 32 << 20)
-            #expect(try await housekeeping.compactQueue())
+            #expect(try await compactor.compact())
             #expect(try await Self.size(world) < 1 << 20)
             #expect(try await Self.content(world) == before)
-            #expect(try await !housekeeping.compactQueue())
+            #expect(try await !compactor.compact())
         }
     }
 
@@ -107,25 +106,5 @@ struct QueueSizeTests {
             let seen = try await world.number("\(rawSQL: read)") - before
             #expect(seen < 3000, "\(seen) entries were read for 80 jobs")
         }
-    }
-
-    @Test func `More may wait where a lane, or all of them together, gave all that was asked for`() {
-        func job(_ lane: JobLane) -> ClaimedJob {
-            ClaimedJob(
-                id: UUID(),
-                kind: .restore,
-                lane: lane,
-                due: Instant(microseconds: 0),
-                userKey: 1,
-                userID: nil,
-                claimedAt: Instant(microseconds: 0),
-                claimedTick: .now
-            )
-        }
-        let wishes: [JobQueue.Wish] = [.init(lane: .restore, limit: 2), .init(lane: .event, limit: 5)]
-        #expect(!JobQueue.mayHaveMore([], of: wishes, upTo: 9))
-        #expect(!JobQueue.mayHaveMore([job(.restore), job(.event)], of: wishes, upTo: 9))
-        #expect(JobQueue.mayHaveMore([job(.restore), job(.event)], of: wishes, upTo: 2))
-        #expect(JobQueue.mayHaveMore([job(.restore), job(.restore)], of: wishes, upTo: 9))
     }
 }

@@ -11,7 +11,6 @@ import Reconciliation
 import Runs
 import StoreClients
 import StoreEvents
-import SyncWorker
 import TestSupport
 import Testing
 import Transport
@@ -80,6 +79,11 @@ extension World {
         }
     }
 
+    /// Plans and queues scheduled checks.
+    func checks(background: Duration? = nil) -> CheckScheduler {
+        CheckScheduler(pool: pool, background: background, dequeue: Signal(), logger: .quiet)
+    }
+
     /// Waits until a query's only number is not 0.
     ///
     /// The database tells nobody what a worker did, so this asks again and again, for a minute at most.
@@ -124,66 +128,56 @@ extension World {
         environment["DATABASE_URL"] = setup.database ?? database.url
         environment.merge(setup.variables) { $1 }
         let config = try Config.load(environment: environment)
+        let dequeue = DequeueSignal()
+        let signals = Applier.Signals(dequeue: dequeue)
         var stores = StoreComposition(
             try StoreSettings(config),
             config: config,
             pool: pool,
             transport: transport,
+            salesSignal: signals.sales,
             logger: .quiet
-        )
-        let reader = stores.reader()
-        let gates = stores.gates
-        let health = StoreHealth(pool: pool)
-        return Worker(
-            pool: pool,
-            reader: reader,
-            apply: Apply(
-                pool: pool,
-                settings: ApplySettings(
-                    decision: setup.decision,
-                    brake: setup.brake,
-                    retry: setup.retry,
-                    assetBatch: setup.assetBatch,
-                    // All tests at once leave little time to each.
-                    countLimit: .seconds(20),
-                    tells: setup.tells
-                ),
-                audience: setup.audience,
-                logger: .quiet
-            ),
-            assets: AssetRuns(pool: pool, mode: setup.decision.mode, logger: .quiet),
-            acknowledger: stores.acknowledger,
-            desk: setup.servesDesk ? stores.desk : nil,
-            dryRunWork: setup.servesDesk ? stores.dryRunWork : nil,
-            runParts: setup.plans == nil ? nil : RunParts(pool: pool),
-            lister: ListingWork(listings: Listings(pool: pool), lists: stores.lists, retry: setup.retry),
-            credentials: stores.credentials,
-            planner: setup.plans.map { limits in
-                { onFed in
-                    Planner(
-                        lead: Leadership(pool: pool, duty: .planner, holder: "test", duration: setup.lease),
-                        planning: RunPlanning(pool: pool, brake: setup.brake),
-                        forecast: RunForecast(requestsPerMinute: nil),
-                        limits: limits,
-                        onFed: onFed,
-                        logger: .quiet
-                    )
-                }
-            },
-            listener: PostgresListener(configuration: configuration, logger: .quiet),
-            exchange: { await gates.exchange(with: health) },
-            turns: { gates.turns },
-            settings: WorkerSettings(
-                concurrency: setup.concurrency,
-                batch: 100,
-                lease: setup.lease,
-                drain: setup.drain,
-                untilIdle: setup.untilIdle,
+        ).workerStores(publishes: setup.tells)
+        if !setup.servesDesk { (stores.desk, stores.dryRunReader) = ([], nil) }
+        var work = Worker.Settings(
+            concurrency: setup.concurrency,
+            batch: 100,
+            lease: setup.lease,
+            process: LeaseKeeper.Process(
                 host: "test",
                 pid: ProcessInfo.processInfo.processIdentifier,
                 version: "test"
             ),
-            ignoresPause: setup.decision.mode == .observe,
+            apply: ApplySettings(
+                decision: setup.decision,
+                brake: setup.brake,
+                retry: setup.retry,
+                assetBatch: setup.assetBatch,
+                // All tests at once leave little time to each.
+                countLimit: .seconds(20),
+                tells: setup.tells
+            )
+        )
+        work.drain = setup.drain
+        work.untilIdle = setup.untilIdle
+        work.readsRuns = setup.plans != nil
+        return Worker(
+            work,
+            pool: pool,
+            stores: stores,
+            signals: signals,
+            listener: PostgresListener(configuration: configuration, logger: .quiet),
+            planner: setup.plans.map { limits in
+                Planner(
+                    lead: Leadership(pool: pool, duty: .planner, holder: "test", duration: setup.lease),
+                    planning: RunPlanning(pool: pool, brake: setup.brake),
+                    forecast: RunForecast(requestsPerMinute: nil),
+                    limits: limits,
+                    onFed: { dequeue.raise() },
+                    logger: .quiet
+                )
+            },
+            audience: setup.audience,
             logger: .quiet
         )
     }

@@ -296,11 +296,11 @@ package struct BenchDatabase: Sendable {
         let leases = Leases(pool: pool, duration: .seconds(60))
         try await tap(count, prefix: prefix)
         let epoch = try await leases.register(host: "bench", pid: 0, version: "bench")
-        let wishes = JobLane.allCases.filter { $0 != .quarantine }.map { JobQueue.Wish(lane: $0, limit: 500) }
+        let limits = JobLane.allCases.filter { $0 != .quarantine }.map { JobQueue.LaneLimit(lane: $0, limit: 500) }
         var claimed = 0
         let elapsed = try await ContinuousClock().measure {
             while true {
-                let jobs = try await queue.claim(wishes, upTo: 500, for: epoch)
+                let jobs = try await queue.claim(limits, upTo: 500, for: epoch)
                 claimed += jobs.count
                 if jobs.isEmpty { break }
             }

@@ -1,6 +1,8 @@
 import Diagnostics
+import Logging
+import Queue
 import Reconciliation
-import SyncWorker
+import Runs
 
 /// How long a pass over all known users takes, and a count of a day's demotions.
 struct BenchPasses {
@@ -24,12 +26,17 @@ struct BenchPasses {
         try await database.loadKnown(Self.known - Self.known / 5, prefix: "free-", type: "free")
         try await database.loadDemotions(1_000_000)
         try await database.settle()
-        let housekeeping = Housekeeping(pool: database.pool)
+        let checks = CheckScheduler(
+            pool: database.pool,
+            background: .seconds(30 * 86_400),
+            dequeue: Signal(),
+            logger: Logger(label: "bench")
+        )
         let clock = ContinuousClock()
         var turns: [Double] = []
         repeat {
             let took = try await clock.measure {
-                _ = try await housekeeping.planChecks(background: .seconds(30 * 86_400))
+                _ = try await checks.planChecks()
             }
             turns.append(took.milliseconds)
         } while try await database.isInRound()

@@ -7,9 +7,9 @@ import Ledger
 import Logging
 import Postgres
 import Queue
+import RateLimits
 import Reconciliation
 import StoreClients
-import SyncWorker
 import Transport
 
 /// The measurements, each beside its limit.
@@ -268,26 +268,25 @@ struct BenchWork {
     /// Runs a worker: until it is idle, or with a `listener` until the task is cancelled.
     private func work(_ reader: StoreReader, listener: PostgresListener? = nil) async throws {
         let config = runtime.config
-        let worker = Worker(
-            pool: database.pool,
-            reader: reader,
-            apply: Apply(
-                pool: database.pool,
-                settings: ApplySettings(decision: config.decision, brake: config.brake, retry: config.retry),
-                logger: runtime.logger
-            ),
-            assets: AssetRuns(pool: database.pool, mode: .full, logger: runtime.logger),
-            listener: listener,
-            exchange: {},
-            settings: WorkerSettings(
-                concurrency: max(1500, config.worker.concurrency),
-                batch: config.worker.batch,
-                lease: config.worker.lease,
-                untilIdle: listener == nil,
+        var settings = Worker.Settings(
+            concurrency: max(1500, config.worker.concurrency),
+            batch: config.worker.batch,
+            lease: config.worker.lease,
+            process: LeaseKeeper.Process(
                 host: "bench",
                 pid: ProcessInfo.processInfo.processIdentifier,
                 version: Build.version
             ),
+            apply: ApplySettings(decision: config.decision, brake: config.brake, retry: config.retry)
+        )
+        settings.untilIdle = listener == nil
+        settings.readsRuns = false
+        let worker = Worker(
+            settings,
+            pool: database.pool,
+            stores: Worker.Stores(reader: reader, limiters: StoreRateLimiters(logger: runtime.logger)),
+            signals: Applier.Signals(dequeue: DequeueSignal()),
+            listener: listener,
             logger: runtime.logger
         )
         try await worker.run()

@@ -44,7 +44,7 @@ package struct DryRunResult: Sendable, Hashable {
 }
 
 extension DryRunResult {
-    init(_ effect: Effect, isPaused: Bool) {
+    init(_ effect: DecidedJob, isPaused: Bool) {
         let before = effect.user?.type
         self.init(
             outcome: effect.verdict.outcome.rawValue,

@@ -138,8 +138,16 @@ extension Apply {
         } while try await postpone(&postponed, in: plan, on: connection)
         report.postponed += plan.postponed + ours.filter { postponed.contains($0.job.userKey) }
         guard limits, settings.decision.mode != .observe, plan.effects.contains(where: \.isBraked) else { return plan }
-        try await HeldDemotions.hold(&plan.effects, on: connection)
-        let wanted = plan.effects.count(where: \.isBraked)
+        try await limitDemotions(&plan, on: connection)
+        return plan
+    }
+
+    /// Holds demotions for runs and the brake.
+    private func limitDemotions(_ plan: inout ApplyPlan, on connection: PostgresConnection) async throws {
+        let decided = plan.effects
+        let holds = try await HeldDemotions.holds(on: decided, connection)
+        let wanted = limit(decided.map(\.decision), holds: holds, allowance: nil).count(where: \.isBraked)
+        var allowed: Int?
         if wanted > 0 {
             let (allowance, limit) = try await BrakeStore.allowance(
                 settings.brake,
@@ -147,7 +155,7 @@ extension Apply {
                 countingFor: settings.countLimit,
                 on: connection
             )
-            BrakeStore.hold(&plan.effects, beyond: allowance)
+            allowed = allowance
             // Users who are read one by one are in no run that would stop, and a mistake would use its share every day.
             if limit > 0, 2 * (limit - allowance + min(wanted, allowance)) >= limit {
                 plan.alarms["demotion_brake_half"] =
@@ -160,7 +168,8 @@ extension Apply {
                     + " decisions, and entitlement-sync pause demotions if something is wrong."
             }
         }
-        return plan
+        let limited = limit(decided.map(\.decision), holds: holds, allowance: allowed)
+        plan.effects = zip(decided, limited).map { $0.with($1) }
     }
 
     /// Queues the former owners of purchases that move.

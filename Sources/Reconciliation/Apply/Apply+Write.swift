@@ -48,9 +48,8 @@ extension Apply {
             plan.observed[index].purchaseID = plan.observed[leader].purchaseID
         }
         // Not with the COMMIT: an operator may have locked an alarm's row, and a wait for it can be stopped here.
-        plan.alarms.merge(EffectWrites.alarms(plan.effects)) { first, _ in first }
+        plan.alarms.merge(DecisionWrites.alarms(plan.effects)) { first, _ in first }
         report.alarms = plan.alarms.keys.sorted()
-        nameTickets(&plan)
         try await meetAccounts(plan, on: connection)
         try await noteConfirmations(&plan, on: connection)
         let confirming = plan.confirming
@@ -78,9 +77,11 @@ extension Apply {
         var decisions: [Int64: Int64] = [:]
         let decided = plan.effects.filter { $0.confirmation == nil }
         if !decided.isEmpty {
-            requests.append(EffectWrites.insertDecisions(decided, mode: settings.decision.mode).then { decisions = $0 })
+            requests.append(
+                DecisionWrites.insertDecisions(decided, mode: settings.decision.mode).then { decisions = $0 }
+            )
         }
-        requests += EffectWrites.updateUsers(isObserving ? plan.effects.map(withoutTypeChange) : plan.effects)
+        requests += DecisionWrites.updateUsers(plan.effects, isObserving: isObserving)
         let ends = plan.ends + plan.effects.map(end)
         var passedOn = 0
         requests += JobEnds.finish(ends) { passedOn = $0 }
@@ -88,14 +89,14 @@ extension Apply {
         if startsRuns {
             // Runs carry the numbers that their decisions are given.
             try await connection.send(requests)
-            requests = EffectWrites.replaceRuns(assetRuns(plan.effects, decisions: decisions))
+            requests = DecisionWrites.replaceRuns(assetRuns(plan.effects, decisions: decisions))
         }
         let answered = plan.effects.filter { ($0.job.request.proofs ?? "[]") != "[]" }.map(\.job.id)
         let canceled = plan.ends.filter { $0.state == .canceled }.map(\.id)
         requests += JobEnds.forgetProofs(of: answered + canceled) + JobEnds.retry(plan.retries)
         requests += JobEnds.enqueueReconciles(for: plan.reconciles, lane: .event)
         if settings.tells, !isObserving { requests += OutboxWrites.insert(outboxMessages(plan.effects, ends)) }
-        let awaited = plan.effects.filter { $0.job.kind == .restore && audience?.awaits($0.job.id) == true }
+        let awaited = settings.answers ? plan.effects.filter { $0.job.kind == .restore } : []
         var findings: [UUID: RestoreFindings] = [:]
         requests += RestoreFindings.of(awaited.map(end), wanted: awaited.map(\.job.request.productIDs)).map {
             $0.then { findings = $0 }
@@ -166,24 +167,6 @@ extension Apply {
         }
     }
 
-    /// Lets tickets name the rows that their purchases are given by this very batch.
-    private func nameTickets(_ plan: inout ApplyPlan) {
-        var rows: [ExactText: Int64] = [:]
-        for row in plan.observed where row.attribution?.isNew == true && row.attribution != .new {
-            guard let id = row.purchaseID, let item = row.observation, let spoken = item.spokenID else { continue }
-            rows[ExactText("\(row.userKey) \(item.store) \(spoken)")] = id
-        }
-        guard !rows.isEmpty else { return }
-        for effect in plan.effects.indices {
-            let key = plan.effects[effect].job.userKey
-            for place in plan.effects[effect].verdict.tickets.indices {
-                let ticket = plan.effects[effect].verdict.tickets[place]
-                guard ticket.purchase == nil, let store = ticket.store, let id = ticket.originalID else { continue }
-                plan.effects[effect].verdict.tickets[place].purchase = rows[ExactText("\(key) \(store) \(id)")]
-            }
-        }
-    }
-
     /// What was read, as it goes into the ledger.
     private func ledgerWrites(_ plan: ApplyPlan, fresh: [Int]) -> [PostgresRequest<Void>] {
         let names = plan.observed.flatMap { row -> [(PurchaseIdentifier, Int64)] in
@@ -210,10 +193,26 @@ extension Apply {
             + LedgerWrites.insertObservations(plan.observed.filter { !confirming.contains($0.userKey) })
     }
 
+    /// The rows that other users' purchases are given by this batch: by user key, store and the store's id.
+    private func newRows(in plan: ApplyPlan) -> [ExactText: Int64] {
+        var rows: [ExactText: Int64] = [:]
+        for row in plan.observed where row.attribution?.isNew == true && row.attribution != .new {
+            guard let id = row.purchaseID, let item = row.observation, let spoken = item.spokenID else { continue }
+            rows[ExactText("\(row.userKey) \(item.store) \(spoken)")] = id
+        }
+        return rows
+    }
+
     private func openTickets(_ plan: inout ApplyPlan, on connection: PostgresConnection) async throws {
+        let rows = newRows(in: plan)
         let wanted = plan.effects.flatMap { effect in
-            effect.verdict.tickets.map {
-                TicketWrites.Wanted(claimantKey: effect.job.userKey, jobID: effect.job.id, request: $0)
+            effect.verdict.tickets.map { ticket in
+                // A ticket may be about a purchase whose row is made by this very batch.
+                var ticket = ticket
+                if ticket.purchase == nil, let store = ticket.store, let id = ticket.originalID {
+                    ticket.purchase = rows[ExactText("\(effect.job.userKey) \(store) \(id)")]
+                }
+                return TicketWrites.Wanted(claimantKey: effect.job.userKey, jobID: effect.job.id, request: ticket)
             }
         }
         let visible = try await TicketWrites.open(wanted + plan.tickets, tells: settings.tells, on: connection)
@@ -226,16 +225,7 @@ extension Apply {
         }
     }
 
-    private func withoutTypeChange(_ effect: Effect) -> Effect {
-        var same = effect
-        // No user was demoted: the next check of the same facts must have the same result.
-        if same.verdict.action == .demote { same.verdict.absence = .keep }
-        same.verdict.action = .none
-        same.isOnlyObserved = true
-        return same
-    }
-
-    private func end(_ effect: Effect) -> JobEnd {
+    private func end(_ effect: DecidedJob) -> JobEnd {
         JobEnd(
             id: effect.job.id,
             userKey: effect.job.userKey,
@@ -255,7 +245,7 @@ extension Apply {
     /// types stand, and runs find the asset that fails and leave it aside. A savepoint for the rare case would burden
     /// every batch.
     private func changeHost(
-        _ effects: inout [Effect],
+        _ effects: inout [DecidedJob],
         assetsApart: Bool,
         after requests: [PostgresRequest<Void>],
         on connection: PostgresConnection
@@ -263,7 +253,7 @@ extension Apply {
         let directions: [(AssetDirection, [Int])] = [AssetDirection.unfreeze, .freeze].map { direction in
             (direction, effects.indices.filter { self.direction(of: effects[$0]) == direction })
         }.filter { !$0.1.isEmpty }
-        let types = EffectWrites.setTypes(effects)
+        let types = DecisionWrites.setTypes(effects)
         guard !assetsApart else {
             try await connection.send(requests + byServer(types))
             for (direction, indices) in directions {
@@ -271,7 +261,7 @@ extension Apply {
                 for index in indices {
                     guard let count = effects[index].user.flatMap({ counts[ExactText($0.id)] }) else { continue }
                     let more = (direction == .unfreeze ? count.lapsed : count.others) > 0
-                    effects[index].noteAssets(AssetProgress(changed: 0, cursor: nil, more: more), direction)
+                    effects[index].note(AssetProgress(changed: 0, cursor: nil, more: more))
                 }
             }
             return
@@ -279,7 +269,7 @@ extension Apply {
         var progress: [ExactText: AssetProgress] = [:]
         let changes = directions.map { direction, indices in
             let ids = indices.compactMap { effects[$0].user?.id }
-            return EffectWrites.changeAssets(
+            return DecisionWrites.changeAssets(
                 direction,
                 of: ids,
                 after: ids.map { _ in nil },
@@ -299,10 +289,10 @@ extension Apply {
                 try await AssetProgress.respelled(progress, as: asked, on: $0)
             }
         }
-        for (direction, indices) in directions {
+        for (_, indices) in directions {
             for index in indices {
                 guard let done = effects[index].user.flatMap({ progress[ExactText($0.id)] }) else { continue }
-                effects[index].noteAssets(done, direction)
+                effects[index].note(done)
             }
         }
     }
@@ -313,8 +303,8 @@ extension Apply {
         return [PostgresRequest(SessionSettings.plansOfServer)] + calls + [PostgresRequest(SessionSettings.plansByKey)]
     }
 
-    private func direction(of effect: Effect) -> AssetDirection? {
-        switch effect.verdict.action {
+    private func direction(of effect: DecidedJob) -> AssetDirection? {
+        switch effect.decision.verdict.action {
         case .grant: .unfreeze
         case .demote: .freeze
         case .none: nil
@@ -322,7 +312,7 @@ extension Apply {
     }
 
     /// What the assets would have changed, for decisions that are only observed.
-    func predictAssets(_ effects: inout [Effect], on connection: PostgresConnection) async throws {
+    func predictAssets(_ effects: inout [DecidedJob], on connection: PostgresConnection) async throws {
         let ids = effects.filter { $0.verdict.action != .none }.compactMap(\.user?.id)
         guard !ids.isEmpty else { return }
         let counts = try await countAssets(ids, on: connection)
@@ -331,7 +321,7 @@ extension Apply {
                 let count = counts[ExactText(id)]
             else { continue }
             let changed = direction == .unfreeze ? count.lapsed : count.others
-            effects[index].noteAssets(AssetProgress(changed: Int(changed), cursor: nil, more: false), direction)
+            effects[index].note(AssetProgress(changed: Int(changed), cursor: nil, more: false))
         }
     }
 
@@ -356,7 +346,7 @@ extension Apply {
     }
 
     /// The assets that a batch leaves to be carried on.
-    private func assetRuns(_ effects: [Effect], decisions: [Int64: Int64]) -> [NewAssetRun] {
+    private func assetRuns(_ effects: [DecidedJob], decisions: [Int64: Int64]) -> [NewAssetRun] {
         effects.compactMap { effect in
             guard effect.assetsPending, let direction = direction(of: effect), let id = decisions[effect.job.userKey]
             else { return nil }
@@ -372,7 +362,7 @@ extension Apply {
 }
 
 /// What is published of verdicts and of the ends of jobs.
-func outboxMessages(_ effects: [Effect], _ ends: [JobEnd]) -> [OutboxMessage] {
+func outboxMessages(_ effects: [DecidedJob], _ ends: [JobEnd]) -> [OutboxMessage] {
     var messages: [OutboxMessage] = []
     for effect in effects {
         if let type = effect.newType, let before = effect.user?.type {

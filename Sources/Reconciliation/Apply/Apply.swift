@@ -5,7 +5,6 @@ package import Logging
 import Outbox
 package import Postgres
 package import Queue
-package import UserRequests
 
 /// Makes verdicts true: the one transaction that locks, decides and writes a batch of jobs.
 ///
@@ -14,22 +13,18 @@ package import UserRequests
 package struct Apply: Sendable {
     let pool: PostgresPool
     let settings: ApplySettings
-    let audience: (any RestoreAudience)?
     private let logger: Logger
     let numbers = PurchaseNumbers()
     /// Counts what stores know and do not know.
     let absences = AbsenceWatch()
 
-    /// `audience`: gets the ends of restores that it awaits; all other listeners get a notification.
     package init(
         pool: PostgresPool,
         settings: ApplySettings,
-        audience: (any RestoreAudience)? = nil,
         logger: Logger
     ) {
         self.pool = pool
         self.settings = settings
-        self.audience = audience
         self.logger = logger
     }
 
@@ -53,7 +48,6 @@ package struct Apply: Sendable {
                     try await attempt(free, epoch: epoch, assetsApart: assetsApart, on: connection)
                 }
                 report.postponed += putOff
-                if !report.answers.isEmpty, let audience { report.delivered = audience.take(report.answers) }
                 return report
             } catch let held as HeldElsewhere {
                 let waiting = free.filter { held.concerns($0) }

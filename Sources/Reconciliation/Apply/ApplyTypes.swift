@@ -27,6 +27,8 @@ package struct ApplySettings: Sendable {
     package var acknowledges: Bool
     /// Whether changes are published in the outbox.
     package var tells: Bool
+    /// Whether reports have the answers of ended restores, for callers that wait in this process.
+    package var answers: Bool
 
     package init(
         decision: DecisionSettings,
@@ -35,8 +37,10 @@ package struct ApplySettings: Sendable {
         assetBatch: Int = 1000,
         countLimit: Duration = .milliseconds(250),
         acknowledges: Bool = true,
-        tells: Bool = false
+        tells: Bool = false,
+        answers: Bool = false
     ) {
+        self.answers = answers
         self.tells = tells
         self.acknowledges = acknowledges
         self.countLimit = countLimit
@@ -58,10 +62,8 @@ package struct ApplyReport: Sendable {
 
     /// Jobs that ended, in no order.
     package var ended: [Ended] = []
-    /// Of those of them that are awaited in this process.
+    /// What callers of the restores among them are answered; empty unless the settings ask for it.
     var answers: [RestoreAnswer] = []
-    /// Those that a caller in this process has got.
-    package var delivered: Set<UUID> = []
     package var retried = 0
     /// Jobs that are still ours: another transaction has locked a row, or another job of the batch touched the same purchase.
     package var postponed: [ReadJob] = []

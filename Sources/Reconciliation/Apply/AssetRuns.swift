@@ -140,7 +140,7 @@ package struct AssetRuns: Sendable {
     private func change(_ run: Run, on connection: PostgresConnection) async throws {
         // One user was asked about: whatever comes back is that user's.
         let found = try await connection.send(
-            EffectWrites.changeAssets(run.direction, of: [run.userID], after: [run.cursor], batch: run.batch)
+            DecisionWrites.changeAssets(run.direction, of: [run.userID], after: [run.cursor], batch: run.batch)
         )
         let progress = try await AssetProgress.respelled(found, as: [run.userID], on: connection)[ExactText(run.userID)]
         if let progress, progress.changed > 0 {

@@ -12,7 +12,7 @@ struct ApplyPlan {
     private var touchedPurchases: Set<Int64> = []
     private var touchedIdentifiers: Set<PurchaseIdentifierKey> = []
 
-    var effects: [Effect] = []
+    var effects: [DecidedJob] = []
     var observed: [ObservedRow] = []
     var newIdentifiers: [(PurchaseIdentifier, Int64)] = []
     var merges: [(from: Int64, into: Int64)] = []
@@ -163,19 +163,21 @@ struct ApplyPlan {
                 observe(item, attributions: attributions, targets: targets, holders: holders)
             }
             effects.append(
-                Effect(
+                DecidedJob(
                     job: item.job,
                     user: user,
                     facts: facts,
-                    askedAt: item.reading.askedAt,
                     coverage: item.reading.coverage,
-                    observed: situation.isExplained,
-                    verdict: verdict,
-                    nextCheck: ScheduledCheck(
-                        item.reading,
-                        attributions,
-                        outcome: verdict.outcome,
-                        known: known(of: item, facts: facts, ledger: ledger, verdict)
+                    isExplained: situation.isExplained,
+                    decision: Decision(
+                        verdict,
+                        nextCheck: ScheduledCheck(
+                            item.reading,
+                            attributions,
+                            outcome: verdict.outcome,
+                            known: known(of: item, facts: facts, ledger: ledger, verdict)
+                        ),
+                        askedAt: item.reading.askedAt
                     )
                 )
             )
@@ -481,17 +483,5 @@ struct ApplyPlan {
             outcome: outcome,
             attempt: attempt
         )
-    }
-}
-
-extension Effect {
-    /// Takes over what the assets did, and refines the outcome by it.
-    mutating func noteAssets(_ progress: AssetProgress, _ direction: AssetDirection) {
-        assetsChanged = progress.changed
-        assetsPending = progress.more
-        assetCursor = progress.cursor
-        guard direction == .unfreeze, job.kind == .restore else { return }
-        if progress.changed > 0 || progress.more { verdict.outcome = .restored }
-        if verdict.outcome == .restored { verdict.messageKey = progress.more ? .restoredAssetsPending : .restored }
     }
 }

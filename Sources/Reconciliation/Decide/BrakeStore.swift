@@ -101,19 +101,4 @@ package enum BrakeStore {
             "UPDATE entitlement_sync.brake AS b SET subscribers = \(subscribers), counted_at = now()"
         )
     }
-
-    /// Turns the demotions beyond the allowance into deferrals.
-    static func hold(_ effects: inout [Effect], beyond allowance: Int) {
-        var left = allowance
-        for index in effects.indices where effects[index].isBraked {
-            if left > 0 {
-                left -= 1
-                continue
-            }
-            effects[index].putOff(
-                by: .brake,
-                "More users than usual would be demoted today, so this one waits for a person (demotion brake)."
-            )
-        }
-    }
 }

@@ -16,7 +16,7 @@ enum Confirmation {
     ///   - rows: what its reading observed.
     ///   - isObserving: whether nothing is written but records.
     /// - Returns: equal digests for what is equal.
-    static func fingerprint(of effect: Effect, rows: [ObservedRow], isObserving: Bool) -> UUID {
+    static func fingerprint(of effect: DecidedJob, rows: [ObservedRow], isObserving: Bool) -> UUID {
         var words = Words()
         words.add(effect.verdict.rule.rawValue)
         words.add(waits(effect.verdict.outcome) ? effect.verdict.outcome.rawValue : nil)
@@ -62,7 +62,7 @@ enum Confirmation {
     ///
     /// - Parameter effect: the verdict, with its fingerprint.
     /// - Returns: whether it is counted, and not written.
-    static func confirms(_ effect: Effect) -> Bool {
+    static func confirms(_ effect: DecidedJob) -> Bool {
         guard let facts = effect.facts, facts.fingerprint != nil, facts.fingerprint == effect.fingerprint,
             !facts.isDecisionOld
         else { return false }
@@ -82,7 +82,7 @@ enum Confirmation {
     /// - Returns: by user key.
     /// - Throws: `PostgresError`.
     static func numbers(
-        of effects: [Effect],
+        of effects: [DecidedJob],
         on connection: PostgresConnection
     ) async throws -> [Int64: JobEnd.Confirmation] {
         guard !effects.isEmpty else { return [:] }

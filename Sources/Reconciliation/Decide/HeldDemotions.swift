@@ -3,41 +3,42 @@ import FoundationEssentials
 import Postgres
 import Queue
 
-/// How demotions of runs wait for their run's limit.
+/// What runs say of the demotions that they bring about.
 enum HeldDemotions {
-    /// Holds demotions that a run has yet to count, and marks those that an operator has confirmed.
+    /// Asks which demotions of a batch wait for their run, and which an operator has approved.
     ///
     /// A user that an event names waits for no run.
     ///
     /// - Parameters:
-    ///   - effects: a batch's.
+    ///   - decided: a batch's.
     ///   - connection: the batch's.
+    /// - Returns: by the decision's place in the batch.
     /// - Throws: `PostgresError`.
-    static func hold(_ effects: inout [Effect], on connection: PostgresConnection) async throws {
-        let jobs = effects.filter(\.isBraked).map(\.job)
-        guard !jobs.isEmpty else { return }
+    static func holds(
+        on decided: [DecidedJob],
+        _ connection: PostgresConnection
+    ) async throws -> [Int: RunHold] {
+        let jobs = decided.filter(\.isBraked).map(\.job)
+        guard !jobs.isEmpty else { return [:] }
         let rows = try await connection.query(
             "SELECT r.job, r.run_id, r.is_held, r.is_confirmed FROM entitlement_sync.runs_of(\(jobs.map(\.id)), \(jobs.map(\.userKey))) AS r"
         )
-        guard !rows.isEmpty else { return }
         var found: [UUID: (run: Int64, isHeld: Bool, isConfirmed: Bool)] = [:]
         for row in rows {
             let (job, run, isHeld, isConfirmed) = try row.decode(UUID.self, Int64.self, Bool.self, Bool.self)
-            // Two runs may speak of a user: whatever a person has confirmed outranks what another run holds, and that the rest.
+            // Two runs may have the user: an approval outranks what another run holds, and a hold outranks the rest.
             if let known = found[job], known.isHeld || known.isConfirmed, !isConfirmed || isHeld { continue }
             found[job] = (run, isHeld, isConfirmed)
         }
-        for index in effects.indices where effects[index].isBraked {
-            guard let held = found[effects[index].job.id] else { continue }
-            guard held.isHeld else {
-                effects[index].isConfirmed = held.isConfirmed
-                continue
+        var holds: [Int: RunHold] = [:]
+        for (place, item) in decided.enumerated() {
+            guard let run = found[item.job.id] else { continue }
+            if run.isHeld {
+                if item.job.lane != .event { holds[place] = .held(run: run.run) }
+            } else if run.isConfirmed {
+                holds[place] = .approved
             }
-            guard effects[index].job.lane != .event else { continue }
-            effects[index].putOff(
-                by: .proposed,
-                "Run \(held.run) writes its demotions together, once everybody was read, or none of them."
-            )
         }
+        return holds
     }
 }

@@ -3,12 +3,13 @@ import FoundationEssentials
 import Ledger
 import Logging
 import Queue
+import ServiceLifecycle
 import StoreClients
 
 /// Walks through the host's users, so that the ids that apps derive from theirs lead back to them.
 ///
 /// One process walks at a time. It pauses after each batch for as long as the batch took, except while jobs wait for it.
-struct AccountWalk: Sendable {
+struct AccountWalk: Service {
     let index: AccountIndex
     let accounts: AccountIDs
     let needed: Signal
@@ -25,21 +26,10 @@ struct AccountWalk: Sendable {
         self.logger = logger
     }
 
-    /// Walks as often as it is needed, until the task is cancelled.
-    func run() async {
-        while !Task.isCancelled {
-            do {
-                while try await walk() {}
-                await needed.wait(upTo: .seconds(1))
-            } catch {
-                guard !Task.isCancelled else { return }
-                logger.warning(
-                    "the index of account ids could not be filled; trying again",
-                    metadata: ["error.code": "\(type(of: error))"]
-                )
-                try? await Task.sleep(for: .seconds(2))
-            }
-        }
+    package func run() async {
+        await PeriodicService("account walk", every: .seconds(1), wokenBy: needed, logger: logger) {
+            try await walk() ? .again : .idle
+        }.run()
     }
 
     /// Makes one walk where one is due.

@@ -5,12 +5,13 @@ import Ledger
 package import Logging
 import Queue
 package import RateLimits
+import ServiceLifecycle
 import StoreClients
 
 /// Finds out whether the credentials in use lead to our customers, where they differ from those on record.
 ///
 /// A key and a project of another deployment are valid together: every customer is unknown there, and no request fails.
-package struct CredentialCheck: Sendable {
+package struct CredentialCheck: Service {
     private let records: StoreCredentials
     private let stores: StoresReader
     private let credentials: [Store: [String]]
@@ -28,10 +29,16 @@ package struct CredentialCheck: Sendable {
         self.logger = logger
     }
 
+    package func run() async {
+        await PeriodicService("credential check", every: .seconds(30), logger: logger) {
+            try await check() ? .never : .idle
+        }.run()
+    }
+
     /// Asks each store whose credentials are in question.
     ///
     /// - Returns: whether all of them are settled.
-    package func run() async throws -> Bool {
+    package func check() async throws -> Bool {
         var areSettled = true
         for (store, values) in credentials.sorted(by: { $0.key.rawValue < $1.key.rawValue }) {
             let digest = Self.digest(of: values, salt: try await records.salt(of: store))

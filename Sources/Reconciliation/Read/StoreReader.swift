@@ -6,9 +6,6 @@ package import StoreEvents
 package struct StoreReader: Sendable {
     package var read: @Sendable (ClaimedJob) async -> Reading
 
-    /// What has to go on beside the reading, until it is cancelled.
-    package var background: (@Sendable () async -> Void)?
-
     /// Asks the stores who an event is about; `nil`: it is not known how.
     package var resolve: (@Sendable (Inbox.Ask) async -> Inbox.Answer)?
 

@@ -3,6 +3,7 @@ package import Ledger
 package import Logging
 package import Postgres
 import Queue
+package import ServiceLifecycle
 package import StoreClients
 import StoreEvents
 import Synchronization
@@ -76,10 +77,11 @@ package final class StoresReader: Sendable {
 
     /// The reader as the pipeline takes it.
     package var reader: StoreReader {
-        var reader = StoreReader(read: { [self] job in await read(job) }, resolve: { [self] ask in await resolve(ask) })
-        if let walk { reader.background = { await walk.run() } }
-        return reader
+        StoreReader(read: { [self] job in await read(job) }, resolve: { [self] ask in await resolve(ask) })
     }
+
+    /// Fills the index of account ids that reads look users up in; `nil`: no store needs it.
+    package var accountWalk: (any Service)? { walk }
 
     /// The same for people who ask what a job would come to, and wait for it.
     package var dryRunReader: StoreReader { StoreReader { [self] job in await read(job, lane: .support) } }

@@ -1,5 +1,5 @@
 /// Why a JSON text, or a value in it, was refused; without any text of the body.
-package enum JSONFault: String, Error, Sendable, CaseIterable {
+public enum JSONFault: String, Error, Sendable, CaseIterable {
     /// The body is larger than `JSONReader.maximumBytes`.
     case tooLarge
     /// Containers nest deeper than `JSONReader.maximumDepth`.
@@ -20,7 +20,7 @@ package enum JSONFault: String, Error, Sendable, CaseIterable {
     case missing
 
     /// What is wrong, as a clause for people.
-    package var clause: String {
+    public var clause: String {
         switch self {
         case .tooLarge: "it is too large"
         case .tooDeep: "it is nested too deep"

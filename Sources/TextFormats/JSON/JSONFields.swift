@@ -1,23 +1,25 @@
 /// The members of an object that a decoder reads, ready to be compared with raw key bytes.
 ///
 /// `Field`'s raw values are the member names as they stand in the JSON text. At most 64 of them.
-package struct JSONFields<Field: Sendable>: Sendable {
-    private struct Entry: Sendable {
-        var start: Int
-        var count: Int
-        var field: Field
+///
+public struct JSONFields<Field: Sendable>: Sendable {
+    @usableFromInline
+    struct Entry: Sendable {
+        @usableFromInline var start: Int
+        @usableFromInline var count: Int
+        @usableFromInline var field: Field
     }
 
-    private var entries: [Entry] = []
+    @usableFromInline var entries: [Entry] = []
     /// All names behind one another: one buffer to compare with, whatever the number of fields.
-    private var names: [UInt8] = []
+    @usableFromInline var names: [UInt8] = []
 
-    package init() where Field: CaseIterable & RawRepresentable, Field.RawValue == String {
+    public init() where Field: CaseIterable & RawRepresentable, Field.RawValue == String {
         self.init(Field.allCases.map { ($0.rawValue, $0) })
     }
 
     /// Members whose names are settings; of two with one name the first is read.
-    package init(_ named: [(name: String, field: Field)]) {
+    public init(_ named: [(name: String, field: Field)]) {
         for (name, field) in named {
             entries.append(Entry(start: names.count, count: name.utf8.count, field: field))
             names += Array(name.utf8)
@@ -28,7 +30,8 @@ package struct JSONFields<Field: Sendable>: Sendable {
     /// Finds the field named by `key`, which lies within `bytes`.
     ///
     /// - Returns: the field and its position among the fields; `nil` where nobody reads such a member.
-    package func find(_ bytes: [UInt8], _ key: Range<Int>) -> (index: Int, field: Field)? {
+    @inlinable
+    public func find(_ bytes: [UInt8], _ key: Range<Int>) -> (index: Int, field: Field)? {
         for (index, entry) in entries.enumerated() where entry.count == key.count {
             var offset = 0
             while offset < entry.count, bytes[key.lowerBound + offset] == names[entry.start + offset] { offset += 1 }

@@ -3,7 +3,8 @@ extension JSONReader {
     ///
     /// - Returns: `nil` for a value that `read` refuses.
     /// - Throws: where the text itself is broken.
-    package mutating func readIfSound<Value>(
+    @inlinable
+    public mutating func readIfSound<Value>(
         _ read: (inout JSONReader) throws(JSONFault) -> Value?
     ) throws(JSONFault) -> Value? {
         let start = self
@@ -19,7 +20,8 @@ extension JSONReader {
     ///
     /// - Returns: those that `read` takes, and whether the rest is missing: elements that it refuses, or no array at all.
     /// - Throws: where the text itself is broken.
-    package mutating func readSoundElements<Value>(
+    @inlinable
+    public mutating func readSoundElements<Value>(
         _ read: (inout JSONReader) throws(JSONFault) -> Value
     ) throws(JSONFault) -> (values: [Value], hasOdd: Bool) {
         var values: [Value] = []

@@ -1,12 +1,14 @@
 extension JSONReader {
     /// Skips white space and returns the next byte without consuming it.
-    package mutating func token() throws(JSONFault) -> UInt8 {
+    @inlinable
+    public mutating func token() throws(JSONFault) -> UInt8 {
         skipWhitespace()
         guard position < bytes.count else { throw .truncated }
         return bytes[position]
     }
 
-    package mutating func skipWhitespace() {
+    @inlinable
+    public mutating func skipWhitespace() {
         while position < bytes.count {
             switch bytes[position] {
             case 0x20, 0x0A, 0x0D, 0x09: position += 1
@@ -16,12 +18,12 @@ extension JSONReader {
     }
 
     /// Checks and passes over one value of any kind, as strictly as if it were read.
-    package mutating func skipValue() throws(JSONFault) { try skip(isRead: true) }
+    public mutating func skipValue() throws(JSONFault) { try skip(isRead: true) }
 
     /// Passes over one value of any kind that is not read.
     ///
     /// Only its form counts: devices cut texts in the middle of an emoji, and a number may be as large as it likes.
-    package mutating func passOver() throws(JSONFault) { try skip(isRead: false) }
+    public mutating func passOver() throws(JSONFault) { try skip(isRead: false) }
 
     private mutating func skip(isRead: Bool) throws(JSONFault) {
         // One bit a level, set for objects: the limit on depth is far below 64.
@@ -79,7 +81,7 @@ extension JSONReader {
     }
 
     /// Passes over a member's name and its colon.
-    package mutating func scanKey(isRead: Bool = false) throws(JSONFault) -> (range: Range<Int>, isEscaped: Bool) {
+    public mutating func scanKey(isRead: Bool = false) throws(JSONFault) -> (range: Range<Int>, isEscaped: Bool) {
         guard try token() == UInt8(ascii: "\"") else { throw .syntax }
         let key = try scanString(isRead: isRead)
         guard try token() == UInt8(ascii: ":") else { throw .syntax }
@@ -87,7 +89,7 @@ extension JSONReader {
         return key
     }
 
-    package mutating func scanLiteral(_ literal: StaticString) throws(JSONFault) {
+    public mutating func scanLiteral(_ literal: StaticString) throws(JSONFault) {
         let count = literal.utf8CodeUnitCount
         guard position + count <= bytes.count else { throw .truncated }
         for offset in 0..<count where bytes[position + offset] != literal.utf8Start[offset] { throw .syntax }
@@ -99,7 +101,7 @@ extension JSONReader {
     /// - Parameter isRead: whether its value is wanted; a value that is not read may have any size.
     /// - Returns: where it stands, and whether it has neither fraction nor exponent.
     /// - Throws: `outOfRange` for numbers that might be beyond a double, so that no reader of the text disagrees.
-    package mutating func scanNumber(isRead: Bool = true) throws(JSONFault) -> (range: Range<Int>, isInteger: Bool) {
+    public mutating func scanNumber(isRead: Bool = true) throws(JSONFault) -> (range: Range<Int>, isInteger: Bool) {
         let start = position
         if try peek() == UInt8(ascii: "-") { position += 1 }
         // No leading zeros: after a zero the whole part is over.
@@ -125,7 +127,7 @@ extension JSONReader {
         return (start..<position, isInteger)
     }
 
-    package func isDigit(_ byte: UInt8) -> Bool { byte &- UInt8(ascii: "0") < 10 }
+    public func isDigit(_ byte: UInt8) -> Bool { byte &- UInt8(ascii: "0") < 10 }
 
     /// Passes over one digit or more.
     private mutating func scanDigits() throws(JSONFault) {

@@ -4,7 +4,7 @@ extension JSONReader {
     /// `isRead`: whether half of a surrogate pair is refused at once; where the text is built it is in any case.
     ///
     /// - Returns: where its content stands, and whether any of it is escaped.
-    package mutating func scanString(isRead: Bool = false) throws(JSONFault) -> (range: Range<Int>, isEscaped: Bool) {
+    public mutating func scanString(isRead: Bool = false) throws(JSONFault) -> (range: Range<Int>, isEscaped: Bool) {
         let start = position + 1
         var isEscaped = false
         var index = start
@@ -43,7 +43,7 @@ extension JSONReader {
     ///
     /// - Throws: `badString` where half of a surrogate pair stands alone: there is no UTF-8 for it, and no two readers would
     ///   take it for the same text.
-    package func unescape(_ range: Range<Int>, limit: Int) throws(JSONFault) -> [UInt8] {
+    public func unescape(_ range: Range<Int>, limit: Int) throws(JSONFault) -> [UInt8] {
         var text: [UInt8] = []
         text.reserveCapacity(min(range.count, limit))
         var index = range.lowerBound

@@ -3,26 +3,29 @@
 /// Values that nobody asks for are checked and skipped without being built, so a body costs one scan whatever it
 /// holds. Nothing recurses without bound: depth and size have limits. A fault leaves the reader where it stopped; a
 /// caller that wants to go on past a bad value keeps a copy of the reader from before it and skips with that.
-package struct JSONReader {
+///
+/// Generic functions are public and inlinable, so that the compiler specializes them for the fields of other modules: with
+/// `package` access it does not, and reading a store's answer takes a third longer.
+public struct JSONReader {
     /// The deepest nesting of containers that is read.
-    package static let maximumDepth = 32
+    public static let maximumDepth = 32
     /// The largest text that is read, in bytes.
-    package static let maximumBytes = 4 << 20
+    public static let maximumBytes = 4 << 20
     /// The longest string that is built, in bytes of UTF-8.
     ///
     /// What we keep goes into indexes of PostgreSQL, whose entries hold up to 2,704 bytes.
-    package static let maximumStringBytes = 2_000
+    public static let maximumStringBytes = 2_000
     /// The most digits and powers of ten of a number, together; a double holds a little more.
-    package static let maximumMagnitude = 300
+    public static let maximumMagnitude = 300
 
-    package let bytes: [UInt8]
-    package var position = 0
-    package var depth = 0
+    public let bytes: [UInt8]
+    public var position = 0
+    public var depth = 0
 
     /// Begins at the first byte.
     ///
     /// - Throws: `tooLarge`.
-    package init(_ bytes: [UInt8]) throws(JSONFault) {
+    public init(_ bytes: [UInt8]) throws(JSONFault) {
         guard bytes.count <= Self.maximumBytes else { throw .tooLarge }
         self.bytes = bytes
     }
@@ -33,7 +36,8 @@ package struct JSONReader {
     ///   - fields: the members to read.
     ///   - read: reads the value of one member, completely.
     /// - Throws: `wrongType` where the value is no object, `duplicate`, what `read` throws, faults of the text.
-    package mutating func readObject<Field>(
+    @inlinable
+    public mutating func readObject<Field>(
         _ fields: JSONFields<Field>,
         _ read: (inout JSONReader, Field) throws(JSONFault) -> Void
     ) throws(JSONFault) {
@@ -61,7 +65,8 @@ package struct JSONReader {
     ///
     /// - Parameter read: reads one element, completely.
     /// - Throws: `wrongType` where the value is no array, what `read` throws, faults of the text.
-    package mutating func readArray(_ read: (inout JSONReader) throws(JSONFault) -> Void) throws(JSONFault) {
+    @inlinable
+    public mutating func readArray(_ read: (inout JSONReader) throws(JSONFault) -> Void) throws(JSONFault) {
         guard try token() == UInt8(ascii: "[") else { throw .wrongType }
         try descend()
         var isFirst = true
@@ -77,7 +82,7 @@ package struct JSONReader {
     /// - Parameter limit: the most bytes of UTF-8 that are built.
     /// - Returns: text without NUL, which PostgreSQL's `text` cannot hold.
     /// - Throws: `wrongType`, `outOfRange`, faults of the text; the reader stands behind the string then where its end is known.
-    package mutating func readString(upTo limit: Int = maximumStringBytes) throws(JSONFault) -> String {
+    public mutating func readString(upTo limit: Int = maximumStringBytes) throws(JSONFault) -> String {
         guard try token() == UInt8(ascii: "\"") else { throw .wrongType }
         let (range, isEscaped) = try scanString()
         guard isEscaped else {
@@ -90,12 +95,12 @@ package struct JSONReader {
     }
 
     /// Reads a string or `null`.
-    package mutating func readOptionalString() throws(JSONFault) -> String? {
+    public mutating func readOptionalString() throws(JSONFault) -> String? {
         try readNull() ? nil : try readString()
     }
 
     /// Reads a whole number, written without fraction and exponent.
-    package mutating func readInteger() throws(JSONFault) -> Int64 {
+    public mutating func readInteger() throws(JSONFault) -> Int64 {
         let first = try token()
         guard first == UInt8(ascii: "-") || isDigit(first) else { throw .wrongType }
         let (range, isInteger) = try scanNumber()
@@ -113,12 +118,12 @@ package struct JSONReader {
     }
 
     /// Reads a whole number or `null`.
-    package mutating func readOptionalInteger() throws(JSONFault) -> Int64? {
+    public mutating func readOptionalInteger() throws(JSONFault) -> Int64? {
         try readNull() ? nil : try readInteger()
     }
 
     /// Reads `true` or `false`.
-    package mutating func readBool() throws(JSONFault) -> Bool {
+    public mutating func readBool() throws(JSONFault) -> Bool {
         switch try token() {
         case UInt8(ascii: "t"):
             try scanLiteral("true")
@@ -132,19 +137,20 @@ package struct JSONReader {
     }
 
     /// Consumes `null` if it comes next.
-    package mutating func readNull() throws(JSONFault) -> Bool {
+    public mutating func readNull() throws(JSONFault) -> Bool {
         guard try token() == UInt8(ascii: "n") else { return false }
         try scanLiteral("null")
         return true
     }
 
     /// Makes sure that nothing but white space follows.
-    package mutating func finish() throws(JSONFault) {
+    public mutating func finish() throws(JSONFault) {
         skipWhitespace()
         guard position == bytes.count else { throw .syntax }
     }
 
-    package mutating func descend() throws(JSONFault) {
+    @inlinable
+    public mutating func descend() throws(JSONFault) {
         guard depth < Self.maximumDepth else { throw .tooDeep }
         depth += 1
         position += 1
@@ -153,7 +159,8 @@ package struct JSONReader {
     /// Steps to the next member or element.
     ///
     /// - Returns: `false` once `end` is consumed.
-    package mutating func hasNext(before end: UInt8, isFirst: Bool) throws(JSONFault) -> Bool {
+    @inlinable
+    public mutating func hasNext(before end: UInt8, isFirst: Bool) throws(JSONFault) -> Bool {
         let byte = try token()
         if byte == end {
             position += 1
@@ -167,7 +174,8 @@ package struct JSONReader {
         return true
     }
 
-    private func find<Field>(
+    @inlinable
+    func find<Field>(
         escaped range: Range<Int>,
         _ fields: JSONFields<Field>
     ) -> (index: Int, field: Field)? {

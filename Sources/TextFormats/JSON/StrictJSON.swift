@@ -1,7 +1,7 @@
 /// Texts of JSON that every reader takes for the same thing.
-package enum StrictJSON {
+public enum StrictJSON {
     /// Why a text is none.
-    package enum Fault: String, Error, Sendable {
+    public enum Fault: String, Error, Sendable {
         /// Not UTF-8, not RFC 8259, or too deep.
         case syntax
         /// A member of an object stands twice.
@@ -11,7 +11,7 @@ package enum StrictJSON {
     /// Checks a text of any size up to 4 MiB, whatever it says.
     ///
     /// - Throws: `Fault`.
-    package static func check(_ bytes: [UInt8]) throws(Fault) {
+    public static func check(_ bytes: [UInt8]) throws(Fault) {
         do throws(JSONFault) {
             var reader = try JSONReader(bytes)
             try reader.checkValue()

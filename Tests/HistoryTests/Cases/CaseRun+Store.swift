@@ -48,9 +48,9 @@ extension CaseRun {
                    reconcile_due = CASE WHEN q.reconcile_due IS NOT NULL THEN least(q.reconcile_due, now()) END
             """
         )
-        let wishes = JobLane.allCases.map { JobQueue.Wish(lane: $0, limit: 5) }
+        let limits = JobLane.allCases.map { JobQueue.LaneLimit(lane: $0, limit: 5) }
         let queue = JobQueue(pool: floor.lane.pool(.a), ignoresPause: false)
-        let claimed = try await queue.claim(wishes, upTo: 5, for: epoch)
+        let claimed = try await queue.claim(limits, upTo: 5, for: epoch)
         guard !claimed.isEmpty else { return }
         let asked = Instant(try await now())
         for job in claimed {

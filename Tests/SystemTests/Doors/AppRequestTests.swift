@@ -2,7 +2,6 @@ import Entitlements
 import Foundation
 import Postgres
 import Queue
-import SyncWorker
 import Testing
 import UserRequests
 

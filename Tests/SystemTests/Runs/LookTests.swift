@@ -2,7 +2,7 @@ import Entitlements
 import Foundation
 import Postgres
 import Queue
-import SyncWorker
+import Runs
 import Testing
 import UserRequests
 
@@ -57,18 +57,17 @@ struct LookTests {
             try await world.add("ann", status: "banned")
             #expect(try await world.reconciled("ann").outcome == "not_eligible")
             #expect(try await Self.isShutOut(world, "ann"))
-            let housekeeping = Housekeeping(pool: world.pool)
-            #expect(try await housekeeping.planChecks(background: .seconds(86_400)) == 0)
+            #expect(try await world.checks(background: .seconds(86_400)).planChecks() == 0)
             #expect(try await Self.isShutOut(world, "ann"))
             try await world.pool.query("UPDATE users SET status = 'active'")
-            #expect(try await housekeeping.planChecks(background: nil) == 0, "the round is over")
+            #expect(try await world.checks(background: nil).planChecks() == 0, "the round is over")
             try await world.pool.query(
                 "UPDATE entitlement_sync.check_round SET began_at = began_at - interval '10 minutes'"
             )
-            #expect(try await housekeeping.planChecks(background: nil) == 1)
+            #expect(try await world.checks(background: nil).planChecks() == 1)
             #expect(try await Self.within(world, "ann", "0 seconds", "5 minutes"))
             try await world.pool.query("UPDATE entitlement_sync.user_sync SET next_check_at = now()")
-            #expect(try await housekeeping.queueDueChecks() == 1)
+            #expect(try await world.checks().queueDueChecks() == 1)
             try await world.work()
             #expect(try await world.type(of: "ann") == "subscriber")
             #expect(try await !Self.isShutOut(world, "ann"))
@@ -127,9 +126,9 @@ struct LookTests {
             try await world.pool.query("SELECT entitlement_sync.user_key_of('ann')")
             try await world.pool.withTransaction { other in
                 try await other.query("SELECT FROM entitlement_sync.check_round FOR UPDATE")
-                #expect(try await Housekeeping(pool: world.pool).planChecks(background: .seconds(60)) == 0)
+                #expect(try await world.checks(background: .seconds(60)).planChecks() == 0)
             }
-            #expect(try await Housekeeping(pool: world.pool).planChecks(background: nil) == 0)
+            #expect(try await world.checks(background: nil).planChecks() == 0)
             #expect(try await Self.look(world, "ann") == nil)
         }
     }
@@ -144,7 +143,7 @@ struct LookTests {
             #expect(try await Self.within(world, "ann", "1 hour", "122 minutes"))
             try await world.pool.query("UPDATE entitlement_sync.\"grant\" SET until = now()")
             try await world.pool.query("UPDATE entitlement_sync.user_sync SET next_check_at = now()")
-            #expect(try await Housekeeping(pool: world.pool).queueDueChecks() == 1)
+            #expect(try await world.checks().queueDueChecks() == 1)
             var setup = WorkerSetup()
             setup.decision.absenceMargin = .zero
             try await world.work(setup)

@@ -3,8 +3,8 @@ import Foundation
 import HTTPTypes
 import Postgres
 import Queue
+import Runs
 import StoreSimulator
-import SyncWorker
 import Testing
 import UserRequests
 
@@ -171,7 +171,7 @@ import UserRequests
             try await world.pool.query("UPDATE entitlement_sync.user_sync SET next_check_at = now()")
             try await world.pool.withTransaction { host in
                 try await host.query("SELECT entitlement_sync.request_reconcile('ann')")
-                #expect(try await Housekeeping(pool: world.pool).queueDueChecks() == 1)
+                #expect(try await world.checks().queueDueChecks() == 1)
             }
             let soon = try await world.number(
                 "SELECT count(*) FROM entitlement_sync.user_sync WHERE user_id = 'ann' AND next_check_at < now() + interval '2 minutes'"

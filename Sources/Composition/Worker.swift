@@ -1,0 +1,236 @@
+import Diagnostics
+import Entitlements
+package import Logging
+package import Outbox
+package import Postgres
+package import Queue
+package import RateLimits
+package import Reconciliation
+package import Runs
+package import ServiceLifecycle
+package import StoreEvents
+import SupportDesk
+package import UserRequests
+
+/// One worker process: an ordered list of services.
+///
+/// A shutdown ends them from the last to the first: the dequeuer stops and its reads end, what is read is applied, callers
+/// are notified, and the lease is returned. Services that are still at work after `drain` are cancelled.
+package struct Worker: Service {
+    /// How a worker works.
+    package struct Settings: Sendable {
+        /// Jobs that are dequeued and not yet applied, at most.
+        package var concurrency: Int
+        /// Jobs in one apply transaction, at most.
+        package var batch: Int
+        package var lease: Duration
+        /// How long work in flight may go on after a shutdown was requested.
+        package var drain = Duration.seconds(5)
+        /// End as soon as nothing is queued, running or unfinished.
+        package var untilIdle = false
+        package var process: LeaseKeeper.Process
+        package var apply: ApplySettings
+        package var retention = RetentionCleaner.Retention()
+        /// The time within which users without an expected change are checked; `nil`: not at all.
+        package var backgroundCheck: Duration? = .seconds(30 * 86_400)
+        /// Whether it reads for dry runs of many users.
+        package var readsRuns = true
+
+        package init(concurrency: Int, batch: Int, lease: Duration, process: LeaseKeeper.Process, apply: ApplySettings)
+        {
+            self.concurrency = concurrency
+            self.batch = batch
+            self.lease = lease
+            self.process = process
+            self.apply = apply
+        }
+    }
+
+    /// How a worker reads the stores, and what it does at them.
+    package struct Stores: Sendable {
+        package var reader: StoreReader
+        /// Reads for agents and operators, on support's share of the limits; `nil`: dry runs are not answered.
+        package var dryRunReader: StoreReader?
+        package var limiters: StoreRateLimiters
+        /// What stores can list of what they sent.
+        package var lists: [StoreList] = []
+        package var acknowledger: Acknowledger?
+        /// Goes on beside the reads, and ends after them.
+        package var beside: [any Service] = []
+        /// Goes on for the support desk.
+        package var desk: [any Service] = []
+
+        package init(reader: StoreReader, limiters: StoreRateLimiters) {
+            self.reader = reader
+            self.limiters = limiters
+        }
+    }
+
+    private let lease: WorkerLease
+    private let drain: Duration
+    private let services: [any Service]
+    private let last: any Service
+    private let logger: Logger
+
+    /// Whether this process holds a lease and may work.
+    package var isLeased: Bool { lease.epoch != nil }
+
+    /// Puts a worker together.
+    ///
+    /// - Parameters:
+    ///   - settings: how it works.
+    ///   - pool: our records.
+    ///   - stores: how the stores are read.
+    ///   - signals: raised when work comes or is left; its first wakes the worker.
+    ///   - listener: is notified of new jobs.
+    ///   - planner: plans runs where no other process does.
+    ///   - sender: sends webhooks.
+    ///   - audience: callers that wait for restores in this process.
+    ///   - logger: gets what all of it says.
+    package init(
+        _ settings: Settings,
+        pool: PostgresPool,
+        stores: Stores,
+        signals: Applier.Signals,
+        listener: PostgresListener? = nil,
+        planner: Planner? = nil,
+        sender: WebhookSender? = nil,
+        audience: (any RestoreAudience)? = nil,
+        logger: Logger
+    ) {
+        let lease = WorkerLease()
+        self.lease = lease
+        drain = settings.drain
+        self.logger = logger
+        var applySettings = settings.apply
+        applySettings.answers = audience != nil
+        let limiters = stores.limiters
+        let queue = JobQueue(pool: pool, ignoresPause: settings.apply.decision.mode == .observe)
+        let leases = Leases(pool: pool, duration: settings.lease)
+        let reader = stores.reader
+        let jobs = InFlightJobs()
+        let dequeue = signals.dequeue
+        let notifier = OutcomeNotifier(pool: pool, audience: audience, logger: logger)
+        let apply = Apply(pool: pool, settings: applySettings, logger: logger)
+        let inbox = Inbox(pool: pool)
+        let acknowledger = stores.acknowledger
+        let isIdle: @Sendable () async throws -> Bool = {
+            // The inbox first: what leaves it stands in the queue with the same commit.
+            if try await inbox.hasNew(orAsks: reader.resolve != nil) { return false }
+            guard try await queue.isIdle() else { return false }
+            return try await acknowledger?.records.hasOpen() != true
+        }
+        let dequeuer = Dequeuer(
+            queue,
+            reader: reader,
+            lease: lease,
+            jobs: jobs,
+            signal: dequeue,
+            slots: settings.concurrency,
+            batch: settings.batch,
+            limiter: { limiters.occupancy },
+            isIdle: settings.untilIdle ? isIdle : nil,
+            logger: logger
+        )
+        last = dequeuer
+        var process = settings.process
+        process.lists = stores.lists.map(\.name)
+        let pause = settings.untilIdle ? Duration.milliseconds(200) : .seconds(1)
+        let beforeReads: [(any Service)?] = [
+            LeaseKeeper(leases, lease: lease, process: process, dequeue: dequeue.signal, logger: logger),
+            notifier,
+            LimitExchange(limiters, health: StoreHealth(pool: pool), logger: logger),
+            AbsenceKeeper(apply, logger: logger),
+            JobRescuer(leases, dequeue: dequeue.signal, logger: logger),
+            listener.map { JobListener($0, dequeue: dequeue, logger: logger) },
+        ]
+        let applier = Applier(
+            apply,
+            queue: queue,
+            lease: lease,
+            jobs: jobs,
+            notifier: notifier,
+            signals: signals,
+            batch: settings.batch,
+            restoreTook: { dequeuer.noteRestore($0) },
+            logger: logger
+        )
+        let events: [(any Service)?] = [
+            AssetRunner(
+                AssetRuns(
+                    pool: pool,
+                    mode: settings.apply.decision.mode,
+                    tells: settings.apply.tells,
+                    logger: logger
+                ),
+                signal: signals.assets,
+                logger: logger
+            ),
+            acknowledger,
+            InboxProcessor(
+                inbox,
+                dequeue: dequeue.signal,
+                longestPause: pause,
+                rest: { dequeuer.rest(after: $0) },
+                logger: logger
+            ),
+            reader.resolve.map { EventResolver(inbox, longestPause: pause, logger: logger, resolve: $0) },
+            sender.map { OutboxDispatcher(outbox: OutboxQueue(pool: pool), sender: $0, logger: logger) },
+            BackfillReader(Listings(pool: pool), lists: stores.lists, retry: settings.apply.retry, logger: logger),
+        ]
+        let dryRunner = stores.dryRunReader.map {
+            DryRunner(DryRuns(pool: pool), reader: $0, apply: apply, lease: lease, logger: logger)
+        }
+        var upkeep: [(any Service)?] = [
+            dryRunner, planner,
+            CheckScheduler(
+                pool: pool,
+                background: settings.backgroundCheck,
+                dequeue: dequeue.signal,
+                logger: logger
+            ),
+            PartitionMaintainer(
+                Partitions(pool: pool, historyDays: settings.retention.historyDays),
+                logger: logger
+            ),
+            RetentionCleaner(pool: pool, retention: settings.retention, logger: logger),
+            QueueCompactor(pool: pool, logger: logger),
+            SubscriberCounter(pool: pool, logger: logger),
+            InvariantMonitor(pool: pool).service(logger: logger),
+        ]
+        if settings.readsRuns {
+            upkeep.append(
+                RunPartReader(
+                    RunParts(pool: pool),
+                    reader: reader,
+                    apply: apply,
+                    lease: lease,
+                    inFlight: jobs,
+                    batch: settings.batch,
+                    slots: { dequeuer.backgroundSlots },
+                    limiter: { limiters.occupancy },
+                    logger: logger
+                )
+            )
+        }
+        services =
+            beforeReads.compactMap(\.self) + stores.beside + [applier] + (events + upkeep).compactMap(\.self)
+            + stores.desk
+    }
+
+    /// Works until a graceful shutdown, or until idle where the settings say so.
+    package func run() async throws {
+        typealias Part = ServiceGroupConfiguration.ServiceConfiguration
+        var configuration = ServiceGroupConfiguration(
+            services: services.map { Part(service: $0, successTerminationBehavior: .ignore) } + [
+                Part(service: last, successTerminationBehavior: .gracefullyShutdownGroup)
+            ],
+            logger: logger
+        )
+        configuration.maximumGracefulShutdownDuration = drain
+        do { try await ServiceGroup(configuration: configuration).run() } catch {
+            // Cancelled services end in any order, which the group reports as a fault.
+            guard Task.isCancelled else { throw error }
+        }
+    }
+}

@@ -1,0 +1,106 @@
+import FoundationEssentials
+package import Logging
+import Metrics
+import Postgres
+package import Queue
+import ServiceLifecycle
+import Synchronization
+
+/// Delivers the messages of the outbox as webhooks.
+package final class OutboxDispatcher: Service {
+    /// Messages under way at once.
+    static let width = 32
+    /// How long a process has for one, longer than any answer takes.
+    private static let hold = Duration.seconds(60)
+    /// After this a message is given up.
+    static let patience = Duration.seconds(3 * 86_400)
+
+    private let outbox: OutboxQueue
+    private let sender: WebhookSender
+    private let logger: Logger
+    /// Steps in a row that delivered nothing.
+    private let failures = Mutex(0)
+
+    package init(outbox: OutboxQueue, sender: WebhookSender, logger: Logger) {
+        self.outbox = outbox
+        self.sender = sender
+        self.logger = logger
+    }
+
+    package func run() async {
+        await PeriodicService("outbox dispatcher", every: .milliseconds(200), upTo: .seconds(2), logger: logger) {
+            [self] in
+            try await step()
+        }.run()
+    }
+
+    /// Delivers the next message of each of some users.
+    package func step() async throws -> PeriodicService.Next {
+        let messages = try await outbox.take(upTo: Self.width, for: Self.hold)
+        guard !messages.isEmpty else { return .idle }
+        var delivered: [Int64] = []
+        var failed: [(OutboxQueue.Message, WebhookSender.Failure)] = []
+        await withTaskGroup(of: (OutboxQueue.Message, WebhookSender.Failure?).self) { group in
+            for message in messages { group.addTask { [self] in (message, await deliver(message)) } }
+            for await (message, failure) in group {
+                if let failure { failed.append((message, failure)) } else { delivered.append(message.number) }
+            }
+        }
+        count("delivered", delivered.count)
+        let (ended, putBack) = (delivered, failed)
+        // Also where the process is told to stop meanwhile: what was delivered must not go out once more.
+        try await Task { [self] in
+            try await outbox.end(ended)
+            for (message, failure) in putBack { try await putOff(message, failure) }
+        }.value
+        let failures = failures.withLock { failures in
+            failures = delivered.isEmpty ? failures + 1 : 0
+            return failures
+        }
+        // The receiver does not answer: the other messages need not be tried one by one.
+        return failures == 0 ? .again : .after(min(.milliseconds(200) * (1 << min(failures, 8)), .seconds(30)))
+    }
+
+    private func deliver(_ message: OutboxQueue.Message) async -> WebhookSender.Failure? {
+        do throws(WebhookSender.Failure) {
+            try await sender.deliver(Array(Self.body(message).utf8), id: message.id.uuidString.lowercased())
+            return nil
+        } catch { return error }
+    }
+
+    private func putOff(_ message: OutboxQueue.Message, _ failure: WebhookSender.Failure) async throws {
+        let isOver = message.age >= Self.patience
+        count(isOver ? "dead" : "failed", 1)
+        try await outbox.putOff(message.number, for: isOver ? nil : Self.wait(message.attempt), error: failure.code)
+        guard isOver else { return }
+        logger.error(
+            "a message was given up",
+            metadata: ["outbox.id": "\(message.id)", "error.code": "\(failure.code)"]
+        )
+        try await outbox.alarm()
+    }
+
+    private func count(_ result: String, _ number: Int) {
+        guard number > 0 else { return }
+        Counter(label: "entitlement_sync_outbox_messages_total", dimensions: [("result", result)]).increment(by: number)
+    }
+
+    /// From five seconds to six hours, about three days in all until it is given up.
+    static func wait(_ attempt: Int) -> Duration {
+        min(.seconds(5) * (1 << min(max(attempt - 1, 0), 13)), .seconds(21_600))
+    }
+
+    /// The message as it is sent: who, what and when, in a stable order.
+    static func body(_ message: OutboxQueue.Message) -> String {
+        let seconds = Double(message.createdAt.microsecondsSinceUnixEpoch) / 1_000_000
+        let time = Date(timeIntervalSince1970: seconds).formatted(.iso8601)
+        let user = message.userID.map(quoted) ?? "null"
+        return #"{"id":"\#(message.id.uuidString.lowercased())","type":"\#(message.topic)","created_at":"\#(time)","#
+            + #""user_id":\#(user),"data":\#(message.data)}"#
+    }
+
+    private static func quoted(_ text: String) -> String {
+        // A text alone: there is nothing that can't be written.
+        (try? JSONEncoder().encode(text)).map { String(decoding: $0, as: UTF8.self) } ?? "null"
+    }
+}

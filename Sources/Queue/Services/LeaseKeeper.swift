@@ -1,0 +1,109 @@
+package import Logging
+import Metrics
+import ServiceLifecycle
+import Synchronization
+
+/// The lease under which this process dequeues and writes.
+package final class WorkerLease: Sendable {
+    private let current = Mutex<Int32?>(nil)
+    private let lost = Counter(label: "entitlement_sync_leases_lost_total")
+
+    package init() {}
+
+    /// The lease's number; `nil` before the first registration and after a lease was lost.
+    package var epoch: Int32? { current.withLock { $0 } }
+
+    func begin(_ epoch: Int32) { current.withLock { $0 = epoch } }
+
+    /// Notes that a lease has ended; one that was taken since stays.
+    package func lose(_ epoch: Int32) {
+        lost.increment()
+        current.withLock { if $0 == epoch { $0 = nil } }
+    }
+}
+
+/// Keeps this process's lease, takes a new one when it was lost, and ends it at shutdown.
+package struct LeaseKeeper: Service {
+    /// What the record of a worker says of its process.
+    package struct Process: Sendable {
+        package var host: String
+        package var pid: Int32
+        package var version: String
+        /// The stores' lists that it can read.
+        package var lists: [String]
+        /// Its MODE.
+        package var mode: String?
+
+        package init(host: String, pid: Int32, version: String, lists: [String] = [], mode: String? = nil) {
+            self.host = host
+            self.pid = pid
+            self.version = version
+            self.lists = lists
+            self.mode = mode
+        }
+    }
+
+    private let leases: Leases
+    private let lease: WorkerLease
+    private let process: Process
+    private let dequeue: Signal
+    private let logger: Logger
+
+    /// - Parameters:
+    ///   - leases: the records.
+    ///   - lease: gets the number.
+    ///   - process: what is on record of this process.
+    ///   - dequeue: raised once there is a lease.
+    ///   - logger: gets the changes.
+    package init(_ leases: Leases, lease: WorkerLease, process: Process, dequeue: Signal, logger: Logger) {
+        self.leases = leases
+        self.lease = lease
+        self.process = process
+        self.dequeue = dequeue
+        self.logger = logger
+    }
+
+    package func run() async {
+        let interval = max(leases.duration / 5, .milliseconds(200))
+        await PeriodicService(
+            "lease keeper",
+            every: interval,
+            retryingAfter: min(interval, .milliseconds(500)),
+            logger: logger,
+            last: { await end() },
+            step: { try await step() }
+        ).run()
+    }
+
+    /// Prolongs the lease, or registers.
+    package func step() async throws -> PeriodicService.Next {
+        if let epoch = lease.epoch {
+            guard try await !leases.heartbeat(epoch) else { return .idle }
+            logger.warning("the lease has ended; registering again", metadata: ["worker.epoch": "\(epoch)"])
+            lease.lose(epoch)
+            return .again
+        }
+        let epoch = try await leases.register(
+            host: process.host,
+            pid: process.pid,
+            version: process.version,
+            lists: process.lists,
+            mode: process.mode
+        )
+        lease.begin(epoch)
+        dequeue.raise()
+        logger.info("working", metadata: ["worker.epoch": "\(epoch)"])
+        return .idle
+    }
+
+    /// Gives back what stands under the lease.
+    private func end() async {
+        guard let epoch = lease.epoch else { return }
+        do {
+            try await leases.end(epoch)
+            logger.info("stopped: leases are returned", metadata: ["worker.epoch": "\(epoch)"])
+        } catch {
+            logger.error("leases could not be returned; they end by themselves", metadata: errorMetadata(error))
+        }
+    }
+}

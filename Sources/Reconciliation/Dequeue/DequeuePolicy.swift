@@ -1,0 +1,267 @@
+import Queue
+import RateLimits
+
+/// Decides when a process dequeues, from which lanes, and how many jobs of each.
+///
+/// Pure: `Dequeuer` describes the load, does what `next` returns, and reports what came of it. The first row that applies
+/// decides:
+///
+/// | state | step | until |
+/// |---|---|---|
+/// | shutting down | `stop` | the end |
+/// | no lease | `wait` for a signal, 100 ms at most | the process is registered |
+/// | waiting | `wait` as the last report demands | it is over |
+/// | too few slots are free (see `isFull`) | `wait` for a slot, 100 ms at most | a quarter is free, or nothing is held |
+/// | a dequeue failed | `returnUnknown` | `returnedUnknown` |
+/// | quarantine is due | `runQuarantined` | `ranQuarantined` |
+/// | any other | `dequeue` | `dequeued` or `failed` |
+///
+/// After a dequeue: an empty queue is polled after 50 ms, then ever less often; a lane that gave all that it was asked for is
+/// dequeued again at once; a steady stream of single restores is dequeued a few at a time.
+///
+/// Slots are split: background jobs use at most three quarters of them, and an eighth when the first restore comes. From then on
+/// the time that restores spend in this process, the stores' part left out, moves their share: quickly down while it is long,
+/// slowly up while it is short. Restores come first, save in every eighth dequeue, so that a flood of restores never stops
+/// background jobs. Where a store's rate limit is shared,
+/// only as many background jobs are dequeued as keep the limit busy, every 50 ms at most.
+struct DequeuePolicy {
+    /// What a process holds at a moment.
+    struct Load {
+        var isStopping = false
+        var isLeased = true
+        /// Jobs that take a slot.
+        var slotsTaken = 0
+        /// Of them the background jobs.
+        var background = 0
+        /// Jobs in flight, also those that take no slot.
+        var inFlight = 0
+        /// Reads of dry runs, which wait for the same rate limit.
+        var runReads = 0
+        /// Who waits for the tokens of the store that every user is read from; `nil`: there is no limit.
+        var limiter: LimiterOccupancy?
+    }
+
+    /// What ends a wait early.
+    enum Event { case signal, slot, nothing }
+
+    enum Step: Equatable {
+        case stop
+        case wait(Duration, Event)
+        /// Give back the jobs that the database may count as dequeued, although their answer was lost.
+        case returnUnknown
+        /// Run a quarantined job alone, if there is one and the jobs in flight end within the time.
+        case runQuarantined(Duration)
+        case dequeue([JobQueue.LaneLimit], upTo: Int)
+    }
+
+    /// What came of a try to run a quarantined job.
+    enum QuarantineResult { case none, ran, busy }
+
+    /// Jobs in flight that make a steady stream.
+    static let stream = 16
+    /// The shares of all slots that background jobs use: without restores, when the first restore comes, and at least.
+    private static let shareAlone = 0.75
+    private static let shareAtFirst = 0.125
+    private static let leastShare = 1.0 / 32
+    /// What a restore may take between its due time and its end, the stores' answers left out.
+    private static let patience = Duration.milliseconds(15)
+    /// How long after the last restore background jobs have all their slots again.
+    private static let memory = Duration.seconds(1)
+    private static let shortestPoll = Duration.milliseconds(50)
+    /// Jobs that were dequeued for a limited store reach its rate limiter within this time.
+    private static let limitedInterval = Duration.milliseconds(50)
+    private static let quarantineInterval = Duration.seconds(2)
+    /// How long the jobs in flight have to end before a quarantined job runs; doubled each time that was too short.
+    static let shortestQuiet = Duration.seconds(5)
+    private static let longestQuiet = Duration.seconds(60)
+
+    private let slots: Int
+    private let batch: Int
+    private let longestPoll: Duration
+
+    /// Waits that follow each other before the next dequeue.
+    private var waits: [(duration: Duration, event: Event)] = []
+    private var poll = shortestPoll
+    private var hasUnknown = false
+    private var rounds = 0
+    private var share = shareAtFirst
+    /// When the last restore was in flight.
+    private var lastRestore: ContinuousClock.Instant?
+    private var lastLimited: ContinuousClock.Instant?
+    private var nextQuarantine: ContinuousClock.Instant?
+    private var quiet = shortestQuiet
+    private var ranQuarantined = false
+    /// The dequeue left out background jobs for want of slots: their jobs may wait although nothing was found.
+    private(set) var lacksSlots = false
+    private var isLimited = false
+    /// What the last dequeue of background jobs found.
+    private var hadEvents = false
+    private var hadSweeps = false
+
+    /// - Parameters:
+    ///   - slots: jobs that are held at once, at most.
+    ///   - batch: jobs of one dequeue, at most.
+    ///   - longestPoll: the longest pause between dequeues of an empty queue.
+    init(slots: Int, batch: Int, longestPoll: Duration = .seconds(1)) {
+        self.slots = slots
+        self.batch = batch
+        self.longestPoll = longestPoll
+    }
+
+    /// What to do next.
+    mutating func next(_ load: Load, at now: ContinuousClock.Instant) -> Step {
+        if load.slotsTaken > load.background { noteRestore(at: now) }
+        if load.isStopping { return .stop }
+        guard load.isLeased else { return .wait(.milliseconds(100), .signal) }
+        if !waits.isEmpty {
+            let wait = waits.removeFirst()
+            return .wait(wait.duration, wait.event)
+        }
+        let free = slots - load.slotsTaken
+        if isFull(free, load) { return .wait(.milliseconds(100), .slot) }
+        if hasUnknown { return .returnUnknown }
+        if nextQuarantine.map({ now >= $0 }) ?? true { return .runQuarantined(quiet) }
+        let limit = min(free, batch)
+        return .dequeue(limits(limit, load, at: now), upTo: limit)
+    }
+
+    /// Whether to wait until more slots are free.
+    ///
+    /// Jobs are dequeued together, which costs less than one by one. Background jobs that hold more than their share beside
+    /// restores keep no restore from a free slot.
+    private func isFull(_ free: Int, _ load: Load) -> Bool {
+        guard load.slotsTaken > 0, free < max(1, slots / 4) else { return false }
+        return free < 1 || load.background <= slots(Self.shareAtFirst)
+    }
+
+    /// How many slots background jobs may use now.
+    func backgroundSlots(at now: ContinuousClock.Instant) -> Int {
+        slots(isBesideRestores(at: now) ? share : Self.shareAlone)
+    }
+
+    /// How long a service rests after background work that takes no slot.
+    ///
+    /// - Parameters:
+    ///   - work: what it took.
+    ///   - now: the moment.
+    /// - Returns: as long as it took, and up to four times as long while restores are slow; a second at most.
+    func rest(after work: Duration, at now: ContinuousClock.Instant) -> Duration {
+        min(work * (isBesideRestores(at: now) ? max(1, Self.shareAtFirst / share) : 1), .seconds(1))
+    }
+
+    /// Reports how long a restore took in this process.
+    mutating func restoreEnded(after time: Duration, at now: ContinuousClock.Instant) {
+        noteRestore(at: now)
+        // Quick to yield and slow to come back, because users wait for restores.
+        share = time > Self.patience ? max(Self.leastShare, share * 0.95) : min(Self.shareAlone, share + 0.001)
+    }
+
+    private mutating func noteRestore(at now: ContinuousClock.Instant) {
+        if !isBesideRestores(at: now) { share = Self.shareAtFirst }
+        lastRestore = now
+    }
+
+    private func isBesideRestores(at now: ContinuousClock.Instant) -> Bool {
+        lastRestore.map { now - $0 <= Self.memory } ?? false
+    }
+
+    private func slots(_ share: Double) -> Int { max(1, Int(Double(slots) * share)) }
+
+    private mutating func limits(_ limit: Int, _ load: Load, at now: ContinuousClock.Instant) -> [JobQueue.LaneLimit] {
+        let restores = JobQueue.LaneLimit(lane: .restore, limit: limit)
+        var rest = min(limit, backgroundSlots(at: now) - load.background)
+        isLimited = false
+        if rest > 0, let limiter = load.limiter {
+            // Evidence and dry runs wait for tokens as well, and must not shut out the jobs of the queue.
+            rest = min(rest, max(limiter.room(besides: load.runReads), (limiter.most + 1) / 2 - load.background))
+            if rest > 0, let lastLimited, now - lastLimited < Self.limitedInterval { isLimited = true }
+        }
+        lacksSlots = rest <= 0
+        guard rest > 0, !isLimited else { return [restores] }
+        lastLimited = now
+        // Together no more than the rest; a lane that was empty keeps a small part, by which it is found out when it is not.
+        let least = max(1, rest / 8)
+        let events = hadEvents == hadSweeps ? (rest + 1) / 2 : hadEvents ? rest - least : least
+        let limits: [JobQueue.LaneLimit] = [
+            restores, .init(lane: .event, limit: max(1, events)), .init(lane: .sweep, limit: max(1, rest - events)),
+        ]
+        return rounds % 8 == 7 ? limits.reversed() : limits
+    }
+
+    /// Reports a dequeue.
+    ///
+    /// - Parameters:
+    ///   - counts: jobs by lane.
+    ///   - limits: what was asked for.
+    ///   - total: the limit of all lanes together.
+    ///   - load: what is held now, the jobs included.
+    ///   - began: the moment before the dequeue.
+    ///   - now: the moment after it.
+    mutating func dequeued(
+        _ counts: [JobLane: Int],
+        of limits: [JobQueue.LaneLimit],
+        upTo total: Int,
+        load: Load,
+        began: ContinuousClock.Instant,
+        at now: ContinuousClock.Instant
+    ) {
+        if limits.count > 1 {
+            rounds += 1
+            hadEvents = counts[.event, default: 0] > 0
+            hadSweeps = counts[.sweep, default: 0] > 0
+        }
+        let jobs = counts.values.reduce(0, +)
+        guard jobs > 0 else { return foundNothing(limits, load, at: now) }
+        poll = Self.shortestPoll
+        let mayBeMore = jobs >= total || limits.contains { counts[$0.lane, default: 0] >= $0.limit }
+        if jobs < 4, load.slotsTaken >= Self.stream, began + .milliseconds(4) > now {
+            waits.append((began + .milliseconds(4) - now, .nothing))
+        }
+        // What was due is dequeued, and what comes is notified.
+        if !mayBeMore { waits.append((poll, .signal)) }
+    }
+
+    private mutating func foundNothing(
+        _ limits: [JobQueue.LaneLimit],
+        _ load: Load,
+        at now: ContinuousClock.Instant
+    ) {
+        // The next background job need not wait for the interval: none was dequeued.
+        if limits.count > 1 { lastLimited = nil }
+        if ranQuarantined, load.inFlight == 0 {
+            // No other job waits, so the next quarantined job need not wait for them.
+            nextQuarantine = now
+        } else if isLimited {
+            waits.append((min(poll, Self.limitedInterval), .signal))
+        } else {
+            waits.append((poll, .signal))
+            poll = min(poll * 2, longestPoll)
+        }
+    }
+
+    /// Reports a try to run a quarantined job.
+    mutating func ranQuarantined(
+        _ result: QuarantineResult,
+        began: ContinuousClock.Instant,
+        at now: ContinuousClock.Instant
+    ) {
+        ranQuarantined = result == .ran
+        quiet = result == .busy ? min(quiet * 2, Self.longestQuiet) : Self.shortestQuiet
+        switch result {
+        case .none: nextQuarantine = began + Self.quarantineInterval
+        // The other jobs have as long for themselves as this one had.
+        case .ran: nextQuarantine = now + (now - began)
+        // Dequeuing stopped in vain, so it goes on for longer.
+        case .busy: nextQuarantine = now + (now - began) * 4
+        }
+    }
+
+    /// Reports a failed dequeue, which may have been committed.
+    mutating func failed() {
+        hasUnknown = true
+        waits = [(.milliseconds(250), .nothing)]
+    }
+
+    /// Reports that the jobs of lost answers were given back.
+    mutating func returnedUnknown() { hasUnknown = false }
+}

@@ -1,0 +1,84 @@
+import Entitlements
+import FoundationEssentials
+package import Logging
+package import Postgres
+import Queue
+import ServiceLifecycle
+import Synchronization
+package import UserRequests
+
+/// Notifies callers of ended jobs, after the commit: those that wait in this process, and clients that LISTEN to
+/// `entitlement_sync_outcome`.
+///
+/// Apart from the writing of batches: the next batch does not wait until the last one's ends are notified.
+package final class OutcomeNotifier: Service {
+    private struct State {
+        var ended: [ApplyReport.Ended] = []
+        var isUrgent = false
+    }
+
+    private let pool: PostgresPool
+    private let audience: (any RestoreAudience)?
+    private let logger: Logger
+    private let state = Mutex(State())
+    private let arrived = Signal()
+
+    /// - Parameters:
+    ///   - pool: sends notifications.
+    ///   - audience: callers that wait for restores in this process.
+    ///   - logger: gets failures.
+    package init(pool: PostgresPool, audience: (any RestoreAudience)? = nil, logger: Logger) {
+        self.pool = pool
+        self.audience = audience
+        self.logger = logger
+    }
+
+    /// Takes the ends of a committed batch: callers in this process have them at once, all others a notification soon.
+    func add(_ report: ApplyReport) {
+        guard !report.ended.isEmpty else { return }
+        let delivered = report.answers.isEmpty ? [] : audience?.take(report.answers) ?? []
+        state.withLock { state in
+            state.ended += report.ended
+            // Where a caller of this process waited for a restore, hardly any other caller waits for it.
+            state.isUrgent = state.isUrgent || !report.ended.allSatisfy { delivered.contains($0.id) }
+        }
+        arrived.raise()
+    }
+
+    package func run() async {
+        await cancelWhenGracefulShutdown { [self] in
+            while !Task.isCancelled {
+                await notify()
+                await arrived.wait()
+                // A notification costs a transaction: ends that are in no hurry are notified together.
+                if !state.withLock(\.isUrgent) { try? await Task.sleep(for: .milliseconds(25)) }
+            }
+        }
+        await finish(within: .seconds(2)) { [self] in await notify() }
+    }
+
+    /// Notifies of the ends since the last time; polling finds what a lost notification misses.
+    private func notify() async {
+        let ended = state.withLock { state in
+            defer { state = State() }
+            return state.ended
+        }
+        do { try await send(ended) } catch {
+            // What a cancellation interrupted is notified at the end.
+            guard !Task.isCancelled else { return state.withLock { $0.ended += ended } }
+            logger.info("outcomes could not be announced", metadata: errorMetadata(error))
+        }
+    }
+
+    /// Notifies of ended jobs; a hint, sent after the commit.
+    package func send(_ ended: [ApplyReport.Ended]) async throws {
+        guard !ended.isEmpty else { return }
+        let payloads = ended.map { job in
+            let outcome = job.outcome.map { "\"\($0.rawValue)\"" } ?? "null"
+            return "{\"job\":\"\(job.id.uuidString.lowercased())\",\"outcome\":\(outcome)}"
+        }
+        try await pool.query(
+            "SELECT pg_notify('entitlement_sync_outcome', o.payload) FROM unnest(\(payloads)) AS o(payload)"
+        )
+    }
+}

@@ -1,0 +1,60 @@
+package import Logging
+import Postgres
+package import Queue
+package import Reconciliation
+import ServiceLifecycle
+
+/// Answers operators and agents who ask what a reconcile would do; it writes nothing else, in no mode.
+package struct DryRunner: Service {
+    private let dryRuns: DryRuns
+    private let reader: StoreReader
+    private let apply: Apply
+    private let lease: WorkerLease
+    private let logger: Logger
+
+    /// - Parameters:
+    ///   - dryRuns: the questions.
+    ///   - reader: reads the stores on support's share of their limits.
+    ///   - apply: plans, and rolls back.
+    ///   - lease: this process's; without one others answer.
+    ///   - logger: gets failures.
+    package init(_ dryRuns: DryRuns, reader: StoreReader, apply: Apply, lease: WorkerLease, logger: Logger) {
+        self.dryRuns = dryRuns
+        self.reader = reader
+        self.apply = apply
+        self.lease = lease
+        self.logger = logger
+    }
+
+    package func run() async {
+        await PeriodicService("dry runner", every: .seconds(1), logger: logger) { try await step() }.run()
+    }
+
+    package func step() async throws -> PeriodicService.Next {
+        guard let epoch = lease.epoch else { return .idle }
+        let taken = try await dryRuns.take(upTo: 8)
+        await withDiscardingTaskGroup { group in
+            for question in taken { group.addTask { await answer(question, epoch: epoch) } }
+        }
+        return .after(work: taken.count)
+    }
+
+    private func answer(_ question: DryRuns.Taken, epoch: Int32) async {
+        do {
+            let reading = await reader.read(question.job)
+            // A shutdown is no failure; a task of its own, because this one is cancelled.
+            guard !Task.isCancelled else { return try await Task { try await dryRuns.release(question) }.value }
+            let predicted: DryRunResult?
+            do {
+                predicted = try await apply.performDryRun(ReadJob(job: question.job, reading: reading), epoch: epoch)
+            } catch {
+                logger.warning("a dry run could not be planned", metadata: errorMetadata(error))
+                predicted = DryRunResult(error: (error as? PostgresError)?.sqlState ?? "\(type(of: error))")
+            }
+            try await dryRuns.keep(predicted, for: question)
+        } catch {
+            // The hold on it ends by itself.
+            logger.warning("a dry run could not be answered", metadata: errorMetadata(error))
+        }
+    }
+}

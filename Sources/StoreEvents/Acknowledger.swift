@@ -1,0 +1,98 @@
+import Entitlements
+package import Logging
+import Metrics
+package import Queue
+import ServiceLifecycle
+package import StoreClients
+
+/// Acknowledges granted sales to Google Play, which refunds a sale that stays unacknowledged for three days.
+package struct Acknowledger: Service {
+    private static let width = 20
+
+    /// What came of one.
+    enum Outcome: String, CaseIterable {
+        case accepted, already, over, failed, missed
+    }
+
+    package let records: Acknowledgements
+    /// Makes the call; whether the sale was taken as granted, or only a read can tell.
+    private let call: @Sendable (Acknowledgement) async throws(ReadFailure) -> GooglePlayAcknowledged
+    /// Reads whether the sale still waits.
+    private let state: @Sendable (Acknowledgement) async throws(ReadFailure) -> GooglePlayAcknowledgementState
+    private let signal: Signal
+    private let logger: Logger
+
+    /// - Parameters:
+    ///   - records: sales that wait.
+    ///   - client: makes the calls.
+    ///   - signal: raised when sales wait.
+    ///   - logger: gets failures.
+    package init(records: Acknowledgements, client: GooglePlayClient, signal: Signal, logger: Logger) {
+        self.records = records
+        self.signal = signal
+        self.logger = logger
+        // A user has paid and would lose the purchase: it comes before background work.
+        call = { sale throws(ReadFailure) in try await client.acknowledge(sale, lane: .event) }
+        state = { sale throws(ReadFailure) in try await client.acknowledgementState(of: sale, lane: .event) }
+    }
+
+    package func run() async {
+        await PeriodicService("acknowledger", every: .seconds(5), wokenBy: signal, logger: logger) {
+            try await step()
+        }.run()
+    }
+
+    /// Acknowledges due sales.
+    package func step() async throws -> PeriodicService.Next {
+        let due = try await records.take(upTo: Self.width)
+        await withDiscardingTaskGroup { group in
+            for sale in due { group.addTask { await settle(sale) } }
+        }
+        return due.count == Self.width ? .again : .idle
+    }
+
+    private func settle(_ due: Acknowledgements.Due) async {
+        let sale = due.acknowledgement
+        do {
+            let outcome = try await acknowledge(due)
+            Counter(label: "entitlement_sync_acknowledgements_total", dimensions: [("result", outcome.rawValue)])
+                .increment()
+            switch outcome {
+            case .accepted, .already, .over: try await records.end(sale)
+            case .failed: try await records.putOff(sale, for: Self.wait(due.attempt), error: "refused")
+            case .missed:
+                try await records.alarm(
+                    "acknowledgement_missed",
+                    "Google Play took back a sale that was granted and not acknowledged within its days: look at the"
+                        + " worker's log for the reason, and at the Play Console for the orders."
+                )
+                try await records.end(sale)
+            }
+        } catch {
+            // It stands in the records and is taken up again.
+            let code = (error as? ReadFailure)?.code.rawValue ?? "\(type(of: error))"
+            try? await records.putOff(sale, for: Self.wait(due.attempt), error: code)
+        }
+    }
+
+    private func acknowledge(_ due: Acknowledgements.Due) async throws(ReadFailure) -> Outcome {
+        let sale = due.acknowledgement
+        if due.wasCalled || due.isPastDeadline {
+            switch try await state(sale) {
+            case .acknowledged: return .already
+            case .over: return due.isPastDeadline ? .missed : .over
+            case .untold: return due.isPastDeadline ? .missed : .failed
+            case .pending: break
+            }
+        }
+        guard case .refused = try await call(sale) else { return .accepted }
+        // A second call, or a race of two, is refused as well: what counts is what the sale looks like now.
+        switch try await state(sale) {
+        case .acknowledged: return .already
+        case .over: return .over
+        case .pending, .untold: return .failed
+        }
+    }
+
+    private static func wait(_ attempt: Int) -> Duration { min(.seconds(2) * (1 << min(attempt, 12)), .seconds(3600)) }
+}

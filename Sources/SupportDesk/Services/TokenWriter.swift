@@ -1,0 +1,159 @@
+import Entitlements
+import FaultPoints
+import Foundation
+package import Logging
+import Postgres
+package import StoreClients
+import ServiceLifecycle
+import Queue
+
+/// Tells the App Store whose a purchase is that was moved, so that it does not go on naming its former owner.
+///
+/// Our records outrank what the store echoes: nothing waits for this, and nothing is undone where it fails.
+package struct TokenWriter: Service {
+    /// How often the App Store is asked before it is left alone.
+    static let mostTries = 10
+
+    private let tokens: TransferTokens
+    /// `nil`: there is no key for it.
+    private let appStore: AppStoreClient?
+    private let accounts: AccountIDs
+    private let logger: Logger
+
+    package init(tokens: TransferTokens, appStore: AppStoreClient?, accounts: AccountIDs, logger: Logger) {
+        self.tokens = tokens
+        self.appStore = appStore
+        self.accounts = accounts
+        self.logger = logger
+    }
+
+    package func run() async {
+        await PeriodicService("account token writer", every: .seconds(1), logger: logger) {
+            .after(work: try await step())
+        }.run()
+    }
+
+    /// Tells it of what is due.
+    ///
+    /// - Returns: how many were taken up.
+    func step() async throws -> Int {
+        let due = try await tokens.take(upTo: 4)
+        await withDiscardingTaskGroup { group in
+            for item in due { group.addTask { await carryOn(item) } }
+        }
+        return due.count
+    }
+
+    private func carryOn(_ due: TransferTokens.Due) async {
+        do {
+            let end: TransferTokens.End
+            do throws(ReadFailure) {
+                end = try await write(due)
+            } catch {
+                // Our own going is nobody's failure; a task of its own, because this one is cancelled.
+                guard !Task.isCancelled, error.code != .interrupted else {
+                    return try await Task { [tokens] in try await tokens.release(due) }.value
+                }
+                guard due.tries >= Self.mostTries else {
+                    let wait = max(error.retryAfter ?? .zero, Self.pause(due.tries))
+                    return try await tokens.putOff(due, for: wait, error: error.code.rawValue)
+                }
+                try await raise()
+                end = .givenUp(error.code.rawValue)
+            }
+            await reach(.transferToken)
+            try await tokens.end(due, end)
+            logger.notice(
+                "an account token came to its end",
+                metadata: ["transfer.id": "\(due.transferID)", "answer": "\(end.word)"]
+            )
+        } catch {
+            // It stands in the records and is taken up again; the same token may be sent again.
+            logger.warning(
+                "what became of an account token could not be recorded; it is sent again",
+                metadata: [
+                    "transfer.id": "\(due.transferID)",
+                    "error.code": "\((error as? PostgresError)?.sqlState ?? "\(type(of: error))")",
+                ]
+            )
+        }
+    }
+
+    /// Tells the App Store of one purchase.
+    ///
+    /// - Returns: what came of it.
+    /// - Throws: why there was no usable answer.
+    private func write(_ due: TransferTokens.Due) async throws(ReadFailure) -> TransferTokens.End {
+        guard due.isOurs else { return .skipped(.movedOn) }
+        guard let userID = due.userID else { return .skipped(.claimantGone) }
+        guard let appStore else { return .skipped(.appStoreOff) }
+        guard let token = accounts.token(for: userID) else { return .skipped(.tokenUnknown) }
+        guard let environment = AppStoreEnvironment.allCases.first(where: { $0.ledgerName == due.environment }) else {
+            return .skipped(.purchaseUnknown)
+        }
+        guard let id = try await original(of: due, in: environment, appStore) else {
+            return due.transactionID == nil ? .skipped(.purchaseUnknown) : .refused(AppStoreTokenAnswer.unknown.code)
+        }
+        let answer = try await appStore.setAppAccountToken(token, on: id, in: environment, lane: .support)
+        return answer == .set ? .set : .refused(answer.code)
+    }
+
+    /// The App Store takes a token for the first transaction of a purchase alone; RevenueCat may name a later one.
+    private func original(
+        of due: TransferTokens.Due,
+        in environment: AppStoreEnvironment,
+        _ appStore: AppStoreClient
+    ) async throws(ReadFailure) -> String? {
+        if let known = due.originalID { return known }
+        guard let any = due.transactionID else { return nil }
+        return try await appStore.transaction(any, in: environment, lane: .support)?.originalTransactionID
+    }
+
+    private func raise() async throws {
+        try await tokens.alarm(
+            "account_token",
+            "The App Store gave no answer to the account token of a purchase that was transferred, in \(Self.mostTries) "
+                + "tries: see the table transfer_token, and entitlement-sync ticket ID token, which tries again."
+        )
+    }
+
+    /// Ten tries take about eight hours.
+    static func pause(_ tries: Int) -> Duration {
+        min(.seconds(5) * (0..<min(max(tries - 1, 0), 9)).reduce(1) { product, _ in product * 3 }, .seconds(10_800))
+    }
+}
+
+extension TokenWriter {
+    #if FAULT_POINTS
+        /// Lets a test's fault happen between two steps.
+        private func reach(_ point: FaultPoint) async { _ = await FaultPlan.reach(point) }
+    #else
+        @inline(__always)
+        private func reach(_ point: FaultPoint) async {}
+    #endif
+}
+
+extension AppStoreTokenAnswer {
+    /// As records call it.
+    fileprivate var code: String {
+        switch self {
+        case .set: "set"
+        case .familyShared: "family_shared"
+        case .notOriginal: "not_original"
+        case .unknown: "unknown"
+        case .rejected: "rejected"
+        }
+    }
+}
+
+extension TransferTokens.End {
+    /// For the log: no ids, and no tokens.
+    fileprivate var word: String {
+        switch self {
+        case .set: "set"
+        case .skipped(let skip): "skipped_\(skip.rawValue)"
+        case .refused(let code): "refused_\(code)"
+        case .givenUp(let code): "given_up_\(code)"
+        }
+    }
+}

@@ -1,0 +1,283 @@
+import Entitlements
+import Queue
+import RateLimits
+@testable import Reconciliation
+import TestSupport
+import Testing
+
+/// When a process dequeues, and what: a model of its queue and its rate limiter goes through random loads.
+struct DequeuePolicyTests {
+    /// A process that does what the policy says, without waiting: time passes as the steps demand.
+    private struct Model {
+        static let slots = 64
+        static let batch = 100
+
+        var policy = DequeuePolicy(slots: slots, batch: batch)
+        var now = ContinuousClock.now
+        var waiting: [JobLane: Int] = [:]
+        var dequeued: [JobLane: Int] = [:]
+        /// Reads in flight and when they end.
+        var reads: [(lane: JobLane, end: ContinuousClock.Instant)] = []
+        /// Tokens a second of the limiter; `nil`: there is none.
+        var rate: Double?
+        var tokens = 0.0
+        /// Background reads that wait for a token.
+        var atLimiter = 0
+        var longestRestoreWait = Duration.zero
+        private var restoresSince: ContinuousClock.Instant?
+        var quarantineResult = DequeuePolicy.QuarantineResult.none
+        var quarantined = 0
+        var timeInQuarantine = Duration.zero
+        let readTime: Duration
+
+        init(readTime: Duration, rate: Double? = nil) {
+            self.readTime = readTime
+            self.rate = rate
+        }
+
+        var load: DequeuePolicy.Load {
+            var load = DequeuePolicy.Load()
+            load.background = atLimiter + reads.count { $0.lane != .restore }
+            load.slotsTaken = atLimiter + reads.count
+            load.inFlight = load.slotsTaken
+            load.limiter = rate.map { LimiterOccupancy(perMinute: Int($0 * 60), waiting: atLimiter) }
+            return load
+        }
+
+        /// Lets time pass: reads end, tokens come.
+        mutating func pass(_ duration: Duration) {
+            let steps = max(1, Int(duration / .milliseconds(1)))
+            for _ in 0..<steps {
+                now += .milliseconds(1)
+                reads.removeAll { $0.end <= now }
+                guard let rate else { continue }
+                tokens = min(1, tokens + rate / 1000)
+                if atLimiter > 0, tokens >= 1 {
+                    tokens -= 1
+                    atLimiter -= 1
+                    reads.append((.sweep, now + readTime))
+                }
+            }
+        }
+
+        mutating func queue(_ lane: JobLane, _ count: Int) {
+            waiting[lane, default: 0] += count
+            if lane == .restore, count > 0, restoresSince == nil { restoresSince = now }
+        }
+
+        mutating func step() -> DequeuePolicy.Step {
+            let step = policy.next(load, at: now)
+            switch step {
+            case .stop, .returnUnknown: policy.returnedUnknown()
+            // Jobs come all the time, so a signal ends the wait.
+            case .wait(let duration, .signal): pass(waiting.values.contains { $0 > 0 } ? .milliseconds(1) : duration)
+            case .wait(let duration, .slot):
+                let held = load.slotsTaken
+                var left = duration
+                while left > .zero, load.slotsTaken == held {
+                    pass(.milliseconds(1))
+                    left -= .milliseconds(1)
+                }
+            case .wait(let duration, .nothing): pass(duration)
+            case .runQuarantined(let quiet):
+                let began = now
+                if quarantineResult == .busy { pass(quiet) }
+                if quarantineResult == .ran { pass(readTime) }
+                quarantined += 1
+                timeInQuarantine += now - began
+                policy.ranQuarantined(quarantineResult, began: began, at: now)
+            case .dequeue(let limits, let total):
+                let began = now
+                pass(.milliseconds(1))
+                var counts: [JobLane: Int] = [:]
+                var left = total
+                for limit in limits {
+                    let count = min(left, limit.limit, waiting[limit.lane, default: 0])
+                    guard count > 0 else { continue }
+                    counts[limit.lane] = count
+                    waiting[limit.lane, default: 0] -= count
+                    dequeued[limit.lane, default: 0] += count
+                    left -= count
+                    if limit.lane != .restore, rate != nil {
+                        atLimiter += count
+                    } else {
+                        for _ in 0..<count { reads.append((limit.lane, now + readTime)) }
+                    }
+                    if limit.lane == .restore, let since = restoresSince {
+                        longestRestoreWait = max(longestRestoreWait, now - since)
+                        restoresSince = waiting[.restore, default: 0] > 0 ? now : nil
+                    }
+                }
+                policy.dequeued(counts, of: limits, upTo: total, load: load, began: began, at: now)
+            }
+            return step
+        }
+    }
+
+    @Test(arguments: 0..<40)
+    func `Restores wait for no background job, whatever the load`(seed: Int) {
+        var random = SeededGenerator(seed: UInt64(seed))
+        var model = Model(readTime: .milliseconds(5 + random.below(200)), rate: random.oneIn(2) ? 8 : nil)
+        model.queue(.sweep, 1_000_000)
+        model.queue(.event, 1_000_000)
+        let end = model.now + .seconds(20)
+        while model.now < end {
+            // As many restores as the slots that background jobs leave them.
+            let restores = model.load.slotsTaken - model.load.background + model.waiting[.restore, default: 0]
+            if random.oneIn(20), restores <= Model.slots / 4 - 4 { model.queue(.restore, 1 + random.below(3)) }
+            let step = model.step()
+            if case .dequeue(let limits, let total) = step {
+                #expect(limits.contains { $0.lane == .restore && $0.limit == total }, "seed \(seed)")
+            }
+        }
+        #expect(model.longestRestoreWait <= .milliseconds(20), "seed \(seed)")
+    }
+
+    @Test(arguments: 0..<40)
+    func `A flood of restores never stops background jobs`(seed: Int) {
+        var random = SeededGenerator(seed: UInt64(seed))
+        var model = Model(readTime: .milliseconds(5 + random.below(100)))
+        for _ in 0..<5 {
+            let before = model.dequeued
+            let end = model.now + .seconds(5)
+            while model.now < end {
+                model.queue(.restore, 200)
+                model.queue(.sweep, 10)
+                model.queue(.event, 10)
+                _ = model.step()
+            }
+            for lane in [JobLane.event, .sweep] {
+                #expect(model.dequeued[lane, default: 0] > before[lane, default: 0], "seed \(seed)")
+            }
+            #expect(model.dequeued[.restore, default: 0] > before[.restore, default: 0])
+        }
+    }
+
+    @Test(arguments: [1.0, 8, 30, 200])
+    func `A store's rate limit is used to the end, and few jobs wait for it`(rate: Double) {
+        var model = Model(readTime: .milliseconds(150), rate: rate)
+        model.queue(.sweep, 1_000_000)
+        let end = model.now + .seconds(120)
+        var most = 0
+        while model.now < end {
+            _ = model.step()
+            most = max(most, model.atLimiter)
+        }
+        #expect(Double(model.dequeued[.sweep, default: 0]) >= 0.95 * rate * 120)
+        #expect(most <= 2 * LimiterOccupancy(perMinute: Int(rate * 60), waiting: 0).most)
+    }
+
+    @Test(arguments: [DequeuePolicy.QuarantineResult.ran, .busy])
+    func `Quarantine ends: other jobs have at least as long as a quarantined job`(
+        result: DequeuePolicy.QuarantineResult
+    ) {
+        var model = Model(readTime: .milliseconds(200))
+        model.quarantineResult = result
+        let began = model.now
+        while model.now < began + .seconds(1200) {
+            model.queue(.restore, 1)
+            model.queue(.sweep, 1)
+            _ = model.step()
+        }
+        #expect(model.quarantined > 3)
+        let share = model.timeInQuarantine / (model.now - began)
+        #expect(share <= (result == .busy ? 0.25 : 0.55), "\(share)")
+    }
+
+    @Test func `An empty queue is polled ever less often, and a signal is heard at once`() {
+        var policy = DequeuePolicy(slots: 64, batch: 100)
+        let now = ContinuousClock.now
+        #expect(policy.next(.init(), at: now) == .runQuarantined(.seconds(5)))
+        policy.ranQuarantined(.none, began: now, at: now)
+        var polls: [Duration] = []
+        for _ in 0..<7 {
+            guard case .dequeue(let limits, let total) = policy.next(.init(), at: now) else { break }
+            policy.dequeued([:], of: limits, upTo: total, load: .init(), began: now, at: now)
+            guard case .wait(let poll, .signal) = policy.next(.init(), at: now) else { break }
+            polls.append(poll)
+        }
+        #expect(polls == [50, 100, 200, 400, 800, 1000, 1000].map { Duration.milliseconds($0) })
+    }
+
+    @Test func `Each state has its step`() {
+        var policy = DequeuePolicy(slots: 64, batch: 100)
+        let now = ContinuousClock.now
+        var load = DequeuePolicy.Load()
+        load.isLeased = false
+        #expect(policy.next(load, at: now) == .wait(.milliseconds(100), .signal))
+        load.isLeased = true
+        load.slotsTaken = 49
+        #expect(policy.next(load, at: now) == .wait(.milliseconds(100), .slot))
+        load.slotsTaken = 0
+        policy.failed()
+        #expect(policy.next(load, at: now) == .wait(.milliseconds(250), .nothing))
+        #expect(policy.next(load, at: now) == .returnUnknown)
+        #expect(policy.next(load, at: now) == .returnUnknown, "until it is done")
+        policy.returnedUnknown()
+        #expect(policy.next(load, at: now) == .runQuarantined(.seconds(5)))
+        policy.ranQuarantined(.none, began: now, at: now)
+        guard case .dequeue(_, upTo: 64) = policy.next(load, at: now) else {
+            Issue.record("a process with free slots dequeues")
+            return
+        }
+        load.isStopping = true
+        #expect(policy.next(load, at: now) == .stop)
+    }
+
+    /// The background's slots of 64 after a number of restores that took so long, one a millisecond.
+    private func slots(_ policy: inout DequeuePolicy, after restores: Int, taking time: Duration) -> Int {
+        for number in 0..<restores { policy.restoreEnded(after: time, at: start + .milliseconds(number)) }
+        return policy.backgroundSlots(at: start + .milliseconds(restores))
+    }
+
+    private let start = ContinuousClock.now
+
+    @Test func `Background jobs have three quarters of the slots, and an eighth as soon as a restore comes`() {
+        var policy = DequeuePolicy(slots: 64, batch: 100)
+        #expect(policy.backgroundSlots(at: start) == 48)
+        var load = DequeuePolicy.Load()
+        load.slotsTaken = 1
+        _ = policy.next(load, at: start)
+        #expect(policy.backgroundSlots(at: start) == 8)
+        #expect(policy.backgroundSlots(at: start + .seconds(1)) == 8)
+        #expect(policy.backgroundSlots(at: start + .milliseconds(1001)) == 48)
+        #expect(DequeuePolicy(slots: 1, batch: 1).backgroundSlots(at: start) == 1)
+    }
+
+    @Test func `Background jobs yield quickly while restores are slow, and come back slowly`() {
+        var policy = DequeuePolicy(slots: 64, batch: 100)
+        #expect(slots(&policy, after: 10, taking: .milliseconds(16)) == 4)
+        var slow = DequeuePolicy(slots: 64, batch: 100)
+        #expect(slots(&slow, after: 1000, taking: .seconds(1)) == 2)
+        var quick = DequeuePolicy(slots: 64, batch: 100)
+        #expect(slots(&quick, after: 100, taking: .milliseconds(15)) == 14)
+        #expect(slots(&quick, after: 5000, taking: .milliseconds(1)) == 48)
+        // A second after the last restore what was learned is forgotten.
+        let last = start + .milliseconds(999)
+        #expect(slow.backgroundSlots(at: last + .seconds(1)) == 2)
+        slow.restoreEnded(after: .milliseconds(1), at: last + .milliseconds(1001))
+        #expect(slow.backgroundSlots(at: last + .milliseconds(1002)) == 8)
+    }
+
+    @Test func `Work beside the slots is rested from as long as it took, and longer while restores are slow`() {
+        var policy = DequeuePolicy(slots: 64, batch: 100)
+        #expect(policy.rest(after: .milliseconds(40), at: start) == .milliseconds(40))
+        _ = slots(&policy, after: 1000, taking: .seconds(1))
+        #expect(policy.rest(after: .milliseconds(40), at: start + .seconds(1)) == .milliseconds(160))
+        #expect(policy.rest(after: .seconds(40), at: start + .seconds(1)) == .seconds(1))
+    }
+
+    @Test func `More may wait where a lane, or all of them together, gave all that was asked for`() {
+        let limits: [JobQueue.LaneLimit] = [.init(lane: .restore, limit: 2), .init(lane: .event, limit: 5)]
+        for (counts, total, isMore) in [
+            ([.restore: 1, .event: 1], 9, false), ([.restore: 1, .event: 1], 2, true), ([.restore: 2], 9, true),
+        ] as [([JobLane: Int], Int, Bool)] {
+            var policy = DequeuePolicy(slots: 64, batch: 100)
+            let now = ContinuousClock.now
+            policy.ranQuarantined(.none, began: now, at: now)
+            policy.dequeued(counts, of: limits, upTo: total, load: .init(), began: now, at: now)
+            let step = policy.next(.init(), at: now)
+            #expect((step == .wait(.milliseconds(50), .signal)) != isMore, "\(counts)")
+        }
+    }
+}

@@ -1,0 +1,124 @@
+import Logging
+import Queue
+import ServiceLifecycle
+import Synchronization
+import TestSupport
+import Testing
+
+/// Services that repeat a step.
+@Suite(.timeLimit(.minutes(5)))
+struct PeriodicServiceTests {
+    private struct Failed: Error {}
+
+    /// What a service did, step by step.
+    private final class Steps: Sendable {
+        private let times = Mutex<[ContinuousClock.Instant]>([])
+        let signal = Signal()
+
+        /// Notes a step; its number, from 1.
+        func note() -> Int {
+            let count = times.withLock { times in
+                times.append(.now)
+                return times.count
+            }
+            signal.raise()
+            return count
+        }
+
+        var count: Int { times.withLock(\.count) }
+        /// The time between two steps.
+        func gap(_ first: Int, _ second: Int) -> Duration { times.withLock { $0[second - 1] - $0[first - 1] } }
+        func reach(_ wanted: Int) async { while count < wanted { await signal.wait(upTo: .milliseconds(20)) } }
+    }
+
+    /// Runs a service until a body has returned, then shuts it down.
+    private func running(_ service: PeriodicService, _ body: @Sendable @escaping () async -> Void) async throws {
+        let group = ServiceGroup(
+            configuration: .init(
+                services: [.init(service: service, successTerminationBehavior: .ignore)],
+                logger: .quiet
+            )
+        )
+        try await withThrowingTaskGroup(of: Void.self) { tasks in
+            tasks.addTask { try await group.run() }
+            await body()
+            await group.triggerGracefulShutdown()
+            try await tasks.waitForAll()
+        }
+    }
+
+    @Test func `A step is repeated at once while there is more to do, then after the interval, which doubles`()
+        async throws
+    {
+        let steps = Steps()
+        let service = PeriodicService("test", every: .milliseconds(50), upTo: .milliseconds(150), logger: .quiet) {
+            steps.note() < 20 ? .again : .idle
+        }
+        try await running(service) { await steps.reach(24) }
+        #expect(steps.gap(20, 21) >= .milliseconds(50))
+        #expect(steps.gap(21, 22) >= .milliseconds(100))
+        #expect(steps.gap(22, 23) >= .milliseconds(150) && steps.gap(23, 24) >= .milliseconds(150))
+        #expect(steps.gap(1, 20) < steps.gap(20, 24))
+    }
+
+    @Test func `A failed step is repeated after half a second, and after the given time where it says so`() async throws
+    {
+        let steps = Steps()
+        let service = PeriodicService("test", every: .milliseconds(1), logger: .quiet) {
+            switch steps.note() {
+            case 1: throw Failed()
+            case 2: .after(.milliseconds(100))
+            default: .idle
+            }
+        }
+        try await running(service) { await steps.reach(3) }
+        #expect(steps.gap(1, 2) >= .milliseconds(500))
+        #expect(steps.gap(2, 3) >= .milliseconds(100))
+    }
+
+    @Test func `A signal ends a pause, and a service with nothing left to do makes no further step`() async throws {
+        let (steps, signal) = (Steps(), Signal())
+        let service = PeriodicService("test", every: .seconds(3600), wokenBy: signal, logger: .quiet) {
+            steps.note() < 3 ? .idle : .never
+        }
+        try await running(service) {
+            for step in 1...3 {
+                await steps.reach(step)
+                signal.raise()
+            }
+        }
+        #expect(steps.count == 3)
+    }
+
+    @Test func `A shutdown cancels a step that hangs, and the last of the work is done`() async throws {
+        let (steps, last) = (Steps(), Steps())
+        let service = PeriodicService("test", every: .seconds(1), logger: .quiet) {
+            try? await Task.sleep(for: .milliseconds(20))
+            if !Task.isCancelled { _ = last.note() }
+        } step: {
+            _ = steps.note()
+            try await Task.sleep(for: .seconds(3600))
+            return .idle
+        }
+        try await running(service) { await steps.reach(1) }
+        #expect(steps.count == 1 && last.count == 1)
+    }
+
+    @Test func `The last of the work is done after a cancellation as well, within two seconds`() async {
+        let (steps, last) = (Steps(), Steps())
+        let service = PeriodicService("test", every: .seconds(1), logger: .quiet) {
+            _ = last.note()
+            try? await Task.sleep(for: .seconds(3600))
+        } step: {
+            _ = steps.note()
+            return .idle
+        }
+        let began = ContinuousClock.now
+        await withTaskGroup(of: Void.self) { group in
+            group.addTask { await service.run() }
+            await steps.reach(1)
+            group.cancelAll()
+        }
+        #expect(last.count == 1 && ContinuousClock.now - began < .seconds(60))
+    }
+}
