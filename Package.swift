@@ -125,7 +125,7 @@ let package = Package(
             ]
         ),
         target("Queue", ["Entitlements", "Postgres", lifecycle, logging, metrics]),
-        target("Ledger", ["Entitlements", "Postgres", "Queue"]),
+        target("Ledger", ["Entitlements", "Postgres", "Queue", logging]),
         target("RateLimits", ["Entitlements", "Postgres", "Queue", "StoreClients", lifecycle, logging]),
         target(
             "Outbox",

@@ -10,13 +10,13 @@ import WebAPI
 /// Makes the support desk's pages of the configuration.
 package struct ConsoleComposition {
     package let console: SupportConsole
-    /// Its own: what people look at takes no connection from those who restore.
+    /// Its own: the console's pages take no connection from restores.
     package let pool: PostgresPool
 
     /// - Throws: `ConfigurationFaults`; where a template does not read.
     package init(_ runtime: Runtime, proxies: TrustedProxies, transport: HTTPTransport) throws {
         var configuration = runtime.postgres(connections: 4, url: runtime.config.database.consoleURL)
-        // Whoever looks at a page has gone by then.
+        // The browser has given up by then.
         configuration.statementTimeout = .seconds(5)
         pool = PostgresPool(configuration: configuration, logger: runtime.logger)
         console = try SupportConsole(

@@ -77,7 +77,7 @@ package struct CommandFailure: Error {
         case SQLState.insufficientPrivilege:
             return "\(error.message); connect as a user with the right role, such as entitlement_sync_worker"
         case SQLState.lockNotAvailable:
-            return "a table has been locked by another session for too long (pg_stat_activity shows by whom); try again"
+            return "a table has been locked by another session for too long (pg_stat_activity shows which); try again"
                 + " when it is free"
         case SQLState.invalidCatalogName:
             return "\(error.message); check the database's name in DATABASE_URL, or PGDATABASE"

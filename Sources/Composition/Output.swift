@@ -23,7 +23,7 @@ extension OutputOptions {
     }
 }
 
-/// Results go to stdout; colour only where a person looks.
+/// Results go to stdout; colour only on a terminal.
 package enum Output {
     /// Whether a person reads who wants colour; see https://no-color.org.
     package static let usesColor =
@@ -64,7 +64,7 @@ package enum Output {
         return isWell ? "\u{1b}[32mok\u{1b}[0m" : "\u{1b}[31m!!\u{1b}[0m"
     }
 
-    /// A progress bar on stderr, where a person looks at it.
+    /// A progress bar on stderr, if that is a terminal.
     package static func progress(_ done: Int, of total: Int) {
         guard isatty(STDERR_FILENO) == 1, total > 1 else { return }
         write(bar(Int64(done), of: Int64(total)) + (done == total ? "\n" : ""), to: .standardError)
@@ -74,7 +74,7 @@ package enum Output {
     ///
     /// - Parameters:
     ///   - done: so many.
-    ///   - total: of so many; `nil`: nobody has counted yet.
+    ///   - total: of so many; `nil`: not counted yet.
     /// - Returns: a line without its end.
     package static func bar(_ done: Int64, of total: Int64?) -> String {
         let filled = total.map { $0 > 0 ? Int(30 * min(max(done, 0), $0) / $0) : 30 } ?? 0

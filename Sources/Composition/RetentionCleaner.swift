@@ -34,7 +34,7 @@ package struct RetentionCleaner: Service {
     }
 
     package func run() async {
-        await PeriodicService("retention cleaner", every: .seconds(300), logger: logger) {
+        await PeriodicService("retention cleaner", .upkeep, every: .seconds(300), logger: logger) {
             try await clean()
             return .after(.seconds(3600))
         }.run()

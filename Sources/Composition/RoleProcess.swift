@@ -107,34 +107,34 @@ package struct RoleProcess {
     ) -> ServiceGroup {
         typealias Part = ServiceGroupConfiguration.ServiceConfiguration
         let admin = admin(runtime, registry, work, console, proxies, pool).map {
-            Part(service: $0, successTerminationBehavior: .ignore)
+            Part(service: NamedService($0), successTerminationBehavior: .ignore)
         }
         let desk = console.flatMap { consoleServer(runtime, $0, proxies) }.map {
-            Part(service: $0, failureTerminationBehavior: .gracefullyShutdownGroup)
+            Part(service: NamedService($0), failureTerminationBehavior: .gracefullyShutdownGroup)
         }
-        let pages = console.map { Part(service: $0, successTerminationBehavior: .ignore) }
+        let pages = console.map { Part(service: NamedService($0), successTerminationBehavior: .ignore) }
         let watch = api.map {
-            Part(service: $0.watch, successTerminationBehavior: .ignore)
+            Part(service: NamedService($0.watch), successTerminationBehavior: .ignore)
         }
         let intake = api.map {
-            Part(service: $0.intake, successTerminationBehavior: .ignore)
+            Part(service: NamedService($0.intake), successTerminationBehavior: .ignore)
         }
         let restores = api.map {
-            Part(service: $0.restores, successTerminationBehavior: .ignore)
+            Part(service: NamedService($0.restores), successTerminationBehavior: .ignore)
         }
         let worker = work.map {
             Part(
-                service: $0.worker,
+                service: NamedService($0.worker),
                 successTerminationBehavior: .gracefullyShutdownGroup,
                 failureTerminationBehavior: .gracefullyShutdownGroup
             )
         }
         let server = api.map {
-            Part(service: $0.server, failureTerminationBehavior: .gracefullyShutdownGroup)
+            Part(service: NamedService($0.server), failureTerminationBehavior: .gracefullyShutdownGroup)
         }
         // A worker of the same process plans already.
         let schedules = (schedule?.services(plans: work == nil) ?? []).map {
-            Part(service: $0, failureTerminationBehavior: .gracefullyShutdownGroup)
+            Part(service: NamedService($0), failureTerminationBehavior: .gracefullyShutdownGroup)
         }
         var configuration = ServiceGroupConfiguration(
             services: [admin, desk, pages, watch, intake, restores, worker].compactMap(\.self) + schedules
@@ -177,7 +177,7 @@ package struct RoleProcess {
             address: .init(host: config.admin.address.host, port: config.admin.address.port),
             names: config.admin.names + consoleNames(config),
             proxies: proxies,
-            // A usual port that is taken by another process of ours stops nobody.
+            // A usual port that is taken by another process of ours stops no process.
             isVital: config.admin.isSet && roles.contains(.serve),
             content: content,
             logger: runtime.logger

@@ -45,7 +45,7 @@ package struct ScheduleComposition {
         )
     }
 
-    /// How runs, schedules and looks stand.
+    /// How runs, schedules and scheduled checks stand.
     package var gauges: RunGauges {
         RunGauges(runs: RunRecords(pool: pool), laws: InvariantMonitor(pool: pool), forecast: forecast)
     }

@@ -15,7 +15,7 @@ package import UserRequests
 /// One worker process: an ordered list of services.
 ///
 /// A shutdown ends them from the last to the first: the dequeuer stops and its reads end, what is read is applied, callers
-/// are notified, and the lease is returned. Services that are still at work after `drain` are cancelled.
+/// are notified. Services that are still at work after `drain` are cancelled. Once none runs any more the lease is returned.
 package struct Worker: Service {
     /// How a worker works.
     package struct Settings: Sendable {
@@ -70,6 +70,9 @@ package struct Worker: Service {
     private let drain: Duration
     private let services: [any Service]
     private let last: any Service
+    /// What is left to do once no service runs any more.
+    private let leave: @Sendable () async -> Void
+    private let scope = ServiceScope()
     private let logger: Logger
 
     /// Whether this process holds a lease and may work.
@@ -103,7 +106,7 @@ package struct Worker: Service {
         drain = settings.drain
         self.logger = logger
         var applySettings = settings.apply
-        applySettings.answers = audience != nil
+        if let audience { applySettings.wantsAnswer = { audience.awaits($0) } }
         let limiters = stores.limiters
         let queue = JobQueue(pool: pool, ignoresPause: settings.apply.decision.mode == .observe)
         let leases = Leases(pool: pool, duration: settings.lease)
@@ -136,10 +139,18 @@ package struct Worker: Service {
         var process = settings.process
         process.lists = stores.lists.map(\.name)
         let pause = settings.untilIdle ? Duration.milliseconds(200) : .seconds(1)
+        let keeper = LeaseKeeper(leases, lease: lease, process: process, dequeue: dequeue.signal, logger: logger)
+        let exchange = LimitExchange(limiters, health: StoreHealth(pool: pool), logger: logger)
+        leave = {
+            async let notified: Void = notifier.notify()
+            await keeper.end()
+            await notified
+            // What the last requests taught about the stores would be lost for other workers.
+            await exchange.exchange()
+            try? await apply.keepAbsences()
+        }
         let beforeReads: [(any Service)?] = [
-            LeaseKeeper(leases, lease: lease, process: process, dequeue: dequeue.signal, logger: logger),
-            notifier,
-            LimitExchange(limiters, health: StoreHealth(pool: pool), logger: logger),
+            keeper, notifier, exchange,
             AbsenceKeeper(apply, logger: logger),
             JobRescuer(leases, dequeue: dequeue.signal, logger: logger),
             listener.map { JobListener($0, dequeue: dequeue, logger: logger) },
@@ -222,15 +233,27 @@ package struct Worker: Service {
     package func run() async throws {
         typealias Part = ServiceGroupConfiguration.ServiceConfiguration
         var configuration = ServiceGroupConfiguration(
-            services: services.map { Part(service: $0, successTerminationBehavior: .ignore) } + [
-                Part(service: last, successTerminationBehavior: .gracefullyShutdownGroup)
+            services: services.map { Part(service: NamedService($0), successTerminationBehavior: .ignore) } + [
+                Part(service: NamedService(last), successTerminationBehavior: .gracefullyShutdownGroup)
             ],
             logger: logger
         )
         configuration.maximumGracefulShutdownDuration = drain
-        do { try await ServiceGroup(configuration: configuration).run() } catch {
+        let group = ServiceGroup(configuration: configuration)
+        let result: Result<Void, any Error>
+        do {
+            try await withGracefulShutdownHandler {
+                try await ServiceScope.$current.withValue(scope) { try await group.run() }
+            } onGracefulShutdown: {
+                scope.stop()
+            }
+            result = .success(())
+        } catch {
             // Cancelled services end in any order, which the group reports as a fault.
-            guard Task.isCancelled else { throw error }
+            result = Task.isCancelled ? .success(()) : .failure(error)
         }
+        // Not before: a lease that ends while a batch is written would count as this process's crash.
+        await finish(within: .seconds(2), leave)
+        try result.get()
     }
 }

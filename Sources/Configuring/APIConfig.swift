@@ -1,4 +1,4 @@
-/// How the API listens, and whom it believes.
+/// How the API listens, and whose tokens and webhooks it takes.
 package struct APIConfig: Sendable {
     /// Requests a minute from one address; 0: no limit.
     package var perAddress: Int

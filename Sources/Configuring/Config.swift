@@ -2,7 +2,7 @@ package import Entitlements
 package import Logging
 package import Telemetry
 
-/// Everything the program is told from outside: read once at start-up, checked as a whole, never changed.
+/// Every setting of the program: read once at start-up, checked as a whole, never changed.
 ///
 /// Descriptions are safe to log: whatever is secret is a ``Secret``.
 package struct Config: Sendable {
@@ -28,7 +28,7 @@ package struct Config: Sendable {
     package var api: APIConfig
     package var admin: Admin
     package var console: ConsoleConfig
-    /// Who is told of changes; `nil`: nobody.
+    /// Where webhooks go; `nil`: none are sent.
     package var outbox: Outbox?
     package var retention: Retention
     /// Where people find support: an https or `mailto:` address.
@@ -85,7 +85,7 @@ package struct Config: Sendable {
         package var isSet: Bool
     }
 
-    /// Who is told of changes.
+    /// Where webhooks go.
     package struct Outbox: Sendable {
         package var url: String
         package var secret: Secret

@@ -2,9 +2,9 @@ package import Foundation
 
 /// Which app's texts the App Store signs, who signs them, and how it is asked.
 package struct AppStoreSettings: Sendable {
-    /// `nil`: not told.
+    /// `nil`: not set.
     package var bundleID: String?
-    /// The app's number; `nil`: not told.
+    /// The app's number; `nil`: not set.
     package var appID: Int64?
     /// The path of a PEM file with the roots that count instead of the one that is shipped.
     package var rootCertificates: String?

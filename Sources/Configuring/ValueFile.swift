@@ -2,7 +2,7 @@ import Glibc
 
 /// Reads files that hold one value: those that `NAME_FILE` variables and options of commands name.
 ///
-/// Used at start-up alone, where blocking harms nobody.
+/// Used at start-up alone, where blocking does no harm.
 package enum ValueFile {
     /// The largest file that is read, in bytes; a connection string or a key is far smaller.
     static let limit = 65_536

@@ -255,7 +255,7 @@ package struct InvariantMonitor: Sendable {
 extension InvariantMonitor {
     /// Checks them from time to time, one at a step, which leaves the machine to other work between them.
     package func service(logger: Logger) -> PeriodicService {
-        PeriodicService("invariant monitor", every: .seconds(5), after: .seconds(60), logger: logger) {
+        PeriodicService("invariant monitor", .upkeep, every: .seconds(5), after: .seconds(60), logger: logger) {
             try await step() ? .idle : .after(.seconds(60))
         }
     }

@@ -1,4 +1,4 @@
-/// What the store's word on one item comes to, before products and environment are looked at.
+/// What a store status of one item means for access, before products and environment count.
 package enum Standing: String, Sendable, CaseIterable {
     /// The store gives access.
     case access
@@ -103,7 +103,7 @@ package func isRunning(
         && (periodEndsAt.map { moment < $0 } ?? true)
 }
 
-/// Looks a store's word up in the table.
+/// Finds a store status in the table.
 ///
 /// - Returns: the standing; `unknown` for a subscription without `gives_access`, which no decoder lets through.
 package func standing(of kind: Observation.Kind, status: StoreStatus, givesAccess: Bool?) -> Standing {

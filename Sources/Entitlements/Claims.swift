@@ -1,11 +1,11 @@
-/// What the claimant said, and what looking it up found.
+/// What the claimant submitted and reported, and what lookups of it found.
 ///
 /// None of it decides by itself.
 package struct ClaimFindings: Sendable, Hashable {
     package var clientError: ClientError?
     /// What the typed ids led to; empty where nothing was found or asked.
     package var found: [FoundPurchase]
-    /// Why a typed id could not be looked up; who would hear that there is nothing has to wait for it.
+    /// Why the lookup of a reported id failed; an answer that there is nothing has to wait for it.
     package var failure: ReadFailure?
     /// The stores in which typed ids led to items that can't be read.
     ///

@@ -35,13 +35,13 @@ package func decide(_ situation: Situation) -> Resolution {
         if !refusals.isEmpty {
             verdict.explanation += " What was shown did not verify: \(refusals.joined(separator: ", "))."
         }
-        // A mismatch waits for no look-up: whatever that finds, the answer is the same.
+        // A mismatch waits for no lookup: whatever that finds, the answer is the same.
         if lapse == nil, verdict.outcome == .nothingToRestore, let failure = situation.reading.claims.failure {
             return .retry(failure)
         }
         if verdict.outcome == .storeAccountMismatch, let failure = situation.reading.claims.failure {
             verdict.explanation +=
-                " A look-up of what was shown failed (\(failure.code.rawValue)): the ticket may not name the purchase."
+                " A lookup of what was shown failed (\(failure.code.rawValue)): the ticket may not name the purchase."
         }
         return .verdict(verdict)
     }
@@ -162,7 +162,7 @@ private func restoreWithoutAccess(_ lapse: Lapse?, _ evidence: Evidence, _ situa
                     .storeAccountMismatch,
                     .mismatch,
                     tickets: shown,
-                    "A proof was verified, and the purchase belongs to another account; support can look into it."
+                    "A proof was verified, and the purchase belongs to another account; support can examine it."
                 )
             }
         ),
@@ -174,8 +174,8 @@ private func restoreWithoutAccess(_ lapse: Lapse?, _ evidence: Evidence, _ situa
                     .storeAccountMismatch,
                     .mismatch,
                     tickets: [mismatchTicket(situation)],
-                    "The store account's purchases belong to another account, as the app's error says; support can look"
-                        + " into it."
+                    "The store account's purchases belong to another account, as the app's error says; support can"
+                        + " examine it."
                 )
             }
         ),
@@ -209,7 +209,7 @@ private func restoreWithoutAccess(_ lapse: Lapse?, _ evidence: Evidence, _ situa
                     .clientAppNotRegistered,
                     .storeUnavailable,
                     .unavailable,
-                    "The store does not know the app: its configuration needs a look. No other store gives access."
+                    "The store does not know the app: its configuration has to be checked. No other store gives access."
                 )
             }
         ),

@@ -121,7 +121,7 @@ package struct Evidence: Hashable, Sendable {
 
     /// Whether an observation of access says, before the period's end, that there will be no next one.
     ///
-    /// A word that ends access is none: looked at again, it would have announced itself.
+    /// A status that ends access is none: a second read would find that it announced itself.
     package static func announces(_ observation: Observation, at moment: Instant) -> Bool {
         guard observation.announcesEnd, let end = observation.periodEndsAt, moment < end else { return false }
         let word = standing(of: observation.kind, status: observation.status, givesAccess: observation.givesAccess)
@@ -151,7 +151,7 @@ package struct Evidence: Hashable, Sendable {
     }
 
     private mutating func add(_ row: Purchase, _ situation: Situation) {
-        // A ledger row stands for access only when this very reading could not look: a partial one proves nothing new.
+        // A ledger row stands for access only when this very reading could not see it: a partial one proves nothing new.
         guard row.observedAt > situation.reading.askedAt else { return }
         add(
             kind: row.kind,
@@ -207,7 +207,7 @@ package struct Evidence: Hashable, Sendable {
         }
     }
 
-    /// Notes what a purchase that belongs to nobody says to the user who has shown it: that it is over, or not paid yet.
+    /// Notes what a purchase without an owner says to the user who submitted it: that it is over, or not paid yet.
     private mutating func hear(_ item: Observation, _ situation: Situation) {
         guard !item.isSandbox || situation.sandbox == .allowed,
             situation.catalog.mapping(of: item.entitlements) != .noAccess

@@ -1,4 +1,4 @@
-/// What becomes of a subscriber for whom a full read found no access.
+/// What becomes of a subscriber without access after a full read.
 struct Lapse: Hashable, Sendable {
     var rule: Rule
     var demotes: Bool
@@ -32,7 +32,7 @@ func lapse(_ evidence: Evidence, _ situation: Situation) -> Lapse {
 }
 
 private func held(_ lapse: Lapse, by rule: Rule, _ reason: String) -> Lapse {
-    // The note stays: nothing was acted on, and a second look at the same facts must come to the same verdict.
+    // The note stays: nothing was acted on, and a second read of the same facts must come to the same verdict.
     Lapse(rule: rule, demotes: false, absence: .keep, explanation: lapse.explanation + " " + reason)
 }
 

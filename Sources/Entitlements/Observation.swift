@@ -26,7 +26,7 @@ package struct PurchaseIdentifier: Hashable, Comparable, Sendable {
         hasher.combineExactly(kind)
     }
 
-    /// Whether it opens the purchase to whoever holds it.
+    /// Whether it opens the purchase to any holder of it.
     package var isSecret: Bool { kind == "purchase_token" }
 
     /// The key without the kind.
@@ -64,10 +64,10 @@ package struct PurchaseIdentifierKey: Hashable, Comparable, Sendable {
     }
 }
 
-/// Whom an item that was read for a user names as its owner.
+/// The owner that an item names which was read for a user.
 package enum NamedOwner: Hashable, Sendable {
     // RevenueCat's word, which names customers.
-    /// The user we asked for, directly or through an alias that leads to nobody else.
+    /// The user we asked for, directly or through an alias that leads to no other user.
     case askedUser
     /// An anonymous customer whose aliases do not hold our user.
     case anonymous
@@ -193,7 +193,7 @@ package struct Observation: Hashable, Sendable {
         self.payloadHash = payloadHash
     }
 
-    /// The id by which people know the purchase; never one that would open it to whoever reads it.
+    /// The id by which operators and users know the purchase; never one that would open it to its reader.
     package var spokenID: String? {
         let spoken = identifiers.first { $0.kind == "order_id" } ?? identifiers.first { $0.kind == "store_id" }
         if source == .revenueCat { return spoken?.value ?? identifiers.first?.value }

@@ -1,11 +1,11 @@
-/// Whether the id that the app gave the store names somebody else, and people have not settled it.
+/// Whether the id that the app gave the store names another user, and no operator has settled it.
 func contradicts(_ row: Purchase, _ userKey: Int64) -> Bool {
     row.transferredAt == nil && row.accountKey.map { $0 != userKey } ?? false
 }
 
 /// Decides whose an item is that a store told which knows no users of ours.
 ///
-/// An id that the app gave the store names the owner where the ledger names nobody else; without one, whoever was first to
+/// An id that the app gave the store names the owner where the ledger names no other user; without one, the user who was first to
 /// show a proof of a purchase that gives access.
 ///
 /// - Parameters: as of `attribute`.
@@ -27,7 +27,7 @@ func attributeByStore(
     let rest = rows.dropFirst().map(\.id)
     let owner = owners.first
     func own() -> Attribution {
-        // Seen since this read began and had by nobody: the row would not take an older reading's owner.
+        // Seen since this read began, and without an owner: the row would not take an older reading's owner.
         guard !rows.contains(where: { $0.ownerKey == nil && $0.observedAt > askedAt }) else { return .overtaken }
         return oldest.map { .own(purchase: $0.id, merging: rest) } ?? .new
     }
@@ -55,7 +55,7 @@ func attributeByStore(
         if owner == userKey { return own() }
         let givesAccess =
             standing(of: observation.kind, status: observation.status, givesAccess: observation.givesAccess) == .access
-        // Nobody becomes the owner of what is over, and nobody who can't use it.
+        // No user becomes the owner of what is over, nor a user who can't use it.
         guard observation.isShown, givesAccess, eligible, !rows.contains(where: { contradicts($0, userKey) }) else {
             return .unowned(purchase: oldest?.id, merging: rest)
         }

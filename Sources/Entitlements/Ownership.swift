@@ -1,8 +1,8 @@
 /// Whose an observed item is, given what the ledger holds under its identifiers.
 package enum Attribution: Hashable, Sendable {
-    /// Nobody holds it: it becomes the user's.
+    /// It has no owner: it becomes the user's.
     case new
-    /// The user's, or nobody's so far: row `purchase` is updated; further rows of the same owner are merged into it.
+    /// The user's, or without an owner so far: row `purchase` is updated; further rows of the same owner are merged into it.
     case own(purchase: Int64, merging: [Int64])
     /// RevenueCat names the user where the ledger named another: the row moves, both are read again; further rows of
     /// that owner are merged into it.
@@ -17,15 +17,15 @@ package enum Attribution: Hashable, Sendable {
     case otherUser(id: String)
     /// An anonymous customer who is not our user.
     case anonymous
-    /// Somebody else's, in the ledger or by the id that the app gave the store.
+    /// Another user's, in the ledger or by the id that the app gave the store.
     case foreign(purchase: Int64?, owner: Int64?, account: String?)
     /// The witnesses name different owners: what is known stays, and people decide.
     case contradicted(purchase: Int64?, accountKey: Int64?, account: String?)
-    /// Nobody's: kept on record without an owner, and counting for nothing.
+    /// Kept on record without an owner, and counting for nothing.
     case unowned(purchase: Int64?, merging: [Int64])
     /// Owned by no user, and listed for a store account in which this user owns a line: gives access until it has an owner.
     case sameAccount(purchase: Int64?, merging: [Int64])
-    /// Nobody's, and its store's rules let no proof stand in for the account that is missing.
+    /// Without an owner, and its store's rules let no proof stand in for the account that is missing.
     case unattributed(purchase: Int64?)
 
     /// Whether the item is the user's own.
@@ -133,7 +133,7 @@ package func attribute(
     if let named = rows.first(where: { contradicts($0, userKey) }) {
         return .contradicted(purchase: named.id, accountKey: named.accountKey, account: nil)
     }
-    // Seen since this read began and had by nobody: whether it still is as it was read has to be looked at again.
+    // Seen since this read began, and without an owner: whether it still is as it was read has to be read again.
     guard !rows.contains(where: { $0.ownerKey == nil && $0.observedAt > askedAt }) else { return .overtaken }
     guard let owner = owners.first, owner != userKey else { return .own(purchase: oldest.id, merging: rest) }
     // A read that began before the one the ledger rests on names an owner of the past.

@@ -2,12 +2,12 @@
 enum Promise {
     /// How long a reading without access is not believed.
     static let settles = Duration.seconds(30)
-    /// The same where access would be taken away, which nobody waits for.
+    /// The same where access would be taken away: no user waits for that.
     static let holds = Duration.seconds(120)
-    /// Looks after it was believed all the same.
+    /// Checks after it was believed all the same.
     static let looks: [Duration] = [.seconds(300), .seconds(1800)]
 
-    /// When to look again.
+    /// When to check again.
     ///
     /// - Parameters:
     ///   - now: when the reading began that shows no access.

@@ -19,13 +19,13 @@ package struct Purchase: Hashable, Sendable {
     package var firstSeenAt: Instant
     /// When the request began whose answer named the owner first.
     package var ownerSince: Instant
-    /// From whom it came, while no reading has shown yet that it left them, or that it left its owner again.
+    /// The owner that it came from, while no reading has shown yet that it left them, or that it left its owner again.
     package var formerOwnerKey: Int64?
     /// When people moved it last, by an executed transfer.
     package var transferredAt: Instant?
     /// Who said last what stands here.
     package var source: Store
-    /// The user whose id the app gave the store for the buyer, where that contradicted somebody else's claim.
+    /// The user whose id the app gave the store for the buyer, where that contradicted another user's claim.
     package var accountKey: Int64?
 
     package init(

@@ -18,7 +18,7 @@ package struct ReadFailure: Error, Hashable, Sendable {
         case promised
         /// The user's id is one that no store can be asked about: blocked, shared by many, or too long.
         case unusableID = "user_id_unusable"
-        /// A proof of a store that no credentials are set for: nobody can say what it is worth.
+        /// A proof of a store that no credentials are set for: it can't be checked.
         case storeOff = "store_not_configured"
         /// The account id in a purchase may be derived from another user's id: a walk through all users is under way.
         case ownerPending = "owner_pending"
@@ -56,7 +56,7 @@ package struct ReadFailure: Error, Hashable, Sendable {
     package enum Treatment: Sendable, Hashable {
         /// Counts an attempt, waits, tries again.
         case retry
-        /// Waits without counting: nobody was asked.
+        /// Waits without counting: no store was asked.
         case wait
         /// Is asked again at once, counting nothing; the second time running it is like a failure.
         case again

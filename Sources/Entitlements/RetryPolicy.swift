@@ -26,7 +26,7 @@ package struct RetryPolicy: Hashable, Sendable {
     ///   - attempt: reads of this job that failed before.
     ///   - age: since the job was last queued.
     ///   - jitter: a random number from 0 to 1.
-    ///   - isRepeated: the try before this one was to be asked again at once as well; a free second look is free once.
+    ///   - isRepeated: the try before this one was to be asked again at once as well; a free second try is free once.
     /// - Returns: the wait, at least the store's own wish (capped), or the end.
     package func next(after failure: ReadFailure, attempt: Int, age: Duration, jitter: Double, isRepeated: Bool = false)
         -> Next

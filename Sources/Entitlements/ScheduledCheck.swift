@@ -1,13 +1,13 @@
-/// When a user is looked at again, though no store says that something changed.
+/// When a user is read again, though no store says that something changed.
 package struct ScheduledCheck: Hashable, Sendable {
     /// `nil`: nothing is to be expected any more.
     package var at: Instant?
-    /// The account's status decides against the user: there is nothing to look for until it changes.
+    /// The account's status decides against the user: there is nothing to read until it changes.
     package var awaitsEligibility = false
-    /// Nothing is expected: it is only to find what nobody told us.
+    /// Nothing is expected: it is only to find changes that no event named.
     package var isBackground = false
 
-    /// Looks behind a period's end: charges are tried again for a day or two, and no schedule is published.
+    /// Checks after a period's end: charges are tried again for a day or two, and no schedule is published.
     static let offsets: [Duration] = [
         .seconds(60), .seconds(900), .seconds(3600), .seconds(21_600), .seconds(86_400), .seconds(172_800),
     ]
@@ -35,15 +35,15 @@ package struct ScheduledCheck: Hashable, Sendable {
         package var ownEnds: [Instant] = []
         /// When a silence counts, where it was put off for that.
         package var margin = Duration.seconds(86_400)
-        /// How long nobody stays unread; `nil`: for as long as nothing is expected.
+        /// How long a user may stay unread; `nil`: for as long as nothing is expected.
         package var background: Duration?
-        /// Keeps those apart of whom the same is known.
+        /// Keeps users apart of which the same is known.
         package var spread = Spread.none
 
         package init() {}
     }
 
-    /// Plans the next look; there is no plan where the reading says nothing about it.
+    /// Plans the next check; there is no plan where the reading says nothing about it.
     ///
     /// - Parameters:
     ///   - reading: what was read.
@@ -63,7 +63,7 @@ package struct ScheduledCheck: Hashable, Sendable {
         }
         let now = reading.askedAt
         let mine = zip(reading.observations, attributions).filter { $1.mayGiveAccess }.map(\.0)
-        // Where the stores were not asked, as RevenueCat's word was enough, the look is for when that is over.
+        // Where the stores were not asked, as RevenueCat's status was enough, the check is for when that is over.
         guard reading.coverage == .full || known.grants || mine.contains(where: { $0.source != .revenueCat }) else {
             return nil
         }
@@ -123,7 +123,7 @@ package struct ScheduledCheck: Hashable, Sendable {
     }
 }
 
-/// Keeps looks apart that would fall on one moment: each user has a place of their own, which stays the same.
+/// Keeps checks apart that would fall on one moment: each user has a place of their own, which stays the same.
 package struct Spread: Hashable, Sendable {
     /// From 0 to below 1.
     private let share: Double

@@ -10,11 +10,11 @@ package struct DecisionSettings: Hashable, Sendable {
     package var mode: Mode
     /// `pause demotions` is in force.
     package var demotionsPaused: Bool
-    /// How far apart two absences lie at least, and how long after a period's end nobody is demoted for silence.
+    /// How far apart two absences lie at least, and how long after a period's end no user is demoted for silence.
     package var absenceMargin: Duration
     /// The same for Google Play, which may defer a charge by a day.
     package var absenceMarginGooglePlay: Duration
-    /// How long nobody who is known stays unread; `nil`: for as long as nothing is expected.
+    /// How long a known user may stay unread; `nil`: for as long as nothing is expected.
     package var backgroundCheck: Duration?
 
     package init(

@@ -29,7 +29,7 @@ package struct Situation: Sendable {
     package var settings: DecisionSettings
     /// Ledger owners of purchases that typed ids led to, by the store's customer id.
     package var claimed: [ClaimedPurchase]
-    /// When others' purchases were first seen, of which an event told and whose owners have never restored.
+    /// When others' purchases were first seen that an event named and whose owners have never restored.
     package var firstSeenByEvent: [Int64: Instant]
 
     package init(
@@ -127,13 +127,13 @@ package enum SandboxState: String, Sendable, CaseIterable {
     case none, allowed, past
 }
 
-/// A purchase behind a typed id that belongs to somebody else.
+/// A purchase of another user behind a reported id.
 package struct ClaimedPurchase: Hashable, Sendable {
     package var found: FoundPurchase
     /// The ledger's row and owner, where it has one.
     package var purchase: Int64?
     package var ownerKey: Int64?
-    /// The host's user whom the store's customer id names, if there is one.
+    /// The host's user that the store's customer id names, if there is one.
     package var ownerID: String?
 
     package init(found: FoundPurchase, purchase: Int64? = nil, ownerKey: Int64? = nil, ownerID: String? = nil) {

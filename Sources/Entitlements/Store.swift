@@ -1,4 +1,4 @@
-/// Whom we ask.
+/// The stores that are asked.
 package enum Store: String, Sendable, CaseIterable, Codable {
     case revenueCat = "revenuecat"
     case appStore = "app_store"

@@ -1,4 +1,4 @@
-/// Why items that were read for the user do not count, if they name somebody else; a collision outranks the rest.
+/// Why items that were read for the user do not count, if they name another user; a collision outranks the rest.
 func contradiction(_ situation: Situation) -> Rule? {
     var rule: Rule?
     for attribution in situation.attributions {
@@ -25,7 +25,7 @@ func ownershipTickets(_ situation: Situation) -> [TicketRequest] {
         case .new, .own, .overtaken, .anonymous, .foreign, .unowned, .sameAccount, .unattributed:
             continue
         case .contradicted(_, nil, nil):
-            // The witness that names somebody else makes the ticket.
+            // The store that names another user makes the ticket.
             continue
         case .contradicted(let purchase, let owner, let account):
             ticket.kind = .sourcesDisagree
@@ -56,7 +56,7 @@ private func oneEach(_ tickets: [TicketRequest]) -> [TicketRequest] {
     return tickets.sorted(by: comesBefore).filter { seen.insert($0.purchase).inserted }
 }
 
-/// How long after a purchase, of which an event told for another account, a proof is about which of the two came first.
+/// How long after a purchase that an event named another account for a proof is about which of the two came first.
 private let firstSeenWindow = Duration.seconds(3 * 86400)
 
 /// The tickets of a restore whose reads are used up, where it is proven all the same that the purchases are others'.
@@ -96,7 +96,7 @@ func shownTickets(_ situation: Situation) -> [TicketRequest] {
     return oneEach(tickets)
 }
 
-/// The tickets about purchases that their store's rules let nobody claim without people looking at it.
+/// The tickets about purchases whose owner only an agent may settle, by their store's rules.
 func unattributedTickets(_ situation: Situation) -> [TicketRequest] {
     let items = zip(situation.reading.observations, situation.attributions)
     return oneEach(
@@ -132,13 +132,13 @@ func adding(_ own: TicketRequest, to tickets: [TicketRequest]) -> [TicketRequest
     tickets.filter { $0.purchase != own.purchase } + [own]
 }
 
-/// The ticket of a claimant whose store account's purchases belong to somebody else.
+/// The ticket of a claimant whose store account's purchases belong to another user.
 func mismatchTicket(_ situation: Situation) -> TicketRequest {
     guard let claimed = firstClaimed(situation) else { return TicketRequest(kind: .paidNoAccess) }
     return ticket(.ownerMismatch, claimed)
 }
 
-/// The ticket behind a typed id that belongs to somebody else; the claimant never learns of it.
+/// The ticket behind a reported id of another user's purchase; the claimant never learns of it.
 func needsProofTicket(_ situation: Situation) -> TicketRequest? {
     guard let claimed = firstClaimed(situation), !claimed.found.isAnonymous else { return nil }
     return ticket(.needsProof, claimed)

@@ -107,7 +107,7 @@ package struct TicketRequest: Hashable, Sendable {
         case ownerMismatch = "owner_mismatch"
         case paidNoAccess = "paid_no_access"
         case needsProof = "needs_proof"
-        /// An event told of it for its owner, who has shown nothing, a short while before the claimant showed it.
+        /// An event named its owner, who submitted nothing, a short while before the claimant submitted it.
         case firstSeenElsewhere = "first_seen_elsewhere"
         case identityCollision = "identity_collision"
         case sourcesDisagree = "sources_disagree"
@@ -154,13 +154,13 @@ package struct TicketRequest: Hashable, Sendable {
     package var isVisible: Bool {
         switch kind {
         case .ownerMismatch, .paidNoAccess, .firstSeenElsewhere, .identityCollision, .sourcesDisagree: true
-        // Whoever merely typed an id must not learn that there is such an order.
+        // A claimant who only reported an id must not learn that there is such an order.
         case .onsideUnattributed: isShown
         case .needsProof, .externalTransfer: false
         }
     }
 
-    /// 0 is looked at first.
+    /// 0 comes first.
     package var priority: Int16 {
         if isUrgent { return 0 }
         switch kind {

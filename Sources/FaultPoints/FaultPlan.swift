@@ -11,7 +11,7 @@
         package enum Action: Hashable, Sendable {
             /// The process kills itself.
             case kill
-            /// The process stops itself, until somebody continues it.
+            /// The process stops itself, until it is sent SIGCONT.
             case stop
             /// The caller waits.
             case delay(milliseconds: Int)
@@ -83,7 +83,7 @@
             switch text {
             case "kill": return .kill
             case "stop": return .stop
-            // Whoever is told of a commit has no more use for the connection, and a transfer's step has none.
+            // The caller of a commit has no more use for the connection, and a transfer's step has none.
             case "drop": return point == .commitAfter || FaultPoint.transfer.contains(point) ? nil : .drop
             // What took place can't have been refused.
             case "error": return [.storeBefore, .statementBefore, .commitBefore].contains(point) ? .error : nil

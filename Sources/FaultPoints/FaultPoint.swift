@@ -2,7 +2,7 @@
 package enum FaultPoint: Sendable, CaseIterable {
     /// A request is about to go to a store.
     case storeBefore
-    /// A store's answer is complete, and nobody has seen it.
+    /// A store's answer is complete, and not read yet.
     case storeAfter
     /// A statement is about to be sent; in a transaction or on its own.
     case statementBefore
@@ -12,7 +12,7 @@ package enum FaultPoint: Sendable, CaseIterable {
     case commitBefore
     /// A transaction took place, and its caller does not know.
     case commitLostAnswer
-    /// A transaction took place, and its caller is about to be told.
+    /// A transaction took place, and its caller does not know it yet.
     case commitAfter
     /// A transfer was taken up, and nothing was asked.
     case transferTaken
@@ -22,15 +22,15 @@ package enum FaultPoint: Sendable, CaseIterable {
     case transferTarget
     /// A transfer is allowed, its call is on record, and nothing was sent.
     case transferAllowed
-    /// RevenueCat's transfer call has its answer, and nobody has noted it.
+    /// RevenueCat's transfer call has its answer, which is not noted yet.
     case transferCalled
-    /// Where the purchases are was read, and nobody has noted it.
+    /// Where the purchases are was read, and is not noted yet.
     case transferRead
     /// Where the purchases are is on record, and our ledger says what it said.
     case transferRecorded
-    /// The ledger follows a transfer, both users are to be read again, and nobody has.
+    /// The ledger follows a transfer, both users are to be read again, and are not queued yet.
     case transferSettled
-    /// What the App Store has to say to a transferred purchase's account token is known, and nobody has noted it.
+    /// What the App Store has to say to a transferred purchase's account token is known, and not noted yet.
     case transferToken
 
     /// The steps of a transfer, in their order.

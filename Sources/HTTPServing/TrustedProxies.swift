@@ -2,7 +2,7 @@ package import NIOCore
 
 /// Proxies before the API whose word for the client's address is taken.
 ///
-/// Whoever else sends `X-Forwarded-For` could call themselves anybody.
+/// Any other sender of `X-Forwarded-For` could claim any address.
 package struct TrustedProxies: Sendable {
     /// Why a list is none.
     package struct Fault: Error, Hashable {
@@ -22,12 +22,12 @@ package struct TrustedProxies: Sendable {
         }
     }
 
-    /// The hops of one request that are looked at.
+    /// The hops of one request that are read.
     private static let mostHops = 20
 
     private var networks: [Network] = []
 
-    /// Nobody.
+    /// No proxies.
     package init() {}
 
     /// Reads a list.
@@ -48,7 +48,7 @@ package struct TrustedProxies: Sendable {
         }
     }
 
-    /// Whom a request's address is counted for: of IPv6 the network, for a host has as many addresses as it wants.
+    /// What a request's address is counted under: of IPv6 the network, for a host has as many addresses as it wants.
     ///
     /// - Parameters:
     ///   - peer: the other end of the connection.

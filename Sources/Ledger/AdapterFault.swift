@@ -1,8 +1,10 @@
 import Entitlements
+package import Logging
 import Postgres
+import Queue
 
 /// The host adapter gave a value that its contract does not allow: the host's words have to be translated in its functions.
-package struct AdapterFault: Error, Hashable, Sendable, CustomStringConvertible {
+package struct AdapterFault: LoggedError, Hashable, Sendable, CustomStringConvertible {
     /// Which of the adapter's functions.
     package var function: String
     /// Which of its columns.
@@ -49,4 +51,8 @@ extension User {
         }
         self.init(id: id, type: known, status: state)
     }
+}
+
+extension AdapterFault {
+    package var logMetadata: Logger.Metadata { ["error.code": "\(Self.alarm)", "error.message": "\(self)"] }
 }

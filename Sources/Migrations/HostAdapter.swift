@@ -48,7 +48,7 @@ struct HostAdapter {
         return try rows.first?.decode(Bool.self, at: 0) ?? false
     }
 
-    /// Looks for an id that the host's tables may not be able to hold: anybody can sign in with one.
+    /// Searches for an id that the host's tables may not be able to hold: any caller can sign in with one.
     private static let oddID = "SELECT * FROM entitlement_sync_host.read_users(ARRAY['no id of anybody'])"
     /// Calls every function without a user: what does not fit the host's tables shows now and not at the first job.
     private static let probe = """

@@ -28,7 +28,13 @@ package final class OutboxDispatcher: Service {
     }
 
     package func run() async {
-        await PeriodicService("outbox dispatcher", every: .milliseconds(200), upTo: .seconds(2), logger: logger) {
+        await PeriodicService(
+            "outbox dispatcher",
+            .untilEnd,
+            every: .milliseconds(200),
+            upTo: .seconds(2),
+            logger: logger
+        ) {
             [self] in
             try await step()
         }.run()
@@ -48,7 +54,7 @@ package final class OutboxDispatcher: Service {
         }
         count("delivered", delivered.count)
         let (ended, putBack) = (delivered, failed)
-        // Also where the process is told to stop meanwhile: what was delivered must not go out once more.
+        // Also after a shutdown: a delivered message must not go out once more.
         try await Task { [self] in
             try await outbox.end(ended)
             for (message, failure) in putBack { try await putOff(message, failure) }

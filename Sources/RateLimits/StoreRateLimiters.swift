@@ -78,12 +78,11 @@ package struct LimitExchange: Service {
         self.logger = logger
     }
 
+    package func exchange() async { await limiters.exchange(with: health) }
+
     package func run() async {
-        // At the end once more: what the last requests taught about the stores would be lost for other workers.
-        await PeriodicService("limit exchange", every: .seconds(1), logger: logger) {
-            await limiters.exchange(with: health)
-        } step: {
-            await limiters.exchange(with: health)
+        await PeriodicService("limit exchange", .untilEnd, every: .seconds(1), logger: logger) {
+            await exchange()
             return .idle
         }.run()
     }

@@ -23,14 +23,16 @@ package struct CheckScheduler: Service {
     }
 
     package func run() async {
-        await PeriodicService("check scheduler", every: .seconds(5), logger: logger) { try await step() }.run()
-    }
-
-    package func step() async throws -> PeriodicService.Next {
-        // First, so that due checks do not wait for the planning of others.
-        if try await queueDueChecks() > 0 { dequeue.raise() }
-        _ = try await planChecks()
-        return .idle
+        // Two, so that due checks do not wait for the planning of others, nor for its end if it fails.
+        async let due: Void = PeriodicService("check queuer", .upkeep, every: .seconds(5), logger: logger) {
+            if try await queueDueChecks() > 0 { dequeue.raise() }
+            return .idle
+        }.run()
+        await PeriodicService("check planner", .upkeep, every: .seconds(5), logger: logger) {
+            _ = try await planChecks()
+            return .idle
+        }.run()
+        await due
     }
 
     /// Plans checks of known users who have none, a stretch at a time; and of users whose account status no longer excludes them.

@@ -176,7 +176,7 @@ package struct RunPartReader: Service {
         }
     }
 
-    /// Asks the stores about users, a bounded number at a time: fewer while somebody waits for an answer.
+    /// Asks the stores about users, a bounded number at a time: fewer while restores run.
     private func readings(of jobs: [ClaimedJob]) async throws -> [ReadJob] {
         let read = await withTaskGroup(of: ReadJob.self) { group in
             var read: [ReadJob] = []

@@ -14,7 +14,7 @@ package import FoundationEssentials
 /// that are set by hand). Where a zone skips a whole day, a schedule with its hour in numbers that has times on that
 /// day is due at the start of the next.
 package struct Schedule: Hashable, Sendable, CustomStringConvertible {
-    /// The instants that are looked at: the years 1 to 9999, with a day to spare before them for `Date.distantPast`.
+    /// The instants that are considered: the years 1 to 9999, with a day to spare before them for `Date.distantPast`.
     private static let seconds = -62_140_000_000...253_402_300_799
 
     package let expression: CronExpression
@@ -29,7 +29,7 @@ package struct Schedule: Hashable, Sendable, CustomStringConvertible {
 
     /// Finds the first slot after an instant.
     ///
-    /// - Parameter instant: the instant, which is not itself looked at.
+    /// - Parameter instant: the instant, itself left out.
     /// - Returns: the slot; `nil` where it is outside the years 1 to 9999.
     package func next(after instant: Date) -> Date? {
         guard let second = Self.second(of: instant) else { return nil }

@@ -37,7 +37,7 @@ package struct Acknowledger: Service {
     }
 
     package func run() async {
-        await PeriodicService("acknowledger", every: .seconds(5), wokenBy: signal, logger: logger) {
+        await PeriodicService("acknowledger", .untilEnd, every: .seconds(5), wokenBy: signal, logger: logger) {
             try await step()
         }.run()
     }
@@ -86,7 +86,7 @@ package struct Acknowledger: Service {
             }
         }
         guard case .refused = try await call(sale) else { return .accepted }
-        // A second call, or a race of two, is refused as well: what counts is what the sale looks like now.
+        // A second call, or a race of two, is refused as well: what counts is the sale's state now.
         switch try await state(sale) {
         case .acknowledged: return .already
         case .over: return .over

@@ -3,7 +3,7 @@ import Metrics
 package import Queue
 import ServiceLifecycle
 
-/// Queues a read of each user whom a store's event is about.
+/// Queues a read of each user that a store's event is about.
 package struct InboxProcessor: Service {
     /// Events that are examined together.
     private static let batch = 500

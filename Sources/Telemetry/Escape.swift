@@ -16,7 +16,7 @@ enum Escape {
     /// ends and ANSI sequences), direction marks, line and paragraph separators. An escape is never cut in half.
     ///
     /// - Parameters:
-    ///   - text: any text; only as much of it is looked at as fits.
+    ///   - text: any text; only as much of it is read as fits.
     ///   - limit: the most bytes that may come out, the ellipsis of a cut text included.
     /// - Returns: the escaped bytes, always valid UTF-8.
     static func json(_ text: String, limit: Int) -> Result {

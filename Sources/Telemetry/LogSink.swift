@@ -6,7 +6,7 @@ import Synchronization
 ///
 /// A pipe or terminal that takes nothing for ``patience`` is left alone from then on: lines are dropped and counted until it
 /// takes some again, and the next line then follows one that tells how many are missing. The program goes on meanwhile;
-/// a log that nobody reads must not stop restores.
+/// a log that is not read must not stop restores.
 package final class LogSink: Sendable {
     private struct State {
         var isStalled = false

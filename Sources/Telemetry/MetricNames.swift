@@ -37,6 +37,7 @@ package enum MetricNames {
         name("unknown_statuses_total"):
             "Purchases whose status the rules do not know; their access is followed, by store.",
         name("leases_lost_total"): "Times this process found its lease ended.",
+        name("service_failures_total"): "Steps of background services that failed and are repeated, by service.",
         name("apply_batch_jobs"): "Jobs in one transaction.",
         name("apply_duration_seconds"): "Time of one transaction that locks, decides, writes and commits.",
         name("commit_duration_seconds"): "Time of COMMIT alone, of every transaction.",

@@ -3,7 +3,7 @@ import Synchronization
 
 /// Keeps every metric of the process and shows them as Prometheus text.
 ///
-/// Equal names with equal dimensions share one series, whoever asks. Names are made valid (`.` and `-` become `_`), counters
+/// Equal names with equal dimensions share one series. Names are made valid (`.` and `-` become `_`), counters
 /// get the ending `_total` and timers `_seconds`. A recorder that aggregates is a histogram, one that does not is a gauge.
 ///
 /// Two mistakes cost data, never the process: a name asked for with another type, and more series than ``maxSeries``. Such
@@ -125,14 +125,14 @@ extension Registry {
         series(label, ending: "_seconds", dimensions, .histogram) { HistogramSeries(bounds: HistogramSeries.seconds) }
     }
 
-    /// Forgets a series; whoever still holds its handler records into nothing.
+    /// Forgets a series; a handler that is still held records into nothing.
     package func destroyCounter(_ handler: any CounterHandler) { remove(handler) }
-    /// Forgets a series; whoever still holds its handler records into nothing.
+    /// Forgets a series; a handler that is still held records into nothing.
     package func destroyFloatingPointCounter(_ handler: any FloatingPointCounterHandler) { remove(handler) }
-    /// Forgets a series; whoever still holds its handler records into nothing.
+    /// Forgets a series; a handler that is still held records into nothing.
     package func destroyMeter(_ handler: any MeterHandler) { remove(handler) }
-    /// Forgets a series; whoever still holds its handler records into nothing.
+    /// Forgets a series; a handler that is still held records into nothing.
     package func destroyRecorder(_ handler: any RecorderHandler) { remove(handler) }
-    /// Forgets a series; whoever still holds its handler records into nothing.
+    /// Forgets a series; a handler that is still held records into nothing.
     package func destroyTimer(_ handler: any TimerHandler) { remove(handler) }
 }

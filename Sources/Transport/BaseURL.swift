@@ -59,7 +59,7 @@ package struct BaseURL: Hashable, Sendable {
     }
 }
 
-/// One resource that is asked for: a set of public keys, or whoever wants to be told of changes.
+/// One resource that is asked for: a set of public keys, or the receiver of webhooks.
 ///
 /// Google's keys have an `@` in their path, which no base URL of a store has.
 package struct EndpointURL: Hashable, Sendable {
@@ -83,7 +83,7 @@ package struct EndpointURL: Hashable, Sendable {
     }
 }
 
-/// What is wrong with a store's settings: everything at once, so that nobody mends one fault to find the next.
+/// What is wrong with a store's settings: everything at once, so that mending one fault does not show the next.
 package struct SettingFaults<Fault>: Error, Hashable, Sendable, CustomStringConvertible
 where Fault: RawRepresentable<String> & Hashable & Sendable {
     package var faults: [Fault]
@@ -101,7 +101,7 @@ extension BaseURL {
     ///   - last: a segment that the path has to end in.
     ///   - malformed: the fault of one that is none.
     ///   - insecure: the fault of one that is plain http to a host other than loopback.
-    ///   - faults: where the fault is told.
+    ///   - faults: gets the fault.
     /// - Returns: nothing where there is a fault.
     package static func read<Noted>(
         _ text: String,

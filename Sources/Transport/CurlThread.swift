@@ -32,7 +32,7 @@ final class CurlThread: Sendable {
     }
 
     deinit {
-        // Nobody joined: let the system reap the thread whenever it ends.
+        // Not joined: let the system reap the thread whenever it ends.
         if let thread = takeThread() { pthread_detach(thread) }
     }
 

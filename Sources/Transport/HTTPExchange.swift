@@ -16,7 +16,7 @@ package struct HTTPExchange: Sendable {
     /// The body as received, empty for `HEAD`, 204 and 304.
     ///
     /// No content coding is asked for or undone. A body that ends with the connection, having neither a length nor
-    /// chunks, cannot be told from one that was cut off.
+    /// chunks, is not distinguishable from one that was cut off.
     package var body: [UInt8]
 
     /// Time from the call of `send` to the last byte, waiting for a place included.

@@ -50,7 +50,7 @@ final class Mailbox: Sendable {
         var waker: Waker?
         var isPolling = false
 
-        /// Wakes the thread if it sleeps and nobody has woken it yet.
+        /// Wakes the thread if it sleeps and was not woken yet.
         mutating func wake() {
             guard isPolling else { return }
             isPolling = false
@@ -153,7 +153,7 @@ final class Mailbox: Sendable {
         state.withLock { $0.admitted -= count }
     }
 
-    /// Forgets the waker, which nobody uses afterwards: its descriptor may then be closed.
+    /// Forgets the waker, which is not used afterwards: its descriptor may then be closed.
     func detach() {
         state.withLock { $0.waker = nil }
     }

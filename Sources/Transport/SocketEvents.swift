@@ -64,13 +64,13 @@ final class SocketEvents {
         guard let due = timeout, due <= .now else { return CURLM_OK }
         timeout = nil
         let code = act(on: CURL_SOCKET_BAD, 0)
-        // libcurl says nothing about a timeout that it has told before.
+        // libcurl reports a timeout once.
         var milliseconds = -1
         if timeout == nil, curl_multi_timeout(multi, &milliseconds) == CURLM_OK { setTimeout(milliseconds) }
         return code
     }
 
-    /// Sleeps until a socket is ready, the timeout is due, somebody wakes it or the time is over; then lets libcurl work on what
+    /// Sleeps until a socket is ready, the timeout is due, it is woken or the time is over; then lets libcurl work on what
     /// is ready.
     ///
     /// - Returns: libcurl's verdict; `nil` where the system can't wait, or not for every socket.

@@ -1,7 +1,7 @@
 import CLibCurl
 import Glibc
 
-/// Everything an easy handle is told, in one place, so that a reader can check what is and is not allowed.
+/// All options of an easy handle, in one place, so that a reader can check what is and is not allowed.
 struct TransferSetup {
     private let connectTimeoutMs: Int
     private let userAgent: String
@@ -63,7 +63,7 @@ struct TransferSetup {
         }
     }
 
-    /// Where the request may go, by which protocol, and whom to trust there.
+    /// Where the request may go, by which protocol, and which certificates are trusted there.
     private func route(_ handle: EasyHandle, _ plan: RequestPlan) throws(CurlRefusal) {
         try handle.set(CURLOPT_URL, plan.url)
         try handle.set(CURLOPT_PATH_AS_IS, 1)

@@ -146,7 +146,10 @@ enum JSONList {
 
 /// Callers that wait for restores in the worker's own process.
 package protocol RestoreAudience: Sendable {
-    /// Takes how restores have ended, once that is committed.
+    /// Whether a caller waits for a restore, or may in a moment.
+    func awaits(_ id: UUID) -> Bool
+
+    /// Takes how awaited restores have ended, once that is committed.
     ///
     /// - Returns: the restores that a caller waited for here.
     func take(_ answers: [RestoreAnswer]) -> Set<UUID>

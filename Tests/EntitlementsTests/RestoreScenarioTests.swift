@@ -80,7 +80,7 @@ import Testing
             scene.claims.failure = ReadFailure(code, retryAfter: .seconds(3))
             #expect(scene.verdict?.outcome == .storeAccountMismatch)
             #expect(scene.verdict?.tickets.first?.kind == .paidNoAccess)
-            #expect(scene.verdict?.explanation.contains("look-up of what was shown failed (\(code.rawValue))") == true)
+            #expect(scene.verdict?.explanation.contains("lookup of what was shown failed (\(code.rawValue))") == true)
             scene.claims.failure = nil
             #expect(scene.verdict?.explanation.contains("look-up") == false)
         }

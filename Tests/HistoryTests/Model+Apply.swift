@@ -1,5 +1,6 @@
 import Entitlements
 import Foundation
+import Queue
 
 /// What was read for one job, with what the store held at that moment.
 struct Taken: Sendable {
@@ -338,7 +339,7 @@ extension Model {
             return true
         }
         release(jobs[job].user)
-        people[jobs[job].user].row?.crashes = 0
+        people[jobs[job].user].row?.retry()
         jobs[job].isDelayed = !isFree && (setup.backsOff || failure.retryAfter != nil)
         if jobs[job].isDelayed { note("delayed retry") }
         return false

@@ -1,5 +1,6 @@
 import Entitlements
 import Foundation
+import Queue
 
 extension Model {
     /// Makes a verdict true for its user: type, notes, assets, tickets, decision.

@@ -1,5 +1,6 @@
 import Entitlements
 import Foundation
+import Queue
 
 extension Model {
     /// The state as sorted lines, in the words in which the database's state is read.
@@ -40,7 +41,9 @@ extension Model {
     }
 
     private func line(_ row: Row, of user: Int) -> String {
-        let slots = [row.queued[.restore], row.queued[.reconcile], row.next[.restore], row.next[.reconcile]]
+        let slots = [
+            row.waiting[.restore], row.waiting[.reconcile], row.successors[.restore], row.successors[.reconcile],
+        ]
         let isHeld = row.owner != nil || row.isCanceling
         return "queue|\(name(user))|" + slots.map { $0.map(id(of:)) ?? "-" }.joined(separator: "|")
             + "|\(text(row.owner))|\(isHeld ? text(row.active?.rawValue) : "-")|\(row.isCanceling)|\(row.crashes)"
@@ -91,7 +94,10 @@ extension Model {
             let parts = line.split(separator: "|", omittingEmptySubsequences: false).map(String.init)
             if parts[0] == "key", let user = named[parts[1]] { people[user].key = Int64(parts[2]) }
             if parts[0] == "queue", let user = named[parts[1]], let row = people[user].row {
-                let slots = [row.queued[.restore], row.queued[.reconcile], row.next[.restore], row.next[.reconcile]]
+                let slots = [
+                    row.waiting[.restore], row.waiting[.reconcile], row.successors[.restore],
+                    row.successors[.reconcile],
+                ]
                 for (place, job) in slots.enumerated() {
                     guard let job, jobs[job].id == nil, let id = UUID(uuidString: parts[place + 2]), !known.contains(id)
                     else { continue }

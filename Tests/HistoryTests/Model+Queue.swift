@@ -1,5 +1,6 @@
 import Entitlements
 import Foundation
+import Queue
 
 extension Model {
     /// Puts a job into the user's row.
@@ -19,20 +20,22 @@ extension Model {
         let (user, kind) = (jobs[job].user, jobs[job].kind)
         var row = people[user].row ?? Row()
         defer { people[user].row = row }
-        if row.active == kind, row.owner != nil || row.isCanceling {
-            note(row.next[kind] == nil ? "successor while running" : "joined the successor")
-            let answer = row.next[kind] ?? job
-            row.next[kind] = answer
-            return answer
-        }
-        let answer = row.queued[kind] ?? job
-        if answer != job {
+        switch row.enqueue(job, kind) {
+        case .queued:
+            jobs[job].isDelayed = false
+            return job
+        case .joined(let other):
             note("join while queued")
-            if jobs[answer].isDelayed { note("a tap ends a wait") }
+            if jobs[other].isDelayed { note("a tap ends a wait") }
+            jobs[other].isDelayed = false
+            return other
+        case .succeeds:
+            note("successor while running")
+            return job
+        case .joinedSuccessor(let successor):
+            note("joined the successor")
+            return successor
         }
-        row.queued[kind] = answer
-        jobs[answer].isDelayed = false
-        return answer
     }
 
     /// A tap on Restore.
@@ -44,36 +47,24 @@ extension Model {
     }
 
     /// Whether a claim may take the user's row, and what would run.
-    func claimable(_ user: Int) -> JobKind? {
-        guard let row = people[user].row, row.owner == nil else { return nil }
-        guard row.queued.values.contains(where: { !jobs[$0].isDelayed }) else { return nil }
-        if row.isCanceling, let active = row.active { return active }
-        guard let restore = row.queued[.restore] else { return .reconcile }
-        return jobs[restore].isDelayed && row.queued[.reconcile] != nil ? .reconcile : .restore
-    }
+    func claimable(_ user: Int) -> JobKind? { people[user].row?.dequeuable { !jobs[$0].isDelayed } }
 
     mutating func claim(_ user: Int, by epoch: Int32) -> Int? {
-        guard let kind = claimable(user), let job = people[user].row?.queued[kind] else { return nil }
-        people[user].row?.owner = epoch
-        people[user].row?.active = kind
+        guard let kind = claimable(user), let job = people[user].row?.waiting[kind] else { return nil }
+        people[user].row?.dequeue(kind, by: epoch)
         jobs[job].state = .running
         return job
     }
 
     /// The job that a lease runs for a user.
-    func running(_ user: Int, under epoch: Int32) -> Int? {
-        guard let row = people[user].row, row.owner == epoch, let kind = row.active else { return nil }
-        return row.queued[kind]
-    }
+    func running(_ user: Int, under epoch: Int32) -> Int? { people[user].row?.running(under: epoch) }
 
-    /// Gives a user's row back; a cancellation that was asked for is not forgotten.
+    /// Gives a user's row back; a cancellation that was requested is not forgotten.
     mutating func release(_ user: Int, crashed: Bool = false) {
         guard var row = people[user].row else { return }
-        if let kind = row.active, let job = row.queued[kind] { jobs[job].state = .queued }
-        if !row.isCanceling { row.active = nil }
-        row.owner = nil
-        if crashed { row.crashes += 1 }
-        if row.crashes >= 3 { note("quarantined") }
+        if let kind = row.active, let job = row.waiting[kind] { jobs[job].state = .queued }
+        row.release(afterCrash: crashed)
+        if row.isQuarantined { note("quarantined") }
         if row.isCanceling { note("canceled job without a worker") }
         people[user].row = row
     }
@@ -87,18 +78,8 @@ extension Model {
     mutating func remove(_ job: Int) {
         let (user, kind) = (jobs[job].user, jobs[job].kind)
         guard var row = people[user].row else { return }
-        if row.next[kind] == job {
-            row.next[kind] = nil
-        } else {
-            if row.active == kind {
-                if row.owner != nil { row.crashes = 0 }
-                row.active = nil
-                row.owner = nil
-                row.isCanceling = false
-            }
-            row.queued[kind] = row.next.removeValue(forKey: kind)
-        }
-        people[user].row = row.queued.isEmpty ? nil : row
+        row.remove(job, kind)
+        people[user].row = row.isEmpty ? nil : row
     }
 
     /// An operator cancels a job.
@@ -108,7 +89,7 @@ extension Model {
         switch jobs[job].state {
         case .done, .dead, .canceled: return "not_found"
         case .running:
-            people[jobs[job].user].row?.isCanceling = true
+            people[jobs[job].user].row?.requestCancel()
             return "asked"
         case .queued:
             remove(job)

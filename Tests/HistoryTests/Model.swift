@@ -1,5 +1,6 @@
 import Entitlements
 import Foundation
+import Queue
 
 /// The whole system as it ought to be, in memory: no batches, no locks, no SQL.
 ///
@@ -66,15 +67,7 @@ struct Model {
     }
 
     /// A user's place in the queue: at most one restore and one reconcile, and a successor of each.
-    struct Row {
-        var queued: [JobKind: Int] = [:]
-        var next: [JobKind: Int] = [:]
-        var owner: Int32?
-        /// What runs; stays when the worker dies while a cancellation is under way.
-        var active: JobKind?
-        var isCanceling = false
-        var crashes = 0
-    }
+    typealias Row = QueueRow<Int>
 
     struct Job {
         enum State: String { case queued, running, done, dead, canceled }

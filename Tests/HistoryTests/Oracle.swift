@@ -1,4 +1,5 @@
 import Entitlements
+import Queue
 
 /// A second witness: the laws by what the store itself held, without the product's words for it.
 enum Oracle {
@@ -55,7 +56,7 @@ enum Oracle {
         if isFull, person.type == .subscriber, !may, !isGranted, newer.isEmpty {
             let excused =
                 decision.outcome == .deferred || decision.outcome == .alreadySubscriber
-                || person.row?.queued[.reconcile] != nil
+                || person.row?.waiting[.reconcile] != nil
             if !excused { throw fail("L2: a subscriber without access and without a reason") }
         }
         if !isFull, decision.outcome == .nothingToRestore || decision.outcome == .storeAccountMismatch {

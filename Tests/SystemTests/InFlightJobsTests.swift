@@ -72,6 +72,17 @@ struct InFlightJobsTests {
         #expect(jobsInFlight.count == 0 && jobsInFlight.slotsTaken == 0)
     }
 
+    @Test func `a background job that is applied is no restore in flight`() {
+        let jobsInFlight = InFlightJobs()
+        let jobs = [job(1), job(2, lane: .event), job(3, lane: .restore)]
+        jobsInFlight.beginReading(jobs)
+        for job in jobs { jobsInFlight.endReading(read(job), epoch: 1) }
+        let taken = jobsInFlight.take(upTo: 10, at: now)
+        #expect(jobsInFlight.slotsTaken == 3 && jobsInFlight.background == 2)
+        jobsInFlight.settle(taken, putBack: [])
+        #expect(jobsInFlight.slotsTaken == 0 && jobsInFlight.background == 0)
+    }
+
     @Test func `a batch has each user once; the other one is left for the next`() {
         let jobsInFlight = InFlightJobs()
         let (twice, other) = (job(1), job(2))

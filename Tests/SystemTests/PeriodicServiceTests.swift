@@ -90,33 +90,100 @@ struct PeriodicServiceTests {
         #expect(steps.count == 3)
     }
 
-    @Test func `A shutdown cancels a step that hangs, and the last of the work is done`() async throws {
-        let (steps, last) = (Steps(), Steps())
+    @Test func `A shutdown cancels a step that hangs`() async throws {
+        let steps = Steps()
         let service = PeriodicService("test", every: .seconds(1), logger: .quiet) {
-            try? await Task.sleep(for: .milliseconds(20))
-            if !Task.isCancelled { _ = last.note() }
-        } step: {
             _ = steps.note()
             try await Task.sleep(for: .seconds(3600))
             return .idle
         }
         try await running(service) { await steps.reach(1) }
-        #expect(steps.count == 1 && last.count == 1)
+        #expect(steps.count == 1)
     }
 
-    @Test func `The last of the work is done after a cancellation as well, within two seconds`() async {
-        let (steps, last) = (Steps(), Steps())
-        let service = PeriodicService("test", every: .seconds(1), logger: .quiet) {
-            _ = last.note()
-            try? await Task.sleep(for: .seconds(3600))
-        } step: {
+    @Test func `A signal does not repeat a failed step at once`() async throws {
+        let (steps, signal) = (Steps(), Signal())
+        let service = PeriodicService(
+            "test",
+            every: .seconds(1),
+            retryingAfter: .milliseconds(300),
+            wokenBy: signal,
+            logger: .quiet
+        ) {
+            signal.raise()
+            _ = steps.note()
+            throw Failed()
+        }
+        try await running(service) { await steps.reach(2) }
+        #expect(steps.gap(1, 2) >= .milliseconds(300))
+    }
+
+    @Test func `While a worker drains services begin no step, but those that jobs in flight need`() async throws {
+        let (work, upkeep, needed) = (Steps(), Steps(), Steps())
+        let scope = ServiceScope()
+        scope.stop()
+        func service(_ kind: PeriodicService.Kind, _ steps: Steps) -> PeriodicService {
+            PeriodicService("test", kind, every: .milliseconds(1), logger: .quiet) {
+                _ = steps.note()
+                return .idle
+            }
+        }
+        await withTaskGroup(of: Void.self) { group in
+            ServiceScope.$current.withValue(scope) {
+                group.addTask { await service(.work, work).run() }
+                group.addTask { await service(.upkeep, upkeep).run() }
+                group.addTask { await service(.untilEnd, needed).run() }
+            }
+            await needed.reach(5)
+            group.cancelAll()
+        }
+        #expect(work.count == 0 && upkeep.count == 0)
+    }
+
+    /// How many steps are under way, and how many were at most.
+    private final class Overlap: Sendable {
+        private let counts = Mutex((now: 0, most: 0))
+
+        func begin() {
+            counts.withLock { counts in
+                counts.now += 1
+                counts.most = max(counts.most, counts.now)
+            }
+        }
+
+        func end() { counts.withLock { $0.now -= 1 } }
+        var most: Int { counts.withLock(\.most) }
+    }
+
+    @Test func `Upkeep is done by one service at a time`() async throws {
+        let (overlap, steps) = (Overlap(), Steps())
+        let upkeep = PeriodicService("test", .upkeep, every: .milliseconds(1), logger: .quiet) {
+            overlap.begin()
+            try? await Task.sleep(for: .milliseconds(5))
+            overlap.end()
             _ = steps.note()
             return .idle
         }
+        await withTaskGroup(of: Void.self) { group in
+            ServiceScope.$current.withValue(ServiceScope()) {
+                for _ in 0..<5 { group.addTask { await upkeep.run() } }
+            }
+            await steps.reach(20)
+            group.cancelAll()
+        }
+        #expect(overlap.most == 1)
+    }
+
+    @Test func `The last of a worker's work is done after a cancellation as well, within its time`() async {
+        let last = Steps()
         let began = ContinuousClock.now
         await withTaskGroup(of: Void.self) { group in
-            group.addTask { await service.run() }
-            await steps.reach(1)
+            group.addTask {
+                await finish(within: .milliseconds(200)) {
+                    _ = last.note()
+                    try? await Task.sleep(for: .seconds(3600))
+                }
+            }
             group.cancelAll()
         }
         #expect(last.count == 1 && ContinuousClock.now - began < .seconds(60))

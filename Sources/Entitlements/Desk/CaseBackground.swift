@@ -40,13 +40,13 @@ package struct CasePast: Hashable, Sendable, Codable {
     package enum Subject: String, Sendable, CaseIterable, Codable { case claimant, owner, purchase }
 
     package enum What: String, Sendable, CaseIterable, Codable {
-        /// Tickets in which somebody claimed a purchase; of a purchase, those about it.
+        /// Tickets of a claimant; of a purchase, those about it.
         case claimed
-        /// Tickets in which somebody owned what was claimed.
+        /// Tickets about purchases of an owner.
         case owned
-        /// Transfers to somebody.
+        /// Transfers to a user.
         case received
-        /// Transfers from somebody.
+        /// Transfers from a user.
         case given
         /// Transfers of the purchase.
         case moved
@@ -108,7 +108,7 @@ package struct CaseTimes: Hashable, Sendable, Codable {
     package var refundSeenAt: Int64?
     /// When money was last taken back as fraud.
     package var chargedBackAt: Int64?
-    /// When the claimant came, where an event told of it for the owner a short while before.
+    /// When the claimant came, where an event named the owner a short while before.
     package var claimedAt: Int64?
 
     enum CodingKeys: String, CodingKey {
@@ -157,8 +157,8 @@ package struct CaseDocument: Sendable, Encodable {
 
     // No hash covers these. Assets freeze and thaw by themselves, other cases come to their end, stores are silent for a while, and
     // claimants type what they like: what people have agreed to would end for nothing each time, and what they have refused
-    // would begin anew. A proof that was found false is a fact, and covered as that; what other people decided about other
-    // cases, whoever approves this one judges by themselves.
+    // would begin again. A proof that was found false is a fact, and covered as that; what other operators decided about other
+    // tickets, the approver of this one judges by themselves.
     package func encode(to encoder: any Encoder) throws {
         try evidence.encode(to: encoder)
         var container = encoder.container(keyedBy: CodingKeys.self)

@@ -26,7 +26,7 @@ package struct CaseClaim: Hashable, Sendable {
         self.isByAgent = isByAgent
     }
 
-    /// Who may know the id, by what it looks like; empty for what no store would take for one of its ids.
+    /// Which stores may know the id, by its form; empty for what no store would take for one of its ids.
     package var routes: [LookupRoute] {
         guard (1...255).contains(value.utf8.count), value.utf8.allSatisfy({ (0x21...0x7E).contains($0) }) else {
             return []
@@ -63,9 +63,9 @@ package struct CaseClaim: Hashable, Sendable {
     }
 }
 
-/// Whom an id is looked up with, and as what.
+/// With which store an id's lookup is made, and as what.
 package enum LookupRoute: String, Sendable, CaseIterable {
-    /// The number in the App Store's mail, which is looked up in production alone.
+    /// The number in the App Store's mail; the store finds it in production alone.
     case appStoreOrder
     case appStoreTransaction
     case appStoreEither

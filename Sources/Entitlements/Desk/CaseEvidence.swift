@@ -8,7 +8,7 @@ package struct CaseEvidence: Hashable, Sendable, Codable {
         /// Microseconds since 1970.
         package var createdAt: Int64?
 
-        /// As far as a decision rests on it: whether somebody is new or well known decides nothing.
+        /// As far as a decision rests on it: whether a user is new or well known decides nothing.
         package enum Standing: String, Hashable, Sendable, Codable {
             case eligible, banned, deleting, gone
         }
@@ -34,7 +34,7 @@ package struct CaseEvidence: Hashable, Sendable, Codable {
         package var endsAt: Int64?
         package var renewal: String?
         package var ownership: String
-        /// About whom the store was asked.
+        /// The user that the store was asked about.
         package var asked: CaseWord.Side?
         /// Whose it is in our records.
         package var owner: Int64?
@@ -67,7 +67,7 @@ package struct CaseEvidence: Hashable, Sendable, Codable {
     /// Our number of the purchase.
     package var purchase: Int64?
     package var holder: CaseHolder
-    /// Tells the customer from whom RevenueCat would move it from others.
+    /// Distinguishes the customer that RevenueCat would move it from.
     package var source: String?
     package var words: [Item]
     /// What else a transfer would move.
@@ -108,7 +108,7 @@ package struct CaseEvidence: Hashable, Sendable, Codable {
         history = inputs.background.history
         times = CaseTimes(inputs)
         facts = known.sorted { $0.rawValue < $1.rawValue }
-        // Whoever names a number has proved nothing: it may be the wrong one, and closes nobody's case.
+        // A reported number proves nothing: it may be the wrong one, and closes no ticket.
         hindrance = min(Entitlements.hindrance(known), inputs.isNamedByID ? .forbids : .closes)
         verdict = suggestion.verdict
         reason = suggestion.reason

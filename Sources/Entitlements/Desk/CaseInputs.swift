@@ -15,11 +15,11 @@ package struct CaseAccount: Hashable, Sendable {
         self.createdAt = createdAt
     }
 
-    /// Nobody can sign in to it any more.
+    /// No user can sign in to it any more.
     var isGone: Bool { id == nil || user == nil }
 }
 
-/// What a store said of the purchase in question, and about whom it was asked.
+/// What a store said of the purchase in question, and the user that it was asked about.
 package struct CaseWord: Hashable, Sendable {
     package enum Side: String, Sendable, Codable {
         case claimant, owner
@@ -36,7 +36,7 @@ package struct CaseWord: Hashable, Sendable {
     }
 }
 
-/// For whom RevenueCat holds the purchase in question.
+/// The customer that RevenueCat has the purchase in question for.
 package enum CaseHolder: String, Sendable, CaseIterable, Codable {
     /// RevenueCat is not configured, or has never met the purchase: our own records alone are to be changed.
     case nobody
@@ -50,7 +50,7 @@ package enum CaseHolder: String, Sendable, CaseIterable, Codable {
 /// Something that RevenueCat holds for a customer, and whose it is in our records.
 package struct HeldItem: Hashable, Sendable {
     package var observation: Observation
-    /// `nil`: our records do not know it, or give it to nobody.
+    /// `nil`: our records do not know it, or give it no owner.
     package var ownerKey: Int64?
 
     package init(_ observation: Observation, ownerKey: Int64?) {
@@ -64,7 +64,7 @@ package struct CaseInputs: Sendable {
     package var claimant: CaseAccount
     /// Who owns the purchase in our records.
     package var owner: CaseAccount?
-    /// `nil`: nobody knows yet which one it is.
+    /// `nil`: it is not known yet which one it is.
     package var purchase: Purchase?
     /// Everything that stores say of the purchase now.
     package var words: [CaseWord]
@@ -77,7 +77,7 @@ package struct CaseInputs: Sendable {
     package var identifiers: Set<PurchaseIdentifierKey>
     /// The claimant has shown something that a store verified.
     package var isProven: Bool
-    /// An id alone, which somebody named, says which purchase it is.
+    /// A reported id alone says which purchase it is.
     package var isNamedByID: Bool
     /// The claimant has offered something that was found false.
     package var isDisproven: Bool
@@ -203,7 +203,7 @@ private func purchaseFacts(_ purchase: Purchase, _ inputs: CaseInputs) -> Set<Tr
     if items.isEmpty || inputs.isIncomplete { facts.insert(.unseen) }
     if !inputs.isIncomplete, !standings.isEmpty, standings.allSatisfy({ $0 == .ended }) { facts.insert(.lapsed) }
     if items.contains(where: { $0.status.known == .refunded }) { facts.insert(.refunded) }
-    // Whoever pays and takes the money back has had it refunded, whatever its last period shows.
+    // A buyer who took the money back has had it refunded, whatever its last period shows.
     if inputs.background.chargedBackAt != nil { facts.formUnion([.chargedBack, .refunded]) }
     if inputs.background.movesChargedBack { facts.insert(.chargedBack) }
     if purchase.environment != "production" || items.contains(where: \.isSandbox) { facts.insert(.sandbox) }
@@ -217,7 +217,7 @@ private func purchaseFacts(_ purchase: Purchase, _ inputs: CaseInputs) -> Set<Tr
     return facts
 }
 
-/// Whom the ids name that the app gave the stores for the buyer.
+/// The users that the ids name which the app gave the stores for the buyer.
 private func tokenFacts(_ purchase: Purchase, _ inputs: CaseInputs) -> Set<TransferFact> {
     var facts: Set<TransferFact> = []
     func add(id: String) {

@@ -1,4 +1,4 @@
-/// What looking an id up found with one store.
+/// What a lookup of an id found with one store.
 package struct StoreLookup: Hashable, Sendable {
     package enum Answer: Hashable, Sendable {
         /// Every name of what the id leads to.
@@ -18,7 +18,7 @@ package struct StoreLookup: Hashable, Sendable {
     }
 }
 
-/// What looking an id up found with one store, as it stands in the evidence.
+/// What a lookup of an id found with one store, as it stands in the evidence.
 package struct CaseLookup: Hashable, Sendable, Codable {
     package enum Result: String, Sendable, CaseIterable, Codable {
         case found, unknown
@@ -26,9 +26,9 @@ package struct CaseLookup: Hashable, Sendable, Codable {
         case unavailable
     }
 
-    /// Why an id can't be looked up.
+    /// Why there is no lookup for an id.
     package enum Obstacle: String, Sendable, CaseIterable, Codable {
-        /// The App Store looks up no order of the sandbox, and this one may be of it.
+        /// The App Store finds no order of the sandbox, and this one may be of it.
         case sandbox
         /// There are no credentials for the store.
         case storeOff = "store_off"
@@ -36,9 +36,9 @@ package struct CaseLookup: Hashable, Sendable, Codable {
         case form
     }
 
-    /// Who was asked; `nil`: there is nobody to ask about such an id.
+    /// Which store was asked; `nil`: no store can be asked about such an id.
     package var store: String?
-    /// What was looked for, masked.
+    /// The id, masked.
     package var id: String
     package var result: Result
     package var obstacle: Obstacle?
@@ -55,8 +55,8 @@ package struct CaseLookup: Hashable, Sendable, Codable {
     /// Lays out what one store said.
     ///
     /// - Parameters:
-    ///   - claim: what was looked for.
-    ///   - lookup: the store's word; `nil`: nobody could be asked.
+    ///   - claim: the id.
+    ///   - lookup: the store's answer; `nil`: no store could be asked.
     ///   - purchases: to which of our purchases it leads.
     ///   - subject: the purchase in question.
     package init(_ claim: CaseClaim, _ lookup: StoreLookup?, purchases: Set<Int64> = [], subject: Int64? = nil) {
@@ -73,11 +73,11 @@ package struct CaseLookup: Hashable, Sendable, Codable {
     }
 }
 
-/// Whether an id that somebody named is one that no store knows: all that can be asked say so.
+/// Whether a reported id is one that no store knows: all that can be asked say so.
 ///
 /// - Parameter lookups: what each store said of the one id.
-/// - Returns: `false` where a store has not answered, where the id may be of a kind that can't be looked up, and where RevenueCat
-///   alone was asked, which may hear of a purchase late: none of that is a word against whoever named it.
+/// - Returns: `false` where a store has not answered, where the id may be of a kind without a lookup, and where RevenueCat
+///   alone was asked, which may know of a purchase late: none of that speaks against the id.
 package func isDisproven(_ lookups: [StoreLookup]) -> Bool {
     lookups.contains { $0.answer == .unknown && $0.store != .revenueCat }
         && lookups.allSatisfy { $0.answer == .unknown || $0.answer == .impossible(.storeOff) }

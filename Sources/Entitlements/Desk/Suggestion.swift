@@ -88,20 +88,20 @@ package let suggestionRules: [SuggestionRule] = [
     SuggestionRule([.ownerBanned], nil, .ownerBanned),
     SuggestionRule([.ownerObjected], .refuse, .ownerObjected),
     SuggestionRule([.movedLately], nil, .movedLately),
-    // Whatever is proven, somebody else may have proven as much.
+    // Whatever is proven, another user may have proven as much.
     SuggestionRule([.sourcesDisagree], nil, .sourcesDisagree),
     // Who holds the purchase gives it away: nothing is stronger.
     SuggestionRule([.ownerReleased], .transfer, .ownerReleased),
     SuggestionRule([.tokenNamesThird], nil, .tokenNamesThird),
-    // Nobody can sign in to an account that is gone.
+    // No user can sign in to an account that is gone.
     SuggestionRule([.ownerErased], given: [.proofVerified], .transfer, .ownerErased),
     SuggestionRule([.ownerErased], given: [.proofFailed], .refuse, .proofFailed),
     SuggestionRule([.ownerErased], nil, .noProof),
     SuggestionRule([.tokenNamesOwner], .guideToLogin, .tokenNamesOwner),
     SuggestionRule([.tokenNamesClaimant], given: [.proofVerified], .transfer, .tokenNamesClaimant),
-    // Money that was just taken from the claimant, or a purchase of somebody who shares the store's account.
+    // Money that was just taken from the claimant, or a purchase of a user who shares the store's account.
     SuggestionRule([.boughtAfterClaimantJoined], given: [.proofVerified], nil, .newPayment),
-    // Whoever can show it may have bought it with another account of their own.
+    // A claimant who can submit it may have bought it with another account of their own.
     SuggestionRule([.proofVerified], .guideToLogin, .possession),
     // Beside a proof that holds, one that does not only raises the risk.
     SuggestionRule([.proofFailed], .refuse, .proofFailed),

@@ -3,7 +3,7 @@
 
 /// What is known of a purchase and its people when a transfer is thought of.
 package enum TransferFact: String, Sendable, CaseIterable, Codable {
-    /// Nobody knows yet which purchase it is.
+    /// It is not known yet which purchase it is.
     case purchaseUnknown = "purchase_unknown"
     /// No store shows the purchase at the moment, and none has said that it is over; or a store whose word counts did not answer.
     case unseen
@@ -28,7 +28,7 @@ package enum TransferFact: String, Sendable, CaseIterable, Codable {
     case claimantIneligible = "claimant_ineligible"
     /// Moved by an executed transfer less than the cooling period ago.
     case movedLately = "moved_lately"
-    /// The owner is banned: somebody may be evading that.
+    /// The owner is banned: the transfer may evade that.
     case ownerBanned = "owner_banned"
     /// The owner's account was erased, or never was one of ours.
     case ownerErased = "owner_erased"
@@ -58,7 +58,7 @@ package enum TransferHindrance: String, Sendable, CaseIterable, Codable, Compara
     case none
     /// Only the senior role may go on.
     case needsSenior = "needs_senior"
-    /// No transfer, whoever asks.
+    /// No transfer, whatever the operator's role.
     case forbids
     /// There is nothing to transfer: the ticket closes by itself.
     case closes
@@ -91,7 +91,7 @@ package func hindrance(_ facts: Set<TransferFact>) -> TransferHindrance { facts.
 package struct ApprovalPolicy: Hashable, Sendable {
     /// Distinct approvers for an ordinary transfer.
     package var ordinary: Int
-    /// Where the owner's account was erased, so that nobody loses anything.
+    /// Where the owner's account was erased, so that no user loses anything.
     package var ownerErased: Int
     /// Where something speaks against the claimant.
     package var risky: Int
@@ -106,7 +106,7 @@ package struct ApprovalPolicy: Hashable, Sendable {
     package func needed(_ facts: Set<TransferFact>) -> Int {
         let erased = facts.contains(.ownerErased)
         let usual = erased ? ownerErased : ordinary
-        // A token that names an account which is gone speaks for nobody who could lose anything.
+        // A token that names an account which is gone speaks for no user who could lose anything.
         let risks = erased ? Self.risks.subtracting([.tokenNamesOwner]) : Self.risks
         return facts.isDisjoint(with: risks) ? max(usual, 1) : max(usual, risky, 1)
     }

@@ -158,7 +158,7 @@ extension PastDecision {
     /// What became of the note of an absence.
     var absence: AbsenceMark {
         guard let rule = knownRule, let before = typeBefore else { return .keep }
-        // Nobody was demoted.
+        // No user was demoted.
         if isObserved, before == .subscriber, typeAfter == .free { return .keep }
         switch rule {
         case .storeAccess, .grantAccess, .ownerFollowedRevenuecat: return .clear

@@ -23,7 +23,7 @@ package struct Replayed: Hashable, Sendable {
         case readingsMissing = "readings_missing"
         /// It comes to something else, but purchases were known then whose readings are not on record for the user.
         case ledgerIncomplete = "ledger_incomplete"
-        /// The user's history is longer than is looked at.
+        /// The user's history is longer than is read.
         case historyTooLong = "history_too_long"
     }
 
@@ -88,7 +88,7 @@ private struct PastSituation {
         var situation = situation(catalog, settings)
         var resolution = decide(situation)
         if case .retry = resolution, situation.reading.coverage == .partial {
-            // A store that was not configured then overrules nobody.
+            // A store that was not configured then overrules no decision.
             situation.reading.covered = [.revenueCat]
             resolution = decide(situation)
         }
@@ -206,7 +206,7 @@ private struct PastSituation {
         }
     }
 
-    /// Whether the user had shown a proof of it; what belongs to somebody else is known by the rule that it led to.
+    /// Whether the user had shown a proof of it; what belongs to another user is known by the rule that it led to.
     private func isShown(_ item: PastItem) -> Bool {
         guard decision.kind == .restore else { return false }
         return item.attribution == "foreign" ? decision.knownRule == .proofOfAnothers : item.attribution == "unowned"

@@ -17,7 +17,7 @@ package struct ListenFailure: Error, Sendable {
         self.service = service
         self.host = host
         self.port = port
-        reason = error.errnoCode == 98 ? "somebody listens there already" : "errno \(error.errnoCode)"
+        reason = error.errnoCode == 98 ? "another program listens there already" : "errno \(error.errnoCode)"
         code = error.errnoCode == 98 ? "address_in_use" : "errno_\(error.errnoCode)"
     }
 }

@@ -32,7 +32,7 @@ package struct JobListener: Service {
     }
 
     package func run() async {
-        await PeriodicService("job listener", every: .seconds(60), logger: logger) {
+        await PeriodicService("job listener", .untilEnd, every: .seconds(60), logger: logger) {
             try await listener.run(
                 channels: ["entitlement_sync_wake"],
                 onNotification: { dequeue.receive($0.payload) },

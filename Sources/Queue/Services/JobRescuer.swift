@@ -17,7 +17,7 @@ package struct JobRescuer: Service {
 
     package func run() async {
         let interval = min(leases.duration / 4, .seconds(2))
-        await PeriodicService("job rescuer", every: interval, logger: logger) { try await step() }.run()
+        await PeriodicService("job rescuer", .untilEnd, every: interval, logger: logger) { try await step() }.run()
     }
 
     package func step() async throws -> PeriodicService.Next {

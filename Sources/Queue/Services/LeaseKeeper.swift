@@ -67,10 +67,10 @@ package struct LeaseKeeper: Service {
         let interval = max(leases.duration / 5, .milliseconds(200))
         await PeriodicService(
             "lease keeper",
+            .untilEnd,
             every: interval,
             retryingAfter: min(interval, .milliseconds(500)),
             logger: logger,
-            last: { await end() },
             step: { try await step() }
         ).run()
     }
@@ -96,8 +96,8 @@ package struct LeaseKeeper: Service {
         return .idle
     }
 
-    /// Gives back what stands under the lease.
-    private func end() async {
+    /// Ends the lease, and gives back what stands under it: once no batch is under way any more.
+    package func end() async {
         guard let epoch = lease.epoch else { return }
         do {
             try await leases.end(epoch)

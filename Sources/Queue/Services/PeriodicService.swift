@@ -1,13 +1,24 @@
 package import Logging
 import Metrics
 import Postgres
-import ServiceLifecycle
+package import ServiceLifecycle
+import Synchronization
 
 /// Repeats a step until shutdown: at once while there is more to do, else after a pause.
 ///
 /// A failed step is logged, counted and repeated. A shutdown cancels the running step, so a step must leave nothing half
 /// done when it is cancelled.
 package struct PeriodicService: Service {
+    /// How a service shares its process with others; see ``ServiceScope``.
+    package enum Kind: Sendable {
+        /// Begins no step once the worker drains.
+        case work
+        /// As `work`, and one service at a time: upkeep leaves the database's connections to jobs.
+        case upkeep
+        /// Goes on until it is told to end: jobs in flight need it.
+        case untilEnd
+    }
+
     /// What follows a step.
     package enum Next: Sendable, Equatable {
         /// There may be more to do: the next step follows at once.
@@ -23,6 +34,7 @@ package struct PeriodicService: Service {
     }
 
     private let name: String
+    private let kind: Kind
     private let interval: Duration
     private let longest: Duration
     private let delay: Duration
@@ -31,39 +43,38 @@ package struct PeriodicService: Service {
     private let logger: Logger
     private let failures: Counter
     private let step: @Sendable () async throws -> Next
-    private let last: (@Sendable () async -> Void)?
 
     /// Describes a service.
     ///
     /// - Parameters:
     ///   - name: names it in logs and metrics, such as `outbox dispatcher`.
+    ///   - kind: how it shares its process with others.
     ///   - interval: the pause after an idle step.
     ///   - longest: up to which the pause doubles; `nil`: it stays the same.
     ///   - delay: the pause before the first step.
     ///   - retry: the pause after a failed step; `nil`: the interval, at least half a second.
     ///   - signal: ends a pause early.
     ///   - logger: gets failures.
-    ///   - last: done at the end, also after a cancellation, within two seconds.
     ///   - step: does what can be done now.
     package init(
         _ name: String,
+        _ kind: Kind = .work,
         every interval: Duration,
         upTo longest: Duration? = nil,
         after delay: Duration = .zero,
         retryingAfter retry: Duration? = nil,
         wokenBy signal: Signal? = nil,
         logger: Logger,
-        last: (@Sendable () async -> Void)? = nil,
         step: @escaping @Sendable () async throws -> Next
     ) {
         self.name = name
+        self.kind = kind
         self.interval = interval
         self.longest = longest ?? interval
         self.delay = delay
         self.retry = retry ?? max(interval, .milliseconds(500))
         self.signal = signal
         self.logger = logger
-        self.last = last
         self.step = step
         failures = Counter(
             label: "entitlement_sync_service_failures_total",
@@ -71,15 +82,13 @@ package struct PeriodicService: Service {
         )
     }
 
-    package func run() async {
-        await cancelWhenGracefulShutdown { await repeatStep() }
-        if let last { await finish(within: .seconds(2), last) }
-    }
+    package func run() async { await cancelWhenGracefulShutdown { await repeatStep() } }
 
     private func repeatStep() async {
         var idle = interval
         await pause(delay)
         while !Task.isCancelled {
+            guard kind == .untilEnd || ServiceScope.current?.isStopping != true else { return await untilCancelled() }
             switch await attempt() {
             case .again: idle = interval
             case .idle:
@@ -88,15 +97,19 @@ package struct PeriodicService: Service {
             case .after(let duration):
                 idle = interval
                 await pause(duration)
-            case .never: while !Task.isCancelled { try? await Task.sleep(for: .seconds(3600)) }
-            case nil: await pause(retry)
+            case .never: await untilCancelled()
+            // No signal ends it: what has just failed would fail again.
+            case nil: try? await Task.sleep(for: retry)
             }
         }
     }
 
     /// Makes a step; `nil`: it failed.
     private func attempt() async -> Next? {
-        do { return try await step() } catch {
+        do {
+            guard kind == .upkeep, let scope = ServiceScope.current else { return try await step() }
+            return try await scope.alone(step)
+        } catch {
             guard !Task.isCancelled else { return nil }
             failures.increment()
             logger.warning(
@@ -107,9 +120,51 @@ package struct PeriodicService: Service {
         }
     }
 
+    private func untilCancelled() async {
+        while !Task.isCancelled { try? await Task.sleep(for: .seconds(3600)) }
+    }
+
     private func pause(_ duration: Duration) async {
         guard duration > .zero else { return }
         if let signal { await signal.wait(upTo: duration) } else { try? await Task.sleep(for: duration) }
+    }
+}
+
+/// What the periodic services of one worker share while it runs.
+package final class ServiceScope: Sendable {
+    /// The scope of the worker whose service runs this task; `nil` where a service runs by itself.
+    @TaskLocal package static var current: ServiceScope?
+
+    private let state = Mutex((isStopping: false, isBusy: false))
+    private let freed = Signal()
+
+    package init() {}
+
+    /// Whether the worker drains.
+    var isStopping: Bool { state.withLock(\.isStopping) }
+
+    /// Lets services begin no more steps, but those that jobs in flight need.
+    package func stop() { state.withLock { $0.isStopping = true } }
+
+    /// Does some upkeep once no other is under way.
+    func alone<Result>(_ work: () async throws -> Result) async throws -> Result {
+        while !tryBegin() {
+            await freed.wait(upTo: .seconds(1))
+            try Task.checkCancellation()
+        }
+        defer {
+            state.withLock { $0.isBusy = false }
+            freed.raiseForOne()
+        }
+        return try await work()
+    }
+
+    private func tryBegin() -> Bool {
+        state.withLock { state in
+            guard !state.isBusy else { return false }
+            state.isBusy = true
+            return true
+        }
     }
 }
 
@@ -145,4 +200,17 @@ extension PostgresError: LoggedError {
 /// An error for the log: its kind, never its payload.
 package func errorMetadata(_ error: any Error) -> Logger.Metadata {
     (error as? any LoggedError)?.logMetadata ?? ["error.code": "\(type(of: error))"]
+}
+
+/// A service by the name of its type alone.
+///
+/// A service group writes its services into the log, and the description of a struct shows all that it holds, keys included.
+package struct NamedService: Service, CustomStringConvertible {
+    private let service: any Service
+
+    package init(_ service: any Service) { self.service = service }
+
+    package var description: String { "\(type(of: service))" }
+
+    package func run() async throws { try await service.run() }
 }

@@ -14,7 +14,13 @@ package struct PartitionMaintainer: Service {
 
     package func run() async {
         // A worker that starts first works off what waits.
-        await PeriodicService("partition maintainer", every: .seconds(300), after: .seconds(60), logger: logger) {
+        await PeriodicService(
+            "partition maintainer",
+            .upkeep,
+            every: .seconds(300),
+            after: .seconds(60),
+            logger: logger
+        ) {
             try await step()
         }.run()
     }
@@ -35,7 +41,7 @@ package struct QueueCompactor: Service {
     }
 
     package func run() async {
-        await PeriodicService("queue compactor", every: .seconds(5), logger: logger) {
+        await PeriodicService("queue compactor", .upkeep, every: .seconds(5), logger: logger) {
             if try await compact() { logger.info("the queue was full of dead rows and has been moved") }
             return .idle
         }.run()

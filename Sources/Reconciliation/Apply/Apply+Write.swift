@@ -96,7 +96,7 @@ extension Apply {
         requests += JobEnds.forgetProofs(of: answered + canceled) + JobEnds.retry(plan.retries)
         requests += JobEnds.enqueueReconciles(for: plan.reconciles, lane: .event)
         if settings.tells, !isObserving { requests += OutboxWrites.insert(outboxMessages(plan.effects, ends)) }
-        let awaited = settings.answers ? plan.effects.filter { $0.job.kind == .restore } : []
+        let awaited = plan.effects.filter { $0.job.kind == .restore && settings.wantsAnswer($0.job.id) }
         var findings: [UUID: RestoreFindings] = [:]
         requests += RestoreFindings.of(awaited.map(end), wanted: awaited.map(\.job.request.productIDs)).map {
             $0.then { findings = $0 }

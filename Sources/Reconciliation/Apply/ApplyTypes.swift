@@ -27,8 +27,8 @@ package struct ApplySettings: Sendable {
     package var acknowledges: Bool
     /// Whether changes are published in the outbox.
     package var tells: Bool
-    /// Whether reports have the answers of ended restores, for callers that wait in this process.
-    package var answers: Bool
+    /// Whether a restore's answer is wanted in this process, beside the notification of its end.
+    package var wantsAnswer: @Sendable (UUID) -> Bool
 
     package init(
         decision: DecisionSettings,
@@ -38,9 +38,9 @@ package struct ApplySettings: Sendable {
         countLimit: Duration = .milliseconds(250),
         acknowledges: Bool = true,
         tells: Bool = false,
-        answers: Bool = false
+        wantsAnswer: @escaping @Sendable (UUID) -> Bool = { _ in false }
     ) {
-        self.answers = answers
+        self.wantsAnswer = wantsAnswer
         self.tells = tells
         self.acknowledges = acknowledges
         self.countLimit = countLimit
@@ -62,7 +62,7 @@ package struct ApplyReport: Sendable {
 
     /// Jobs that ended, in no order.
     package var ended: [Ended] = []
-    /// What callers of the restores among them are answered; empty unless the settings ask for it.
+    /// What callers of the restores among them are answered, where the settings want that.
     var answers: [RestoreAnswer] = []
     package var retried = 0
     /// Jobs that are still ours: another transaction has locked a row, or another job of the batch touched the same purchase.

@@ -36,9 +36,7 @@ package struct AbsenceKeeper: Service {
     }
 
     package func run() async {
-        await PeriodicService("absence keeper", every: .seconds(5), logger: logger) {
-            try? await apply.keepAbsences()
-        } step: {
+        await PeriodicService("absence keeper", .upkeep, every: .seconds(5), logger: logger) {
             try await apply.keepAbsences()
             return .idle
         }.run()

@@ -3,7 +3,7 @@ package import Postgres
 import Queue
 import ServiceLifecycle
 
-/// Counts the host's subscribers, of whom the demotion brake allows a share to be demoted.
+/// Counts the host's subscribers: the demotion brake allows a share of them to be demoted.
 package struct SubscriberCounter: Service {
     private let pool: PostgresPool
     private let logger: Logger
@@ -14,7 +14,7 @@ package struct SubscriberCounter: Service {
     }
 
     package func run() async {
-        await PeriodicService("subscriber counter", every: .seconds(60), logger: logger) {
+        await PeriodicService("subscriber counter", .upkeep, every: .seconds(60), logger: logger) {
             try await count()
             return .idle
         }.run()

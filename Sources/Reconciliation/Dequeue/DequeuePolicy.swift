@@ -120,7 +120,11 @@ struct DequeuePolicy {
         let free = slots - load.slotsTaken
         if isFull(free, load) { return .wait(.milliseconds(100), .slot) }
         if hasUnknown { return .returnUnknown }
-        if nextQuarantine.map({ now >= $0 }) ?? true { return .runQuarantined(quiet) }
+        if nextQuarantine.map({ now >= $0 }) ?? true {
+            // Set now, so that a try that fails stops no other job.
+            nextQuarantine = now + Self.quarantineInterval
+            return .runQuarantined(quiet)
+        }
         let limit = min(free, batch)
         return .dequeue(limits(limit, load, at: now), upTo: limit)
     }

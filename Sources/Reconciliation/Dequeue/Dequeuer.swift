@@ -95,7 +95,9 @@ package final class Dequeuer: Service {
     private func dequeue(_ reads: inout DiscardingTaskGroup) async {
         while true {
             let load = load
-            let step = policy.withLock { $0.next(load, at: .now) }
+            let (step, lacksSlots) = policy.withLock { ($0.next(load, at: .now), $0.lacksSlots) }
+            // Before the dequeue: a batch that ends meanwhile has to raise the signal.
+            jobs.lacksSlots = lacksSlots
             guard step != .stop else { return }
             // Lost since the load was read: the next step waits for another one.
             guard let epoch = lease.epoch else {
@@ -149,11 +151,7 @@ package final class Dequeuer: Service {
     ) {
         let counts = Dictionary(grouping: found, by: \.lane).mapValues(\.count)
         let load = load
-        let lacksSlots = policy.withLock { policy in
-            policy.dequeued(counts, of: limits, upTo: total, load: load, began: began, at: .now)
-            return policy.lacksSlots
-        }
-        jobs.lacksSlots = lacksSlots
+        policy.withLock { $0.dequeued(counts, of: limits, upTo: total, load: load, began: began, at: .now) }
     }
 
     /// Runs a job whose workers kept dying, with no other job beside it that would end with it.

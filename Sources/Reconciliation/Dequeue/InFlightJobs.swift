@@ -23,6 +23,8 @@ package final class InFlightJobs: Sendable {
         var applyingCount = 0
         /// How many of the jobs that are being applied were postponed before.
         var retriedCount = 0
+        /// How many of them are background jobs that were not.
+        var applyingBackground = 0
 
         /// Jobs that wait for a row locked by another transaction.
         var postponed: Int { waiting.count { $0.postponements > 0 } + retriedCount }
@@ -156,6 +158,7 @@ package final class InFlightJobs: Sendable {
             state.waiting = left
             state.applyingCount += taken.count
             state.retriedCount += taken.count { $0.postponements > 0 }
+            state.applyingBackground += taken.count(where: Self.isBackground)
             for item in taken { state.applying[item.read.job.userKey, default: 0] += 1 }
             return (taken, left.contains { ($0.notBefore ?? now) <= now })
         }
@@ -168,6 +171,7 @@ package final class InFlightJobs: Sendable {
         state.withLock { state in
             state.applyingCount -= taken.count
             state.retriedCount -= taken.count { $0.postponements > 0 }
+            state.applyingBackground -= taken.count(where: Self.isBackground)
             for item in taken {
                 let left = (state.applying[item.read.job.userKey] ?? 1) - 1
                 state.applying[item.read.job.userKey] = left > 0 ? left : nil
@@ -194,11 +198,15 @@ package final class InFlightJobs: Sendable {
         }
     }
 
+    private static func isBackground(_ item: Item) -> Bool {
+        item.read.job.lane != .restore && item.postponements == 0
+    }
+
     /// Background jobs, without postponed ones.
     package var background: Int {
         state.withLock { state in
             state.reading.values.reduce(0) { $0 + $1.count { $0.lane != .restore } }
-                + state.waiting.count { $0.read.job.lane != .restore && $0.postponements == 0 }
+                + state.waiting.count(where: Self.isBackground) + state.applyingBackground
         }
     }
 }

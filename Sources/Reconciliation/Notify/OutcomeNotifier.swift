@@ -54,11 +54,10 @@ package final class OutcomeNotifier: Service {
                 if !state.withLock(\.isUrgent) { try? await Task.sleep(for: .milliseconds(25)) }
             }
         }
-        await finish(within: .seconds(2)) { [self] in await notify() }
     }
 
     /// Notifies of the ends since the last time; polling finds what a lost notification misses.
-    private func notify() async {
+    package func notify() async {
         let ended = state.withLock { state in
             defer { state = State() }
             return state.ended

@@ -27,7 +27,14 @@ struct AccountWalk: Service {
     }
 
     package func run() async {
-        await PeriodicService("account walk", every: .seconds(1), wokenBy: needed, logger: logger) {
+        await PeriodicService(
+            "account walk",
+            .untilEnd,
+            every: .seconds(1),
+            retryingAfter: .seconds(2),
+            wokenBy: needed,
+            logger: logger
+        ) {
             try await walk() ? .again : .idle
         }.run()
     }

@@ -80,7 +80,7 @@ package final class StoresReader: Sendable {
         StoreReader(read: { [self] job in await read(job) }, resolve: { [self] ask in await resolve(ask) })
     }
 
-    /// Fills the index of account ids that reads look users up in; `nil`: no store needs it.
+    /// Fills the index by which reads find the user of an account id; `nil`: no store needs it.
     package var accountWalk: (any Service)? { walk }
 
     /// The same for people who ask what a job would come to, and wait for it.

@@ -1,6 +1,6 @@
 import TextFormats
 
-/// What an ID token says; nobody vouches for it before its signature is verified.
+/// What an ID token says; it proves nothing before its signature is verified.
 package struct FirebaseClaims: Sendable {
     package var issuer: String
     package var audience: String

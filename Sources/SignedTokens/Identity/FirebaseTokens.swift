@@ -4,7 +4,7 @@ package import Logging
 import TextFormats
 package import Transport
 
-/// Whom a genuine ID token names.
+/// The user that a genuine ID token names.
 package struct FirebaseUser: Hashable, Sendable {
     /// The user's id, 1 to 128 characters.
     package var id: String
@@ -12,7 +12,7 @@ package struct FirebaseUser: Hashable, Sendable {
     package var signedInAt: Instant
     /// Until when the token says so.
     package var expiresAt: Instant
-    /// How, such as `apple.com`; `anonymous` for whoever never did, and empty where the token does not say.
+    /// How, such as `apple.com`; `anonymous` for a user who never did, and empty where the token does not say.
     package var provider: String
 
     package init(id: String, signedInAt: Instant, expiresAt: Instant, provider: String) {
@@ -23,9 +23,9 @@ package struct FirebaseUser: Hashable, Sendable {
     }
 }
 
-/// Verifies the ID tokens of one Firebase project, here and with nobody's help but Google's public keys.
+/// Verifies the ID tokens of one Firebase project, here, with Google's public keys alone.
 ///
-/// All projects share those keys: issuer and audience alone tell whose a token is. That somebody signed out, or is no
+/// All projects share those keys: issuer and audience alone tell whose a token is. That a user signed out, or is no
 /// more, a token does not know for up to an hour.
 ///
 /// - SeeAlso: https://firebase.google.com/docs/auth/admin/verify-id-tokens
@@ -87,7 +87,7 @@ package struct FirebaseTokens: Sendable {
         self.systemSeconds = systemSeconds
     }
 
-    /// Finds out whom a token names.
+    /// Finds out which user a token names.
     ///
     /// - Parameter token: a compact JWS of at most 8 KiB.
     /// - Returns: the user.
@@ -108,7 +108,7 @@ package struct FirebaseTokens: Sendable {
         )
     }
 
-    /// Asks for the keys, for somebody who wants to know whether they can be had.
+    /// Requests the keys, to check whether they can be had.
     ///
     /// - Returns: how far Google's clock is ahead of ours, in seconds; `nil` where it does not say.
     /// - Throws: `ReadFailure`.

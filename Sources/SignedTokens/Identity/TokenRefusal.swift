@@ -21,7 +21,7 @@ package enum TokenRefusal: String, Error, Sendable, CaseIterable {
     case tenant
 }
 
-/// Why nobody is known by a token.
+/// Why a token names no user.
 package enum TokenFailure: Error, Hashable, Sendable {
     case refused(TokenRefusal)
     /// It may be genuine: the keys to verify it with could not be had.

@@ -2,7 +2,7 @@ import TextFormats
 
 /// A signed text in three parts (RFC 7515, section 7.1), taken apart and not yet verified.
 package struct CompactJWS: Sendable {
-    /// The longest text that is looked at, in bytes.
+    /// The longest text that is read, in bytes.
     package static let maximumBytes = 64 << 10
 
     /// What a header says of the signature.
@@ -21,7 +21,7 @@ package struct CompactJWS: Sendable {
     /// What is signed: the first two parts as they were written, with the dot between them.
     package var signed: ArraySlice<UInt8>
 
-    /// Takes a text apart; its header is read apart, by whoever does not know it yet.
+    /// Takes a text apart; its header is read by the caller that does not know it yet.
     ///
     /// - Parameters:
     ///   - text: the text.

@@ -3,7 +3,7 @@ import Synchronization
 
 /// The public keys of a signer by their names, fetched where they are not known and kept for a while.
 ///
-/// Whoever writes a header can name any key, so a name that is not known leads to a request once a pause at most.
+/// The writer of a header can name any key, so a name that is not known leads to a request once a pause at most.
 /// Of several who ask at once one fetches, and the others wait for it. Where the fetch fails the keys that are known
 /// serve on, for a day. A new set replaces the old one, so that withdrawn keys are gone.
 package final class KeySet: Sendable {
@@ -65,7 +65,7 @@ package final class KeySet: Sendable {
     /// - Parameters:
     ///   - store: whose keys these are; `nil` where they are no store's.
     ///   - pause: between two fetches of a set that is known already.
-    ///   - now: a clock that nobody sets.
+    ///   - now: a monotonic clock.
     package init(
         of store: Store?,
         pause: Duration = .seconds(120),

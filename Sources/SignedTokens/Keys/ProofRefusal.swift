@@ -1,4 +1,4 @@
-/// Why something that looks like a proof proves nothing.
+/// Why a submitted proof proves nothing.
 package struct ProofRefusal: Error, Hashable, Sendable {
     package enum Code: String, Sendable, CaseIterable {
         case tooLarge = "too_large"

@@ -8,7 +8,7 @@ package enum VerificationKey: Sendable {
     case p256(P256.Signing.PublicKey)
     case ed25519(Curve25519.Signing.PublicKey)
 
-    /// The one algorithm that such a key is used with: whoever writes the header has no choice.
+    /// The one algorithm that such a key is used with: the writer of a header has no choice.
     package var algorithm: String {
         switch self {
         case .rsa: "RS256"

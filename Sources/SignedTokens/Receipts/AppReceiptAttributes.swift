@@ -3,7 +3,7 @@ import TextFormats
 
 /// The attributes of a receipt, or of one purchase in it, as they were written.
 ///
-/// There are many that nobody describes; those are passed over.
+/// Apple does not document many of them; those are passed over.
 package struct AppReceiptAttributes {
     /// The attributes that are read, by the number of their type.
     package enum Kind: Int64, CaseIterable {

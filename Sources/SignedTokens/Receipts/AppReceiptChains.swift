@@ -5,8 +5,8 @@ package import X509
 /// Finds out whether the certificates of an app receipt lead to a root that is pinned, and whose key signs.
 ///
 /// As with `AppStoreChains`, what is remembered is that the certificates lead to the root, and between which dates they
-/// are valid; each receipt's own date is compared with those anew. Certificates of before 2023 are signed with SHA-1, and
-/// they count, since receipts stay on devices: nobody can make a second certificate for a signature that exists, only two
+/// are valid; each receipt's own date is compared with those each time. Certificates of before 2023 are signed with SHA-1, and
+/// they count, since receipts stay on devices: no attacker can make a second certificate for a signature that exists, only two
 /// for one that is yet to be given, and Apple gives no more of those.
 ///
 /// - SeeAlso: RFC 5280; https://developer.apple.com/documentation/technotes/tn3138-handling-app-store-receipt-signing-certificate-changes
@@ -63,8 +63,8 @@ package final class AppReceiptChains: Sendable {
         return Signer(keys[0], chain)
     }
 
-    /// Makes sure that the third certificate is the root, be it issued anew: the anchor is ours, but nothing may stand in
-    /// a receipt that nobody vouches for.
+    /// Makes sure that the third certificate is the root, even if it was issued again: the anchor is ours, but nothing may stand in
+    /// a receipt that no signature covers.
     private func check(third: AppReceiptCertificate, against root: Certificate) throws(ProofRefusal) {
         let certificate = try third.parsed("third")
         guard certificate.subject == root.subject, certificate.publicKey == root.publicKey,
@@ -75,9 +75,9 @@ package final class AppReceiptChains: Sendable {
 
 /// A certificate as it stands in a receipt.
 package struct AppReceiptCertificate {
-    /// The largest that is looked at, in bytes; the App Store's have 1,500.
+    /// The largest that is read, in bytes; the App Store's have 1,500.
     ///
-    /// Nobody vouches for it yet when it is parsed.
+    /// It is parsed before it is verified.
     private static let maximumBytes = 16 << 10
 
     package var whole: ArraySlice<UInt8>

@@ -9,7 +9,7 @@ import TextFormats
 ///
 /// - SeeAlso: RFC 5652, section 5; RFC 2315, section 9
 package struct AppReceiptContainer {
-    /// The largest receipt that is looked at, in bytes; one with 187 purchases has 79,000.
+    /// The largest receipt that is read, in bytes; one with 187 purchases has 79,000.
     package static let maximumBytes = 1 << 20
 
     package enum Digest {
@@ -143,7 +143,7 @@ package struct AppReceiptContainer {
             }
             algorithm = try parts.next(Tag.sequence).content
             signature = try parts.next(Tag.octetString).content
-            // Attributes that nobody signed would stand here.
+            // Unsigned attributes would stand here.
             try parts.finish()
         }
     }

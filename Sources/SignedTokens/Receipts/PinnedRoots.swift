@@ -6,7 +6,7 @@ import Synchronization
 
 /// The roots that are pinned, and what has to hold of certificates that lead to one of them.
 ///
-/// Nothing is asked of anybody: revocation is not looked up.
+/// No request is made: revocation is not checked.
 ///
 /// - SeeAlso: RFC 5280
 package struct PinnedRoots: Sendable {
@@ -81,7 +81,7 @@ package final class KnownSigners<Name: Hashable & Sendable, Key: Sendable>: Send
 
     package func remember(_ signer: TrustedSigner<Key>, as name: Name) {
         known.withLock { known in
-            // All of them go, for whoever may have filled it; the genuine ones are few and soon back.
+            // All of them go: an attacker may have filled it; the genuine ones are few and soon back.
             if known.count >= capacity { known = [:] }
             known[name] = signer
         }

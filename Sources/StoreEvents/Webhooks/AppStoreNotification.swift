@@ -39,7 +39,7 @@ package struct AppStoreNotifications: Sendable {
     /// Verifies a notification and every signed text in it.
     ///
     /// - Parameter body: the request's.
-    /// - Returns: whom to look at.
+    /// - Returns: which users to read.
     /// - Throws: `Refusal`.
     package func event(_ body: [UInt8]) async throws(Refusal) -> StoreEvent {
         let signed: String
@@ -52,7 +52,7 @@ package struct AppStoreNotifications: Sendable {
     /// Verifies a notification as it stands in the App Store's list of them, as one that was delivered.
     ///
     /// - Parameter signed: the payload; no JSON around it.
-    /// - Returns: whom to look at.
+    /// - Returns: which users to read.
     /// - Throws: `ProofRefusal`.
     package func event(signed: String) async throws(ProofRefusal) -> StoreEvent {
         guard signed.utf8.count <= Self.maximumBytes else { throw ProofRefusal(.malformed, "It is too long.") }

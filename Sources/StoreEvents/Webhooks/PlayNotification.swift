@@ -35,13 +35,13 @@ package enum PlayNotification {
 
     /// Reads a push's body.
     ///
-    /// What Pub/Sub brings and nobody can use comes back as an event that names nobody: it never gets better by being
+    /// What Pub/Sub brings and can't be read comes back as an event that names no user: it never gets better by being
     /// sent again.
     ///
     /// - Parameters:
     ///   - body: the request's.
     ///   - package: the app's package name.
-    /// - Returns: whom to look at.
+    /// - Returns: which users to read.
     /// - Throws: `MalformedEvent` where it is no push of Pub/Sub's.
     package static func read(_ body: [UInt8], package: String) throws(MalformedEvent) -> StoreEvent {
         let message: Message
@@ -59,7 +59,7 @@ package enum PlayNotification {
         if let token = draft.token, !token.isEmpty {
             event.purchases = [StoreEvent.Purchase(store: Store.googlePlay.rawValue, value: token)]
         }
-        // What is told of an order may be known by that alone; a renewal's order by the first one's number.
+        // An order's purchase may be known by that alone; a renewal's order by the first one's number.
         if let order = draft.order, OrderNumber.isPlausible(order) {
             let base = OrderNumber.base(order)
             event.purchases += (base == order ? [order] : [order, base]).map {

@@ -70,7 +70,7 @@ package struct PushTokens: Sendable {
         }
     }
 
-    /// Asks for the keys, for somebody who wants to know whether they can be had.
+    /// Requests the keys, to check whether they can be had.
     ///
     /// - Returns: how far Google's clock is ahead of ours, in seconds; `nil` where it does not say.
     /// - Throws: `ReadFailure`.
@@ -99,7 +99,7 @@ extension PushTokens {
     }
 }
 
-/// What a push's token says; nobody vouches for it before its signature is verified.
+/// What a push's token says; it proves nothing before its signature is verified.
 private struct PushClaims: Sendable {
     var issuer = ""
     var audience = ""

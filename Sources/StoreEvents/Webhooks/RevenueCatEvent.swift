@@ -10,7 +10,7 @@ import TextFormats
 package enum RevenueCatEvent {
     /// What an event's type means here.
     enum Meaning: Hashable {
-        /// Somebody's purchases have to be read again.
+        /// A user's purchases have to be read again.
         case look
         /// The same, and access begins or goes on.
         case promise

@@ -17,7 +17,7 @@ package enum WebhookRefusal: String, Error, Sendable, CaseIterable {
 
 /// Tells RevenueCat's webhooks from what anybody else sends.
 ///
-/// Each of the two ways that are set up has to hold. RevenueCat signs every attempt anew, retries included.
+/// Each of the two ways that are set up has to hold. RevenueCat signs each attempt by itself, retries included.
 ///
 /// - SeeAlso: https://www.revenuecat.com/docs/integrations/webhooks
 package struct RevenueCatWebhooks: Sendable {
@@ -61,7 +61,7 @@ package struct RevenueCatWebhooks: Sendable {
         try check(try check(headers), body: body)
     }
 
-    /// Checks what can be checked before anything of the body is read: whoever has no part in it costs nothing more.
+    /// Checks what can be checked before anything of the body is read: a sender without the secret costs nothing more.
     ///
     /// - Parameter headers: the request's.
     /// - Returns: what the body has to agree with; `nil` where it is not signed.

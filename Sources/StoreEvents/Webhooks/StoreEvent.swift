@@ -2,7 +2,7 @@ package import Entitlements
 import Foundation
 import TextFormats
 
-/// What a store's message comes to: a hint to look at somebody again, and never a word about access.
+/// What a store's message comes to: a hint to read a user again, and no statement about access.
 package struct StoreEvent: Sendable, Hashable {
     /// A purchase that the message is about, by one of the store's ids.
     package struct Purchase: Sendable, Hashable, Codable {
@@ -61,7 +61,7 @@ package struct StoreEvent: Sendable, Hashable {
         self.chargedBackAt = chargedBackAt
     }
 
-    /// Whom it may be about beside the users that it names, as the inbox keeps it: a JSON object; `nil`: nobody.
+    /// Which users it may be about beside those that it names, as the inbox keeps it: a JSON object; `nil`: none.
     package var about: String? {
         guard !purchases.isEmpty || !anonymous.isEmpty || isBlocked else { return nil }
         let about = About(
@@ -89,7 +89,7 @@ package struct StoreEvent: Sendable, Hashable {
         }
     }
 
-    /// Whether there is anybody to look at.
+    /// Whether there is a user to read.
     package var isHint: Bool { !users.isEmpty || !purchases.isEmpty || !anonymous.isEmpty }
 
     /// The longest id that is kept, in bytes.

@@ -29,7 +29,7 @@ public struct JSONFields<Field: Sendable>: Sendable {
 
     /// Finds the field named by `key`, which lies within `bytes`.
     ///
-    /// - Returns: the field and its position among the fields; `nil` where nobody reads such a member.
+    /// - Returns: the field and its position among the fields; `nil` where no such member is read.
     @inlinable
     public func find(_ bytes: [UInt8], _ key: Range<Int>) -> (index: Int, field: Field)? {
         for (index, entry) in entries.enumerated() where entry.count == key.count {

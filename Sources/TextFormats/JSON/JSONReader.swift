@@ -1,6 +1,6 @@
 /// Reads a JSON text (RFC 8259) in one pass, building only what the caller asks for.
 ///
-/// Values that nobody asks for are checked and skipped without being built, so a body costs one scan whatever it
+/// Values that the caller does not read are checked and skipped without being built, so a body costs one scan whatever it
 /// holds. Nothing recurses without bound: depth and size have limits. A fault leaves the reader where it stopped; a
 /// caller that wants to go on past a bad value keeps a copy of the reader from before it and skips with that.
 ///

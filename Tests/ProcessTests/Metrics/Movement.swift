@@ -59,6 +59,12 @@ struct Movement: Sendable, CustomStringConvertible {
             ),
             Movement("build_info", ["mode": "full"], .within(1, 1), "a worker runs"),
             Movement("leases_lost_total", .least(1), "the worker's lease was ended"),
+            Movement(
+                "service_failures_total",
+                ["service": "queue_compactor"],
+                .least(1),
+                "the function that it calls was away"
+            ),
             Movement("apply_batch_jobs", .least(5), "batches were written"),
             Movement("apply_duration_seconds", .least(5), "batches were written"),
             Movement("commit_duration_seconds", .least(5), "batches were committed"),

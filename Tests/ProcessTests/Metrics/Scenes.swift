@@ -119,6 +119,13 @@ enum Scenes {
                 ($0.value("entitlement_sync_jobs_postponed_total") ?? 0) > 0
             }
         }
+        // A service whose step fails.
+        let function = "ALTER FUNCTION entitlement_sync"
+        try await site.execute("\(function).compact_queue(bigint, integer) RENAME TO compact_queue_away")
+        try await worker.until("a step fails") {
+            ($0.value("entitlement_sync_service_failures_total", ["service": "queue_compactor"]) ?? 0) > 0
+        }
+        try await site.execute("\(function).compact_queue_away(bigint, integer) RENAME TO compact_queue")
         try await site.execute("UPDATE entitlement_sync.worker AS w SET expires_at = '-infinity'")
         try await worker.until("the lease is lost") { ($0.value("entitlement_sync_leases_lost_total") ?? 0) > 0 }
         try await site.until(

@@ -51,7 +51,7 @@ struct Record: Sendable {
             try await site.texts(
                 """
                 SELECT d.user_id FROM entitlement_sync.decision_log AS d
-                 WHERE d.explanation LIKE '%A look-up of what was shown failed (%'
+                 WHERE d.explanation LIKE '%A lookup of what was shown failed (%'
                 """
             )
         )

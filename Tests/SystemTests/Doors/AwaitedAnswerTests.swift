@@ -10,6 +10,12 @@ import UserRequests
 @Suite struct AwaitedAnswerTests {
     private final class Audience: RestoreAudience {
         let told = Mutex<[RestoreAnswer]>([])
+        private let ignored: Set<UUID>
+
+        init(ignoring ignored: Set<UUID> = []) { self.ignored = ignored }
+
+        func awaits(_ id: UUID) -> Bool { !ignored.contains(id) }
+
         func take(_ answers: [RestoreAnswer]) -> Set<UUID> {
             told.withLock { $0 += answers }
             return Set(answers.map(\.id))
@@ -26,7 +32,7 @@ import UserRequests
     private static let customers = [
         "{id: claimant, state: none}",
         "{id: paid, state: active}", "{id: again, state: active}", "{id: bare, state: none}",
-        "{id: lapsed, state: expired}", "{id: particular, state: active}",
+        "{id: lapsed, state: expired}", "{id: particular, state: active}", "{id: unwatched, state: active}",
     ]
 
     @Test func `They are what the database answers afterwards, for every way in which a restore is decided`()
@@ -34,22 +40,23 @@ import UserRequests
     {
         try await World.with(customers: Self.customers) { world in
             var jobs: [String: UUID] = [:]
-            for user in ["paid", "bare", "lapsed", "particular"] { try await world.add(user) }
+            for user in ["paid", "bare", "lapsed", "particular", "unwatched"] { try await world.add(user) }
             try await world.add("again", .subscriber)
             try await world.add("banned", status: "banned")
             try await world.add("claimant")
-            for user in ["paid", "again", "bare", "lapsed"] {
+            for user in ["paid", "again", "bare", "lapsed", "unwatched"] {
                 jobs[user] = try await world.restore(user)
             }
             jobs["banned"] = try await world.restore("banned")
             jobs["claimant"] = try await world.restore("claimant", clientError: "7")
             jobs["particular"] = try await world.restore("particular", productIDs: ["of-another-app"])
+            let unwatched = try #require(jobs["unwatched"])
             var setup = WorkerSetup()
-            let audience = Audience()
+            let audience = Audience(ignoring: [unwatched])
             setup.audience = audience
             try await world.work(setup)
             var outcomes: Set<String> = []
-            for (user, job) in jobs {
+            for (user, job) in jobs where user != "unwatched" {
                 var read = try #require(try await world.app.answers([job]).first)
                 let answer = try #require(try audience.answer(job), "\(user)")
                 #expect(answer.age >= 0 && answer.age <= read.age, "\(user)")
@@ -62,6 +69,7 @@ import UserRequests
                     "restored", "already_subscriber", "nothing_to_restore", "not_eligible", "store_account_mismatch",
                 ]
             )
+            #expect(try audience.answer(unwatched) == nil, "nobody waits for it here")
             let paid = try #require(jobs["paid"])
             #expect(try audience.answer(paid)?.products.count == 1)
             let particular = try #require(jobs["particular"])
