@@ -42,7 +42,7 @@ extension Doctor {
                     """,
                 fine: "workers look at the laws and for drift",
                 wrong: "laws or drift were not looked at for long although workers run; their metrics are stale",
-                fix: "Look for \"housekeeping failed\" in the workers' logs, and mend what it says."
+                fix: "Search for \"invariant monitor failed\" in the workers' logs, and mend what it says."
             ),
             Count(
                 name: "partitions",

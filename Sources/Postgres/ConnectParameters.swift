@@ -4,7 +4,7 @@ import CLibPQ
 struct ConnectParameters: Sendable {
     /// What to hand to libpq.
     private(set) var values: [String: String]
-    /// libpq's defaults, from the `PG*` variables and the service file; looked at, not handed over.
+    /// libpq's defaults, from the `PG*` variables and the service file; read, not handed over.
     private let defaults: [String: String]
 
     /// Lets the kernel notice within about a minute that a peer is gone: the first three while we only wait, as a listener

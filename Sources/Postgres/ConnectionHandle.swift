@@ -60,7 +60,7 @@ struct ConnectionHandle: ~Copyable {
 /// What is needed to ask the server to stop a connection's statement, from any thread.
 ///
 /// Unchecked, because the pointer is not `Sendable` by itself. A `PGcancel` is a copy of the address and key that never
-/// changes; libpq's manual allows `PQcancel` from another thread than the connection's. It is freed once, when nobody
+/// changes; libpq's manual allows `PQcancel` from another thread than the connection's. It is freed once, when no task
 /// holds a reference.
 final class CancelHandle: @unchecked Sendable {
     private let raw: OpaquePointer

@@ -2,7 +2,7 @@ import Synchronization
 
 /// A value that one party delivers, at most once, and one party awaits.
 ///
-/// Whoever resolves first wins, so a result, a deadline and a cancellation may race for it freely.
+/// The first to resolve wins, so a result, a deadline and a cancellation may race for it freely.
 final class OneShot<Value: Sendable>: Sendable {
     private enum State {
         /// Leaves for `waiting` or `resolved`.

@@ -134,7 +134,7 @@ struct PoolState {
         return served
     }
 
-    /// When `serve` should be called although nothing is given back: the end of the backoff, if somebody waits for it.
+    /// When `serve` should be called although nothing is given back: the end of the backoff, if a task waits for it.
     var nextService: Instant? { waiters.isEmpty ? nil : retryAt }
 
     private mutating func nextGrant(at now: Instant) -> Grant? {
@@ -157,14 +157,14 @@ struct PoolState {
 
     // MARK: Ageing and ending
 
-    /// Takes out connections that nobody has used since a moment.
+    /// Takes out connections that were not used since a moment.
     mutating func removeIdle(since moment: Instant) -> [ConnectionID] {
         let old = idle.filter { $0.since <= moment }.map(\.id)
         idle.removeAll { $0.since <= moment }
         return old
     }
 
-    /// Refuses everything from now on; returns who is to be told and what is to be closed.
+    /// Refuses everything from now on; returns the tasks to resume and the connections to close.
     mutating func close() -> (waiters: [WaiterID], connections: [ConnectionID]) {
         isClosed = true
         defer {

@@ -79,7 +79,7 @@ extension PostgresConnection {
         return .now + limit + Self.backstop
     }
 
-    /// Begins the time of the next statement anew, unless this one was asked to stop.
+    /// Begins the time of the next statement, unless this one was asked to stop.
     func renew(_ patience: inout Patience) {
         guard patience.interruption == nil else { return }
         patience.deadline = deadline(nil)

@@ -12,7 +12,7 @@ extension PostgresConnection {
         let limit = parameters.effective("connect_timeout").flatMap { Int64($0) }.flatMap { $0 > 0 ? $0 : nil }
         let deadline = ContinuousClock.now + (limit.map { Duration.seconds($0) } ?? configuration.connectTimeout)
 
-        // libpq looks for a standby first and then takes any server; with one host an attempt, those are two rounds.
+        // libpq tries to find a standby first and then takes any server; with one host an attempt, those are two rounds.
         let prefersStandby = parameters.effective("target_session_attrs") == "prefer-standby"
         let rounds: [String?] = prefersStandby ? ["standby", "any"] : [nil]
         var failure: PostgresError?

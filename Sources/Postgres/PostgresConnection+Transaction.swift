@@ -54,7 +54,7 @@ extension PostgresConnection {
                 try await control("ROLLBACK TO \(name); RELEASE \(name)", shielded: true)
             } catch let second {
                 // Without the savepoint the transaction cannot go on, which matters more than why it was needed only if
-                // the session lives; a dead one is told best by the first error.
+                // the session lives; for a dead one the first error says most.
                 guard await isOpen else { throw error }
                 throw second
             }
@@ -175,8 +175,8 @@ extension PostgresConnection {
         do throws(PostgresError) {
             try await control("ROLLBACK", shielded: true)
         } catch {
-            // The session is in a state nobody knows. Closing it rolls back as well, and the pool replaces it; the
-            // caller is told the error that led here.
+            // The session's state is unknown. Closing it rolls back as well, and the pool replaces it; the
+            // caller gets the error that led here.
             close()
         }
     }

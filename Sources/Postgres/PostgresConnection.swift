@@ -178,7 +178,7 @@ package actor PostgresConnection {
 
     /// Whether the session still works.
     ///
-    /// - Parameter roundTrip: whether to ask the server, for a peer that vanished without a word. Otherwise one look at
+    /// - Parameter roundTrip: whether to ask the server, for a peer that vanished without a word. Otherwise one test of
     ///   the socket tells whether the server has closed it.
     /// - Returns: false when the session must be replaced.
     func isAlive(roundTrip: Bool) async -> Bool {

@@ -9,7 +9,7 @@ package struct PostgresError: Error, Sendable {
         case connectionFailed
         /// The connection broke. What a transaction did is undone; for a statement on its own see `isOutcomeUnknown`.
         case connectionLost
-        /// The connection broke while COMMIT was under way: the transaction may have happened or not. Look it up.
+        /// The connection broke while COMMIT was under way: the transaction may have happened or not; only its rows show which.
         case commitUnknown
         /// No connection became free in time, or too many tasks were waiting for one.
         case poolExhausted
@@ -22,7 +22,7 @@ package struct PostgresError: Error, Sendable {
         case cancelled
         /// The server refused the statement; `sqlState` says why.
         case serverError
-        /// A prepared statement no longer fits the schema. It has been forgotten: the next attempt prepares it anew.
+        /// A prepared statement no longer fits the schema. It has been forgotten: the next attempt prepares it again.
         case staleStatement
         /// A value has another type or range than the caller asked for.
         case decoding

@@ -14,7 +14,7 @@ package struct PostgresNotification: Hashable, Sendable {
 /// Listens for notifications on a connection of its own, for ever.
 ///
 /// A notification is a hint: those sent while the connection was down, or faster than they are handled, are lost. After
-/// each such gap `onConnected` is called, so that the listener can look at the truth.
+/// each such gap `onConnected` is called, so that the listener can read the current state.
 package struct PostgresListener: Sendable {
     /// How long silence may last before the server is asked whether it is still there.
     static let silenceBeforeCheck = Duration.seconds(30)

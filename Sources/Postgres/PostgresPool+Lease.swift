@@ -15,7 +15,7 @@ extension PostgresPool {
             if let connection = known {
                 // One that a silent network took with it would cost its first statement the whole time limit.
                 let isDoubtful = idle > Self.restBeforeCheck || lostAt.map { .now - idle <= $0 } ?? false
-                // Checked before anything is sent: after that, nobody could say what a dead connection had carried.
+                // Checked before anything is sent: after that, it would be unknown what a dead connection had carried.
                 if await connection.isAlive(roundTrip: isDoubtful) { return (id, connection) }
                 await connection.close()
             }
@@ -143,7 +143,7 @@ extension PostgresPool {
         scheduleService()
     }
 
-    /// Makes sure that somebody serves at the end of the backoff.
+    /// Makes sure that a task serves at the end of the backoff.
     private func scheduleService() {
         shared.withLock { shared in
             guard shared.serviceTimer == nil, let due = shared.state.nextService else { return }

@@ -1,7 +1,7 @@
 import Synchronization
 
 extension PostgresPool {
-    /// Looks after the pool until it is closed or the task is cancelled, and closes it then.
+    /// Maintains the pool until it is closed or the task is cancelled, and closes it then.
     ///
     /// Optional: without it the pool works, but keeps idle connections for ever.
     package func run() async {
@@ -25,7 +25,7 @@ extension PostgresPool {
         await close()
     }
 
-    /// Closes the pool: whoever waits learns `.closed`, leases end in peace within the grace period, then by force.
+    /// Closes the pool: waiting tasks get `.closed`, leases end in peace within the grace period, then by force.
     ///
     /// - Parameter grace: how long to wait for connections in use.
     package func close(grace: Duration = .seconds(5)) async {
@@ -49,7 +49,7 @@ extension PostgresPool {
         for connection in shared.withLock({ Array($0.connections.values) }) { await connection.close() }
     }
 
-    /// Closes connections that nobody has used since a moment.
+    /// Closes connections that were not used since a moment.
     func closeIdle(since moment: ContinuousClock.Instant) async {
         let old = shared.withLock { shared in
             shared.state.removeIdle(since: moment).compactMap { shared.connections.removeValue(forKey: $0) }

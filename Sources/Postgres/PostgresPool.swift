@@ -136,7 +136,7 @@ package final class PostgresPool: Sendable {
 
     /// What the pool holds at the moment.
     package struct Statistics: Sendable, Equatable {
-        /// Open connections that nobody uses.
+        /// Open connections that are idle.
         package var idle: Int
         /// Connections in use.
         package var leased: Int

@@ -80,7 +80,7 @@ package struct PostgresRow: Sendable {
 ///
 /// Unchecked, because the pointer is not `Sendable` by itself. libpq's manual ("Behavior in Threaded Programs") states
 /// that a `PGresult` is read-only after creation and so can be passed between threads freely; only functions that read
-/// are called here, and `PQclear` runs once, when nobody holds a reference any more.
+/// are called here, and `PQclear` runs once, when there is no reference any more.
 final class ResultStorage: @unchecked Sendable {
     private let raw: OpaquePointer
     let rowCount: Int

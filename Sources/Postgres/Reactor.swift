@@ -23,7 +23,7 @@ enum Readiness: Sendable, Equatable {
 
 /// One thread in epoll that tells tasks when libpq's sockets are ready, and runs timers.
 ///
-/// Registrations are one-shot: the thread never reads, it only resumes whoever waits. It lives as long as the process.
+/// Registrations are one-shot: the thread never reads, it only resumes waiting tasks. It lives as long as the process.
 final class Reactor: Sendable {
     /// The only reactor.
     static let shared: Reactor = {
@@ -101,7 +101,7 @@ final class Reactor: Sendable {
         }
     }
 
-    /// Stops watching a descriptor, which must still be open; whoever waits on it learns that it is closed.
+    /// Stops watching a descriptor, which must still be open; tasks that wait on it learn that it is closed.
     func deregister(_ descriptor: Int32) {
         let continuation = state.withLock { state -> CheckedContinuation<Readiness, Never>? in
             // Fails when it was never watched, which is as good.

@@ -4,7 +4,7 @@ import Glibc
 struct ServerAddress: Hashable, Sendable {
     /// A name, a numeric address, or a directory with a Unix socket; nil is libpq's default.
     var host: String?
-    /// A numeric address, which makes looking up `host` needless.
+    /// A numeric address, which makes a lookup of `host` needless.
     var hostAddress: String?
     /// The port; nil is libpq's default.
     var port: String?
@@ -37,13 +37,13 @@ struct ServerAddress: Hashable, Sendable {
         }
     }
 
-    /// Whether somebody must look the host up before a connection can begin.
+    /// Whether a lookup of the host comes before a connection.
     var needsLookup: Bool {
         guard hostAddress == nil, let host else { return false }
         return !host.hasPrefix("/") && !host.hasPrefix("@")
     }
 
-    /// Looks the host up; blocks.
+    /// Resolves the host; blocks.
     ///
     /// - Returns: one entry an address, in the resolver's order; empty when the name is unknown.
     func resolved() -> [ServerAddress] {
@@ -69,7 +69,7 @@ struct ServerAddress: Hashable, Sendable {
         return found
     }
 
-    /// The host for a message, if it looks like one.
+    /// The host for a message, if it has the form of one.
     ///
     /// Otherwise it may be a piece of a password that was not percent-encoded.
     var printableHost: String? {

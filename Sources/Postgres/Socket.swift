@@ -1,6 +1,6 @@
 import Glibc
 
-/// Looks at sockets that libpq owns.
+/// Tests sockets that libpq owns.
 enum Socket {
     /// Whether reading would return at once: with data, with the end, or with an error.
     static func isReadable(_ descriptor: Int32) -> Bool {

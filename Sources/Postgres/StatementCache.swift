@@ -16,7 +16,7 @@ struct StatementCache {
         var lastUse: UInt64
     }
 
-    /// Names that the server still holds and nobody needs; to be deallocated when convenient.
+    /// Names that the server still holds and no query needs; to be deallocated when convenient.
     private(set) var discarded: [String] = []
     private let capacity: Int
     private var entries: [Key: Entry] = [:]
@@ -52,7 +52,7 @@ struct StatementCache {
         entries[key] = Entry(name: name, lastUse: clock)
     }
 
-    /// Drops a statement, so that its next use prepares it anew.
+    /// Drops a statement, so that its next use prepares it again.
     mutating func forget(_ key: Key) {
         guard let entry = entries.removeValue(forKey: key) else { return }
         discarded.append(entry.name)

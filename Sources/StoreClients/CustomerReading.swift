@@ -1,6 +1,6 @@
 package import Entitlements
 
-/// Whom to read, and what the reader must know to need few requests.
+/// Which customer to read, and what the reader must know to need few requests.
 package struct CustomerQuery: Sendable {
     /// The host's id of the user, which is the store's customer id; compared byte for byte.
     package var userID: String
@@ -9,7 +9,7 @@ package struct CustomerQuery: Sendable {
     package var sandboxCounts: Bool
     /// Whether an item with these entitlements (lookup keys, sorted) may give access.
     ///
-    /// Where a subscription does, one-time purchases are not asked for. Whoever has entitlements that give nothing
+    /// Where a subscription does, one-time purchases are not asked for. A customer with entitlements that give nothing
     /// passes a check of their own; a `true` too many could hide a lifetime purchase behind a subscription.
     package var mayGrant: @Sendable ([String]) -> Bool
     /// Which of these ids are users of the host.
@@ -43,7 +43,7 @@ package struct CustomerReading: Sendable {
     ///
     /// Where not, because a subscription gives access, silence about a one-time purchase means nothing.
     package var purchasesListed: Bool
-    /// An item was listed of which it can't be told whether it gives access.
+    /// An item was listed, and whether it gives access can't be read.
     package var hasUnreadable: Bool
 
     package init(
@@ -67,11 +67,11 @@ package struct CustomerReading: Sendable {
 package struct ClaimReading: Sendable {
     /// Purchases of other customers, without repeats.
     package var found: [FoundPurchase] = []
-    /// Purchases of anonymous customers of whom the store says that they are the asked user.
+    /// Purchases of anonymous customers that are, as the store says, the asked user.
     package var own: [Observation] = []
-    /// Why an id could not be looked up: nobody may say then that it leads nowhere.
+    /// Why the lookup of an id failed: it may lead to a purchase all the same.
     package var failure: ReadFailure?
-    /// An item was found of which it can't be told whether it gives access, or whose it is.
+    /// An item was found, and whether it gives access, or whose it is, can't be read.
     package var hasUnreadable = false
 }
 
@@ -79,15 +79,15 @@ package struct ClaimReading: Sendable {
 package struct Witnesses: Sendable {
     /// What was found under its ids, each with its owner.
     package var items: [Observation] = []
-    /// An item was found that can't be read: whose the purchase is, it can't be told.
+    /// An item was found that can't be read: whose the purchase is stays unknown.
     package var hasUnreadable = false
 }
 
-/// An order or transaction id that somebody typed: a claim, which proves nothing.
+/// A reported id, of an order or a transaction: it proves nothing.
 package struct TypedID: Hashable, Sendable {
     /// The store the claimant named, if any.
     package var store: String?
-    /// `transaction_id` or `order_id`; other kinds are not looked up.
+    /// `transaction_id` or `order_id`; there is no lookup for other kinds.
     package var kind: String
     package var value: String
 

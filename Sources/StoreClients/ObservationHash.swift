@@ -47,7 +47,7 @@ extension Observation {
     }
 }
 
-/// Facts behind one another, each told apart from its neighbours and from nothing at all.
+/// Facts behind one another, each separated from its neighbours and distinct from a missing one.
 private struct CanonicalFacts {
     private(set) var bytes: [UInt8] = []
 

@@ -6,9 +6,9 @@ package enum Lane: Int16, Sendable, CaseIterable {
     case restore = 0
     /// A store said that something changed.
     case event = 1
-    /// Nobody waits.
+    /// No user waits.
     case sweep = 2
-    /// The support desk looks something up.
+    /// A lookup of the support desk.
     case support = 3
 }
 

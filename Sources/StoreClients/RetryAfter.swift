@@ -9,7 +9,7 @@ enum RetryAfter {
     ///
     /// - Parameters:
     ///   - text: the header.
-    ///   - now: seconds since 1970 on the clock of whoever wrote it.
+    ///   - now: seconds since 1970 on the clock of the header's writer.
     /// - Returns: the wait, uncapped; `nil` for anything else.
     static func wait(_ text: String, now: Int64) -> Duration? {
         guard !text.isEmpty, text.utf8.count <= 18, text.utf8.allSatisfy({ (0x30...0x39).contains($0) }) else {

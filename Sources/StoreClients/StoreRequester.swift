@@ -10,7 +10,7 @@ struct StoreCall: Sendable {
     /// Why a request is sent, as far as its report depends on it.
     enum Purpose: Sendable {
         case reading
-        /// The id comes from a client: whatever happens says little about the store, and must alarm nobody.
+        /// The id comes from a client: whatever happens says little about the store, and must raise no alarm.
         case lookup
         /// Something is to be done with a key of its own: what the store thinks of that key is no word on the others.
         case action
@@ -172,6 +172,6 @@ struct StoreRequester: Sendable {
         )
     }
 
-    /// Failures that somebody has to look at; the rest show in the metrics.
+    /// Failures that an operator has to know; the rest show in the metrics.
     private static let noteworthy: Set<ReadFailure.Code> = [.unauthorized, .rejected, .malformed, .unusableID]
 }

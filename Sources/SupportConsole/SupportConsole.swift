@@ -22,7 +22,7 @@ package struct SupportConsole: Sendable {
     ///
     /// - Parameters:
     ///   - pool: the database, as the role `entitlement_sync_support` or a stronger one.
-    ///   - listener: hears of changes; without one, open pages are not told.
+    ///   - listener: is notified of changes; without one, open pages show none.
     ///   - proxies: whose word for a visitor's address is taken.
     ///   - provider: the identity provider that operators sign in through; `nil`: they have passwords here.
     ///   - logger: hears of refusals and of failures; of no names and no secrets.

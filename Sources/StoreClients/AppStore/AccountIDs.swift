@@ -29,7 +29,7 @@ package struct AccountIDs: Sendable {
         return ways(userID).reduce(false) { found, way in SHA256.hash(data: Self.folded(way)) == given || found }
     }
 
-    /// The UUID that an app gives the App Store for a user of ours; `nil`: nobody can tell which one it would be.
+    /// The UUID that an app gives the App Store for a user of ours; `nil`: it is unknown which one it would be.
     ///
     /// A user id that is a UUID stands for itself, and the namespace makes one of any other. Of a digest or an HMAC apps make
     /// UUIDs of several versions.

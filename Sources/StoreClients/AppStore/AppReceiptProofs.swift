@@ -21,7 +21,7 @@ package struct AppReceiptProofs: Sendable {
         self.expected = expected
     }
 
-    /// What a text says that looks like a receipt; nobody vouches for a word of it.
+    /// What a text in a receipt's form says, unverified.
     package static func unverified(_ text: String) -> AppReceipt? {
         guard let container = try? AppReceiptContainer(text) else { return nil }
         return try? AppReceipt(payload: container.payload)

@@ -16,7 +16,7 @@ package struct AppStoreClient: Sendable {
     ///   - configuration: where and with which key.
     ///   - proofs: verifies what the answers hold.
     ///   - http: carries the requests, with its own timeouts and size cap.
-    ///   - gate: is asked before each request and told of each answer; limits are by environment and kind of request.
+    ///   - gate: admits each request and gets each answer; limits are by environment and kind of request.
     ///   - logger: hears of failures; of no ids, keys and bodies.
     ///   - systemSeconds: the system's clock, in seconds since 1970, by which tokens are dated.
     package init(
@@ -49,13 +49,13 @@ package struct AppStoreClient: Sendable {
         return reading
     }
 
-    /// Looks one transaction up.
+    /// Reads one transaction.
     ///
     /// - Parameters:
-    ///   - id: a transaction's id or an original one, whoever gave it to us.
+    ///   - id: a transaction's id or an original one, from any source.
     ///   - environment: `nil` asks production, and the sandbox where that does not know it.
     ///   - lane: on whose behalf.
-    /// - Returns: its signed transaction; `nil` where nobody knows it.
+    /// - Returns: its signed transaction; `nil` where neither environment knows it.
     /// - Throws: why there is no usable answer.
     package func transaction(
         _ id: String,
@@ -76,7 +76,7 @@ package struct AppStoreClient: Sendable {
         return try await verified([found.value], in: found.environment).first
     }
 
-    /// Looks the number of an order up, as it stands in the mail that the customer got; production alone can.
+    /// Finds an order by its number, as it stands in the mail that the customer got; production alone can.
     ///
     /// - Returns: the order's transactions; none where the number is not valid for this app.
     /// - Throws: why there is no usable answer.
@@ -85,7 +85,7 @@ package struct AppStoreClient: Sendable {
         return transactions
     }
 
-    /// Looks the number of an order up, and tells one that is not valid from one that the App Store does not look up.
+    /// Finds an order by its number, and distinguishes a number that is not valid from one that the App Store can't find.
     ///
     /// - Parameters:
     ///   - id: as it stands in the mail that the customer got.
@@ -190,7 +190,7 @@ package struct AppStoreClient: Sendable {
         ) { answer throws(ReadFailure) in
             switch answer {
             case .content(let body):
-                // The App Store has nothing to say; whoever has is not the App Store.
+                // The App Store sends no body here: another server answered.
                 guard body.isEmpty || AppStoreWire.isJSON(body) else { throw ReadFailure(.malformed) }
                 return .set
             case .refused(.unknownHere, _), .refused(.unknown, _): return .unknown

@@ -4,7 +4,7 @@ import Transport
 
 /// What a refusal of the App Store comes to.
 enum AppStoreErrorClass: String, Sendable, CaseIterable {
-    /// Nobody has the id here; the other environment may know it.
+    /// The id is unknown here; the other environment may know it.
     case unknownHere
     /// There is no such customer.
     case unknown

@@ -69,7 +69,7 @@ extension Observation {
         )
     }
 
-    /// A purchase that was only named: what becomes of it nobody has asked.
+    /// A purchase that was only named: its status was not read.
     package init(named transaction: SignedTransaction) {
         self.init(transaction, kind: .subscription, status: "named", givesAccess: false)
     }

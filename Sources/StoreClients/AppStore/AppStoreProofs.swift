@@ -10,7 +10,7 @@ package import X509
 package struct AppStoreProofs: Sendable {
     /// What a proof has to be about.
     package struct Expectation: Sendable {
-        /// The app; `nil` takes any, for a look at a proof by somebody who has no configuration.
+        /// The app; `nil` takes any, to inspect a proof without a configuration.
         package var bundleID: String?
         /// What the store calls its environments.
         package var environments: Set<String>
@@ -39,7 +39,7 @@ package struct AppStoreProofs: Sendable {
         self.expected = expected
     }
 
-    /// What a text says that looks like a signed transaction; nobody vouches for a word of it.
+    /// What a text in a signed transaction's form says, unverified.
     package static func unverified(_ text: String) -> SignedTransaction? {
         guard let signed = try? CompactJWS(text) else { return nil }
         return try? SignedTransaction(payload: signed.payload)

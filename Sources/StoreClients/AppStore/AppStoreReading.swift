@@ -1,6 +1,6 @@
 package import Entitlements
 
-/// Whom to read, by an id of theirs.
+/// Which customer to read, by one of their ids.
 package struct AppStoreQuery: Sendable {
     /// An id of a customer.
     package struct Subject: Hashable, Sendable {
@@ -22,7 +22,7 @@ package struct AppStoreQuery: Sendable {
     /// Whether the transaction certainly exists, by a verified proof or our records.
     ///
     /// Where no environment knows it, it is not visible yet, which is a failure that passes; any other unknown id is
-    /// simply nobody's.
+    /// simply without an owner.
     package var isProven: Bool
     /// Whether an item with these product keys (`["app_store:PRODUCT"]`) may give access.
     ///
@@ -100,6 +100,6 @@ package enum AppStoreOrder: Sendable {
     case found([SignedTransaction])
     /// No order of this app's has it.
     case invalid
-    /// The App Store does not look it up, as it does with none of the sandbox.
+    /// The App Store does not find it, as it finds none of the sandbox.
     case refused
 }

@@ -131,7 +131,7 @@ struct AppStoreRequester: Sendable {
     ///
     /// - Parameters:
     ///   - endpoint: what to ask for.
-    ///   - environment: whom.
+    ///   - environment: which.
     ///   - lane: on whose behalf.
     ///   - purpose: why.
     ///   - body: JSON, where the endpoint takes any.
@@ -217,7 +217,7 @@ struct AppStoreRequester: Sendable {
     func renewalInfo(_ text: String, of transaction: SignedTransaction) async -> SignedRenewalInfo? {
         do throws(ProofRefusal) {
             let renewal = try await proofs.renewalInfo(text)
-            // It names no app: a genuine one of another app is told by the line alone.
+            // It names no app: a genuine one of another app shows by the line alone.
             guard renewal.environment == transaction.environment,
                 renewal.originalTransactionID == transaction.originalTransactionID
             else { throw ProofRefusal(.malformed, "The renewal info is about another line.") }

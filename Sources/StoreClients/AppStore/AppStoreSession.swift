@@ -17,7 +17,7 @@ struct AppStoreSession {
     private var isComplete = true
     private var hasAnswer = false
     private var isDenied = false
-    /// Something was listed of which it can't be told whether it gives access.
+    /// An item was listed, and whether it gives access can't be read.
     private var hasUnreadable = false
     /// Subscriptions by original id, and the place of each.
     private var lines: [Key: (place: Int, observation: Observation)] = [:]
@@ -33,7 +33,7 @@ struct AppStoreSession {
 
     /// Reads the customer.
     mutating func run() async {
-        // What is no id is nobody's.
+        // A malformed id has no purchases.
         guard let id = AppStoreID(query.subject.id) else { return }
         do throws(ReadFailure) { try await read(id, in: query.subject.environment) } catch { note(error) }
     }
@@ -112,7 +112,7 @@ struct AppStoreSession {
                 hasUnreadable = true
                 continue
             }
-            // What an upgrade replaced is told by what replaced it.
+            // The status of what an upgrade replaced is that of its replacement.
             guard let observation = observation.value else { continue }
             let key = Key(environment: environment.rawValue, id: line.originalTransactionID)
             lines[key] = (lines[key]?.place ?? lines.count, observation)
@@ -157,7 +157,7 @@ struct AppStoreSession {
                 requests: &requests,
                 decode: AppStoreWire.history
             )
-            // Known a moment ago: whoever answers so now does not know what it says.
+            // Known a moment ago: such an answer can't be right.
             guard case .value(let page) = found else { throw ReadFailure(.unavailable, store: .appStore) }
             try check(page.environment, page.bundleID, in: environment)
             if page.hasOddTexts { hasUnreadable = true }

@@ -74,14 +74,14 @@ let tokenAnswerRules: [TokenAnswerRule] = [
     TokenAnswerRule(400...599, ["internal_failure", "server_error", "temporarily_unavailable"], .unavailable),
     TokenAnswerRule(408...408, nil, .timeout),
     TokenAnswerRule(429...429, nil, .throttled),
-    // The key, the account, the clock or the scope is wrong: asking again does not help, somebody has to look.
+    // The key, the account, the clock or the scope is wrong: asking again does not help, an operator has to act.
     TokenAnswerRule(400...499, nil, needsWord: true, .unauthorized),
     // Some proxy's word, not Google's.
     TokenAnswerRule(400...499, nil, .unavailable),
     TokenAnswerRule(500...599, nil, .unavailable),
 ]
 
-/// Looks an answer of the token endpoint up in the table.
+/// Finds an answer of the token endpoint in the table.
 ///
 /// - Parameters:
 ///   - status: the HTTP status.

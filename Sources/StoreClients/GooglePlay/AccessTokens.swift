@@ -23,13 +23,13 @@ extension AccessToken {
 
 /// Keeps the access token and fetches a new one, once for all who wait.
 ///
-/// Whoever finds no token fetches it in its own task; the others wait for that. Where the one who fetches is called off
+/// A caller that finds no token fetches it in its own task; the others wait for that. Where the one who fetches is called off
 /// or is not let through for reasons of its own, the next one takes over.
 final class AccessTokens: Sendable {
     private enum Result: Sendable {
         case token(AccessToken)
         case failure(ReadFailure)
-        /// Look again: nobody fetches any more, or the waiting one is called off.
+        /// Try again: no task fetches any more, or the waiting one is cancelled.
         case again
     }
 
@@ -109,7 +109,7 @@ final class AccessTokens: Sendable {
         return await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
                 let isWaiting = state.withLock { state in
-                    // The fetch may have ended meanwhile, and a cancellation that came before finds nobody to wake.
+                    // The fetch may have ended meanwhile, and a cancellation that came before finds no task to wake.
                     guard state.isFetching, !Task.isCancelled else { return false }
                     state.waiting[id] = continuation
                     return true

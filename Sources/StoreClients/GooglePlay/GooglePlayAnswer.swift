@@ -66,7 +66,7 @@ enum GooglePlayAnswerClass: Hashable, Sendable {
     case unknown
     /// Google will not tell about it any more.
     case gone
-    /// The purchase is in no state for it, or somebody was faster; only of use to what changes a purchase.
+    /// The purchase is in no state for it, or another process was faster; only of use to what changes a purchase.
     case conflict(ReadFailure.Code)
     /// The access token is not good any more.
     case stale
@@ -108,7 +108,7 @@ private let badTokens: GooglePlayAnswerRule.Word = .oneOf([
     "purchaseTokenDoesNotMatchProductId", "purchaseTokenNotFound", "notFound",
 ])
 
-/// A limit, told as a lack of permission.
+/// A rate limit in the form of a lack of permission.
 private let quotas: GooglePlayAnswerRule.Word = .oneOf([
     "rateLimitExceeded", "userRateLimitExceeded", "dailyLimitExceeded", "quotaExceeded", "RATE_LIMIT_EXCEEDED",
     "RESOURCE_EXHAUSTED",
@@ -148,7 +148,7 @@ let googlePlayAnswerRules: [GooglePlayAnswerRule] = [
     GooglePlayAnswerRule(500...599, .any, .failure(.unavailable)),
 ]
 
-/// Looks an answer up in the table.
+/// Finds an answer in the table.
 ///
 /// - Returns: `unavailable` for statuses that HTTP does not have.
 func classify(status: Int, error: GooglePlayError?) -> GooglePlayAnswerClass {
@@ -156,7 +156,7 @@ func classify(status: Int, error: GooglePlayError?) -> GooglePlayAnswerClass {
     return rule?.outcome ?? .failure(.unavailable)
 }
 
-/// Looks an answer up in the table, and weighs it by what was asked for.
+/// Finds an answer in the table, and weighs it by what was requested.
 ///
 /// - Parameters:
 ///   - status: of HTTP.

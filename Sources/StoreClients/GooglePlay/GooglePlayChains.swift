@@ -144,7 +144,7 @@ struct GooglePlayChains: Sendable {
             guard !isReplaced else { continue }
             switch pages[ExactText(head)] {
             case .subscription(let purchase):
-                // Whose it is may depend on the older tokens: as long as one of them could not be read, nobody's.
+                // Whose it is may depend on the older tokens: as long as one of them could not be read, it has no owner.
                 let walk = walks[index]
                 if let last = walk.open, isUnread(last) { continue }
                 if purchase.isUnreadable(at: query.askedAt) { reading.hasUnreadable = true }

@@ -7,7 +7,7 @@ package struct GooglePlayOrder: Hashable, Sendable {
     package var id: String
     /// Never shown, never logged; `nil`: it can't be read.
     package var purchaseToken: String?
-    /// The raw `state`, such as `PROCESSED` and `REFUNDED`; empty where none is told.
+    /// The raw `state`, such as `PROCESSED` and `REFUNDED`; empty where there is none.
     package var state: String
     package var productIDs: [String]
 
@@ -32,7 +32,7 @@ package struct GooglePlayVoidedPurchase: Hashable, Sendable {
     package var purchaseToken: String
     package var orderID: String?
     package var voidedAt: Instant?
-    /// The raw number; 7 is a chargeback, 8 a sale that nobody acknowledged.
+    /// The raw number; 7 is a chargeback, 8 a sale that was not acknowledged.
     package var reason: Int64
     /// The raw number: 0 user, 1 developer, 2 Google.
     package var source: Int64
@@ -55,7 +55,7 @@ extension GooglePlayClient {
     /// The most pages of the voided list; each holds up to 1,000.
     private static let maximumPages = 500
 
-    /// Looks up what an order number leads to.
+    /// Finds what an order number leads to.
     ///
     /// - Parameters:
     ///   - id: as a customer reads it from the receipt: proves nothing.

@@ -16,7 +16,7 @@ package struct GooglePlayClient: Sendable {
     /// - Parameters:
     ///   - configuration: where, for which app and in whose name.
     ///   - http: carries the requests, with its own timeouts and size cap.
-    ///   - gate: is asked before each request and told of each answer, by the limit that the request counts against.
+    ///   - gate: admits each request and gets each answer, by the limit that the request counts against.
     ///   - logger: hears of failures; of no ids, keys and bodies.
     ///   - systemSeconds: the system's clock, in seconds since 1970, to be compared with the store's.
     package init(

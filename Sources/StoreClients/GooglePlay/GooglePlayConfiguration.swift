@@ -48,7 +48,7 @@ package struct GooglePlayConfiguration: Sendable {
             )
         } else if let account {
             tokenEndpoint = BaseURL.read(account.tokenURI, malformed: .tokenURI, insecure: .tokenURI, &faults)
-            // The assertion is as good as a password for an hour: it goes to Google and to nobody else.
+            // The assertion is as good as a password for an hour: it goes to Google alone.
             if let url = tokenEndpoint, url.scheme != "https" || url.authority != Self.tokenHost {
                 faults.append(.tokenURI)
             }

@@ -30,7 +30,7 @@ struct ProductPurchase: Hashable, Sendable {
     var items: [Item] = []
     /// One of the items, or their list, is nothing that can be read.
     var hasOddItems = false
-    /// The state, or whose the purchase is, is told in a way that can't be read.
+    /// The state, or whose the purchase is, can't be read.
     var isOdd = false
 
     var awaitsAcknowledgement: Bool { acknowledgementState == AcknowledgementWord.pending }

@@ -48,14 +48,14 @@ let subscriptionStateRules: [SubscriptionStateRule] = [
 enum SubscriptionItemStanding: Hashable, Sendable, CaseIterable {
     /// It gives access.
     case gives
-    /// It has not ended by a word of Google's: its renewal is late, or its end is not told. It gives nothing; a
+    /// It has not ended by a word of Google's: its renewal is late, or its end is missing. It gives nothing; a
     /// user who has access by it keeps it for the margin.
     case late
     /// Its own period is over, and no next one comes.
     case over
     /// It is scheduled: no user owns it yet.
     case scheduled
-    /// Whether it gives access can't be told.
+    /// Whether it gives access can't be read.
     case unreadable
 }
 
@@ -191,7 +191,7 @@ extension SubscriptionPurchase {
 
     /// What Google waits for; `nil` where it waits for nothing, or nothing can be acknowledged yet.
     ///
-    /// Google's advice speaks of active subscriptions. Whoever cancels the renewal within the first days has paid all the
+    /// Google's advice speaks of active subscriptions. A user who cancels the renewal within the first days has paid all the
     /// same, and would be refunded and cut off: such a sale waits as well while it gives access.
     private func acknowledgement(_ token: String, givesAccess: Bool, at now: Instant) -> Acknowledgement? {
         guard awaitsAcknowledgement, state == .active || state == .canceled && givesAccess,
@@ -228,7 +228,7 @@ extension SubscriptionPurchase.Item {
 ///
 /// - Parameters:
 ///   - tokens: purchase tokens.
-///   - orders: order numbers; a renewal's is named with and without its `..N`, as either may be told elsewhere.
+///   - orders: order numbers; a renewal's is named with and without its `..N`, as other answers may have either.
 ///   - environment: `production` or `sandbox`.
 /// - Returns: each name once.
 func googlePlayIdentifiers(tokens: [String], orders: [String], environment: String) -> [PurchaseIdentifier] {

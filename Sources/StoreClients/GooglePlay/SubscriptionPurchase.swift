@@ -25,7 +25,7 @@ struct SubscriptionPurchase: Hashable, Sendable {
     struct Item: Hashable, Sendable {
         var productID: String?
         var basePlanID: String?
-        /// The end of its own period; `nil` where none is told.
+        /// The end of its own period; `nil` where there is none.
         var expiresAt: Instant?
         /// There is an end, of which nothing can be made.
         var hasOddEnd = false
@@ -51,7 +51,7 @@ struct SubscriptionPurchase: Hashable, Sendable {
     var items: [Item] = []
     /// One of the items, or their list, is nothing that can be read.
     var hasOddItems = false
-    /// The state, or whose the purchase is, is told in a way that can't be read.
+    /// The state, or whose the purchase is, can't be read.
     var isOdd = false
     var accountID: String?
     var profileID: String?

@@ -44,7 +44,7 @@ let onsideAnswerRules: [OnsideAnswerRule] = [
 ]
 
 extension OnsideAnswer {
-    /// Looks an answer up in the table; `unavailable` for statuses that HTTP does not have.
+    /// Finds an answer in the table; `unavailable` for statuses that HTTP does not have.
     init(status: Int) {
         let rule = onsideAnswerRules.first { $0.statuses.contains(status) }
         self = rule?.outcome ?? .failure(.unavailable)

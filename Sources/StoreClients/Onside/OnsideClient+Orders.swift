@@ -126,7 +126,7 @@ extension OnsideClient {
 
     func named(_ code: ReadFailure.Code) -> ReadFailure { ReadFailure(code, store: .onside) }
 
-    /// Says that an answer was not taken; nobody in the right place sends one.
+    /// Says that an answer was not taken; the right server sends none such.
     private func warn(_ reason: String) {
         guard let unsaid = throttle.leave(for: .malformed) else { return }
         logger.info(

@@ -30,7 +30,7 @@ package struct OnsideClient: Sendable {
     /// - Parameters:
     ///   - configuration: where and with which secret.
     ///   - http: carries the requests, with its own timeouts and size cap.
-    ///   - gate: is asked before each request and told of each answer.
+    ///   - gate: admits each request and gets each answer.
     ///   - logger: hears of failures; of no ids, tokens and bodies.
     ///   - systemSeconds: the system's clock, in seconds since 1970, by which tokens are dated.
     package init(
@@ -112,7 +112,7 @@ package struct OnsideClient: Sendable {
 
     /// Verifies a signed history that the app sent (`onside_history`).
     ///
-    /// It proves which orders somebody's Onside account holds; whether they still give access, and to whom, is what
+    /// It proves which orders an Onside account holds; whether they still give access, and to whom, is what
     /// Onside says when it is asked.
     ///
     /// - Parameter text: a compact JWS of at most 1 MiB.
@@ -149,7 +149,7 @@ package struct OnsideClient: Sendable {
         return try verify(signed, with: key, bundleID: bundleID)
     }
 
-    /// What a text says that looks like a signed history; nobody vouches for a word of it.
+    /// What a text in a signed history's form says, unverified.
     package static func unverified(_ text: String) -> OnsideHistory? {
         guard let signed = try? CompactJWS(text, upTo: OnsideHistory.maximumBytes) else { return nil }
         return try? OnsideHistory(payload: signed.payload)

@@ -16,7 +16,7 @@ package struct OnsideConfiguration: Sendable {
     /// Checks and keeps the settings.
     ///
     /// - Parameters:
-    ///   - merchantID: whom the requests are of.
+    ///   - merchantID: the sender of the requests.
     ///   - merchantSecret: what they are signed with; its UTF-8 bytes are the key.
     ///   - secretKeyID: which of the merchant's secrets it is.
     ///   - bundleID: the app's.

@@ -29,7 +29,7 @@ struct OnsideLineRule: Sendable {
     enum Earlier: Hashable, Sendable, CaseIterable {
         /// One of them gives access still.
         case access
-        /// None does, but one is a subscription without an end, of which nobody knows.
+        /// None does, but one is a subscription without an end, whose status is unknown.
         case undated
         case nothing
     }

@@ -12,7 +12,7 @@ package struct OnsideQuery: Sendable {
     /// The database's time when the reading begins.
     package var askedAt: Instant
     package var lane: Lane
-    /// Whether the ids come from a client: whatever happens says little about the store then, and alarms nobody.
+    /// Whether the ids come from a client: whatever happens says little about the store then, and raises no alarm.
     package var isFromClient: Bool
 
     package init(

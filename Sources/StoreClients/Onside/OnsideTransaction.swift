@@ -24,7 +24,7 @@ package struct OnsideTransaction: Sendable, Hashable {
     package var price: Int64?
     package var productID: String
     package var productSlug: String?
-    /// `NON_CONSUMABLE` and others, which Onside has not told.
+    /// `NON_CONSUMABLE` and others, which Onside has not documented.
     package var productType: String?
     /// When it was bought or renewed.
     package var purchasedAt: Instant
@@ -35,7 +35,7 @@ package struct OnsideTransaction: Sendable, Hashable {
     package var fetchedAt: Instant
     /// The subscription's group.
     package var subscriptionID: String?
-    /// `PURCHASE` and others, which Onside has not told.
+    /// `PURCHASE` and others, which Onside has not documented.
     package var reason: String?
     package var country: String?
 
@@ -140,7 +140,7 @@ package struct OnsideHistory: Sendable, Hashable {
 
     package init(transactions: [OnsideTransaction]) { self.transactions = transactions }
 
-    /// The longest signed text that is looked at, in bytes; a line that was renewed each week for years fits in.
+    /// The longest signed text that is read, in bytes; a line that was renewed each week for years fits in.
     static let maximumBytes = 1 << 20
     /// The most transactions that are read.
     private static let maximumCount = 5_000

@@ -105,7 +105,7 @@ let answerRules: [AnswerRule] = [
     AnswerRule(500...599, nil, nil, .failure(.unavailable)),
 ]
 
-/// Looks an answer up in the table.
+/// Finds an answer in the table.
 ///
 /// - Returns: `unavailable` for statuses that HTTP does not have.
 func classify(status: Int, error: RevenueCatError?) -> AnswerClass {

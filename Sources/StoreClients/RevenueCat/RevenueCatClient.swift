@@ -4,7 +4,7 @@ package import Logging
 import TextFormats
 package import Transport
 
-/// Reads customers and looks purchases up in RevenueCat's REST API v2, and changes nothing there.
+/// Reads customers and finds purchases in RevenueCat's REST API v2, and changes nothing there.
 ///
 /// - SeeAlso: https://www.revenuecat.com/docs/api-v2
 package struct RevenueCatClient: Sendable {
@@ -15,7 +15,7 @@ package struct RevenueCatClient: Sendable {
     /// - Parameters:
     ///   - configuration: where and with which key.
     ///   - http: carries the requests, with its own timeouts and size cap.
-    ///   - gate: is asked before each request and told of each answer.
+    ///   - gate: admits each request and gets each answer.
     ///   - logger: hears of failures; of no ids, keys and bodies.
     ///   - systemSeconds: the system's clock, in seconds since 1970, to be compared with the store's.
     package init(
@@ -84,13 +84,13 @@ package struct RevenueCatClient: Sendable {
         )
     }
 
-    /// Looks up whose purchases lie behind ids that a client typed.
+    /// Finds whose purchases lie behind reported ids.
     ///
     /// Both kinds of purchase are always asked for, so that the number of requests does not tell whether an id exists.
-    /// For an anonymous customer the aliases are read. Failures count for no breaker and alarm nobody.
+    /// For an anonymous customer the aliases are read. Failures count for no breaker and raise no alarm.
     ///
     /// - Parameters:
-    ///   - ids: the first twenty that can be looked up are; of the kinds `transaction_id` and `order_id`, 1 to 255
+    ///   - ids: the first twenty with a lookup; of the kinds `transaction_id` and `order_id`, 1 to 255
     ///     visible ASCII characters, not of a store that RevenueCat does not know.
     ///   - query: on whose behalf.
     /// - Returns: what was found, in the order of the ids.
@@ -125,7 +125,7 @@ package struct RevenueCatClient: Sendable {
     /// - Parameters:
     ///   - purchases: each purchase's ids, which its store has verified; RevenueCat may know any of them.
     ///   - query: on whose behalf.
-    /// - Returns: for each purchase what was found under its ids: the user's (`askedUser`), somebody else's
+    /// - Returns: for each purchase what was found under its ids: the user's (`askedUser`), another user's
     ///   (`heldElsewhere`), or an anonymous customer's (`nobody`); and why the answer is not whole.
     package func owners(
         of purchases: [[String]],
@@ -139,7 +139,7 @@ package struct RevenueCatClient: Sendable {
         var answers: [Witnesses] = []
         for (number, ids) in purchases.enumerated() {
             guard number < Self.maximumLookups else {
-                // What was not asked is not known to be nobody's.
+                // What was not asked may have an owner.
                 failure = failure ?? ReadFailure(.incomplete)
                 answers.append(Witnesses())
                 continue
@@ -168,10 +168,10 @@ package struct RevenueCatClient: Sendable {
         return (answers, failure ?? session.failure)
     }
 
-    /// Looks up which customer has a purchase, by its store's id.
+    /// Finds which customer has a purchase, by its store's id.
     ///
-    /// - Returns: RevenueCat's id of the customer, whoever that is; `nil`: RevenueCat knows no such purchase.
-    /// - Throws: why that can't be told; `malformed` where several have it.
+    /// - Returns: RevenueCat's id of the customer; `nil`: RevenueCat knows no such purchase.
+    /// - Throws: why that stays unknown; `malformed` where several have it.
     package func customer(holding id: String, lane: Lane) async throws(ReadFailure) -> String? {
         let found = try await whole(id, lane)
         let customers = Set(found.map { ExactText($0.customerID) })
@@ -179,13 +179,13 @@ package struct RevenueCatClient: Sendable {
         return customers.first?.text
     }
 
-    /// Looks up what a store's id leads to, whoever has it.
+    /// Finds what a store's id leads to, whichever customer has it.
     ///
     /// - Parameters:
     ///   - id: any transaction's of the App Store, or any order's of Google Play.
     ///   - lane: on whose behalf.
     /// - Returns: every name of what was found; empty: RevenueCat has never met it.
-    /// - Throws: why that can't be told.
+    /// - Throws: why that stays unknown.
     package func names(behind id: String, lane: Lane) async throws(ReadFailure) -> [PurchaseIdentifier] {
         try await whole(id, lane).flatMap { Observation($0, entitlements: [], owner: .unnamed).identifiers }
     }
@@ -212,7 +212,7 @@ package struct RevenueCatClient: Sendable {
 
     private static let maximumLookups = 20
 
-    /// Names the owners of found items: an anonymous customer may be somebody we know.
+    /// Names the owners of found items: an anonymous customer may be a known user.
     private func tellOwners(of items: [WireItem], _ query: CustomerQuery, _ reading: inout ClaimReading) async {
         guard let customer = PathSegment(query.userID) else { return }
         var session = RevenueCatSession(requester, query, customer: customer)
@@ -233,7 +233,7 @@ package struct RevenueCatClient: Sendable {
         if session.hasUnreadable { reading.hasUnreadable = true }
     }
 
-    /// The answer to one look-up, or to several.
+    /// The answer to one lookup, or to several.
     private struct LookedUp: Sendable {
         var items: [WireItem] = []
         var failure: ReadFailure?

@@ -58,6 +58,6 @@ extension Observation {
 }
 
 extension WireItem {
-    /// The store as the ledger calls it, whoever speaks of it.
+    /// The store as the ledger calls it.
     var ledgerStore: String { store == "play_store" ? Store.googlePlay.rawValue : store }
 }

@@ -88,8 +88,8 @@ struct RevenueCatRequester: Sendable {
     ///   - endpoint: what.
     ///   - body: JSON.
     ///   - lane: on whose behalf.
-    /// - Returns: what it said: done, there already, or that it does not know whom it is about.
-    /// - Throws: why that can't be told; the thing may have been done all the same, unless the failure says that nothing
+    /// - Returns: what it said: done, there already, or that it does not know the customer.
+    /// - Throws: why that stays unknown; the thing may have been done all the same, unless the failure says that nothing
     ///   was sent or that it was refused.
     func post(_ endpoint: RevenueCatEndpoint, body: [UInt8], lane: Lane) async throws(ReadFailure) -> RevenueCatDone {
         var fields = headers

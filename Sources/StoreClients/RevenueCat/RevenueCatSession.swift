@@ -10,9 +10,9 @@ struct RevenueCatSession {
     private(set) var requests = 0
     /// The last failure.
     private(set) var failure: ReadFailure?
-    /// An item was listed of which it can't be told whether it gives access.
+    /// An item was listed, and whether it gives access can't be read.
     private(set) var hasUnreadable = false
-    /// Whose the items of a returned customer id are, by its bytes; `nil` where that could not be told.
+    /// Whose the items of a returned customer id are, by its bytes; `nil` where that is unknown.
     private var owners: [[UInt8]: NamedOwner?] = [:]
     private var holders: [[UInt8]: NamedOwner] = [:]
 
@@ -176,7 +176,7 @@ struct RevenueCatSession {
 
     /// Tells whose the items of a returned customer id are; asks once for each id.
     ///
-    /// - Returns: `nil` where it cannot be told; the failure is recorded.
+    /// - Returns: `nil` where it is unknown; the failure is recorded.
     private mutating func owner(ofItemsHeldBy returned: String) async -> NamedOwner? {
         guard !isSame(returned, query.userID) else { return .askedUser }
         let key = Array(returned.utf8)
@@ -195,7 +195,7 @@ struct RevenueCatSession {
 
     /// Tells who holds what a search has found, which may be anybody's.
     ///
-    /// - Returns: the asked user, an anonymous customer, or somebody else; `nil` where it cannot be told: the failure is
+    /// - Returns: the asked user, an anonymous customer, or another user; `nil` where it is unknown: the failure is
     ///   recorded.
     mutating func holder(_ returned: String) async -> NamedOwner? {
         guard !isSame(returned, query.userID) else { return .askedUser }
@@ -257,7 +257,7 @@ extension NamedOwner {
     /// The table of owners of an item that was listed for one customer id and names another.
     ///
     /// There is none for an identified customer who has nothing to do with the asked one: the store answered a
-    /// question that nobody asked.
+    /// question that was not asked.
     ///
     /// - Parameters:
     ///   - returned: the customer id in the item.

@@ -14,7 +14,7 @@ package struct RevenueCatTransfers: Sendable {
     /// - Parameters:
     ///   - configuration: where, and with the key that may write.
     ///   - http: carries the requests.
-    ///   - gate: is asked before each request and told of each answer.
+    ///   - gate: admits each request and gets each answer.
     ///   - logger: hears of failures; of no ids, keys and bodies.
     ///   - systemSeconds: the system's clock, in seconds since 1970, to be compared with the store's.
     package init(
@@ -47,7 +47,7 @@ package struct RevenueCatTransfers: Sendable {
 
     /// Makes a customer, where there is none yet.
     ///
-    /// - Throws: why that can't be told.
+    /// - Throws: why that stays unknown.
     package func create(_ id: String) async throws(ReadFailure) {
         guard PathSegment(id) != nil, !BlockedIDs.contains(id) else { throw ReadFailure(.unusableID) }
         _ = try await requester.post(.createCustomer, body: Self.json(["id": id]), lane: .support)
@@ -55,7 +55,7 @@ package struct RevenueCatTransfers: Sendable {
 
     /// Moves everything that a customer has to another one.
     ///
-    /// Called once: whoever gets no answer reads both customers before anything else.
+    /// Called once: a caller without an answer reads both customers before anything else.
     package func move(from source: String, to target: String) async -> Called {
         guard let segment = PathSegment(source) else { return .refused(ReadFailure(.unusableID)) }
         do throws(ReadFailure) {

@@ -4,11 +4,11 @@ import Synchronization
 final class ChangeHub: Sendable {
     enum Word: Sendable { case changed, stillHere }
 
-    /// Pages at once that are told; others show changes when they are loaded again.
+    /// Pages that get changes at once; others show them when they are loaded again.
     static let most = 500
     /// Of these, one session's.
     static let mostOfOne = 12
-    /// A sign of life, and the time after which a session is looked at again.
+    /// A heartbeat, and the time after which a session is checked again.
     private static let heartbeat = Duration.seconds(15)
 
     private struct State {

@@ -49,7 +49,7 @@ struct LiveStream: Sendable {
             switch word {
             case .changed: try await writer.write(ByteBuffer(string: "event: changed\ndata:\n\n"))
             case .stillHere:
-                // Whoever was signed out hears nothing any more.
+                // After sign-out the page gets nothing any more.
                 guard ContinuousClock.now < ends, (try? await console.isAlive()) == true else { return }
                 try await writer.write(ByteBuffer(string: ":\n\n"))
             }

@@ -3,7 +3,7 @@ import HTTPServing
 import Hummingbird
 import SupportDesk
 
-/// Jobs that nobody tries any more, with a second chance.
+/// Dead jobs, with a second chance.
 struct DeadPage: Sendable {
     let desk: Desk
 

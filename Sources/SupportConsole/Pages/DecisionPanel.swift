@@ -79,7 +79,7 @@ struct DecisionPanel {
         self.values = values
     }
 
-    /// Whether somebody has to act on it yet.
+    /// Whether an operator has to act on it yet.
     static func isLive(_ ticket: DeskTicket) -> Bool { TicketState(rawValue: ticket.state).map(isLive) ?? false }
 
     static func isClosed(_ ticket: DeskTicket) -> Bool {

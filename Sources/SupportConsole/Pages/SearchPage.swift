@@ -18,7 +18,7 @@ struct SearchPage: Sendable {
                     known = SpokenReference.readings(of: word)
                     for reading in known where hits.isEmpty { hits = try await visit.console.search(reading) }
                 }
-                // One ticket is what was looked for.
+                // One ticket is what was searched for.
                 if hits.count(where: { $0.what == .ticket }) == 1, let hit = hits.first(where: { $0.what == .ticket }),
                     known.contains(where: { hit.reference?.caseInsensitiveCompare($0) == .orderedSame })
                 {

@@ -14,7 +14,7 @@ struct SignInPages: Sendable {
 
     func add(to routes: RouterGroup<AdminContext>) {
         routes.get("sign-in") { request, _ -> Response in
-            // Whoever is signed in has no business here.
+            // An operator who is signed in has no business here.
             if (try? await Visit(request, desk: desk)) != nil { return .redirect(to: "/console", type: .normal) }
             let query = try Form(queryOf: request)
             return form(

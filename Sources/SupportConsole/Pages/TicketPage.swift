@@ -12,14 +12,14 @@ struct TicketPage: Sendable {
         desk.get("tickets/:id", on: routes) { visit, _, context in
             try await page(visit, try context.number("id"), reveal: false)
         }
-        // A form, for it leaves a trace; shown at once, and not again when the page is loaded anew.
+        // A form, for it leaves a trace; shown at once, and not again when the page is loaded again.
         desk.post("tickets/:id/reveal", on: routes) { visit, _, context in
             let id = try context.number("id")
             do { return try await page(visit, id, reveal: true) } catch let refused as RevealRefused {
                 return .redirect(to: "/console/tickets/\(id)?not=\(refused.word)", type: .normal)
             }
         }
-        // Whoever opens that address again sees the ticket.
+        // That address, opened again, shows the ticket.
         desk.get("tickets/:id/reveal", on: routes) { _, _, context in
             .redirect(to: "/console/tickets/\(try context.number("id"))", type: .normal)
         }

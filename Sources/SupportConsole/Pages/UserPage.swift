@@ -18,7 +18,7 @@ struct UserPage: Sendable {
                 return .redirect(to: "/console/users/\(key)?not=\(refused.word)", type: .normal)
             }
         }
-        // Whoever opens that address again sees the user.
+        // That address, opened again, shows the user.
         desk.get("users/:key/reveal", on: routes) { _, _, context in
             .redirect(to: "/console/users/\(try context.number("key"))", type: .normal)
         }
@@ -61,7 +61,7 @@ struct UserPage: Sendable {
         if let look = Moments.shown(user.nextCheck) { values["look"] = look }
         if let frozen = user.frozenAssets { values["frozen"] = "\(frozen)" }
         values["dry-run"] = user.dryRun.map(Self.dryRun)
-        // Whoever was erased is nobody to write to.
+        // An erased user can't be written to.
         if let standing = user.standing { values["reply"] = Self.reply(to: standing, language: query["language"]) }
         return desk.pages.page("user", "User \(key)", values, visit)
     }

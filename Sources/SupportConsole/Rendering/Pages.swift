@@ -46,7 +46,7 @@ struct Pages: Sendable {
     ///   - template: which.
     ///   - title: for the browser's window, and as the page's heading.
     ///   - values: what the template shows.
-    ///   - visit: who looks; `nil`: nobody is signed in.
+    ///   - visit: the operator; `nil`: no operator is signed in.
     ///   - status: of the answer.
     /// - Returns: the answer.
     func page(

@@ -8,7 +8,7 @@ import Postgres
 
 /// Why a page is not shown.
 enum ConsoleFault: Error {
-    /// Nobody is signed in, or not any more.
+    /// No operator is signed in, or not any more.
     case signedOut
     /// The role may not, or something else stands in the way.
     case refused(HTTPResponse.Status, String)
@@ -164,7 +164,7 @@ struct ConsoleFrame: RouterMiddleware {
     }
 }
 
-/// What people read of an error that the desk's functions raise: their messages quote nobody's data.
+/// What operators read of an error that the desk's functions raise: their messages quote no user's data.
 enum DatabaseWords {
     static func sentence(_ error: PostgresError) -> String {
         let first = error.message.prefix(1).uppercased() + error.message.dropFirst()

@@ -2,7 +2,7 @@ import Foundation
 import HTTPTypes
 import Hummingbird
 
-/// A page of the console to go to afterwards; nothing else is gone to, whoever asks.
+/// A page of the console to go to afterwards; no other address is gone to.
 struct LocalPath: Hashable, Sendable {
     private static let longest = 300
     private static let home = "/console"

@@ -5,7 +5,7 @@ import Hummingbird
 import Postgres
 import SupportDesk
 
-/// A request of somebody who is signed in.
+/// A request of an operator who is signed in.
 struct Visit: Sendable {
     let desk: Desk
     let token: SessionToken
@@ -41,7 +41,7 @@ struct Visit: Sendable {
 
 /// What shows that a form is one of ours, made for this session.
 ///
-/// Whoever does not know the session can't make it: it is an HMAC with the session as its key.
+/// It can't be made without the session: it is an HMAC with the session as its key.
 struct FormKey {
     /// 64 hexadecimal digits.
     let text: String

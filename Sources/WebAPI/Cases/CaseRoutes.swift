@@ -34,7 +34,7 @@ struct CaseRoutes: Sendable {
         try SmallBody.check(["text": body.text, "decision": body.decision])
         // What is no id can't be what is asked.
         let question = body.questionID.map { UUID(uuidString: $0) ?? Self.nobodys }
-        // An id that is none is that of nothing; what is wrong with the rest is said for any id, or nobody could tell which.
+        // An id that is none is that of nothing; what is wrong with the rest is said for any id, which keeps them indistinguishable.
         let id = context.parameters.get("id").flatMap { UUID(uuidString: $0) }
         let reply = CaseReply(text: body.text, decision: body.decision, questionID: question, idempotencyKey: key)
         switch try await requests.reply(reply, to: id ?? Self.nobodys, by: userID) {
@@ -53,7 +53,7 @@ struct CaseRoutes: Sendable {
         }
     }
 
-    /// `POST /v1/releases`: an owner gives a purchase to their other account; what is behind the reference is not told.
+    /// `POST /v1/releases`: an owner gives a purchase to their other account; what is behind the reference is not shown.
     func release(_ request: Request, _ context: APIContext) async throws -> Response {
         let userID = try await callers.user(of: request, context)
         let body: ReleaseBody = try await SmallBody.read(

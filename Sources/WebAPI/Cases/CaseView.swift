@@ -23,7 +23,7 @@ struct CaseView: Encodable {
             messages.text(for: key, in: language, reference: shown.reference ?? "")
         }
         let key = Self.key(of: shown)
-        // A team's own question may have no text: then the person is told that there is one.
+        // A team's own question may have no text: then the user learns that there is one.
         message = text(key) ?? text("case.question") ?? ""
     }
 

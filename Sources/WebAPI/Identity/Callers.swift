@@ -13,7 +13,7 @@ struct Callers: Sendable {
     let security: SecurityLog
     let known = KnownTokens()
 
-    /// The user whom the request's token names.
+    /// The user that the request's token names.
     ///
     /// - Throws: `Problem`: 401 for whatever is no valid token, whatever the reason; 429 beyond the
     ///   user's limit; 503 while the keys to verify with can't be had.

@@ -3,7 +3,7 @@ import Hummingbird
 /// Counts requests by the address they come from.
 struct AddressLimit: RouterMiddleware {
     let limit: CallerLimit?
-    /// Paths that are not counted: health, and doors whose own checks come first.
+    /// Paths that are not counted: health, and endpoints whose own checks come first.
     let spares: @Sendable (String) -> Bool
 
     @concurrent func handle(

@@ -7,13 +7,13 @@ package import UserRequests
 
 /// How many requests a minute one key may make, counted over all processes.
 ///
-/// Requests are taken from the shared count a twentieth at a time, and as many are lent to every key before anything is
+/// Requests are taken from the shared count a twentieth at a time, and as many are advanced to every key before anything is
 /// counted at all, so that people who tap now and then cost no round trip. A process lets no more than that twentieth pass
 /// beyond the limit; limits below 20 are held exactly.
 package final class RequestLimit: Sendable {
     private struct Credit {
         var left: Int
-        /// Lent, and not counted yet.
+        /// Advanced, and not counted yet.
         var owed: Int
         /// The shared count has no more for this minute.
         var isLast: Bool
@@ -62,7 +62,7 @@ package final class RequestLimit: Sendable {
 
     /// Counts a request.
     ///
-    /// A count that can't be had stops nobody: what needs the database fails by itself, and says so better.
+    /// A count that can't be had stops no request: what needs the database fails by itself, and says so better.
     ///
     /// - Parameter name: whose request it is.
     /// - Throws: `Problem` where the minute is used up.
@@ -84,7 +84,7 @@ package final class RequestLimit: Sendable {
             return
         }
         let now = now()
-        // What was lent has been used: it comes off first.
+        // What was advanced has been used: it comes off first.
         let left = given.requests - owed
         credits.withLock { credits in
             let more = credits[key].map { $0.ends > now ? $0.left : 0 } ?? 0
@@ -98,11 +98,11 @@ package final class RequestLimit: Sendable {
         case free
         /// The minute is used up.
         case over(Duration)
-        /// The shared count has to be asked, and so many that were lent be counted with it.
+        /// The shared count has to be asked, and so many that were advanced be counted with it.
         case asks(Int)
     }
 
-    /// Uses one of those that were taken before, or of those that each key is lent.
+    /// Uses one of those that were taken before, or of those that each key is advanced.
     private func spend(_ key: [UInt8]) -> Spent {
         let now = now()
         let lends = perMinute / Self.parts

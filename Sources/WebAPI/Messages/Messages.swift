@@ -6,7 +6,7 @@ import Foundation
 /// The texts are data, a JSON object of languages, each an object of keys. `{reference}` and `{support}` are filled in; a key
 /// with `+support` behind it is the text for where an address of support is known.
 package struct Messages: Sendable {
-    /// The language for whoever speaks none of the others.
+    /// The language for users who speak none of the others.
     package static let fallback = "en"
     /// What stands behind the key of a text for where an address of support is known.
     private static let withSupport = "+support"
@@ -50,7 +50,7 @@ package struct Messages: Sendable {
             // In an order of their own: two spellings of one tag merge alike every time.
             for (language, entries) in added.sorted(by: { $0.key < $1.key }) {
                 let language = language.lowercased()
-                // Whoever changes a text and says nothing of support does not want ours where support is known.
+                // A team that changes a text without support's address does not want ours where that is known.
                 for key in entries.keys { texts[language]?[key + Self.withSupport] = nil }
                 texts[language, default: [:]].merge(entries) { $1 }
             }
@@ -82,7 +82,7 @@ package struct Messages: Sendable {
         return nil
     }
 
-    /// Fills in what stands in braces, once: what is filled in is nobody's template.
+    /// Fills in what stands in braces, once: what is filled in is no template.
     private static func fill(_ text: String, _ values: [String: String]) -> String {
         var filled = ""
         var rest = text[...]
@@ -104,7 +104,7 @@ package struct Messages: Sendable {
     ///   - language: one of ``languages``; others are answered in English.
     /// - Returns: the text; `nil` for a store that is well.
     func text(of store: String, being state: String, in language: String) -> String? {
-        // RevenueCat is nobody's store: what it does not answer, the stores behind it do not.
+        // RevenueCat is no user's store: what it does not answer, the stores behind it do not.
         let name =
             ["app_store": "App Store", "google_play": "Google Play", "onside": "Onside"][store]
             ?? "App Store / Google Play"

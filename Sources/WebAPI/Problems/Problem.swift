@@ -58,7 +58,7 @@ struct Problem: Error, Hashable, Sendable {
     }
 
     var kind: Kind
-    /// What is wrong here, for the developer of the app; names no id and nobody.
+    /// What is wrong here, for the developer of the app; names no id and no user.
     var detail: String?
     /// The field that is wrong.
     var field: String?

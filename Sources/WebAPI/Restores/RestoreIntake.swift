@@ -16,12 +16,12 @@ package final class RestoreIntake: Service {
     }
 
     private static let limits = Gathering<RestoreWish, Answer>.Limits(
-        // PostgreSQL remembers the subtransactions of so many without looking them up.
+        // PostgreSQL keeps the subtransactions of so many in memory.
         batch: 50,
         waiting: 20_000,
         interval: .milliseconds(6)
     )
-    /// Proofs that take longer than a moment to look through, in bytes of JSON.
+    /// Proofs that take longer than a moment to check, in bytes of JSON.
     private static let large = 32 << 10
 
     private let requests: AppRequests
@@ -29,7 +29,7 @@ package final class RestoreIntake: Service {
 
     /// Makes an intake that takes nothing before it runs.
     ///
-    /// `onArrivals`: called once restores have been queued, and where nobody knows whether they were.
+    /// `onArrivals`: called once restores have been queued, and where it is unknown whether they were.
     package init(requests: AppRequests, onArrivals: @escaping @Sendable () -> Void = {}) {
         self.requests = requests
         gathering = Gathering(Self.limits) { wishes in
@@ -38,7 +38,7 @@ package final class RestoreIntake: Service {
                 if answers.contains(where: \.isTaken) { onArrivals() }
                 return answers
             } catch {
-                // They may be there all the same; what comes even later is found by looking now and then.
+                // They may be there all the same; what comes even later is found by polling.
                 onArrivals()
                 // What one of them sent has spoiled it for all, or there is no database.
                 return error.code == .serverError && !error.isRetryable ? wishes.map { _ in .alone } : nil
@@ -49,7 +49,7 @@ package final class RestoreIntake: Service {
     private static func answer(_ result: Result<AppRequests.Accepted, PostgresError>) -> Answer {
         switch result {
         case .success(let accepted): .taken(accepted)
-        // Somebody holds this user.
+        // Another transaction has locked this user.
         case .failure(let error) where error.isRetryable: .alone
         case .failure(let error): .refused(error)
         }
@@ -70,7 +70,7 @@ package final class RestoreIntake: Service {
         }
     }
 
-    /// Takes restores until a graceful shutdown or the task's cancellation; to be ended after whoever asks.
+    /// Takes restores until a graceful shutdown or the task's cancellation; to be ended after its callers.
     package func run() async throws {
         await withTaskGroup(of: Void.self) { group in
             group.addTask { [gathering] in await gathering.run() }

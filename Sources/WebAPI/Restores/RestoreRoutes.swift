@@ -47,7 +47,7 @@ struct RestoreRoutes: Sendable {
         let userID = try await callers.user(of: request, context)
         let wait = try Self.wait(in: request)
         let id = try Self.id(in: context)
-        // Whoever waits need not be told first that it has not ended yet.
+        // A caller that waits need not learn first that it has not ended yet.
         let followed = wait > .zero ? watch.followed(id) : nil
         var answer: RestoreAnswer
         if let followed, followed.userID?.isExactly(userID) == true {

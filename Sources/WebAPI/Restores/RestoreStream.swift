@@ -6,8 +6,8 @@ import UserRequests
 
 /// What happens to a restore, as server-sent events.
 ///
-/// Each event holds the whole restore, and its id is the stage that it tells of: whoever comes back says which one was
-/// seen last, and is not told again. The last event, `finished` or `failed`, follows the commit.
+/// Each event holds the whole restore, and its id is the stage: an app that comes back says which one was
+/// seen last, and does not get it again. The last event, `finished` or `failed`, follows the commit.
 struct RestoreStream: Sendable {
     /// A sign of life where nothing happens: proxies end connections that are silent.
     private static let heartbeat = Duration.seconds(10)
@@ -74,7 +74,7 @@ struct RestoreStream: Sendable {
         try await writer.write(ByteBuffer(string: "retry: \(Self.retryMs)\n\n"))
         while true {
             let stage = Self.stage(of: answer)
-            // Whoever waits long is told again how long it may take.
+            // An app that waits long gets the expected time again.
             if stage != told || stage == "still_checking" && clock.now - lastTold >= .seconds(RestoreView.patience) {
                 try await writer.write(try await event(stage, answer))
                 told = stage

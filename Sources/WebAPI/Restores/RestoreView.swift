@@ -4,7 +4,7 @@ import UserRequests
 
 /// A restore as it is sent to the app.
 struct RestoreView: Encodable, Sendable {
-    /// After this time without an end the person is told that it takes longer, in seconds.
+    /// After this time without an end the user reads that it takes longer, in seconds.
     static let patience = 20.0
 
     var id: String

@@ -4,9 +4,9 @@ import UserRequests
 
 /// Who waits for which restores, and what is known of those that are followed.
 ///
-/// A value without a clock of its own: it says whom to answer, and ``RestoreWatch`` answers them.
+/// A value without a clock of its own: it says which callers to answer, and ``RestoreWatch`` answers them.
 struct RestoreWaits {
-    /// What somebody waits for.
+    /// What a caller waits for.
     enum Interest: Hashable, Sendable {
         /// The next reading, whatever it says.
         case reading
@@ -48,11 +48,11 @@ struct RestoreWaits {
         fileprivate var number: Int
     }
 
-    /// A restore whose end is awaited although nobody asks for it at the moment.
+    /// A restore whose end is awaited although no caller waits for it at the moment.
     private struct Followed {
         var answer: RestoreAnswer
         var readAt: ContinuousClock.Instant
-        /// A worker of this process told the end, which is final: a reading that began before may come in later.
+        /// A worker of this process reported the end, which is final: a reading that began before may come in later.
         var isTold = false
     }
 
@@ -74,7 +74,7 @@ struct RestoreWaits {
     private var due: Set<UUID> = []
     /// Hints come in.
     var isListening = false
-    /// Nobody begins to wait any more.
+    /// No caller begins to wait any more.
     private(set) var isStopping = false
 
     // MARK: Following
@@ -98,7 +98,7 @@ struct RestoreWaits {
         return answer
     }
 
-    /// Whether somebody waits for a restore, or may in a moment.
+    /// Whether a caller waits for a restore, or may in a moment.
     func awaits(_ id: UUID) -> Bool { waiters[id] != nil || followed[id] != nil }
 
     /// Notes that a restore has ended, for a while.
@@ -106,7 +106,7 @@ struct RestoreWaits {
     /// - Returns: whether anybody cares, which makes it due.
     mutating func hear(of id: UUID, at now: ContinuousClock.Instant, for time: Duration) -> Bool {
         _ = heard.insert((), for: id, until: now + time, at: now)
-        // Whose end was told needs no reading.
+        // A reported end needs no reading.
         guard waiters[id] != nil || followed[id]?.isTold == false else { return false }
         due.insert(id)
         return true
@@ -123,7 +123,7 @@ struct RestoreWaits {
 
     // MARK: Waiting
 
-    /// The name of whoever waits next.
+    /// The name of the next caller that waits.
     mutating func number() -> Int {
         nextNumber += 1
         return nextNumber
@@ -154,7 +154,7 @@ struct RestoreWaits {
     /// Whether a place is still its holder's.
     func holds(_ place: Place) -> Bool { held[place.user]?.contains { $0.place == place } ?? false }
 
-    /// Lets somebody wait.
+    /// Lets a caller wait.
     ///
     /// - Returns: `false`: waiting has ended for all, or for this place.
     mutating func add(_ waiter: Waiter, _ number: Int, to id: UUID) -> Bool {
@@ -179,7 +179,7 @@ struct RestoreWaits {
     /// Takes out all who have waited long enough.
     mutating func removeOver(at now: ContinuousClock.Instant) -> [Waiter] { remove { $0.isOver(at: now) } }
 
-    /// Takes out all but those who wait for the next reading, and lets nobody else begin.
+    /// Takes out all but those who wait for the next reading, and lets no other caller begin.
     mutating func stop() -> [Waiter] {
         isStopping = true
         return remove { $0.interest != .reading }
@@ -193,7 +193,7 @@ struct RestoreWaits {
 
     // MARK: Reading
 
-    /// Makes all due that somebody waits for.
+    /// Makes all due that a caller waits for.
     mutating func makeAllDue() { due.formUnion(waiters.keys) }
 
     /// Takes out what is to be read next.
@@ -208,9 +208,9 @@ struct RestoreWaits {
     /// - Parameters:
     ///   - answers: what is known now.
     ///   - ids: the restores that this is about; those without an answer do not exist.
-    ///   - areTold: the worker of this process told them; they are final.
+    ///   - areTold: the worker of this process reported them; they are final.
     ///   - now: the moment.
-    /// - Returns: whom to answer, and with what.
+    /// - Returns: which callers to answer, and with what.
     mutating func settle(
         _ answers: [RestoreAnswer],
         of ids: [UUID],

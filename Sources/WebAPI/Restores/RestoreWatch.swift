@@ -5,9 +5,9 @@ import ServiceLifecycle
 import Synchronization
 package import UserRequests
 
-/// Reads restores for everybody who looks at them: many at a time, and again when something has happened.
+/// Reads restores for all callers: many at a time, and again when something has happened.
 ///
-/// The database says that a restore has ended; that is a hint. Those that somebody waits for are also read every now and
+/// The database says that a restore has ended; that is a hint. Those that a caller waits for are also read every now and
 /// then, for hints get lost. A worker of the same process tells the ends that are awaited here together with the answers,
 /// which need no reading; the hint that follows is passed over.
 package final class RestoreWatch: Service, RestoreAudience {
@@ -19,9 +19,9 @@ package final class RestoreWatch: Service, RestoreAudience {
     private static let batch = 500
     /// What the next ones gather after several were read at a time.
     private static let gathering = Duration.milliseconds(3)
-    /// How late whoever has waited long enough may hear of it.
+    /// How late a caller that has waited long enough may learn of it.
     ///
-    /// All are looked for together: a timer for each of thousands who wait costs more than what they wait for.
+    /// All are found together: a timer for each of thousands who wait costs more than what they wait for.
     private static let grid = Duration.milliseconds(50)
 
     private let read: @Sendable ([UUID]) async throws -> [RestoreAnswer]
@@ -29,7 +29,7 @@ package final class RestoreWatch: Service, RestoreAudience {
     private let pause: Duration
     /// How long a restore is followed; most have ended by then.
     private let follows: Duration
-    /// How long ends are remembered that nobody waits for.
+    /// How long ends are remembered that no caller waits for.
     private let remembers: Duration
     private let logger: Logger
     private let waits = Mutex(RestoreWaits())
@@ -40,7 +40,7 @@ package final class RestoreWatch: Service, RestoreAudience {
     /// - Parameters:
     ///   - requests: where restores are read.
     ///   - listener: hears of their ends; without one they are found by reading.
-    ///   - pause: how often those that somebody waits for are read anyway; four times as often while nothing is heard.
+    ///   - pause: how often those that a caller waits for are read anyway; four times as often while nothing is heard.
     ///   - logger: hears of a database that can't be read.
     package convenience init(
         requests: AppRequests,
@@ -67,10 +67,10 @@ package final class RestoreWatch: Service, RestoreAudience {
         self.logger = logger
     }
 
-    /// Whether whoever waits should end their answer.
+    /// Whether waiting callers should end their answers.
     var isStopping: Bool { waits.withLock { $0.isStopping } }
 
-    /// Answers everybody who waits, and lets nobody wait any more.
+    /// Answers all waiting callers, and lets none wait any more.
     package func stop() {
         let waiting = waits.withLock { $0.stop() }
         for waiter in waiting { waiter.continuation.resume(returning: .success(nil)) }
@@ -78,12 +78,12 @@ package final class RestoreWatch: Service, RestoreAudience {
 
     // MARK: Answers from the same process
 
-    /// Whether somebody waits for a restore here, or may in a moment.
+    /// Whether a caller waits for a restore here, or may in a moment.
     package func awaits(_ id: UUID) -> Bool {
         waits.withLock { $0.awaits(id) }
     }
 
-    /// Answers whoever waits for restores that a worker of this process has ended.
+    /// Answers callers that wait for restores that a worker of this process has ended.
     package func take(_ answers: [RestoreAnswer]) -> Set<UUID> {
         deliver(answers, of: answers.map(\.id), areTold: true)
     }
@@ -165,7 +165,7 @@ package final class RestoreWatch: Service, RestoreAudience {
 
     // MARK: Reading
 
-    /// Reads and listens until a graceful shutdown or the task's cancellation; to be ended after whoever asks.
+    /// Reads and listens until a graceful shutdown or the task's cancellation; to be ended after its callers.
     package func run() async throws {
         await withTaskGroup(of: Void.self) { group in
             group.addTask { await self.listen() }
@@ -175,7 +175,7 @@ package final class RestoreWatch: Service, RestoreAudience {
             try? await gracefulShutdown()
             group.cancelAll()
         }
-        // Whoever still asks is told that nobody reads any more.
+        // A caller that still asks learns that no restore is read any more.
         let left = waits.withLock { $0.removeAll() }
         for waiter in left {
             waiter.continuation.resume(returning: .failure(ReadingFailure(underlying: CancellationError())))
@@ -255,7 +255,7 @@ package final class RestoreWatch: Service, RestoreAudience {
                 if ids.count > 1 { try? await Task.sleep(for: Self.gathering, tolerance: .zero) }
             } catch {
                 fail(error, ids)
-                // Whoever waits for longer is read for again in a moment.
+                // Callers that wait for longer are read for again in a moment.
                 try? await Task.sleep(for: .milliseconds(200))
             }
         }
@@ -265,9 +265,9 @@ package final class RestoreWatch: Service, RestoreAudience {
         for await _ in signal.stream { return }
     }
 
-    /// Answers whoever has waited for these.
+    /// Answers the callers that have waited for these.
     ///
-    /// - Returns: the restores that somebody had waited for.
+    /// - Returns: the restores that a caller had waited for.
     @discardableResult
     private func deliver(_ answers: [RestoreAnswer], of ids: [UUID], areTold: Bool = false) -> Set<UUID> {
         let met = waits.withLock { $0.settle(answers, of: ids, areTold: areTold, at: .now) }

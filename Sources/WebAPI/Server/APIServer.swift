@@ -37,7 +37,7 @@ package struct APIServer: Service {
 
     /// Serves until a graceful shutdown, or until the task is cancelled.
     ///
-    /// A shutdown answers whoever waits for the end of a restore with what is known, and ends streams; apps ask again.
+    /// A shutdown answers callers that wait for the end of a restore with what is known, and ends streams; apps ask again.
     ///
     /// - Throws: why the address could not be had.
     package func run() async throws {
@@ -50,7 +50,7 @@ package struct APIServer: Service {
                     }
                 }
                 group.addTask {
-                    // Whoever still sends by then has had their time.
+                    // A client that still sends by then has had its time.
                     try? await gracefulShutdown()
                     try? await Task.sleep(for: Self.drain)
                 }

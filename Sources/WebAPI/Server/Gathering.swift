@@ -21,7 +21,7 @@ final class Gathering<Item: Sendable, Answer: Sendable>: Sendable {
     struct Limits: Sendable {
         /// In one transaction.
         var batch: Int
-        /// Those that may wait; beyond it nobody is taken.
+        /// Those that may wait; beyond it no item is taken.
         var waiting: Int
         /// From the start of one transaction to the next, once several came at a time; those that come alone never wait.
         var interval: Duration
@@ -36,7 +36,7 @@ final class Gathering<Item: Sendable, Answer: Sendable>: Sendable {
     ///
     /// - Parameters:
     ///   - limits: how many, how long.
-    ///   - work: answers each of some items, in their order; `nil`: nothing can be done at the moment, for nobody who
+    ///   - work: answers each of some items, in their order; `nil`: nothing can be done at the moment, for no caller that
     ///     waits.
     init(_ limits: Limits, work: @escaping @Sendable ([Item]) async -> [Answer]?) {
         self.limits = limits
@@ -45,7 +45,7 @@ final class Gathering<Item: Sendable, Answer: Sendable>: Sendable {
 
     /// Has something done.
     ///
-    /// - Returns: the answer; `nil`: nothing was done, or nobody can say; also for a cancelled task.
+    /// - Returns: the answer; `nil`: nothing was done, or that is unknown; also for a cancelled task.
     func ask(_ item: Item) async -> Answer? {
         let number = state.withLock { state in
             state.nextNumber += 1
@@ -68,7 +68,7 @@ final class Gathering<Item: Sendable, Answer: Sendable>: Sendable {
         }
     }
 
-    /// Works until the task is cancelled; whoever waits then gets no answer.
+    /// Works until the task is cancelled; callers that wait then get no answer.
     func run() async {
         while !Task.isCancelled {
             let batch = take(limits.batch)

@@ -56,7 +56,7 @@ package final class EventIntake: Service {
         return await sources[event.source]?.ask(kept) ?? false
     }
 
-    /// Keeps events until a graceful shutdown or the task's cancellation; to be ended after whoever brings them.
+    /// Keeps events until a graceful shutdown or the task's cancellation; to be ended after their callers.
     package func run() async throws {
         await withTaskGroup(of: Void.self) { group in
             for gathering in sources.values { group.addTask { await gathering.run() } }

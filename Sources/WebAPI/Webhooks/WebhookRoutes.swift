@@ -35,12 +35,12 @@ package struct WebhookSenders: Sendable {
 
 /// What the stores send.
 ///
-/// Every answer but 200 makes a store send again: 401 for whoever is not who they should be, 400 for what no store sends,
+/// Every answer but 200 makes a store send again: 401 for a sender that is not verified, 400 for what no store sends,
 /// 503 where an event can't be kept.
 struct WebhookRoutes: Sendable {
-    /// The longest body that is taken, in bytes, of whoever has shown before it who they are.
+    /// The longest body that is taken, in bytes, of a sender that was verified before it.
     static let maximumBytes = 1 << 20
-    /// The longest body that is taken of whoever shows it by the body alone; a notification has a few thousand bytes.
+    /// The longest body that is taken of a sender that only the body verifies; a notification has a few thousand bytes.
     static let maximumUnknownBytes = 128 << 10
 
     let senders: WebhookSenders
@@ -75,7 +75,7 @@ struct WebhookRoutes: Sendable {
         do throws(AppStoreNotifications.Refusal) { event = try await sender.event(body) } catch {
             switch error {
             case .untrusted(let code): throw await refuse("app_store", code.rawValue, request, context)
-            // Nobody's word stands for it: whoever sends such bodies again and again is told to wait.
+            // It is not verified: a sender of such bodies has to wait after a few.
             case .malformed(let fault): throw await charge(request, context) ?? Self.problem(fault)
             }
         }
