@@ -19,7 +19,7 @@ package import UserRequests
 package struct Worker: Service {
     /// How a worker works.
     package struct Settings: Sendable {
-        /// Jobs that are dequeued and not yet applied, at most.
+        /// Slots: jobs that are dequeued and not yet applied, at most; postponed jobs take none.
         package var concurrency: Int
         /// Jobs in one apply transaction, at most.
         package var batch: Int
@@ -84,7 +84,7 @@ package struct Worker: Service {
     ///   - settings: how it works.
     ///   - pool: our records.
     ///   - stores: how the stores are read.
-    ///   - signals: raised when work comes or is left; its first wakes the worker.
+    ///   - signals: wake services when work comes or is left.
     ///   - listener: is notified of new jobs.
     ///   - planner: plans runs where no other process does.
     ///   - sender: sends webhooks.
@@ -128,7 +128,7 @@ package struct Worker: Service {
             reader: reader,
             lease: lease,
             jobs: jobs,
-            signal: dequeue,
+            dequeue: dequeue,
             slots: settings.concurrency,
             batch: settings.batch,
             limiter: { limiters.occupancy },
@@ -139,7 +139,7 @@ package struct Worker: Service {
         var process = settings.process
         process.lists = stores.lists.map(\.name)
         let pause = settings.untilIdle ? Duration.milliseconds(200) : .seconds(1)
-        let keeper = LeaseKeeper(leases, lease: lease, process: process, dequeue: dequeue.signal, logger: logger)
+        let keeper = LeaseKeeper(leases, lease: lease, process: process, dequeue: dequeue, logger: logger)
         let exchange = LimitExchange(limiters, health: StoreHealth(pool: pool), logger: logger)
         leave = {
             async let notified: Void = notifier.notify()
@@ -152,7 +152,7 @@ package struct Worker: Service {
         let beforeReads: [(any Service)?] = [
             keeper, notifier, exchange,
             AbsenceKeeper(apply, logger: logger),
-            JobRescuer(leases, dequeue: dequeue.signal, logger: logger),
+            JobRescuer(leases, dequeue: dequeue, logger: logger),
             listener.map { JobListener($0, dequeue: dequeue, logger: logger) },
         ]
         let applier = Applier(
@@ -163,10 +163,10 @@ package struct Worker: Service {
             notifier: notifier,
             signals: signals,
             batch: settings.batch,
-            restoreTook: { dequeuer.noteRestore($0) },
+            restoreTook: { dequeuer.restoreEnded(after: $0) },
             logger: logger
         )
-        let events: [(any Service)?] = [
+        let work: [(any Service)?] = [
             AssetRunner(
                 AssetRuns(
                     pool: pool,
@@ -180,7 +180,7 @@ package struct Worker: Service {
             acknowledger,
             InboxProcessor(
                 inbox,
-                dequeue: dequeue.signal,
+                dequeue: dequeue,
                 longestPause: pause,
                 rest: { dequeuer.rest(after: $0) },
                 logger: logger
@@ -197,7 +197,7 @@ package struct Worker: Service {
             CheckScheduler(
                 pool: pool,
                 background: settings.backgroundCheck,
-                dequeue: dequeue.signal,
+                dequeue: dequeue,
                 logger: logger
             ),
             PartitionMaintainer(
@@ -225,7 +225,7 @@ package struct Worker: Service {
             )
         }
         services =
-            beforeReads.compactMap(\.self) + stores.beside + [applier] + (events + upkeep).compactMap(\.self)
+            beforeReads.compactMap(\.self) + stores.beside + [applier] + (work + upkeep).compactMap(\.self)
             + stores.desk
     }
 

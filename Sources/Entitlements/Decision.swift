@@ -19,7 +19,7 @@ package struct Decision: Hashable, Sendable {
     }
 
     /// Whether it is a demotion that counts toward the brake.
-    package var isBraked: Bool { verdict.action == .demote && !verdict.wasAnnounced && !isApproved }
+    package var countsTowardBrake: Bool { verdict.action == .demote && !verdict.wasAnnounced && !isApproved }
 
     /// The demotion, held by a rule for a reason, a sentence that operators read.
     private func held(by rule: Rule, _ reason: String) -> Decision {
@@ -33,8 +33,8 @@ package struct Decision: Hashable, Sendable {
         return Decision(verdict, nextCheck: ScheduledCheck(at: askedAt + .seconds(86_400)), askedAt: askedAt)
     }
 
-    fileprivate func limited(by hold: RunHold?, _ allowance: inout Int?) -> Decision {
-        guard isBraked else { return self }
+    fileprivate func limited(by hold: RunLimit?, _ allowance: inout Int?) -> Decision {
+        guard countsTowardBrake else { return self }
         switch hold {
         case .held(let run):
             return held(
@@ -57,7 +57,7 @@ package struct Decision: Hashable, Sendable {
 }
 
 /// How a run limits a demotion of one of its users.
-package enum RunHold: Hashable, Sendable {
+package enum RunLimit: Hashable, Sendable {
     /// The run counts its demotions first, and writes them together or not at all.
     case held(run: Int64)
     /// An operator has approved the run's demotions; the brake does not count them.
@@ -71,7 +71,7 @@ package enum RunHold: Hashable, Sendable {
 ///   - holds: what runs say of their demotions, by the decision's place.
 ///   - allowance: how many demotions the brake allows, the first ones of the batch; `nil`: it is not known yet, and holds none.
 /// - Returns: the decisions in the same order; only demotions that count toward the brake differ.
-package func limit(_ decisions: [Decision], holds: [Int: RunHold], allowance: Int?) -> [Decision] {
+package func limit(_ decisions: [Decision], holds: [Int: RunLimit], allowance: Int?) -> [Decision] {
     var allowance = allowance
     return decisions.enumerated().map { place, decision in decision.limited(by: holds[place], &allowance) }
 }
@@ -81,7 +81,7 @@ package func limit(_ decisions: [Decision], holds: [Int: RunHold], allowance: In
 /// - Parameters:
 ///   - verdict: what was decided.
 ///   - kind: of the job.
-///   - changed: assets that came back with the decision; for a demotion, that were frozen.
+///   - changed: assets that came back with the decision.
 ///   - isPending: more of them follow in the background.
 /// - Returns: the final verdict: a restore that brought assets back has restored something, whatever the user's type was.
 package func finalize(_ verdict: Verdict, of kind: JobKind, assetsChanged changed: Int, isPending: Bool) -> Verdict {
@@ -93,12 +93,7 @@ package func finalize(_ verdict: Verdict, of kind: JobKind, assetsChanged change
 }
 
 extension Verdict {
-    /// What stays of it where nothing is written to the host: no type changes, so the next check of the same facts must have
-    /// the same result.
-    package var observed: Verdict {
-        var same = self
-        if same.action == .demote { same.absence = .keep }
-        same.action = .none
-        return same
-    }
+    /// What becomes of the note of an absence where nothing is written to the host: no user was demoted, so the next check of
+    /// the same facts must have the same result.
+    package var observedAbsence: AbsenceNote { action == .demote ? .keep : absence }
 }

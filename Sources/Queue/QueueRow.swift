@@ -2,6 +2,8 @@ package import Entitlements
 
 /// A user's row of the queue: the state machine that the statements of this folder and `sql/functions/queue.sql` carry out.
 ///
+/// The model of the tests' generated histories is made of it, and the database has to agree after each step.
+///
 /// A user has two slots, one of each kind, and behind each a successor: what is requested while a job of the kind runs. One of
 /// the slots at most is active.
 ///
@@ -13,21 +15,22 @@ package import Entitlements
 /// | dequeue | no owner, a job is due | the worker owns the row; the restore is active if it is due, or alone | `JobQueue.claim` |
 /// | finish | active | the successor moves up; no owner, no crashes | `JobEnds.finish` |
 /// | retry | active | the job waits again; no owner, no crashes | `JobEnds.retry` |
-/// | release | active | the job waits again; no owner | `JobQueue.release`, `Leases.end` |
-/// | rescue | the owner's lease has ended | as released, and one crash more; after three it runs alone | `Leases.rescue` |
+/// | release | active | the job waits again; no owner | `JobQueue.release`, `JobQueue.releaseAll`, `Leases.end` |
+/// | rescue | the owner's lease has ended | as released, and one crash more; after three it runs alone, until it ends | `Leases.rescue` |
 /// | cancel | active and owned | its cancellation is requested, and outlives release and rescue | `JobCommands.cancel` |
 /// | cancel | it waits | the successor moves up | `JobCommands.cancel` |
 /// | cancel | it is a successor | it goes | `JobCommands.cancel` |
 ///
 /// A kind whose cancellation was requested stays active without an owner, until a worker ends the job. A row without jobs goes.
 package struct QueueRow<Job: Hashable & Sendable>: Hashable, Sendable {
-    package private(set) var waiting: [JobKind: Job] = [:]
+    /// Those that wait, and the active one.
+    package private(set) var jobs: [JobKind: Job] = [:]
     package private(set) var successors: [JobKind: Job] = [:]
     /// The lease that owns the row.
     package private(set) var owner: Int32?
     package private(set) var active: JobKind?
     package private(set) var isCanceling = false
-    /// Workers that died with the row.
+    /// Workers that died while they owned the row.
     package private(set) var crashes = 0
 
     /// Crashes after which a job runs alone.
@@ -35,11 +38,11 @@ package struct QueueRow<Job: Hashable & Sendable>: Hashable, Sendable {
 
     package init() {}
 
-    package var isEmpty: Bool { waiting.isEmpty }
+    package var isEmpty: Bool { jobs.isEmpty }
     package var isQuarantined: Bool { crashes >= Self.quarantineAfter }
 
     package enum Enqueued: Hashable, Sendable {
-        case queued, joined(Job), succeeds, joinedSuccessor(Job)
+        case queued, joined(Job), becameSuccessor, joinedSuccessor(Job)
     }
 
     /// Queues a job.
@@ -49,10 +52,10 @@ package struct QueueRow<Job: Hashable & Sendable>: Hashable, Sendable {
         if active == kind, owner != nil || isCanceling {
             if let successor = successors[kind] { return .joinedSuccessor(successor) }
             successors[kind] = job
-            return .succeeds
+            return .becameSuccessor
         }
-        if let other = waiting[kind] { return .joined(other) }
-        waiting[kind] = job
+        if let other = jobs[kind] { return .joined(other) }
+        jobs[kind] = job
         return .queued
     }
 
@@ -61,10 +64,10 @@ package struct QueueRow<Job: Hashable & Sendable>: Hashable, Sendable {
     /// - Parameter isDue: whether a job is due.
     /// - Returns: `nil`: the row has an owner, or no job is due.
     package func dequeuable(_ isDue: (Job) -> Bool) -> JobKind? {
-        guard owner == nil, waiting.values.contains(where: isDue) else { return nil }
+        guard owner == nil, jobs.values.contains(where: isDue) else { return nil }
         if isCanceling, let active { return active }
-        guard let restore = waiting[.restore] else { return .reconcile }
-        return !isDue(restore) && waiting[.reconcile] != nil ? .reconcile : .restore
+        guard let restore = jobs[.restore] else { return .reconcile }
+        return !isDue(restore) && jobs[.reconcile] != nil ? .reconcile : .restore
     }
 
     package mutating func dequeue(_ kind: JobKind, by epoch: Int32) {
@@ -73,7 +76,7 @@ package struct QueueRow<Job: Hashable & Sendable>: Hashable, Sendable {
     }
 
     /// The job that a lease runs.
-    package func running(under epoch: Int32) -> Job? { owner == epoch ? active.flatMap { waiting[$0] } : nil }
+    package func running(under epoch: Int32) -> Job? { owner == epoch ? active.flatMap { jobs[$0] } : nil }
 
     /// Gives the row back at a shutdown, or after its worker has died.
     package mutating func release(afterCrash isCrash: Bool = false) {
@@ -102,6 +105,6 @@ package struct QueueRow<Job: Hashable & Sendable>: Hashable, Sendable {
             owner = nil
             isCanceling = false
         }
-        waiting[kind] = successors.removeValue(forKey: kind)
+        jobs[kind] = successors.removeValue(forKey: kind)
     }
 }

@@ -7,7 +7,7 @@ import ServiceLifecycle
 package struct CheckScheduler: Service {
     private let pool: PostgresPool
     private let background: Duration?
-    private let dequeue: Signal
+    private let dequeue: DequeueSignal
     private let logger: Logger
 
     /// - Parameters:
@@ -15,7 +15,7 @@ package struct CheckScheduler: Service {
     ///   - background: the time within which users without an expected change are checked; `nil`: not at all.
     ///   - dequeue: raised when jobs were queued.
     ///   - logger: gets failures.
-    package init(pool: PostgresPool, background: Duration?, dequeue: Signal, logger: Logger) {
+    package init(pool: PostgresPool, background: Duration?, dequeue: DequeueSignal, logger: Logger) {
         self.pool = pool
         self.background = background
         self.dequeue = dequeue
@@ -23,8 +23,8 @@ package struct CheckScheduler: Service {
     }
 
     package func run() async {
-        // Two, so that due checks do not wait for the planning of others, nor for its end if it fails.
-        async let due: Void = PeriodicService("check queuer", .upkeep, every: .seconds(5), logger: logger) {
+        // Two, so that planning that fails or takes long delays no due check.
+        async let due: Void = PeriodicService("check queuer", every: .seconds(5), logger: logger) {
             if try await queueDueChecks() > 0 { dequeue.raise() }
             return .idle
         }.run()
@@ -46,7 +46,7 @@ package struct CheckScheduler: Service {
         return try planned.first?.decode(Int64.self, at: 0) ?? 0
     }
 
-    /// Users of a turn: with one every five seconds, ten million within half an hour.
+    /// Users of a turn: with one every five seconds, ten million within half an hour while few of them lack a check.
     private static let usersAtOnce: Int32 = 30_000
     /// Checks planned in a turn at most, whose users are locked together.
     private static let checksAtOnce: Int32 = 5000

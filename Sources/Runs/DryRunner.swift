@@ -36,7 +36,7 @@ package struct DryRunner: Service {
         await withDiscardingTaskGroup { group in
             for question in taken { group.addTask { await answer(question, epoch: epoch) } }
         }
-        return .after(work: taken.count)
+        return .again(ifAny: taken.count)
     }
 
     private func answer(_ question: DryRuns.Taken, epoch: Int32) async {

@@ -9,7 +9,7 @@ package struct InboxProcessor: Service {
     private static let batch = 500
 
     private let inbox: Inbox
-    private let dequeue: Signal
+    private let dequeue: DequeueSignal
     private let longestPause: Duration
     private let rest: @Sendable (Duration) -> Duration
     private let logger: Logger
@@ -23,7 +23,7 @@ package struct InboxProcessor: Service {
     ///   - logger: gets failures.
     package init(
         _ inbox: Inbox,
-        dequeue: Signal,
+        dequeue: DequeueSignal,
         longestPause: Duration,
         rest: @escaping @Sendable (Duration) -> Duration,
         logger: Logger
@@ -107,6 +107,6 @@ package struct EventResolver: Service {
                 try await inbox.keep(answers)
             }
         }
-        return .after(work: asks.count)
+        return .again(ifAny: asks.count)
     }
 }

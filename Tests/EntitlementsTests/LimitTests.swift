@@ -30,10 +30,10 @@ struct LimitTests {
         )
     }
 
-    private static func batch(_ seed: Int) -> (decisions: [Decision], holds: [Int: RunHold], allowance: Int) {
+    private static func batch(_ seed: Int) -> (decisions: [Decision], holds: [Int: RunLimit], allowance: Int) {
         var random = SeededGenerator(seed: UInt64(seed))
         let decisions = (0..<random.below(30)).map { _ in decision(&random) }
-        var holds: [Int: RunHold] = [:]
+        var holds: [Int: RunLimit] = [:]
         for place in decisions.indices where random.oneIn(3) {
             holds[place] = random.oneIn(2) ? .approved : .held(run: Int64(random.below(3)))
         }
@@ -46,7 +46,7 @@ struct LimitTests {
         let limited = limit(decisions, holds: holds, allowance: allowance)
         #expect(limited.count == decisions.count)
         for (place, (before, after)) in zip(decisions, limited).enumerated() {
-            guard before.isBraked else {
+            guard before.countsTowardBrake else {
                 #expect(after == before, "only demotions that count toward the brake are limited")
                 continue
             }
@@ -54,7 +54,7 @@ struct LimitTests {
             case .held:
                 #expect(after.verdict.rule == .proposed)
                 Self.expectHeld(after, before)
-            case .approved: #expect(after.verdict == before.verdict && after.isApproved && !after.isBraked)
+            case .approved: #expect(after.verdict == before.verdict && after.isApproved && !after.countsTowardBrake)
             case nil:
                 if after.verdict.action == .demote {
                     #expect(after == before)
@@ -65,8 +65,8 @@ struct LimitTests {
             }
         }
         // The first ones have the allowance.
-        let open = decisions.indices.filter { decisions[$0].isBraked && holds[$0] == nil }
-        #expect(open.filter { limited[$0].isBraked } == Array(open.prefix(allowance)))
+        let open = decisions.indices.filter { decisions[$0].countsTowardBrake && holds[$0] == nil }
+        #expect(open.filter { limited[$0].countsTowardBrake } == Array(open.prefix(allowance)))
     }
 
     private static func expectHeld(_ after: Decision, _ before: Decision) {
@@ -74,7 +74,7 @@ struct LimitTests {
         #expect(after.verdict.explanation.hasPrefix(before.verdict.explanation), "what the stores said stays")
         #expect(after.verdict.tickets == before.verdict.tickets && after.askedAt == before.askedAt)
         #expect(after.nextCheck == ScheduledCheck(at: before.askedAt + .seconds(86_400)), "it comes up again")
-        #expect(!after.isBraked, "a held demotion is none")
+        #expect(!after.countsTowardBrake, "a held demotion is none")
     }
 
     @Test(arguments: 0..<200)
@@ -89,9 +89,9 @@ struct LimitTests {
         let (decisions, holds, allowance) = Self.batch(seed)
         let open = limit(decisions, holds: holds, allowance: nil)
         #expect(!open.contains { $0.verdict.rule == .brake })
-        let few = limit(decisions, holds: holds, allowance: allowance).count(where: \.isBraked)
-        #expect(few <= limit(decisions, holds: holds, allowance: allowance + 1).count(where: \.isBraked))
-        #expect(few <= open.count(where: \.isBraked))
+        let few = limit(decisions, holds: holds, allowance: allowance).count(where: \.countsTowardBrake)
+        #expect(few <= limit(decisions, holds: holds, allowance: allowance + 1).count(where: \.countsTowardBrake))
+        #expect(few <= open.count(where: \.countsTowardBrake))
     }
 
     @Test(arguments: 0..<500)
@@ -118,11 +118,9 @@ struct LimitTests {
     }
 
     @Test(arguments: 0..<200)
-    func `What is only observed changes no type, and begins no absence for a demotion`(seed: Int) {
+    func `What is only observed begins no absence for a demotion`(seed: Int) {
         var random = SeededGenerator(seed: UInt64(seed))
         let verdict = Self.decision(&random).verdict
-        let observed = verdict.observed
-        #expect(observed.action == .none && observed.outcome == verdict.outcome && observed.rule == verdict.rule)
-        #expect(observed.absence == (verdict.action == .demote ? .keep : verdict.absence))
+        #expect(verdict.observedAbsence == (verdict.action == .demote ? .keep : verdict.absence))
     }
 }

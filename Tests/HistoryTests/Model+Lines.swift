@@ -42,7 +42,7 @@ extension Model {
 
     private func line(_ row: Row, of user: Int) -> String {
         let slots = [
-            row.waiting[.restore], row.waiting[.reconcile], row.successors[.restore], row.successors[.reconcile],
+            row.jobs[.restore], row.jobs[.reconcile], row.successors[.restore], row.successors[.reconcile],
         ]
         let isHeld = row.owner != nil || row.isCanceling
         return "queue|\(name(user))|" + slots.map { $0.map(id(of:)) ?? "-" }.joined(separator: "|")
@@ -95,7 +95,7 @@ extension Model {
             if parts[0] == "key", let user = named[parts[1]] { people[user].key = Int64(parts[2]) }
             if parts[0] == "queue", let user = named[parts[1]], let row = people[user].row {
                 let slots = [
-                    row.waiting[.restore], row.waiting[.reconcile], row.successors[.restore],
+                    row.jobs[.restore], row.jobs[.reconcile], row.successors[.restore],
                     row.successors[.reconcile],
                 ]
                 for (place, job) in slots.enumerated() {

@@ -29,7 +29,7 @@ extension Model {
             if jobs[other].isDelayed { note("a tap ends a wait") }
             jobs[other].isDelayed = false
             return other
-        case .succeeds:
+        case .becameSuccessor:
             note("successor while running")
             return job
         case .joinedSuccessor(let successor):
@@ -50,7 +50,7 @@ extension Model {
     func claimable(_ user: Int) -> JobKind? { people[user].row?.dequeuable { !jobs[$0].isDelayed } }
 
     mutating func claim(_ user: Int, by epoch: Int32) -> Int? {
-        guard let kind = claimable(user), let job = people[user].row?.waiting[kind] else { return nil }
+        guard let kind = claimable(user), let job = people[user].row?.jobs[kind] else { return nil }
         people[user].row?.dequeue(kind, by: epoch)
         jobs[job].state = .running
         return job
@@ -62,7 +62,7 @@ extension Model {
     /// Gives a user's row back; a cancellation that was requested is not forgotten.
     mutating func release(_ user: Int, crashed: Bool = false) {
         guard var row = people[user].row else { return }
-        if let kind = row.active, let job = row.waiting[kind] { jobs[job].state = .queued }
+        if let kind = row.active, let job = row.jobs[kind] { jobs[job].state = .queued }
         row.release(afterCrash: crashed)
         if row.isQuarantined { note("quarantined") }
         if row.isCanceling { note("canceled job without a worker") }

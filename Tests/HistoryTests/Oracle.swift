@@ -56,7 +56,7 @@ enum Oracle {
         if isFull, person.type == .subscriber, !may, !isGranted, newer.isEmpty {
             let excused =
                 decision.outcome == .deferred || decision.outcome == .alreadySubscriber
-                || person.row?.waiting[.reconcile] != nil
+                || person.row?.jobs[.reconcile] != nil
             if !excused { throw fail("L2: a subscriber without access and without a reason") }
         }
         if !isFull, decision.outcome == .nothingToRestore || decision.outcome == .storeAccountMismatch {

@@ -107,23 +107,23 @@ struct InFlightJobsTests {
         let began = ContinuousClock.now
         jobsInFlight.beginReading(Array(jobs.dropLast()))
         jobsInFlight.endReading(read(jobs[0]), epoch: 1)
-        #expect(jobsInFlight.gathers(at: .now) == nil, "too few for a stream")
+        #expect(jobsInFlight.gatheringEnd(at: .now) == nil, "too few for a stream")
         jobsInFlight.beginReading([jobs[DequeuePolicy.stream - 1]])
         jobsInFlight.endReading(read(jobs[1]), epoch: 1)
-        let until = try #require(jobsInFlight.gathers(at: began))
+        let until = try #require(jobsInFlight.gatheringEnd(at: began))
         #expect(
             until > began && until < .now + .milliseconds(50),
             "no longer than those need that were claimed beside it"
         )
-        #expect(jobsInFlight.gathers(at: until) == nil, "the wait has an end")
+        #expect(jobsInFlight.gatheringEnd(at: until) == nil, "the wait has an end")
         let taken = jobsInFlight.take(upTo: 10, at: .now)
-        #expect(jobsInFlight.gathers(at: .now) == nil, "nothing to wait with")
+        #expect(jobsInFlight.gatheringEnd(at: .now) == nil, "nothing to wait with")
         var later = taken
         for index in later.indices { later[index].notBefore = .now + .seconds(60) }
         jobsInFlight.settle(taken, putBack: later)
-        #expect(jobsInFlight.gathers(at: .now) == nil, "what was put off waits by itself")
+        #expect(jobsInFlight.gatheringEnd(at: .now) == nil, "what was put off waits by itself")
         for job in jobs.dropFirst(2) { jobsInFlight.endReading(read(job), epoch: 1) }
-        #expect(jobsInFlight.gathers(at: .now) == nil, "enough is there")
+        #expect(jobsInFlight.gatheringEnd(at: .now) == nil, "enough is there")
     }
 
     @Test(.timeLimit(.minutes(10)))
@@ -133,13 +133,13 @@ struct InFlightJobsTests {
         jobsInFlight.beginReading(pair)
         jobsInFlight.beginReading((3...20).map { job($0, claimed: .milliseconds(1)) })
         jobsInFlight.endReading(read(pair[0]), epoch: 1)
-        #expect(jobsInFlight.gathers(at: now) != nil)
+        #expect(jobsInFlight.gatheringEnd(at: now) != nil)
         await withTaskGroup(of: Void.self) { group in
             group.addTask { await jobsInFlight.readTogether.wait() }
             while jobsInFlight.readTogether.waiterCount == 0 { await Task.yield() }
             jobsInFlight.endReading(read(pair[1]), epoch: 1)
         }
-        #expect(jobsInFlight.gathers(at: now) == nil)
+        #expect(jobsInFlight.gatheringEnd(at: now) == nil)
         #expect(jobsInFlight.take(upTo: 10, at: now).count == 2)
     }
 

@@ -81,7 +81,7 @@ extension World {
 
     /// Plans and queues scheduled checks.
     func checks(background: Duration? = nil) -> CheckScheduler {
-        CheckScheduler(pool: pool, background: background, dequeue: Signal(), logger: .quiet)
+        CheckScheduler(pool: pool, background: background, dequeue: DequeueSignal(), logger: .quiet)
     }
 
     /// Waits until a query's only number is not 0.

@@ -29,7 +29,7 @@ struct BenchPasses {
         let checks = CheckScheduler(
             pool: database.pool,
             background: .seconds(30 * 86_400),
-            dequeue: Signal(),
+            dequeue: DequeueSignal(),
             logger: Logger(label: "bench")
         )
         let clock = ContinuousClock()

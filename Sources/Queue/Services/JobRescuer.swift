@@ -5,11 +5,11 @@ import ServiceLifecycle
 /// Makes the jobs of dead workers available again.
 package struct JobRescuer: Service {
     private let leases: Leases
-    private let dequeue: Signal
+    private let dequeue: DequeueSignal
     private let logger: Logger
     private let rescued = Counter(label: "entitlement_sync_jobs_rescued_total")
 
-    package init(_ leases: Leases, dequeue: Signal, logger: Logger) {
+    package init(_ leases: Leases, dequeue: DequeueSignal, logger: Logger) {
         self.leases = leases
         self.dequeue = dequeue
         self.logger = logger

@@ -17,8 +17,12 @@ package final class WorkerLease: Sendable {
 
     /// Notes that a lease has ended; one that was taken since stays.
     package func lose(_ epoch: Int32) {
-        lost.increment()
-        current.withLock { if $0 == epoch { $0 = nil } }
+        let isLost = current.withLock { current in
+            guard current == epoch else { return false }
+            current = nil
+            return true
+        }
+        if isLost { lost.increment() }
     }
 }
 
@@ -31,7 +35,7 @@ package struct LeaseKeeper: Service {
         package var version: String
         /// The stores' lists that it can read.
         package var lists: [String]
-        /// Its MODE.
+        /// How much it may write: its MODE.
         package var mode: String?
 
         package init(host: String, pid: Int32, version: String, lists: [String] = [], mode: String? = nil) {
@@ -46,7 +50,7 @@ package struct LeaseKeeper: Service {
     private let leases: Leases
     private let lease: WorkerLease
     private let process: Process
-    private let dequeue: Signal
+    private let dequeue: DequeueSignal
     private let logger: Logger
 
     /// - Parameters:
@@ -55,7 +59,7 @@ package struct LeaseKeeper: Service {
     ///   - process: what is on record of this process.
     ///   - dequeue: raised once there is a lease.
     ///   - logger: gets the changes.
-    package init(_ leases: Leases, lease: WorkerLease, process: Process, dequeue: Signal, logger: Logger) {
+    package init(_ leases: Leases, lease: WorkerLease, process: Process, dequeue: DequeueSignal, logger: Logger) {
         self.leases = leases
         self.lease = lease
         self.process = process
@@ -96,7 +100,7 @@ package struct LeaseKeeper: Service {
         return .idle
     }
 
-    /// Ends the lease, and gives back what stands under it: once no batch is under way any more.
+    /// Ends the lease, and gives back what stands under it; to be called once no batch is under way any more.
     package func end() async {
         guard let epoch = lease.epoch else { return }
         do {

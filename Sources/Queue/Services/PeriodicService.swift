@@ -1,7 +1,7 @@
 package import Logging
 import Metrics
 import Postgres
-package import ServiceLifecycle
+import ServiceLifecycle
 import Synchronization
 
 /// Repeats a step until shutdown: at once while there is more to do, else after a pause.
@@ -30,7 +30,7 @@ package struct PeriodicService: Service {
         case never
 
         /// `again` after work, `idle` where there was none.
-        package static func after(work count: Int) -> Next { count > 0 ? .again : .idle }
+        package static func again(ifAny count: Int) -> Next { count > 0 ? .again : .idle }
     }
 
     private let name: String
@@ -128,89 +128,4 @@ package struct PeriodicService: Service {
         guard duration > .zero else { return }
         if let signal { await signal.wait(upTo: duration) } else { try? await Task.sleep(for: duration) }
     }
-}
-
-/// What the periodic services of one worker share while it runs.
-package final class ServiceScope: Sendable {
-    /// The scope of the worker whose service runs this task; `nil` where a service runs by itself.
-    @TaskLocal package static var current: ServiceScope?
-
-    private let state = Mutex((isStopping: false, isBusy: false))
-    private let freed = Signal()
-
-    package init() {}
-
-    /// Whether the worker drains.
-    var isStopping: Bool { state.withLock(\.isStopping) }
-
-    /// Lets services begin no more steps, but those that jobs in flight need.
-    package func stop() { state.withLock { $0.isStopping = true } }
-
-    /// Does some upkeep once no other is under way.
-    func alone<Result>(_ work: () async throws -> Result) async throws -> Result {
-        while !tryBegin() {
-            await freed.wait(upTo: .seconds(1))
-            try Task.checkCancellation()
-        }
-        defer {
-            state.withLock { $0.isBusy = false }
-            freed.raiseForOne()
-        }
-        return try await work()
-    }
-
-    private func tryBegin() -> Bool {
-        state.withLock { state in
-            guard !state.isBusy else { return false }
-            state.isBusy = true
-            return true
-        }
-    }
-}
-
-/// Does the last of a service's work, although its task may be cancelled.
-///
-/// - Parameters:
-///   - limit: the time after which the work is cancelled.
-///   - work: what is left to do.
-package func finish(within limit: Duration, _ work: @escaping @Sendable () async -> Void) async {
-    // A task of its own, which the caller's cancellation does not reach; it is awaited here.
-    await Task {
-        await withTaskGroup(of: Void.self) { group in
-            group.addTask { await work() }
-            group.addTask { try? await Task.sleep(for: limit) }
-            await group.next()
-            group.cancelAll()
-        }
-    }.value
-}
-
-/// An error that says itself what the log may show of it.
-package protocol LoggedError: Error {
-    /// Codes and fixed texts, never a payload.
-    var logMetadata: Logger.Metadata { get }
-}
-
-extension PostgresError: LoggedError {
-    package var logMetadata: Logger.Metadata {
-        ["error.code": "\(code.rawValue)", "error.sqlstate": "\(sqlState ?? "")", "error.message": "\(self)"]
-    }
-}
-
-/// An error for the log: its kind, never its payload.
-package func errorMetadata(_ error: any Error) -> Logger.Metadata {
-    (error as? any LoggedError)?.logMetadata ?? ["error.code": "\(type(of: error))"]
-}
-
-/// A service by the name of its type alone.
-///
-/// A service group writes its services into the log, and the description of a struct shows all that it holds, keys included.
-package struct NamedService: Service, CustomStringConvertible {
-    private let service: any Service
-
-    package init(_ service: any Service) { self.service = service }
-
-    package var description: String { "\(type(of: service))" }
-
-    package func run() async throws { try await service.run() }
 }

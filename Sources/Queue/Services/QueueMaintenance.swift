@@ -13,7 +13,7 @@ package struct PartitionMaintainer: Service {
     }
 
     package func run() async {
-        // A worker that starts first works off what waits.
+        // At first a worker works off what waits.
         await PeriodicService(
             "partition maintainer",
             .upkeep,
@@ -30,7 +30,7 @@ package struct PartitionMaintainer: Service {
     }
 }
 
-/// Moves a queue that is full of dead rows to new files.
+/// Moves a queue that is full of dead row versions to new files.
 package struct QueueCompactor: Service {
     private let pool: PostgresPool
     private let logger: Logger

@@ -91,7 +91,7 @@ package final class Applier: Service {
             // Before it is known whether the last is there: what is raised from here on is remembered. Should the other
             // task forget it, the time ends the wait.
             jobs.readTogether.lower()
-            if !jobs.readsHaveEnded, let gathered = jobs.gathers(at: clock.now) {
+            if !jobs.readsHaveEnded, let gathered = jobs.gatheringEnd(at: clock.now) {
                 await jobs.readTogether.wait(upTo: gathered - clock.now)
                 // It may have been another dequeue's last.
                 continue
@@ -106,7 +106,7 @@ package final class Applier: Service {
             let putBack = await settle(items, at: clock)
             jobs.settle(items, putBack: putBack)
             // The dequeuer waits for notifications and due times, and has to know of free slots only where it lacked them.
-            if jobs.lacksSlots || jobs.count == 0 { signals.dequeue.raise() }
+            if jobs.lacksRoom || jobs.count == 0 { signals.dequeue.raise() }
         }
     }
 

@@ -137,7 +137,9 @@ extension Apply {
             // Without the jobs that have to wait, others may write what those would have written: planned again, until no job waits.
         } while try await postpone(&postponed, in: plan, on: connection)
         report.postponed += plan.postponed + ours.filter { postponed.contains($0.job.userKey) }
-        guard limits, settings.decision.mode != .observe, plan.effects.contains(where: \.isBraked) else { return plan }
+        guard limits, settings.decision.mode != .observe, plan.effects.contains(where: \.countsTowardBrake) else {
+            return plan
+        }
         try await limitDemotions(&plan, on: connection)
         return plan
     }
@@ -146,7 +148,7 @@ extension Apply {
     private func limitDemotions(_ plan: inout ApplyPlan, on connection: PostgresConnection) async throws {
         let decided = plan.effects
         let holds = try await HeldDemotions.holds(on: decided, connection)
-        let wanted = limit(decided.map(\.decision), holds: holds, allowance: nil).count(where: \.isBraked)
+        let wanted = limit(decided.map(\.decision), holds: holds, allowance: nil).count(where: \.countsTowardBrake)
         var allowed: Int?
         if wanted > 0 {
             let (allowance, limit) = try await BrakeStore.allowance(

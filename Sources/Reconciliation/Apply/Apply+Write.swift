@@ -73,7 +73,7 @@ extension Apply {
         }
         let late = confirming.subtracting(plan.confirming)
         requests = LedgerWrites.insertObservations(plan.observed.filter { late.contains($0.userKey) })
-        requests += isObserving ? [] : BrakeStore.spend(plan.effects.count(where: \.isBraked))
+        requests += isObserving ? [] : BrakeStore.spend(plan.effects.count(where: \.countsTowardBrake))
         var decisions: [Int64: Int64] = [:]
         let decided = plan.effects.filter { $0.confirmation == nil }
         if !decided.isEmpty {

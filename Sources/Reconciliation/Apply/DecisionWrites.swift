@@ -25,7 +25,7 @@ struct DecidedJob {
     var confirmation: JobEnd.Confirmation?
 
     var askedAt: Instant { decision.askedAt }
-    var isBraked: Bool { decision.isBraked }
+    var countsTowardBrake: Bool { decision.countsTowardBrake }
 
     /// The decision's verdict, refined by what the assets did.
     var verdict: Verdict {
@@ -168,7 +168,7 @@ enum DecisionWrites {
                    confirmed_asked_at = CASE WHEN n.confirms IS NULL THEN 'epoch' ELSE n.asked_at END
               FROM unnest(\(effects.map(\.job.userKey)), \(effects.map { Int64(isObserving || $0.newType == nil ? 0 : 1) }),
                           \(effects.map(\.coverage.rawValue)), \(effects.map(\.askedAt.timestamp)),
-                          \(effects.map { name(of: (isObserving ? $0.decision.verdict.observed : $0.decision.verdict).absence) }), \(effects.map(\.isExplained)),
+                          \(effects.map { name(of: isObserving ? $0.decision.verdict.observedAbsence : $0.decision.verdict.absence) }), \(effects.map(\.isExplained)),
                           \(effects.map { plan(of: $0.decision.nextCheck) }), \(effects.map { $0.decision.nextCheck?.at?.timestamp }),
                           \(effects.map { effect in effect.decidedType(isObserving: isObserving).map { $0 == .subscriber } }),
                           \(effects.map(\.fingerprint)), \(effects.map { $0.confirmation?.decision }),
@@ -209,7 +209,7 @@ enum DecisionWrites {
     /// How often checks confirmed the decision before stands in the user's row until `updateUsers`, and in the new one from then
     /// on.
     static func insertDecisions(_ effects: [DecidedJob], mode: Mode) -> PostgresRequest<[Int64: Int64]> {
-        let braked = effects.map { mode != .observe && $0.isBraked }
+        let braked = effects.map { mode != .observe && $0.countsTowardBrake }
         let hasConfirmed = effects.contains { $0.facts?.confirmed ?? 0 > 0 }
         let (confirmed, before) =
             hasConfirmed

@@ -66,7 +66,7 @@ enum Confirmation {
         guard let facts = effect.facts, facts.fingerprint != nil, facts.fingerprint == effect.fingerprint,
             !facts.isDecisionOld
         else { return false }
-        return effect.job.kind == .reconcile && effect.newType == nil && !effect.isBraked
+        return effect.job.kind == .reconcile && effect.newType == nil && !effect.countsTowardBrake
             && effect.verdict.tickets.isEmpty && effect.assetsChanged == 0 && !effect.assetsPending
             && (effect.verdict.outcome == .unchanged
                 || waits(effect.verdict.outcome) && !effect.verdict.rule.holdsDemotion)

@@ -17,8 +17,8 @@ enum HeldDemotions {
     static func holds(
         on decided: [DecidedJob],
         _ connection: PostgresConnection
-    ) async throws -> [Int: RunHold] {
-        let jobs = decided.filter(\.isBraked).map(\.job)
+    ) async throws -> [Int: RunLimit] {
+        let jobs = decided.filter(\.countsTowardBrake).map(\.job)
         guard !jobs.isEmpty else { return [:] }
         let rows = try await connection.query(
             "SELECT r.job, r.run_id, r.is_held, r.is_confirmed FROM entitlement_sync.runs_of(\(jobs.map(\.id)), \(jobs.map(\.userKey))) AS r"
@@ -30,7 +30,7 @@ enum HeldDemotions {
             if let known = found[job], known.isHeld || known.isConfirmed, !isConfirmed || isHeld { continue }
             found[job] = (run, isHeld, isConfirmed)
         }
-        var holds: [Int: RunHold] = [:]
+        var holds: [Int: RunLimit] = [:]
         for (place, item) in decided.enumerated() {
             guard let run = found[item.job.id] else { continue }
             if run.isHeld {

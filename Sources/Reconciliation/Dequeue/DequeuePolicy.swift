@@ -11,8 +11,8 @@ import RateLimits
 /// | shutting down | `stop` | the end |
 /// | no lease | `wait` for a signal, 100 ms at most | the process is registered |
 /// | waiting | `wait` as the last report demands | it is over |
-/// | too few slots are free (see `isFull`) | `wait` for a slot, 100 ms at most | a quarter is free, or nothing is held |
-/// | a dequeue failed | `returnUnknown` | `returnedUnknown` |
+/// | less than a quarter of the slots is free, and background jobs hold no more than an eighth, or none is free | `wait` for a slot, 100 ms at most | that is over |
+/// | the last step failed | `returnUnknown` | `returnedUnknown` |
 /// | quarantine is due | `runQuarantined` | `ranQuarantined` |
 /// | any other | `dequeue` | `dequeued` or `failed` |
 ///
@@ -20,10 +20,10 @@ import RateLimits
 /// dequeued again at once; a steady stream of single restores is dequeued a few at a time.
 ///
 /// Slots are split: background jobs use at most three quarters of them, and an eighth when the first restore comes. From then on
-/// the time that restores spend in this process, the stores' part left out, moves their share: quickly down while it is long,
+/// the time that restores spend in this process, the stores' part left out, moves the background jobs' share: quickly down while it is long,
 /// slowly up while it is short. Restores come first, save in every eighth dequeue, so that a flood of restores never stops
 /// background jobs. Where a store's rate limit is shared,
-/// only as many background jobs are dequeued as keep the limit busy, every 50 ms at most.
+/// only as many background jobs are dequeued as keep the limit busy, at most once in 50 ms.
 struct DequeuePolicy {
     /// What a process holds at a moment.
     struct Load {
@@ -69,7 +69,7 @@ struct DequeuePolicy {
     private static let memory = Duration.seconds(1)
     private static let shortestPoll = Duration.milliseconds(50)
     /// Jobs that were dequeued for a limited store reach its rate limiter within this time.
-    private static let limitedInterval = Duration.milliseconds(50)
+    private static let backgroundInterval = Duration.milliseconds(50)
     private static let quarantineInterval = Duration.seconds(2)
     /// How long the jobs in flight have to end before a quarantined job runs; doubled each time that was too short.
     static let shortestQuiet = Duration.seconds(5)
@@ -87,19 +87,19 @@ struct DequeuePolicy {
     private var share = shareAtFirst
     /// When the last restore was in flight.
     private var lastRestore: ContinuousClock.Instant?
-    private var lastLimited: ContinuousClock.Instant?
+    private var lastBackground: ContinuousClock.Instant?
     private var nextQuarantine: ContinuousClock.Instant?
     private var quiet = shortestQuiet
     private var ranQuarantined = false
-    /// The dequeue left out background jobs for want of slots: their jobs may wait although nothing was found.
-    private(set) var lacksSlots = false
-    private var isLimited = false
+    /// The dequeue left out background jobs, for want of slots or of room at the rate limiter: they may wait although nothing was found.
+    private(set) var lacksRoom = false
+    private var isTooSoon = false
     /// What the last dequeue of background jobs found.
     private var hadEvents = false
     private var hadSweeps = false
 
     /// - Parameters:
-    ///   - slots: jobs that are held at once, at most.
+    ///   - slots: jobs that take a slot at once, at most; postponed jobs take none.
     ///   - batch: jobs of one dequeue, at most.
     ///   - longestPoll: the longest pause between dequeues of an empty queue.
     init(slots: Int, batch: Int, longestPoll: Duration = .seconds(1)) {
@@ -131,8 +131,8 @@ struct DequeuePolicy {
 
     /// Whether to wait until more slots are free.
     ///
-    /// Jobs are dequeued together, which costs less than one by one. Background jobs that hold more than their share beside
-    /// restores keep no restore from a free slot.
+    /// Jobs are dequeued together, which costs less than one by one. Background jobs that hold more than an eighth of the
+    /// slots keep no restore from a free one.
     private func isFull(_ free: Int, _ load: Load) -> Bool {
         guard load.slotsTaken > 0, free < max(1, slots / 4) else { return false }
         return free < 1 || load.background <= slots(Self.shareAtFirst)
@@ -174,15 +174,15 @@ struct DequeuePolicy {
     private mutating func limits(_ limit: Int, _ load: Load, at now: ContinuousClock.Instant) -> [JobQueue.LaneLimit] {
         let restores = JobQueue.LaneLimit(lane: .restore, limit: limit)
         var rest = min(limit, backgroundSlots(at: now) - load.background)
-        isLimited = false
+        isTooSoon = false
         if rest > 0, let limiter = load.limiter {
             // Evidence and dry runs wait for tokens as well, and must not shut out the jobs of the queue.
             rest = min(rest, max(limiter.room(besides: load.runReads), (limiter.most + 1) / 2 - load.background))
-            if rest > 0, let lastLimited, now - lastLimited < Self.limitedInterval { isLimited = true }
+            if rest > 0, let lastBackground, now - lastBackground < Self.backgroundInterval { isTooSoon = true }
         }
-        lacksSlots = rest <= 0
-        guard rest > 0, !isLimited else { return [restores] }
-        lastLimited = now
+        lacksRoom = rest <= 0
+        guard rest > 0, !isTooSoon else { return [restores] }
+        lastBackground = now
         // Together no more than the rest; a lane that was empty keeps a small part, by which it is found out when it is not.
         let least = max(1, rest / 8)
         let events = hadEvents == hadSweeps ? (rest + 1) / 2 : hadEvents ? rest - least : least
@@ -231,12 +231,12 @@ struct DequeuePolicy {
         at now: ContinuousClock.Instant
     ) {
         // The next background job need not wait for the interval: none was dequeued.
-        if limits.count > 1 { lastLimited = nil }
+        if limits.count > 1 { lastBackground = nil }
         if ranQuarantined, load.inFlight == 0 {
             // No other job waits, so the next quarantined job need not wait for them.
             nextQuarantine = now
-        } else if isLimited {
-            waits.append((min(poll, Self.limitedInterval), .signal))
+        } else if isTooSoon {
+            waits.append((min(poll, Self.backgroundInterval), .signal))
         } else {
             waits.append((poll, .signal))
             poll = min(poll * 2, longestPoll)

@@ -9,14 +9,14 @@ import Synchronization
 ///
 /// At shutdown it stops dequeuing and waits for its reads to end.
 package final class Dequeuer: Service {
-    /// Workers that died with a job among others, and with it alone, before it is given up.
+    /// Crashes, three among other jobs and ten alone, after which a job is given up.
     private static let crashLimit = 13
 
     private let queue: JobQueue
     private let reader: StoreReader
     private let lease: WorkerLease
     private let jobs: InFlightJobs
-    private let signal: DequeueSignal
+    private let dequeue: DequeueSignal
     private let limiter: @Sendable () -> LimiterOccupancy?
     private let isIdle: (@Sendable () async throws -> Bool)?
     private let policy: Mutex<DequeuePolicy>
@@ -28,8 +28,8 @@ package final class Dequeuer: Service {
     ///   - reader: reads the stores for each job.
     ///   - lease: under which jobs are dequeued.
     ///   - jobs: gets the jobs.
-    ///   - signal: raised when jobs may be due.
-    ///   - slots: jobs that are held at once, at most.
+    ///   - dequeue: raised when jobs may be due.
+    ///   - slots: jobs that take a slot at once, at most; postponed jobs take none.
     ///   - batch: jobs of one dequeue, at most.
     ///   - limiter: who waits for the tokens of the store that every user is read from.
     ///   - isIdle: whether nothing else is left to do; the service ends once nothing is. `nil`: it runs until shutdown.
@@ -39,7 +39,7 @@ package final class Dequeuer: Service {
         reader: StoreReader,
         lease: WorkerLease,
         jobs: InFlightJobs,
-        signal: DequeueSignal,
+        dequeue: DequeueSignal,
         slots: Int,
         batch: Int,
         limiter: @escaping @Sendable () -> LimiterOccupancy?,
@@ -50,7 +50,7 @@ package final class Dequeuer: Service {
         self.reader = reader
         self.lease = lease
         self.jobs = jobs
-        self.signal = signal
+        self.dequeue = dequeue
         self.limiter = limiter
         self.isIdle = isIdle
         self.logger = logger
@@ -66,18 +66,18 @@ package final class Dequeuer: Service {
     package func rest(after work: Duration) -> Duration { policy.withLock { $0.rest(after: work, at: .now) } }
 
     /// Notes what a restore took in this process, the stores' answers left out.
-    package func noteRestore(_ time: Duration) { policy.withLock { $0.restoreEnded(after: time, at: .now) } }
+    package func restoreEnded(after time: Duration) { policy.withLock { $0.restoreEnded(after: time, at: .now) } }
 
     package func run() async {
         await withGracefulShutdownHandler {
-            await withDiscardingTaskGroup { reads in await dequeue(&reads) }
+            await withDiscardingTaskGroup { reads in await repeatSteps(&reads) }
         } onGracefulShutdown: { [self] in
             logger.info("draining: no more jobs are claimed", metadata: ["jobs.in_flight": "\(jobs.count)"])
             isStopping.withLock { $0 = true }
-            signal.raise()
+            dequeue.raise()
             jobs.room.raise()
         }
-        jobs.endReading()
+        jobs.endAllReading()
     }
 
     private var load: DequeuePolicy.Load {
@@ -92,44 +92,52 @@ package final class Dequeuer: Service {
         )
     }
 
-    private func dequeue(_ reads: inout DiscardingTaskGroup) async {
+    private func repeatSteps(_ reads: inout DiscardingTaskGroup) async {
         while true {
             let load = load
-            let (step, lacksSlots) = policy.withLock { ($0.next(load, at: .now), $0.lacksSlots) }
+            let (step, lacksRoom) = policy.withLock { ($0.next(load, at: .now), $0.lacksRoom) }
             // Before the dequeue: a batch that ends meanwhile has to raise the signal.
-            jobs.lacksSlots = lacksSlots
-            guard step != .stop else { return }
-            // Lost since the load was read: the next step waits for another one.
-            guard let epoch = lease.epoch else {
-                await signal.signal.wait(upTo: .milliseconds(100))
-                continue
-            }
-            do {
-                switch step {
-                case .stop: return
-                case .wait(let duration, .signal): await signal.signal.wait(upTo: duration)
-                case .wait(let duration, .slot): await jobs.room.wait(upTo: duration)
-                case .wait(let duration, .nothing): try? await Task.sleep(for: duration, tolerance: .zero)
-                case .returnUnknown:
-                    try await queue.releaseAll(except: jobs.heldKeys, for: epoch)
-                    policy.withLock { $0.returnedUnknown() }
-                case .runQuarantined(let quiet):
-                    let began = ContinuousClock.now
-                    let result = try await runQuarantined(epoch, quiet)
-                    policy.withLock { $0.ranQuarantined(result, began: began, at: .now) }
-                case .dequeue(let limits, let total):
-                    let began = ContinuousClock.now
-                    let found = try await queue.claim(limits, upTo: total, for: epoch)
-                    start(found, epoch, &reads)
-                    report(found, limits, total, began)
-                    if found.isEmpty, jobs.count == 0, let isIdle, try await isIdle() { return }
-                }
-            } catch {
-                policy.withLock { $0.failed() }
-                guard !Task.isCancelled else { continue }
-                logger.warning("jobs could not be claimed; trying again", metadata: errorMetadata(error))
+            jobs.lacksRoom = lacksRoom
+            switch step {
+            case .stop: return
+            case .wait(let duration, .signal): await dequeue.signal.wait(upTo: duration)
+            case .wait(let duration, .slot): await jobs.room.wait(upTo: duration)
+            case .wait(let duration, .nothing): try? await Task.sleep(for: duration, tolerance: .zero)
+            case .returnUnknown, .runQuarantined, .dequeue:
+                // Without a lease since the load was read, the next step waits for another one.
+                guard let epoch = lease.epoch else { continue }
+                guard await work(step, epoch, &reads) else { return }
             }
         }
+    }
+
+    /// Does a step that needs the lease.
+    ///
+    /// - Returns: `false`: nothing is left to do, and the worker is to end then.
+    private func work(_ step: DequeuePolicy.Step, _ epoch: Int32, _ reads: inout DiscardingTaskGroup) async -> Bool {
+        do {
+            switch step {
+            case .stop, .wait: break
+            case .returnUnknown:
+                try await queue.releaseAll(except: jobs.heldKeys, for: epoch)
+                policy.withLock { $0.returnedUnknown() }
+            case .runQuarantined(let quiet):
+                let began = ContinuousClock.now
+                let result = try await runQuarantined(epoch, quiet)
+                policy.withLock { $0.ranQuarantined(result, began: began, at: .now) }
+            case .dequeue(let limits, let total):
+                let began = ContinuousClock.now
+                let found = try await queue.claim(limits, upTo: total, for: epoch)
+                start(found, epoch, &reads)
+                report(found, limits, total, began)
+                if found.isEmpty, jobs.count == 0, let isIdle, try await isIdle() { return false }
+            }
+        } catch {
+            policy.withLock { $0.failed() }
+            guard !Task.isCancelled else { return true }
+            logger.warning("jobs could not be claimed; trying again", metadata: errorMetadata(error))
+        }
+        return true
     }
 
     private func start(_ found: [ClaimedJob], _ epoch: Int32, _ reads: inout DiscardingTaskGroup) {
@@ -159,7 +167,7 @@ package final class Dequeuer: Service {
     /// Jobs that wait for a row of the host's may stay: their wait has no end that this process knows.
     private func runQuarantined(_ epoch: Int32, _ quiet: Duration) async throws -> DequeuePolicy.QuarantineResult {
         guard try await queue.hasQuarantined() else { return .none }
-        guard await holds(within: quiet, { jobs.busy == 0 }) else { return load.isStopping ? .none : .busy }
+        guard await waitUntil(within: quiet, { jobs.busy == 0 }) else { return load.isStopping ? .none : .busy }
         guard !load.isStopping,
             let job = try await queue.claim([.init(lane: .quarantine, limit: 1)], upTo: 1, for: epoch).first
         else { return .none }
@@ -171,14 +179,14 @@ package final class Dequeuer: Service {
             : await reader.read(job)
         jobs.endReading(ReadJob(job: job, reading: reading), epoch: epoch)
         // Its own user's row may be locked by another transaction.
-        _ = await holds(within: DequeuePolicy.shortestQuiet) { !jobs.holds(job) }
+        _ = await waitUntil(within: DequeuePolicy.shortestQuiet) { !jobs.holds(job) }
         return .ran
     }
 
     /// Waits until a condition holds, at most for a time, or until a shutdown.
     ///
     /// - Returns: whether it holds.
-    private func holds(within limit: Duration, _ condition: () -> Bool) async -> Bool {
+    private func waitUntil(within limit: Duration, _ condition: () -> Bool) async -> Bool {
         let deadline = ContinuousClock.now + limit
         while !condition() {
             guard !load.isStopping, ContinuousClock.now < deadline else { return false }

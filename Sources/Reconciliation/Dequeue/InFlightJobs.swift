@@ -16,14 +16,14 @@ package final class InFlightJobs: Sendable {
     private struct State {
         var reading: [Int64: [ClaimedJob]] = [:]
         var readingCount = 0
-        /// How many of the jobs that were dequeued together, at these moments, are still being read.
+        /// By the moment of their dequeue, how many of its jobs are still being read.
         var together: [ContinuousClock.Instant: Int] = [:]
         var waiting: [Item] = []
         var applying: [Int64: Int] = [:]
         var applyingCount = 0
         /// How many of the jobs that are being applied were postponed before.
         var retriedCount = 0
-        /// How many of them are background jobs that were not.
+        /// How many of them are background jobs that were not postponed before.
         var applyingBackground = 0
 
         /// Jobs that wait for a row locked by another transaction.
@@ -33,12 +33,12 @@ package final class InFlightJobs: Sendable {
     /// How many postponed jobs take no slot; more would fill the memory with their store readings.
     static let mostPostponed = 1024
 
-    /// The stores answer for jobs that were dequeued together within less.
+    /// How long jobs that were read wait for the jobs that were dequeued with them.
     private static let gathering = Duration.milliseconds(2)
 
     private let state = Mutex(State())
     private let runReading = Mutex(0)
-    private let flags = Mutex((readsHaveEnded: false, lacksSlots: false))
+    private let flags = Mutex((readsHaveEnded: false, lacksRoom: false))
     /// Raised when a job can be applied, for one of the tasks that wait.
     let readyToApply = Signal()
     /// Raised when the last of the jobs that were dequeued together was read.
@@ -72,17 +72,17 @@ package final class InFlightJobs: Sendable {
     /// Notes that reads of dry runs begin, or end.
     package func countRunReads(_ change: Int) { runReading.withLock { $0 += change } }
 
-    /// Whether background jobs may wait that were not dequeued for want of slots.
-    var lacksSlots: Bool {
-        get { flags.withLock(\.lacksSlots) }
-        set { flags.withLock { $0.lacksSlots = newValue } }
+    /// Whether background jobs may wait that were left out of the last dequeue, for want of slots or of room at the rate limiter.
+    var lacksRoom: Bool {
+        get { flags.withLock(\.lacksRoom) }
+        set { flags.withLock { $0.lacksRoom = newValue } }
     }
 
     /// Whether no more reads will come.
     var readsHaveEnded: Bool { flags.withLock(\.readsHaveEnded) }
 
     /// Notes that no more reads will come.
-    func endReading() {
+    func endAllReading() {
         flags.withLock { $0.readsHaveEnded = true }
         readyToApply.raise()
     }
@@ -123,7 +123,7 @@ package final class InFlightJobs: Sendable {
     /// machine with a steady stream of restores no time for other work.
     ///
     /// - Returns: `nil` where no job can be applied, too few are held for a stream, enough are read, or all of them.
-    func gathers(at now: ContinuousClock.Instant) -> ContinuousClock.Instant? {
+    func gatheringEnd(at now: ContinuousClock.Instant) -> ContinuousClock.Instant? {
         state.withLock { state in
             guard state.waiting.count < DequeuePolicy.stream,
                 state.readingCount + state.waiting.count + state.applyingCount >= DequeuePolicy.stream,
@@ -166,7 +166,7 @@ package final class InFlightJobs: Sendable {
         return taken
     }
 
-    /// Gives back the jobs that could not be applied; the rest of `taken` has ended.
+    /// Gives back the jobs that could not be applied; the rest of `taken` is no longer held here.
     func settle(_ taken: [Item], putBack: [Item]) {
         state.withLock { state in
             state.applyingCount -= taken.count

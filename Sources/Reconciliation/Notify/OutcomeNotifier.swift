@@ -27,7 +27,7 @@ package final class OutcomeNotifier: Service {
     ///   - pool: sends notifications.
     ///   - audience: callers that wait for restores in this process.
     ///   - logger: gets failures.
-    package init(pool: PostgresPool, audience: (any RestoreAudience)? = nil, logger: Logger) {
+    package init(pool: PostgresPool, audience: (any RestoreAudience)?, logger: Logger) {
         self.pool = pool
         self.audience = audience
         self.logger = logger
@@ -39,7 +39,7 @@ package final class OutcomeNotifier: Service {
         let delivered = report.answers.isEmpty ? [] : audience?.take(report.answers) ?? []
         state.withLock { state in
             state.ended += report.ended
-            // Where a caller of this process waited for a restore, hardly any other caller waits for it.
+            // Hardly any other caller waits for a restore whose caller in this process has its answer.
             state.isUrgent = state.isUrgent || !report.ended.allSatisfy { delivered.contains($0.id) }
         }
         arrived.raise()
@@ -70,7 +70,7 @@ package final class OutcomeNotifier: Service {
     }
 
     /// Notifies of ended jobs; a hint, sent after the commit.
-    package func send(_ ended: [ApplyReport.Ended]) async throws {
+    private func send(_ ended: [ApplyReport.Ended]) async throws {
         guard !ended.isEmpty else { return }
         let payloads = ended.map { job in
             let outcome = job.outcome.map { "\"\($0.rawValue)\"" } ?? "null"

@@ -51,7 +51,7 @@ package struct EvidenceCollector: Service {
     package func run() async {
         await PeriodicService("evidence collector", every: .seconds(1), logger: logger) {
             if publishes { _ = try await records.tell() }
-            return .after(work: try await step())
+            return .again(ifAny: try await step())
         }.run()
     }
 

@@ -29,7 +29,7 @@ package struct TokenWriter: Service {
 
     package func run() async {
         await PeriodicService("account token writer", every: .seconds(1), logger: logger) {
-            .after(work: try await step())
+            .again(ifAny: try await step())
         }.run()
     }
 

@@ -27,7 +27,7 @@ package struct TransferRunner: Service {
 
     package func run() async {
         await PeriodicService("transfer runner", every: .seconds(1), logger: logger) {
-            .after(work: try await step())
+            .again(ifAny: try await step())
         }.run()
     }
 
