@@ -2,10 +2,10 @@ import Postgres
 
 /// What `doctor` finds of the host's assets.
 extension Doctor {
-    /// Beyond that nobody counts on.
+    /// Counting ends there.
     private static let mostAssets = 10_000
 
-    /// Assets that are frozen without a recorded reason: nobody knows who froze them, so they are not unfrozen here.
+    /// Assets that are frozen without a recorded reason: it is unknown who froze them, so they are not unfrozen here.
     func unexplainedAssets() async throws -> [Check] {
         // An adapter may leave it out.
         let tells = try await pool.query(

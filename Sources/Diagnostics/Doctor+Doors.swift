@@ -2,10 +2,10 @@ import Postgres
 
 /// What `doctor` finds of what comes in and of what goes out.
 extension Doctor {
-    /// How long an event may wait before anybody looks into it, in seconds.
+    /// How long an event may wait before it is examined, in seconds.
     private static let longestWait = 300.0
 
-    /// Events that nobody looks into, and those whose users nobody knows.
+    /// Events that are not examined, and those whose users are unknown.
     func inbox() async throws -> [Check] {
         let rows = try await pool.query(
             """
@@ -34,7 +34,7 @@ extension Doctor {
         ]
     }
 
-    /// Events that name a user of ours with other letter case; nobody is guessed.
+    /// Events that name a user of ours with other letter case; no user is guessed.
     func letterCase() async throws -> [Check] {
         let rows = try await pool.query(
             """

@@ -2,7 +2,7 @@ import Postgres
 
 /// What `doctor` finds in the ledger.
 extension Doctor {
-    /// Purchases that somebody pays for and that belong to no user we know, by age.
+    /// Purchases that are paid for and belong to no known user, by age.
     func unclaimed() async throws -> [Check] {
         let rows = try await pool.query(
             """
@@ -17,7 +17,7 @@ extension Doctor {
                          FROM entitlement_sync.purchase AS x
                          LEFT JOIN LATERAL (
                               SELECT n.value FROM entitlement_sync.purchase_identifier AS n
-                               -- A purchase token opens the purchase to whoever holds it: it is never shown.
+                               -- A purchase token opens the purchase to any holder of it: it is never shown.
                                WHERE n.purchase_id = x.id AND n.kind IN ('store_id', 'order_id')
                                ORDER BY n.kind, n.value LIMIT 1) AS i ON true
                         WHERE x.owner_key IS NULL AND x.merged_into IS NULL AND x.environment = 'production'

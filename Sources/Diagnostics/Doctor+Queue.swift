@@ -36,7 +36,7 @@ extension Doctor {
                                       AND w.started_at < now() - \(limits.lawAge.microseconds) * interval '1 microsecond')
                        AND NOT EXISTS (SELECT 1 FROM entitlement_sync.invariant_check AS c
                                         WHERE c.name = l.name
-                                          -- Without a number while somebody looks.
+                                          -- Without a number while a check runs.
                                           AND (c.broken IS NOT NULL OR c.checked_at > now() - interval '2 minutes')
                                           AND c.checked_at > now() - \(limits.lawAge.microseconds) * interval '1 microsecond')
                     """,

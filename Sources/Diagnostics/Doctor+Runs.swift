@@ -2,7 +2,7 @@ import Postgres
 import Runs
 
 extension Doctor {
-    /// Runs that wait for people, and schedules that nobody follows.
+    /// Runs that wait for operators, and schedules that no process follows.
     func runs() async throws -> [Check] {
         let figures = try await RunRecords(pool: pool).figures()
         let stopped = figures.runs[.stopped] ?? 0
@@ -21,7 +21,7 @@ extension Doctor {
         let (schedules, isLed, lacksLists, stale) =
             try row?.decode(Int64.self, Bool.self, Bool.self, Int64.self) ?? (Int64(0), false, false, Int64(0))
         let left = stale > 0 ? "; \(stale) of them hold no demotion any more: cancel them (runs cancel)" : ""
-        // What a store's list alone knows, such as who charged back, is asked for by nobody then.
+        // What a store's list alone knows, such as who charged back, is not read then.
         let lists = lacksLists ? "; none has stores list what they sent (schedule set NAME --scope listed)" : ""
         let drift = try await InvariantMonitor(pool: pool).drift()
         let late = figures.lateSeconds.filter { $0.value > 3600 }.keys.sorted()

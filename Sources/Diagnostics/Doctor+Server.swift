@@ -108,7 +108,7 @@ extension Doctor {
         ]
     }
 
-    /// Slots that nobody reads keep the write-ahead log until the disk is full.
+    /// Slots that are not read keep the write-ahead log until the disk is full.
     func slots() async throws -> [Check] {
         let rows = try await pool.query(
             """

@@ -1,7 +1,7 @@
 import Entitlements
 package import Postgres
 
-/// One thing that `doctor` looked at.
+/// One thing that `doctor` checked.
 package struct Check: Sendable, Codable {
     package var name: String
     package var ok: Bool
@@ -17,7 +17,7 @@ package struct Check: Sendable, Codable {
     }
 }
 
-/// Looks for what is wrong in the records, and says how to mend it.
+/// Finds what is wrong in the records, and says how to mend it.
 package struct Doctor: Sendable {
     let pool: PostgresPool
     let limits: DoctorLimits
@@ -97,7 +97,7 @@ package struct Doctor: Sendable {
         )
     }
 
-    /// Looks at every user of the host, page by page: many were never met by a job.
+    /// Goes through every user of the host, page by page: many never had a job.
     private func users() async throws -> [Check] {
         var cursor: String?
         var ineligible: Int64 = 0

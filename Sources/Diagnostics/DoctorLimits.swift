@@ -6,7 +6,7 @@ package struct DoctorLimits: Sendable {
     package var transaction = Duration.seconds(300)
     /// How many transactions ago the oldest one that anybody may still want to see began.
     package var horizon: Int64 = 5_000_000
-    /// How old the last look at a law may be, while workers run.
+    /// How old the last check of an invariant may be, while workers run.
     package var lawAge = Duration.seconds(3600)
     /// What the hot table and its indexes may take with nothing in it, and dead rows that vacuum may leave for later.
     package var queueBytes: Int64 = 64 << 20

@@ -1,14 +1,14 @@
 import Postgres
 import Queue
 
-/// How far users' records and the ledger stood apart when somebody last looked.
+/// How far users' records and the ledger stood apart at the last check.
 ///
-/// A law is broken by us; drift comes from outside: a host that sets types itself, evidence that nobody renewed, a
+/// A law is broken by us; drift comes from outside: a host that sets types itself, evidence that was not renewed, a
 /// product that was mapped later.
 package struct Drift: Sendable {
     /// What is wrong with a user who has no job in the queue.
     package enum Kind: String, Sendable, CaseIterable {
-        /// A subscriber for whom the ledger shows no access, and no decision to wait.
+        /// A subscriber without access in the ledger, and without a decision to wait.
         case subscriberWithoutAccess = "subscriber_without_access"
         /// Free, though a purchase or grant gives access.
         case freeWithAccess = "free_with_access"
@@ -16,20 +16,20 @@ package struct Drift: Sendable {
         case evidenceOverdue = "evidence_overdue"
     }
 
-    /// Eligible users looked at, at most as many as a look takes up.
+    /// Eligible users of the check, at most as many as it takes up.
     package var looked: Int64 = 0
     package var users: [Kind: Int64] = [:]
     /// Age of the newest reading of the subscriber whose newest reading is oldest; 0 where none was read.
     package var oldestEvidenceSeconds: Int64 = 0
-    /// Users whose next look is within a day; counted up to a few millions.
+    /// Users whose next check is within a day; counted up to a few millions.
     package var checksNextDay: Int64 = 0
-    /// How long half of a day's last thousand changes of type took, and 95 of 100: from the moment the look was queued (somebody asked, an event was taken up, a look was due) to the commit; in seconds, `nil` where nothing changed.
+    /// How long half of a day's last thousand changes of type took, and 95 of 100: from the moment the read was queued (by a request, an event or a due check) to the commit; in seconds, `nil` where nothing changed.
     package var convergence: (half: Double, most: Double)?
 
     /// Users whose record and ledger disagree.
     package var astray: Int64 { users[.subscriberWithoutAccess, default: 0] + users[.freeWithAccess, default: 0] }
 
-    /// The share of users whose record agrees with the ledger; `nil` where nobody was looked at.
+    /// The share of users whose record agrees with the ledger; `nil` where no user was checked.
     package var agreement: Double? {
         looked > 0 ? 1 - min(Double(astray) / Double(looked), 1) : nil
     }
@@ -37,10 +37,10 @@ package struct Drift: Sendable {
 
 extension InvariantMonitor {
     private static let prefix = "drift."
-    /// The row that says when somebody looked last, and how far; without a number while a look is under way or failed.
+    /// The row that says when the last check was, and how far it went; without a number while one is under way or failed.
     static let looked = prefix + "looked"
 
-    /// What the last look found; `nil` before the first, and after one that failed.
+    /// What the last check found; `nil` before the first, and after one that failed.
     package func drift() async throws -> Drift? {
         let rows = try await pool.query(
             """
@@ -65,11 +65,11 @@ extension InvariantMonitor {
         return drift
     }
 
-    /// Looks at a stretch of the known users, where nobody did for a while; all of them where they are few.
+    /// Checks a stretch of the known users, if that is due; all of them where they are few.
     ///
-    /// The stretch begins anywhere, so that in time everybody is looked at.
+    /// The stretch begins anywhere, so that in time every user is checked.
     ///
-    /// - Returns: `false`: somebody did.
+    /// - Returns: `false`: it was not due.
     func lookForDrift() async throws -> Bool {
         guard try await isDue(Self.looked),
             let row = try await pool.query(Self.look(at: Self.newest)).first
@@ -117,7 +117,7 @@ extension InvariantMonitor {
                  ORDER BY d.id DESC LIMIT 1000) AS c
         """
 
-    /// Every row is reached by key from the host's users, so that the look costs as much in a big database as in a small.
+    /// Every row is reached by key from the host's users, so that the check costs as much in a big database as in a small.
     private static func look(at limit: Int64) -> PostgresQuery {
         """
         WITH stretch AS MATERIALIZED (

@@ -189,22 +189,22 @@ struct Invariant: Sendable {
 /// Watches the laws on what happened lately, one worker at a time.
 package struct InvariantMonitor: Sendable {
     let pool: PostgresPool
-    /// How much is looked at, and how often.
+    /// How much is checked, and how often.
     static let newest: Int64 = 10_000
     static let interval = Duration.seconds(600)
 
     package init(pool: PostgresPool) { self.pool = pool }
 
-    /// Checks the laws, and looks for drift, where nobody did for a while.
+    /// Checks the invariants and drift, where that is due.
     package func run() async throws {
         for _ in 0...Invariant.all.count {
             guard try await step() else { return }
         }
     }
 
-    /// Checks one law, or looks for drift, where nobody did for a while.
+    /// Checks one invariant, or drift, where that is due.
     ///
-    /// - Returns: `false`: nothing was due, or somebody else took it.
+    /// - Returns: `false`: nothing was due, or another process took it.
     package func step() async throws -> Bool {
         let rows = try await pool.query(
             "SELECT c.name, extract(epoch FROM now() - c.checked_at)::double precision FROM entitlement_sync.invariant_check AS c"
@@ -227,7 +227,7 @@ package struct InvariantMonitor: Sendable {
         return true
     }
 
-    /// Takes a check upon itself, where nobody did for a while.
+    /// Takes a check upon itself, where it is due.
     func isDue(_ name: String) async throws -> Bool {
         let taken = try await pool.query(
             """

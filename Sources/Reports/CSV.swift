@@ -2,7 +2,7 @@
 ///
 /// RFC 4180: every line ends with CR LF, and a field that holds a comma, a quotation mark or a line's end stands in quotation
 /// marks. A text that a spreadsheet would take for a formula, for it begins with `=`, `+`, `-`, `@`, a tab or a line's
-/// end, gets an apostrophe before it. Whoever needs the exact text takes the JSON.
+/// end, gets an apostrophe before it. The JSON has the exact text.
 package enum CSV {
     /// One row, with its end.
     package static func row(_ fields: [String]) -> String { fields.map(field).joined(separator: ",") + "\r\n" }

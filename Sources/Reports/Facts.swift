@@ -81,7 +81,7 @@ extension RunReport {
         ].compactMap(\.self)
     }
 
-    /// How far records had strayed; empty where nobody looked.
+    /// How far records had strayed; empty where that was not checked.
     var strayed: [Fact] {
         guard let drift else { return [] }
         return [

@@ -6,7 +6,7 @@ package struct Headline: Hashable, Sendable {
         case good
         /// It goes on by itself.
         case plain
-        /// A person has to look.
+        /// An operator has to act.
         case warning
     }
 

@@ -5,7 +5,7 @@ package import FoundationEssentials
 /// Dates keep milliseconds where they are written. Everything that is data may be any text: whatever shows it escapes it.
 package struct RunReport: Codable, Hashable, Sendable {
     package var run: Int64
-    /// Whom it is about: `due`, `all`, `since`, `users` or `diff`.
+    /// Which users it is about: `due`, `all`, `since`, `users` or `diff`.
     package var scope: String
     package var isDryRun: Bool
     /// How far it is: `reading`, `applying`, `stopped`, `done` or `canceled`.
@@ -20,7 +20,7 @@ package struct RunReport: Codable, Hashable, Sendable {
     package var endedAt: Date?
     package var predictedEnd: Date?
 
-    /// Users whom the run is done with so far.
+    /// Users that the run is done with so far.
     package var users: Int64 = 0
     /// Those of them who were not read: the account's status lets nothing be decided, or they had been read since.
     package var skipped: Int64?
@@ -46,7 +46,7 @@ package struct RunReport: Codable, Hashable, Sendable {
     package var held: Int64 = 0
     /// How many demotions the run may make by itself.
     package var demotionLimit: Int64?
-    /// How many subscribers there were, of whom the limit is a part.
+    /// How many subscribers there were; the limit is a part of them.
     package var subscribers: Int64?
     /// What a person confirms: the hash of the changes, in hexadecimal digits.
     package var hash: String?
@@ -64,11 +64,11 @@ package struct RunReport: Codable, Hashable, Sendable {
     /// How many changes there are, those that were cut off among them.
     package var changesTotal: Int64 = 0
 
-    /// Makes a report of a run that has read nobody yet; the rest is filled in.
+    /// Makes a report of a run that has read no user yet; the rest is filled in.
     ///
     /// - Parameters:
     ///   - run: its number.
-    ///   - scope: whom it is about.
+    ///   - scope: which users it is about.
     ///   - isDryRun: whether it changes nothing.
     ///   - state: how far it is.
     ///   - askedBy: who asked for it.

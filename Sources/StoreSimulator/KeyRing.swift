@@ -3,7 +3,7 @@ internal import Foundation
 internal import Glibc
 internal import Synchronization
 
-/// The simulator's RSA keys, in their stores' places: nobody but the simulator and tests trusts them.
+/// The simulator's RSA keys, in their stores' places: only the simulator and tests trust them.
 ///
 /// Making one takes a while: each is made on its first use, stays for the whole process, and where a folder keeps the keys,
 /// for those that come later.

@@ -1,6 +1,6 @@
 /// Where and how a simulator listens.
 package struct SimulatorConfiguration: Sendable {
-    /// Address to bind; loopback by default, for the keys and customers are nobody's secret.
+    /// Address to bind; loopback by default, for the keys and customers are no secret.
     package var host: String
     /// TCP port; 0 lets the system choose one, which `onListening` then tells.
     package var port: Int
@@ -19,7 +19,7 @@ package struct SimulatorConfiguration: Sendable {
 package struct SimulatorError: Error, Sendable, CustomStringConvertible {
     /// What failed.
     package enum Code: String, Sendable, CaseIterable {
-        /// Somebody listens on the port already.
+        /// Another program listens on the port already.
         case addressInUse
         /// The address is not of this machine, or the port needs privileges.
         case cannotListen

@@ -16,7 +16,7 @@ extension StoreSimulator {
     ///   - port: where the simulator listens.
     /// - Throws: what the file system or the cryptography does.
     package func writeFiles(to folder: String, port: Int) throws {
-        // Whoever reads the variables may be somewhere else.
+        // The reader of the variables may have another working directory.
         let folder = URL(fileURLWithPath: folder).standardizedFileURL.path
         let base = "http://127.0.0.1:\(port)"
         let scenario = simulation.withState { $0.scenario }
@@ -45,7 +45,7 @@ extension StoreSimulator {
         ]
         try Self.write(try proofs(), to: folder + "/proofs.tsv")
         try Self.write(try tokens(), to: folder + "/tokens.tsv")
-        // Written last: whoever waits for it finds the others.
+        // Written last: a process that waits for it finds the others.
         let all = settings + Self.senders(scenario, base: base)
         try Self.write(all.map { "\($0)=\($1)\n" }.joined(), to: folder + "/stores.env")
     }

@@ -64,7 +64,7 @@ package struct DeskTicket: Decodable, Sendable {
         package var holder: String
         package var words: [Item]
         package var alsoMoves: [Item]
-        /// Absent in evidence from before ids were looked up.
+        /// Absent in evidence from before lookups of ids.
         package var lookups: [CaseLookup]?
         /// What people decided before, and what ended by itself; absent in older evidence, as the rest of these.
         package var history: [CasePast]?
@@ -127,7 +127,7 @@ package struct DeskTicket: Decodable, Sendable {
     package var holderUntil: String?
     package var ownerUntil: String?
     package var ownerWaiver: Waiver?
-    /// How long the owner gets once somebody has approved; `nil`: there is nobody to ask.
+    /// How long the owner gets once an operator has approved; `nil`: there is no owner to ask.
     package var ownerHours: Int?
     package var verdict: String?
     package var evidenceAt: String?

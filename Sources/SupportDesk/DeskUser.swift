@@ -61,7 +61,7 @@ package struct DeskUser: Decodable, Sendable {
         }
     }
 
-    /// What a reconcile would have done when somebody asked, within the last day.
+    /// The result of the last dry run, within the last day.
     package struct DryRun: Decodable, Sendable {
         package var askedAt: String
         /// `nil`: a worker has it before itself.
@@ -101,7 +101,7 @@ package struct DeskUser: Decodable, Sendable {
     package var waiting: Bool
     /// As far as they may know it themselves; `nil`: they were erased.
     package var standing: UserStanding?
-    /// The latest; `nil`: nobody has asked.
+    /// The latest; `nil`: none was requested.
     package var dryRun: DryRun?
     package var purchases: [Purchase]
     package var grants: [Grant]

@@ -1,6 +1,6 @@
 /// Where a ticket stands; what leads where is the database's table `ticket_move`.
 package enum TicketState: String, Sendable, CaseIterable {
-    /// Nobody works on it.
+    /// It is not assigned.
     case new
     /// One operator works on it, for the time of a lease.
     case claimed
@@ -17,7 +17,7 @@ package enum TicketState: String, Sendable, CaseIterable {
     case transferred
     /// Decided without a transfer.
     case refused
-    /// Nobody answered in time.
+    /// No answer came in time.
     case expired
     /// Its cause has gone away.
     case autoResolved = "auto_resolved"

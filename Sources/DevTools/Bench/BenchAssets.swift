@@ -37,18 +37,18 @@ struct BenchAssets {
         ]
     }
 
-    /// The longest that somebody else waited for the user's row, or for the assets that change just now, in milliseconds.
+    /// The longest wait of another session for the user's row, or for the assets that change just now, in milliseconds.
     private func longestWait() async throws -> (Double, looks: Int) {
         let clock = ContinuousClock()
         var (longest, looks) = (0.0, 0)
-        // Batches go by id: whatever lies before is done, and looking through it would be counted as waiting.
+        // Batches go by id: whatever lies before is done, and a scan of it would be counted as waiting.
         var last: Int64 = 0
         while !Task.isCancelled {
             let started = clock.now
             // All locks that a batch may hold: the host's own writes wait for them.
             do {
                 last = try await database.pool.withTransaction { [last] connection in
-                    // Ten of many by their order, or the look itself would take long.
+                    // Ten of many by their order, or the query itself would take long.
                     try await connection.query("SET LOCAL enable_sort = off")
                     try await connection.query("SET LOCAL enable_bitmapscan = off")
                     return try await connection.query(

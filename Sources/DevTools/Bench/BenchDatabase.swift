@@ -77,7 +77,7 @@ package struct BenchDatabase: Sendable {
         } catch { return false }
     }
 
-    /// A gibibyte, which is as much as a server keeps unless it is told otherwise (`max_wal_size`).
+    /// A gibibyte, which is as much as a server keeps by default (`max_wal_size`).
     private static let logFiles = 64
 
     /// Lets the server know what was loaded, as it does by itself within minutes.
@@ -115,7 +115,7 @@ package struct BenchDatabase: Sendable {
         }
     }
 
-    /// Loads users without assets and without jobs, each with a look within the month.
+    /// Loads users without assets and without jobs, each with a check within the month.
     ///
     /// - Parameters:
     ///   - count: how many.

@@ -138,7 +138,7 @@ struct BenchDoorClient: Sendable {
         return answer.body
     }
 
-    /// A member of an answer, looked for and not parsed: the answers are known, and parsing takes from those measured.
+    /// A member of an answer, searched for and not parsed: the answers are known, and parsing takes from those measured.
     private static func text(_ member: StaticString, in json: ByteBuffer) throws -> String {
         guard let start = json.offset(of: member) else {
             throw CommandFailure(.software, "the API answered without \(member)")

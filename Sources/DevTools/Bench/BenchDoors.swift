@@ -15,11 +15,11 @@ struct BenchDoors {
     private static let eventsPerSecond = 3000
     /// Restores a second while events come in.
     private static let besidePerSecond = 50
-    /// Users whom events are about: a store's burst is about the same ones again and again.
+    /// Users that events are about: a store's burst is about the same ones again and again.
     private static let eventUsers = 2000
     /// Streams and long polls that are open at once.
     private static let idleStreams = 2000
-    /// Typed ids of somebody else's purchases, and as many of nobody's.
+    /// Reported ids of other users' purchases, and as many of none.
     private static let typedIDs = 1000
     private static let secret = "bench-webhook-secret-0123456789"
 
@@ -212,7 +212,7 @@ struct BenchDoors {
         }
     }
 
-    /// How long it takes until whoever typed an id hears that there is nothing to restore.
+    /// How long it takes to answer a reported id with nothing to restore.
     private func typing(_ client: BenchDoorClient, _ keys: StoreSimulator) async throws -> [BenchMeasurement] {
         let tokens = try await tokens((1...2 * Self.typedIDs).map { "typing-\($0)" }, keys)
         @Sendable func type(_ index: Int, isThere: Bool) async throws {

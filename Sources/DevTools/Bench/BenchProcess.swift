@@ -14,7 +14,7 @@ struct BenchProcess {
     ///   - runtime: where the database's server is.
     ///   - database: the database on it.
     ///   - arguments: the command.
-    ///   - settings: the variables that it goes by, beside those of whoever runs the bench.
+    ///   - settings: the variables that it goes by, beside those of the bench's own process.
     init(runtime: Runtime, database: String, arguments: [String], settings: [String: String]) {
         var environment = ProcessInfo.processInfo.environment
         environment["DATABASE_URL"] = Self.url(runtime.config.database.url?.reveal(), in: database)

@@ -12,7 +12,7 @@ import UserRequests
 struct BenchRuns {
     let database: BenchDatabase
     let runtime: Runtime
-    /// Known users, one in five of whom is a subscriber.
+    /// Known users; one in five is a subscriber.
     let users: Int
 
     /// Requests of a reading: one where RevenueCat shows access, two where it shows none.
@@ -134,14 +134,14 @@ struct BenchRuns {
     /// Requests a minute: ten times those of a real project, so that ten minutes are one.
     private static let perMinute = 4800
     private static let restoresPerSecond = 5
-    /// Whoever taps, once each; the run reads them last.
+    /// Users who request restores, once each; the run reads them last.
     private static let taps = 1500
 
     /// A run by two processes under a store's limit, with a restore every 200 ms.
     private func limited() async throws -> [BenchMeasurement] {
         try await database.clearUsers()
         var (paying, others) = (["tap-": Self.taps], [String: Int]())
-        // Runs go by id, and whoever has nothing costs two requests: as in life, both kinds stand among each other.
+        // Runs go by id, and a user without purchases costs two requests: as in life, both kinds stand among each other.
         for stretch in 10..<30 {
             try await database.loadKnown(500, prefix: "\(stretch)-pays-", type: "subscriber")
             try await database.loadKnown(100, prefix: "\(stretch)-free-", type: "free")

@@ -86,7 +86,7 @@ struct BenchWork {
     ///
     /// - Parameters:
     ///   - port: the simulator's.
-    ///   - prefix: of the users whom the worker's first request is about.
+    ///   - prefix: of the users that the worker's first request is about.
     /// - Returns: requests a second.
     /// - Throws: `CommandFailure` where it does not answer.
     func rawRate(_ port: Int, of prefix: String) async throws -> Double {

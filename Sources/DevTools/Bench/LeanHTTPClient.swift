@@ -5,7 +5,7 @@ import NIOPosix
 /// Sends requests that were written beforehand over connections that stay open, and reads no more of an answer than its
 /// status and its body.
 ///
-/// Whoever makes the load runs on the same machine as those who bear it: what it takes is missing there.
+/// The load's client runs on the same machine as the server: what it takes is missing there.
 package final class LeanHTTPClient: Sendable {
     /// What an answer says.
     package struct Answer: Sendable {
@@ -93,7 +93,7 @@ private final class LeanConnections {
 
     func lost(_ error: any Error) {
         open -= 1
-        // Whoever waits could wait for this connection alone.
+        // A waiting task could wait for this connection alone.
         if open == 0 { while let call = waiting.popFirst() { call.promise.fail(error) } }
     }
 

@@ -7,7 +7,7 @@ import X509
 
 /// How many signed transactions of the App Store a core checks, beside the bare cryptography of the same checks.
 ///
-/// One after another in one task, and in processor time: neither a second core nor whoever else works on the machine
+/// One after another in one task, and in processor time: neither a second core nor other processes on the machine
 /// changes the figures much.
 package struct SignatureChecks {
     /// Checked in each round, all different.
@@ -25,7 +25,7 @@ package struct SignatureChecks {
         var signature: P256.Signing.ECDSASignature
     }
 
-    /// A certificate's signature, and the key of whoever gave it.
+    /// A certificate's signature, and the key of its issuer.
     private struct Link {
         var key: P384.Signing.PublicKey
         var signed: [UInt8]

@@ -3,7 +3,7 @@ import RateLimits
 package import Runs
 import Synchronization
 
-/// How runs, schedules and looks stand, as gauges; the same whichever process is asked.
+/// How runs, schedules and scheduled checks stand, as gauges; the same in every process.
 package struct RunGauges: Sendable {
     private let runs: RunRecords
     private let laws: InvariantMonitor
@@ -39,7 +39,7 @@ package struct RunGauges: Sendable {
     ///
     /// - Parameters:
     ///   - runs: the runs.
-    ///   - laws: what was found when somebody last looked.
+    ///   - laws: what the last checks found.
     ///   - forecast: how fast the stores may be asked.
     package init(runs: RunRecords, laws: InvariantMonitor, forecast: RunForecast) {
         self.runs = runs
@@ -47,7 +47,7 @@ package struct RunGauges: Sendable {
         self.forecast = forecast
     }
 
-    /// Reads every figure anew, at most every ten seconds; what can't be read keeps its value.
+    /// Reads every figure, at most every ten seconds; what can't be read keeps its value.
     package func refresh() async {
         guard turn.isDue() else { return }
         if let figures = try? await runs.figures() {

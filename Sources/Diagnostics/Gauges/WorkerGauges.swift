@@ -18,7 +18,7 @@ package struct WorkerGauges: Sendable {
         self.gates = gates
     }
 
-    /// Reads every figure anew, at most every ten seconds; one that can't be read keeps its value.
+    /// Reads every figure, at most every ten seconds; one that can't be read keeps its value.
     package func refresh() async {
         guard turn.isDue() else { return }
         if let depths = try? await queue.depths() {

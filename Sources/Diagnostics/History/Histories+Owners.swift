@@ -77,7 +77,7 @@ extension Histories {
         on connection: PostgresConnection
     ) async throws -> [PastItem] {
         var owners = lineages.flatMap { [$0.line.ownerKey, $0.former] } + transfers.flatMap { [$0.from, $0.to] }
-        // Whoever had it between two others is named by the tickets that each of its moves at RevenueCat has left.
+        // An owner between two others is named by the tickets that each of its moves at RevenueCat has left.
         owners += try await connection.query(
             """
             SELECT DISTINCT o.key

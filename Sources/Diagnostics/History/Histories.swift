@@ -12,12 +12,12 @@ package struct Histories: Sendable {
     }
 
     let pool: PostgresPool
-    /// How much of one user is looked at; who has more is said to be cut.
+    /// How much of one user is read; a longer history is marked as cut.
     let mostDecisions: Int64
     let mostItems: Int64
     /// Users at a time.
     static let page: Int64 = 50
-    /// Known users who are looked through at a time for those.
+    /// Known users who are searched at a time for those.
     private static let stretch: Int64 = 2000
 
     package init(pool: PostgresPool, mostDecisions: Int64 = 1000, mostItems: Int64 = 2000) {
@@ -40,7 +40,7 @@ package struct Histories: Sendable {
     /// How a user stood at a moment, as far as was known then.
     ///
     /// - Parameters:
-    ///   - userID: the host's; nothing is known of one whom no job ever concerned.
+    ///   - userID: the host's; nothing is known of a user without any job.
     ///   - moment: when.
     /// - Returns: what was known, and what cannot be said.
     /// - Throws: `PostgresError`.
@@ -66,10 +66,10 @@ package struct Histories: Sendable {
     /// Hands out users' pasts, a page at a time; a page is a snapshot of its own.
     ///
     /// - Parameters:
-    ///   - userIDs: whose, in no order; `nil`: everybody's about whom anything was decided.
-    ///   - since: leaves out users about whom nothing was decided from then on, if everybody is wanted.
+    ///   - userIDs: whose, in no order; `nil`: of all users with a decision.
+    ///   - since: leaves out users without a decision from then on, if all are wanted.
     ///   - body: gets them in the order of their keys.
-    /// - Returns: of `userIDs`, those whom no job ever concerned.
+    /// - Returns: of `userIDs`, those without any job.
     /// - Throws: `PostgresError`, and what `body` does.
     package func each(
         of userIDs: [String]?,
@@ -123,7 +123,7 @@ package struct Histories: Sendable {
         ).map(Self.user)
     }
 
-    /// Users about whom something was decided, among the next known ones.
+    /// Users with a decision, among the next known ones.
     ///
     /// Their newest decision tells, as those of a user ascend with time: each stretch costs the same, wherever it begins.
     ///

@@ -37,7 +37,7 @@ package struct Replay: Sendable {
     private let histories: Histories
 
     /// - Parameters:
-    ///   - pool: of somebody who may read the records; nothing is written.
+    ///   - pool: of a database user who may read the records; nothing is written.
     ///   - settings: today's.
     package init(pool: PostgresPool, settings: DecisionSettings) {
         self.pool = pool
@@ -51,7 +51,7 @@ package struct Replay: Sendable {
     ///   - userIDs: whose; `nil`: everybody's.
     ///   - since: every decision from then on; `nil`: the newest of each user.
     ///   - hand: gets each difference, by user and then oldest first.
-    /// - Returns: the totals, and those of `userIDs` whom no job ever concerned.
+    /// - Returns: the totals, and those of `userIDs` without any job.
     /// - Throws: `PostgresError`, and what `hand` does.
     package func callAsFunction(
         of userIDs: [String]?,

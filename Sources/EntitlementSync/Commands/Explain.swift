@@ -43,7 +43,7 @@ struct Explain: AsyncParsableCommand {
     private static let languages = Replies.languages.joined(separator: ", ")
 
     func validate() throws {
-        // A type that took these alone would have any other told as an argument too many.
+        // A type that took these alone would report any other as an argument too many.
         guard reply.map(Replies.languages.contains) != false else {
             throw ValidationError("--reply: give one of \(Self.languages), or none for English")
         }

@@ -8,7 +8,7 @@ extension Inspection {
     /// The purchases of a receipt that are shown.
     private static let shownPurchases = 20
 
-    /// Looks at a signed transaction.
+    /// Inspects a signed transaction.
     init(storeKit text: String, _ settings: AppStoreSettings) async throws {
         let proofs = AppStoreProofs(
             roots: try StoreRoots(settings).transactions(),
@@ -33,7 +33,7 @@ extension Inspection {
         )
     }
 
-    /// Looks at an app receipt.
+    /// Inspects an app receipt.
     init(appReceipt text: String, _ settings: AppStoreSettings) async throws {
         let proofs = AppReceiptProofs(
             roots: try StoreRoots(settings).receipts(),

@@ -7,11 +7,11 @@ extension Inspection {
     /// The orders of a history that are shown.
     private static let shownOrders = 20
 
-    /// Looks at a signed history of Onside.
+    /// Inspects a signed history of Onside.
     ///
     /// - Parameters:
     ///   - text: the signed text.
-    ///   - keySet: Onside's key set as JSON; `nil`: nobody can tell who signed it.
+    ///   - keySet: Onside's key set as JSON; `nil`: the signer stays unknown.
     ///   - bundleID: the app that it has to be about; `nil`: any.
     init(onsideHistory text: String, keySet: String?, bundleID: String?) {
         var refusal: String?
@@ -48,7 +48,7 @@ extension Inspection {
         ]
     }
 
-    /// Looks at what holds nothing that could be read: a store has to be asked about it.
+    /// Inspects what holds nothing that could be read: a store has to be asked about it.
     init(opaque kind: Kind, of store: String, _ value: String) {
         let isToken = kind == .purchaseToken
         self.init(

@@ -2,7 +2,7 @@ import Composition
 import Entitlements
 import Foundation
 
-/// What is found out about a proof; what it says is shown also where nobody vouches for it.
+/// What is found out about a proof; what it says is shown also where it does not verify.
 struct Inspection: Encodable {
     /// Everything that a restore takes.
     enum Kind: String, Encodable, CaseIterable {

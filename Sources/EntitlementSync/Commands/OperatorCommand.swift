@@ -221,7 +221,7 @@ extension DeskRole: ExpressibleByArgument {}
 
 /// The password of a first sign-in: the operator has to choose another one then.
 private enum InitialPassword {
-    /// Without signs that look alike.
+    /// Without characters that resemble each other.
     private static let signs = Array("abcdefghjkmnpqrstuvwxyz23456789")
 
     static func make(for name: String) throws -> (text: String, shown: Operators.Shown) {

@@ -57,7 +57,7 @@ struct SessionOptions: ParsableArguments {
             .trimmingCharacters(in: .whitespacesAndNewlines)
     }
 
-    /// The session of whoever has to be signed in.
+    /// The session of the operator who has to be signed in.
     func signedIn() throws -> SessionToken {
         guard let token = try token() else {
             throw CommandFailure(.notAllowed, "nobody is signed in; run entitlement-sync operator login NAME")
@@ -79,7 +79,7 @@ struct SessionOptions: ParsableArguments {
                 withIntermediateDirectories: true,
                 attributes: [.posixPermissions: 0o700]
             )
-            // A file of its own, never one that somebody has put there with wider rights.
+            // A file of its own, never one that was put there with wider rights.
             let temporary = folder.appendingPathComponent(".operator-\(UUID().uuidString)").path
             let descriptor = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
             guard descriptor >= 0 else { throw CocoaError(.fileWriteUnknown) }

@@ -106,7 +106,7 @@ struct Reconcile: AsyncParsableCommand {
         }
     }
 
-    /// - Throws: `CommandFailure` that names those whom the application does not have: one of many is hard to find.
+    /// - Throws: `CommandFailure` that names the users which the application does not have: one of many is hard to find.
     private func queued(_ requests: Requests) async throws -> [UUID] {
         do { return try await requests.reconcile(users, reason: "manual") } catch let error as PostgresError
             where error.sqlState == "ES001"

@@ -52,7 +52,7 @@ struct Restore: AsyncParsableCommand {
 
     private struct Printed: Encodable {
         var status: JobStatus
-        /// `nil`, printed as null, where nobody waited and nothing can be said yet.
+        /// `nil`, printed as null, where the command did not wait and nothing is known yet.
         var message: String?
 
         func encode(to encoder: any Encoder) throws {
@@ -64,7 +64,7 @@ struct Restore: AsyncParsableCommand {
     }
 
     private func print(_ status: JobStatus, _ messages: Messages) throws {
-        // Only whoever has waited is told that it takes long.
+        // Only a command that has waited says that it takes long.
         let key = status.messageKey ?? (wait == nil ? nil : MessageKey.stillChecking.rawValue)
         let text = key.map { messages.text(for: $0, reference: status.reference) ?? $0 }
         switch options.output {

@@ -3,7 +3,7 @@ import Foundation
 import Reports
 import Runs
 
-/// Prints whom a run changes.
+/// Prints the users that a run changes.
 struct RunChanges {
     let runs: RunRecords
     private static let shownInTable: Int32 = 200

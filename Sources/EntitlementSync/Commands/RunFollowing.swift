@@ -11,10 +11,10 @@ struct RunFollowing {
     /// Asks for a run and prints what became of it.
     ///
     /// - Parameters:
-    ///   - scope: whom it is about.
+    ///   - scope: which users it is about.
     ///   - isDry: nothing is written.
     ///   - since: of the scope `since`.
-    ///   - listsOnly: of the scope `since`: users are not read, save those whom lists lead to.
+    ///   - listsOnly: of the scope `since`: users are not read, save those that lists lead to.
     ///   - maxDemotions: more than that are not written.
     ///   - limit: how long to wait; the run goes on without anybody who waits.
     /// - Returns: how the command ends.
@@ -55,7 +55,7 @@ struct RunFollowing {
         return run.outcomes["store_unavailable"] ?? 0 > 0 || !run.isListed ? .unavailable : .done
     }
 
-    /// Waits for a run's end, with a bar for whoever watches.
+    /// Waits for a run's end, with a bar on a terminal.
     private func follow(_ id: Int64, within limit: Duration) async throws -> RunRecord? {
         let deadline = ContinuousClock.now + limit
         var pause = Duration.milliseconds(50)
@@ -92,7 +92,7 @@ struct RunFollowing {
 }
 
 extension Output {
-    /// A run's bar with its pace and its expected end, on stderr, where a person looks at it.
+    /// A run's bar with its pace and its expected end, on stderr, if that is a terminal.
     static func progress(of run: RunRecord) {
         guard isatty(STDERR_FILENO) == 1 else { return }
         let done = run.ended + run.skipped

@@ -82,7 +82,7 @@ struct RunReporting {
         report.promotions = users(standing.filter { $0.outcome == "promoted" })
         let demotions = standing.filter { $0.outcome == "demoted" }
         report.demotions = users(demotions)
-        // Where it is only observed nobody asks the brake, and nobody knows.
+        // Where it is only observed the brake is not asked.
         report.announcedDemotions = users(demotions.filter { $0.isAnnounced && (run.isDry || $0.state == "applied") })
         report.applied = users(changes.filter { $0.state == "applied" })
         report.changesTotal = users(changes)

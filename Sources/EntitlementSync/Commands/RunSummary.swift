@@ -10,7 +10,7 @@ struct RunSummary: Encodable {
     ///
     /// - Parameters:
     ///   - run: as it stands.
-    ///   - changes: whom it changes.
+    ///   - changes: the users that it changes.
     init(_ run: RunRecord, changes: [RunRecords.ChangeCount] = []) {
         self.run = run
         self.changes = changes

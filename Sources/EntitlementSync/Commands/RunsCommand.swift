@@ -90,7 +90,7 @@ struct RunsCommand: AsyncParsableCommand {
                         Output.line(try report.json())
                         return .done
                     }
-                    // It holds users' ids: nobody else reads it, and nothing is overwritten.
+                    // It holds users' ids: no other account reads it, and nothing is overwritten.
                     let file = open(html, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
                     guard file >= 0 else {
                         throw CommandFailure(.data, "--html: the file can't be made; name one that does not exist")

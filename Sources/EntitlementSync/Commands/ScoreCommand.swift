@@ -100,7 +100,7 @@ private struct PrintedScore: Encodable {
         try row.encode(users, forKey: .users)
         try row.encode(compared, forKey: .compared)
         try row.encode(agreeing, forKey: .agreeing)
-        // A share from 0 to 1; null where nobody can be compared.
+        // A share from 0 to 1; null where no user can be compared.
         try row.encode(compared > 0 ? Double(agreeing) / Double(compared) : nil, forKey: .agreement)
         let kinds = Shadow.Kind.allCases.map { ($0.rawValue, counts[$0] ?? 0) }
         try row.encode(Dictionary(kinds) { $0 + $1 }, forKey: .kinds)

@@ -2,11 +2,11 @@ import Dispatch
 import Foundation
 import Glibc
 
-/// Asks whoever sits at the terminal, also where input and output are something else.
+/// Asks at the terminal, also where input and output are something else.
 enum Terminal {
     /// Asks for something that is not shown while it is typed.
     ///
-    /// - Returns: `nil`: nobody answers.
+    /// - Returns: `nil`: no answer came.
     static func secret(_ question: String) async -> String? { await ask(question, shown: false) }
 
     /// Asks for something that may be seen.

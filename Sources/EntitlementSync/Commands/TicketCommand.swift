@@ -136,7 +136,7 @@ struct TicketCommand: AsyncParsableCommand {
     @OptionGroup var session: SessionOptions
     @OptionGroup var options: OutputOptions
 
-    /// Whether the act counts for the evidence alone that was looked at.
+    /// Whether the act counts for the evidence alone that was seen.
     private var bindsEvidence: Bool { action == .approve || action == .refuse && how == "grant_until_end" }
 
     func validate() throws {
@@ -221,7 +221,7 @@ struct TicketCommand: AsyncParsableCommand {
         }
     }
 
-    /// The hash of the evidence as it is now, if it is the one that was looked at.
+    /// The hash of the evidence as it is now, if it is the one that was seen.
     private func shownHash(_ id: Int64, _ desk: DeskTickets) async throws -> [UInt8] {
         guard let shown = try await desk.show(id) else {
             throw CommandFailure(.data, "there is no ticket \(ticket); see entitlement-sync tickets")

@@ -86,7 +86,7 @@ struct TicketText {
         return lines
     }
 
-    /// Words of people, in which nothing looks like a line of ours or steers the terminal.
+    /// Words of operators and users, in which nothing passes for a line of ours or steers the terminal.
     private static func harmless(_ text: String) -> String {
         String(
             text.unicodeScalars.map { scalar in

@@ -15,7 +15,7 @@ package struct PeriodicService: Service {
         case work
         /// As `work`, and one service at a time: upkeep leaves the database's connections to jobs.
         case upkeep
-        /// Goes on until it is told to end: jobs in flight need it.
+        /// Goes on until its own shutdown: jobs in flight need it.
         case untilEnd
     }
 

@@ -91,7 +91,7 @@ enum UserMask {
         return String(scalars.prefix(min(2, scalars.count / 2))) + "…"
     }
 
-    /// An explanation without the id of the user whom it is about; ids of a few letters are left, for they are in other words.
+    /// An explanation without the id of its user; ids of a few letters are left, for they are in other words.
     static func explanation(_ text: String, about id: String) -> String {
         guard id.unicodeScalars.count >= 4 else { return text }
         return String(text.unicodeScalars.replacing(id.unicodeScalars, with: masked(id).unicodeScalars))

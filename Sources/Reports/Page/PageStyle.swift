@@ -1,4 +1,4 @@
-/// The look of the page, which is that of the support console.
+/// The style of the page, which is that of the support console.
 enum PageStyle {
     /// Colours are chosen for a contrast of 4.5 to 1 and more in both schemes.
     static let css: Markup = """

@@ -8,7 +8,7 @@ struct ProgressChart {
     private static let width = 1000.0
     private static let height = 300.0
 
-    /// The line in the drawing's own units: the first instant at the left, nobody at the bottom.
+    /// The line in the drawing's own units: the first instant at the left, zero users at the bottom.
     ///
     /// - Returns: places from the left and from the top; one point stands in the middle.
     func places() -> [(x: Double, y: Double)] {

@@ -2,7 +2,7 @@
 struct AppStoreAccount: Sendable {
     var id: String
     var side: AppStoreSide
-    /// Before this moment nobody finds it.
+    /// Before this moment it is not found.
     var visibleFromMs: Int64
     var appTransactionID: String
     var purchases: [AppStorePurchase]
@@ -125,7 +125,7 @@ struct AppStorePurchase: Sendable, Hashable {
         flaw = scenario.flaw
     }
 
-    /// Whether nothing was changed; relative moments are counted anew and may differ by what has passed since.
+    /// Whether nothing was changed; relative moments are counted again and may differ by what has passed since.
     func isSame(as other: Self) -> Bool {
         var other = other
         other.sequence = sequence

@@ -4,7 +4,7 @@ import X509
 
 /// The simulator's own certificates and keys, in the place of Apple's: a root, an authority, a signer.
 ///
-/// Nobody but the simulator and tests trusts them.
+/// Only the simulator and tests trust them.
 package struct AppStoreAuthority: Sendable {
     package let certificates: SigningCertificates
     private let key: P256.Signing.PrivateKey

@@ -9,7 +9,7 @@ package enum AppStoreCredentials {
         return try AppStoreAuthority(validFrom: Date() - decade, validUntil: Date() + decade)
     }
 
-    /// Signs as somebody nobody trusts.
+    /// Signs with a key that is not trusted.
     static let stranger = Result { try AppStoreAuthority() }
 
     /// The key that requests have to be signed with.
@@ -48,7 +48,7 @@ struct AppStoreDoor: Sendable {
         bundleID = scenario.bundleID
     }
 
-    /// Looks at a request's token.
+    /// Checks a request's token.
     ///
     /// - Parameters:
     ///   - authorization: the header.

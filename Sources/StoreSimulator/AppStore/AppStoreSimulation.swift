@@ -7,7 +7,7 @@ struct AppStoreSimulation: SimulatedStore {
 
     let scenario: AppStoreScenario
     private(set) var accounts: [AppStoreAccount] = []
-    /// What RevenueCat's customer has whom the request is about, for each environment at most one account.
+    /// What the request's customer has at RevenueCat, for each environment at most one account.
     var shared: [AppStoreAccount] = [] {
         didSet {
             for account in shared.indices {

@@ -53,7 +53,7 @@ package struct AppStoreTransactionScenario: Sendable, Codable {
     /// What is wrong with the signed texts, so that a client can show that it notices.
     package enum Flaw: String, ScenarioWord {
         case badSignature = "bad_signature"
-        /// Signed by somebody else.
+        /// Signed by another key.
         case foreignRoot = "foreign_root"
         case foreignBundle = "foreign_bundle"
         case foreignEnvironment = "foreign_environment"

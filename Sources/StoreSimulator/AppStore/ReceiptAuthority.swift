@@ -5,7 +5,7 @@ import X509
 
 /// The simulator's own certificates and keys for app receipts, in the place of Apple's: a root, an authority, a signer.
 ///
-/// Nobody but the simulator and tests trusts them.
+/// Only the simulator and tests trust them.
 package struct ReceiptAuthority: Sendable {
     /// How the certificates are signed: with SHA-1 until 2023, with SHA-256 since.
     package enum Generation: Sendable, CaseIterable {

@@ -75,7 +75,7 @@ package struct ReceiptDescription: Sendable {
             self.kind = kind
         }
 
-        /// Its attributes, with some that nobody describes.
+        /// Its attributes, with some that are not documented.
         package var attributes: [Attribute] {
             var attributes: [Attribute] = [
                 .text(1709, ""), .integer(1701, quantity), .text(1702, productID), .text(1703, transactionID),
@@ -112,7 +112,7 @@ package struct ReceiptDescription: Sendable {
         self.purchases = purchases
     }
 
-    /// Its attributes, with some that nobody describes.
+    /// Its attributes, with some that are not documented.
     package var attributes: [Attribute] {
         var attributes: [Attribute] = [
             .date(8, nil), .integer(14, 189), .text(0, type), .integer(1, appID), .text(2, bundleID),

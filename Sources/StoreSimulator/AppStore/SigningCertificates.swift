@@ -4,7 +4,7 @@ package import X509
 
 /// Three certificates in the place of Apple's: a root, an authority, a signer.
 ///
-/// Nobody but the simulator and tests trusts them.
+/// Only the simulator and tests trust them.
 package struct SigningCertificates: Sendable {
     /// What may be wrong with the certificates, so that a verifier can show that it notices.
     package struct Flaws: OptionSet, Sendable {
@@ -134,7 +134,7 @@ package struct SigningCertificates: Sendable {
         }
     }
 
-    /// The root, as a file for whoever is to trust it.
+    /// The root, as a file for programs that are to trust it.
     package func rootPEM() throws -> String { try root.serializeAsPEM().pemString }
 
     private static func name(_ commonName: String) throws -> DistinguishedName {

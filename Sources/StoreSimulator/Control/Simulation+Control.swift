@@ -16,7 +16,7 @@ package struct RequestReport: Sendable {
     package var byCustomer: [String: Int]
     /// Requests whose customer was not counted because of that bound.
     package var uncountedCustomers: Int
-    /// Requests as `METHOD /path` in the order of their arrival, the first 10,000; empty where nobody asked for that.
+    /// Requests as `METHOD /path` in the order of their arrival, the first 10,000; empty where that was not requested.
     package var log: [String]
 }
 

@@ -3,7 +3,7 @@ struct GooglePlayPurchase: Sendable {
     /// What Google Play says of a subscription at some moment.
     enum Standing: Sendable {
         case told(GooglePlayPurchaseScenario.State)
-        /// Nobody acknowledged it in time.
+        /// It was not acknowledged in time.
         case takenBack
         /// Another purchase stands in its place.
         case replaced

@@ -1,4 +1,4 @@
-// The list of voided purchases: those of the scenario, and those that nobody acknowledged in time.
+// The list of voided purchases: those of the scenario, and those that were not acknowledged in time.
 extension GooglePlaySimulation {
     private struct Voided {
         var purchase: GooglePlayPurchase

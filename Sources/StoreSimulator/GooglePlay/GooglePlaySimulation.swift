@@ -43,7 +43,7 @@ struct GooglePlaySimulation: SimulatedStore {
 
     let settings: GooglePlayScenario
     private(set) var purchases: [String: GooglePlayPurchase] = [:]
-    /// What RevenueCat's customer has whom the request is about.
+    /// What the request's customer has at RevenueCat.
     var shared: GooglePlayPurchase?
     /// Tokens that are replaced, and by which ones.
     private var replacements: [String: Set<String>] = [:]

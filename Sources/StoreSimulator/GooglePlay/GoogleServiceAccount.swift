@@ -4,7 +4,7 @@ internal import Foundation
 extension StoreSimulator {
     /// The key file of the service account that every simulator of this process lets in.
     ///
-    /// Its key is made on first use; nobody but simulators trusts it.
+    /// Its key is made on first use; only simulators trust it.
     package static var googleServiceAccount: String { GoogleServiceAccount.shared.keyFile }
 }
 

@@ -1,6 +1,6 @@
 internal import CryptoExtras
 
-/// The keys of Google's two sets, in their place: nobody but the simulator and tests trusts them.
+/// The keys of Google's two sets, in their place: only the simulator and tests trust them.
 ///
 /// Both sets rotate together; each has keys of its own.
 struct IdentityKeys: Sendable {
@@ -68,6 +68,6 @@ package enum PublishedKeys: String, ScenarioWord {
     case both
     /// Those that sign now.
     case new
-    /// Those before them: what is signed now names a key that nobody finds.
+    /// Those before them: what is signed now names an unknown key.
     case old
 }

@@ -16,7 +16,7 @@ package struct FirebaseScenario: Sendable, Codable, Hashable {
 
 /// What a scenario says of the subscription by which Pub/Sub pushes.
 package struct PubSubScenario: Sendable, Codable, Hashable {
-    /// Whom the pushes' tokens are for.
+    /// The audience of the pushes' tokens.
     package var audience = "https://app.example.com/webhooks/google-play"
     /// In whose name it pushes.
     package var serviceAccount = "pubsub-push@demo-project.iam.gserviceaccount.com"

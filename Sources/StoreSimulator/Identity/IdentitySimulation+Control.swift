@@ -76,7 +76,7 @@ extension StoreSimulator {
     /// The usual token of a push.
     ///
     /// - Parameters:
-    ///   - audience: whom it is for; the scenario's by default.
+    ///   - audience: the token's; the scenario's by default.
     ///   - email: in whose name; the scenario's service account by default.
     /// - Returns: a compact JWS of the simulated time.
     /// - Throws: what the cryptography library does.

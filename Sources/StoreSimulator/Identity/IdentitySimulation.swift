@@ -1,4 +1,4 @@
-/// The state of those who say who somebody is: Firebase for users, Google for the accounts in whose name Pub/Sub pushes.
+/// The state of the identity providers: Firebase for users, Google for the accounts in whose name Pub/Sub pushes.
 struct IdentitySimulation: SimulatedStore {
     static let endpoints = ["identity.firebase_keys", "identity.oauth_keys"]
 

@@ -1,6 +1,6 @@
 /// What the token of a push is to say; also the body of `POST /control/identity/push-token`.
 package struct PushTokenRequest: Sendable, Hashable {
-    /// Whom it is for; the scenario's by default.
+    /// The token's audience; the scenario's by default.
     package var audience: String?
     /// In whose name; the scenario's service account by default.
     package var email: String?

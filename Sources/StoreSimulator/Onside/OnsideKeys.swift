@@ -1,6 +1,6 @@
 internal import CryptoExtras
 
-/// Onside's keys, in its place: nobody but the simulator and tests trusts them.
+/// Onside's keys, in its place: only the simulator and tests trust them.
 struct OnsideKeys: Sendable {
     /// The number of the key that signs now.
     private var current = 1

@@ -91,7 +91,7 @@ package struct OnsideSigning: Sendable, Codable, Hashable {
 
 /// One order of a scenario, or the body of `PUT /control/onside/orders/{id}`.
 ///
-/// Orders with one `original` are one line: who asks for one is told of all.
+/// Orders with one `original` are one line: a request for one returns all.
 package struct OnsideOrderScenario: Sendable, Codable, Hashable {
     /// A UUID; may stay empty where the control path names it.
     package var order = ""
@@ -100,7 +100,7 @@ package struct OnsideOrderScenario: Sendable, Codable, Hashable {
     package var product = "premium_monthly"
     /// The account token; null without it.
     package var account: String?
-    /// Whose device shows it in a history; by default the account token's, and nobody's where it is another merchant's.
+    /// Whose device shows it in a history; by default the account token's, and none where it is another merchant's.
     package var holder: String?
     /// When the line began; `purchased` by default.
     package var bought: Moment?

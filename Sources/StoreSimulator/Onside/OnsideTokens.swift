@@ -1,7 +1,7 @@
 internal import Crypto
 internal import Foundation
 
-/// Looks at the tokens of requests as Onside does, and remembers each.
+/// Checks the tokens of requests as Onside does, and remembers each.
 struct OnsideTokens: Sendable {
     /// How far the caller's clock may be off, in seconds.
     private static let tolerance: Int64 = 5

@@ -8,12 +8,12 @@ struct CustomerBook: Sendable {
     /// Store and RevenueCat identifiers of items held one by one.
     private var holders: [String: Int] = [:]
     private var generators: [CustomerGenerator] = []
-    /// What an id that nobody listed answers, but for the identifiers.
+    /// The answer for an unlisted id, but for the identifiers.
     private var unlisted: CustomerRecord?
     /// Ids that a pattern or the default would answer, had they not been deleted.
     private var deleted: Set<[UInt8]> = []
 
-    /// Whose item a look-up found.
+    /// The owner of an item that a lookup found.
     struct Holding: Sendable {
         var customer: CustomerRecord
         /// Position in the customer's subscriptions or purchases.
@@ -111,7 +111,7 @@ struct CustomerBook: Sendable {
         for generator in generators {
             guard let number = generator.number(inIdentifier: identifier) else { continue }
             let customer = generator.customer(number)
-            // Once somebody changed or deleted the customer, the pattern no longer speaks for it.
+            // Once a request has changed or deleted the customer, the pattern no longer speaks for it.
             let bytes = Array(customer.id.utf8)
             guard keys[bytes] == nil, !deleted.contains(bytes) else { continue }
             if let index = index(customer) { return Holding(customer: customer, index: index) }

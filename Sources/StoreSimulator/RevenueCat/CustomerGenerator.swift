@@ -1,4 +1,4 @@
-/// A block of customers that exist only as a pattern until somebody asks for one.
+/// A block of customers that exist only as a pattern until one is requested.
 struct CustomerGenerator: Sendable {
     private let block: Int
     private let pattern: IDPattern

@@ -1,4 +1,4 @@
-/// Identifiers that look like the store's and are the same in every run.
+/// Identifiers in the store's form that are the same in every run.
 enum Identifiers {
     /// Ten hexadecimal digits of a text's FNV-1a hash.
     static func hex(_ text: String) -> String {

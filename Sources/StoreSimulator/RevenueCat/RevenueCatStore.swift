@@ -186,7 +186,7 @@ struct RevenueCatStore: Sendable {
         }
     }
 
-    /// The owner of a store transaction; no item where the store has never been told of it.
+    /// The owner of a store transaction; no item where the store does not know it.
     private func find(_ json: inout JSONBytes, route: RevenueCatRoute, renderer: RevenueCatRenderer) throws {
         let isSubscription = route.endpoint == .findSubscriptions
         let name = isSubscription ? "store_subscription_identifier" : "store_purchase_identifier"

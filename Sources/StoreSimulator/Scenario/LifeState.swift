@@ -34,7 +34,7 @@ package enum LifeState: String, Sendable, CaseIterable, ScenarioWord {
     case incomplete
     /// A status RevenueCat cannot name, while access is given.
     case unknown
-    /// Active, but for an entitlement that nobody mapped (lookup key `unmapped`).
+    /// Active, but for an entitlement that is not mapped (lookup key `unmapped`).
     case unmapped
     /// A price increase awaits consent; access until the period ends.
     case priceIncrease = "price_increase"

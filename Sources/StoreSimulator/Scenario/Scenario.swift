@@ -20,7 +20,7 @@ package struct Scenario: Sendable, Codable {
     package var customers: [CustomerScenario]
     /// Customers by the million.
     package var generate: [GeneratedCustomers]
-    /// What an id that nobody listed answers; absent: 404.
+    /// The answer for an unlisted id; absent: 404.
     package var defaultCustomer: CustomerScenario?
     /// Faults from the start.
     package var faults: [FaultRule]

@@ -1,4 +1,4 @@
-/// A keyed container that refuses keys nobody would read.
+/// A keyed container that refuses unknown keys.
 ///
 /// A mistyped key that is silently ignored makes a scenario test something else than its author meant.
 struct StrictFields<Key: CodingKey & CaseIterable> {

@@ -32,7 +32,7 @@ package struct SubscriptionScenario: Sendable, Codable, Hashable {
     package var store: String?
     /// Identifier of the latest transaction; derived by default.
     package var storeIdentifier: String?
-    /// Earlier transaction identifiers that the owner look-up shall find too.
+    /// Earlier transaction identifiers that the owner lookup shall find too.
     package var pastIdentifiers: [String] = []
     /// `purchased` or `family_shared`.
     package var ownership: String?

@@ -7,7 +7,7 @@ struct BusiestMinute: Sendable {
 
     /// Counts a request.
     ///
-    /// - Parameter nowMs: by the simulator's clock; where that was set back, the count begins anew.
+    /// - Parameter nowMs: by the simulator's clock; where that was set back, the count begins again.
     mutating func count(nowMs: Int64) {
         let second = nowMs / 1000
         if let last, second >= last, second - last < 60 {

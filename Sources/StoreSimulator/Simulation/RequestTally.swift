@@ -13,7 +13,7 @@ struct RequestTally: Sendable {
 
     private(set) var busiestMinute = BusiestMinute()
 
-    /// Requests as `METHOD /path`, in the order of their arrival, where somebody asked for that.
+    /// Requests as `METHOD /path`, in the order of their arrival, where that was requested.
     private(set) var log: [String]?
 
     /// How many requests are kept in their order.

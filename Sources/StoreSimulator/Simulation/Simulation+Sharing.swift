@@ -1,6 +1,6 @@
 /// The App Store and Google Play know what RevenueCat's customers bought there.
 ///
-/// What a store's own part of the scenario lists under the same name stands before it. Looked up with each request, so that
+/// What a store's own part of the scenario lists under the same name stands before it. Found with each request, so that
 /// a customer who was changed, or exists only as a pattern, is known as RevenueCat tells of it.
 extension Simulation.State {
     /// Shares with the App Store the purchases of the customer who holds a transaction.

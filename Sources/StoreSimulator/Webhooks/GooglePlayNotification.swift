@@ -6,7 +6,7 @@ package enum GooglePlayNotification: Sendable, Hashable {
     case oneTime(kind: Int, token: String, product: String? = nil)
     /// An order was voided; order and kind of product are the purchase's by default.
     case voided(token: String, order: String? = nil, productKind: Int? = nil, refundKind: Int = 1)
-    /// Somebody tries the connection.
+    /// A test of the connection.
     case test
     /// These bytes in the place of a notification.
     case raw(String)

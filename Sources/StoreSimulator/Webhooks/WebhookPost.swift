@@ -1,4 +1,4 @@
-/// A webhook as a store would post it, so that somebody can.
+/// A webhook as a store would post it, ready to be posted.
 package struct WebhookPost: Sendable, Hashable {
     /// The headers that say who sends it; beside them goes a content type of `application/json`.
     package var headers: [String: String]

@@ -24,7 +24,7 @@ package struct Operators: Sendable {
 
     /// Asks what a name's password is hashed with.
     ///
-    /// A name that is nobody's has a salt as well, which stays the same.
+    /// An unknown name has a salt as well, which stays the same.
     ///
     /// - Parameters:
     ///   - name: as typed.
@@ -116,7 +116,7 @@ package struct Operators: Sendable {
         case signedIn
         /// Right so far; something is missing.
         case needs(Set<Need>)
-        /// Whatever was wrong: nobody is told.
+        /// Whatever was wrong: the answer does not say.
         case refused
         /// The new password is the old one.
         case samePassword
@@ -140,7 +140,7 @@ package struct Operators: Sendable {
 
     /// What signing in may ask for, after the right password.
     package enum Need: String, Sendable, CaseIterable {
-        /// One of the operator's own, in place of the one that somebody else gave.
+        /// One of the operator's own, in place of the one that another operator gave.
         case password = "needs_password"
         case device = "needs_device"
         case code = "needs_code"
@@ -243,7 +243,7 @@ package struct Operators: Sendable {
 
     // MARK: Acting
 
-    /// Whoever acts.
+    /// The acting operator.
     package struct Actor: Sendable, Hashable {
         package var id: Int64
         package var name: String
@@ -252,7 +252,7 @@ package struct Operators: Sendable {
 
     /// Finds out who acts, if the role has a duty.
     ///
-    /// - Throws: `PostgresError` with SQLSTATE `ES006`: nobody is signed in, or the role may not; that is on record then.
+    /// - Throws: `PostgresError` with SQLSTATE `ES006`: no operator is signed in, or the role may not; that is on record then.
     package func acting(_ session: [UInt8], as duty: String) async throws -> Actor {
         try await recorded(session, duty) {
             let rows = try await pool.query(

@@ -88,7 +88,7 @@ extension CaseRecords {
         }
     }
 
-    /// When a store last told us of a refund of the purchase, asked about either side.
+    /// When a store last reported a refund of the purchase, asked about either side.
     private func refundSeen(of file: File) async throws -> Instant? {
         guard let purchase = file.purchase else { return nil }
         let keys = [file.claimant.key, file.owner?.key].compactMap(\.self)
@@ -123,7 +123,7 @@ extension CaseRecords {
                    entitlement_sync.charged_back(
                        ARRAY(SELECT DISTINCT i.id FROM item AS i
                               WHERE i.id <> entitlement_sync.surviving_purchase(\(purchase.id)::bigint))) IS NOT NULL
-                   -- What nobody has met yet has a name alone.
+                   -- An unknown one has a name alone.
                    OR EXISTS (SELECT 1 FROM item AS i
                                 JOIN entitlement_sync.chargeback_name AS k ON k.hash = entitlement_sync.name_hash(i.store, i.value)
                                WHERE i.id IS NULL AND k.lifted_at IS NULL)
@@ -134,7 +134,7 @@ extension CaseRecords {
         return (own.map { Instant($0) }, along)
     }
 
-    /// When the claimant came, where an event had told of the purchase for its owner a short while before.
+    /// When the claimant came, where an event had named the purchase's owner a short while before.
     private func firstClaimed(_ file: File) async throws -> Instant? {
         try await pool.query(
             """

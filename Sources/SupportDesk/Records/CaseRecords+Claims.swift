@@ -61,7 +61,7 @@ extension CaseRecords {
     /// Lets a ticket be about the purchase that an id has led to.
     ///
     /// - Parameters:
-    ///   - ticketID: a ticket of which nobody knows what it is about, but for what another id has led to.
+    ///   - ticketID: a ticket whose purchase is unknown, but for what another id has led to.
     ///   - purchase: our number.
     /// - Returns: whether it is about that now.
     /// - Throws: `PostgresError`.

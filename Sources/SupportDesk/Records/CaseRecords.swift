@@ -13,13 +13,13 @@ package struct CaseRecords: Sendable {
     /// What our records and the host say of a case.
     package struct File: Sendable {
         package var ticketID: Int64
-        /// Somebody works on it, or a transfer waits for it.
+        /// An operator works on it, or a transfer waits for it.
         package var isAwaited: Bool
         package var claimant: CaseAccount
         package var owner: CaseAccount?
         package var purchase: Purchase?
         package var identifiers: [PurchaseIdentifier]
-        /// An id alone, which somebody named, says which purchase it is about.
+        /// A reported id alone says which purchase it is about.
         package var isNamedByID: Bool
         package var isProven: Bool
         /// A store knew nothing of an id that the claimant named, when it was last asked.
@@ -43,7 +43,7 @@ package struct CaseRecords: Sendable {
 
     /// Takes tickets whose evidence is to be collected, for two minutes.
     ///
-    /// That is longer than a collection takes: whoever dies meanwhile has its share taken by others. What is asked for from
+    /// That is longer than a collection takes: the share of a process that dies meanwhile is taken by others. What is asked for from
     /// now on is collected once more.
     package func take(upTo limit: Int) async throws -> [Int64] {
         try await pool.query(
@@ -197,7 +197,7 @@ package struct CaseRecords: Sendable {
     /// Whose purchases are in our records.
     ///
     /// - Parameter ids: RevenueCat's.
-    /// - Returns: the owner's key by id; ids that nobody owns are left out.
+    /// - Returns: the owner's key by id; ids without an owner are left out.
     /// - Throws: `PostgresError`.
     package func owners(of ids: [String]) async throws -> [ExactText: Int64] {
         var owners: [ExactText: Int64] = [:]
@@ -326,7 +326,7 @@ package struct CaseRecords: Sendable {
         }
     }
 
-    /// Puts back what nobody holds any more, lets windows end, takes back what people agreed to too long ago, closes
+    /// Puts back what is not assigned any more, lets windows end, takes back what people agreed to too long ago, closes
     /// what no claimant answered.
     ///
     /// - Returns: how many tickets.

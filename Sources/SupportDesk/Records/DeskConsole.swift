@@ -18,7 +18,7 @@ package struct DeskConsole: Sendable {
 
     private var shown: PostgresBytes { PostgresBytes(session) }
 
-    // MARK: Who looks
+    // MARK: The operator
 
     /// Whose session it is.
     package struct Me: Sendable, Hashable {
@@ -36,7 +36,7 @@ package struct DeskConsole: Sendable {
         package var byProvider: Bool
     }
 
-    /// - Throws: `PostgresError`, SQLSTATE `ES006` where nobody is signed in.
+    /// - Throws: `PostgresError`, SQLSTATE `ES006` where no operator is signed in.
     package func me() async throws -> Me {
         let rows = try await pool.query(
             """
@@ -67,14 +67,14 @@ package struct DeskConsole: Sendable {
         )
     }
 
-    /// Whether the session still holds; looking does not make it last longer.
+    /// Whether the session still holds; the check does not make it last longer.
     package func isAlive() async throws -> Bool {
         try await pool.query("SELECT entitlement_sync.desk_alive(\(shown))").first?.decode(Bool.self, at: 0) ?? false
     }
 
     // MARK: The queue
 
-    /// How many tickets wait for whom.
+    /// How many tickets wait, by what they wait for.
     package struct Count: Sendable, Hashable {
         package var lane: String
         /// Up to 1000.

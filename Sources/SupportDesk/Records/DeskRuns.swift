@@ -1,7 +1,7 @@
 package import Postgres
 package import Runs
 
-/// Runs as the console shows them: how far they are, and never whom they are about.
+/// Runs as the console shows them: how far they are, and never which users they are about.
 package struct DeskRuns: Sendable {
     private let runs: RunRecords
     private let console: DeskConsole

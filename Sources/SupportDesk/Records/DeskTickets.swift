@@ -42,7 +42,7 @@ package struct DeskTickets: Sendable {
     /// Lists tickets, the newest first.
     ///
     /// - Parameters:
-    ///   - states: in which; `nil`: all in which somebody has to act.
+    ///   - states: in which; `nil`: all in which an operator has to act.
     ///   - before: the id that the page before ended with.
     ///   - limit: at most so many, 1 to 1000.
     ///   - reveal: with the users' ids of the first 20, which is put on record.
@@ -170,17 +170,17 @@ package struct DeskTickets: Sendable {
         case lend
         /// The rest of the time that the owner has to object is skipped: why, 1 to 4000 characters.
         case waive(reason: String)
-        /// The App Store is told again whose the transferred purchases are, where that came to nothing.
+        /// The account tokens of transferred purchases are written at the App Store again, where that came to nothing.
         case token
-        /// What people found out about a transfer that nobody else can end.
+        /// What operators found out about a transfer that only they can end.
         case resolve(hasMoved: Bool)
         case note(String)
         /// A row of `desk_question`, and a remark for the desk alone.
         case ask(question: String, words: String?)
         /// How it ends without a transfer, a remark, and for access until the paid period ends the hash of the evidence that was
-        /// looked at.
+        /// seen.
         case refuse(how: String, words: String?, hash: [UInt8]? = nil)
-        /// The hash of the evidence that was looked at, and what else is moved, as it was confirmed.
+        /// The hash of the evidence that was seen, and what else is moved, as it was confirmed.
         case approve(hash: [UInt8], confirmed: [String])
 
         var duty: String {

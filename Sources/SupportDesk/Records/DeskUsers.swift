@@ -87,7 +87,7 @@ package struct DeskUsers: Sendable {
 
     // MARK: Dead jobs
 
-    /// A job that nobody tries any more.
+    /// A dead job.
     package struct Dead: Sendable, Hashable {
         package var id: String
         package var reference: String

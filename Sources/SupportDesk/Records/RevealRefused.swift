@@ -12,7 +12,7 @@ package struct RevealRefused: Error, Hashable {
     /// - Parameters:
     ///   - query: asks; answers with a word for why not.
     ///   - pool: the database.
-    /// - Throws: `RevealRefused`, but for what is not there for the operator anyway: that is told as such; `PostgresError`.
+    /// - Throws: `RevealRefused`, but for what is not there for the operator anyway, which has its own answer; `PostgresError`.
     static func check(_ query: PostgresQuery, _ pool: PostgresPool) async throws {
         guard let word = try await pool.query(query).first?.decode(String?.self, at: 0),
             word != "own_case", word != "gone"

@@ -1,19 +1,19 @@
 package import Postgres
 import Queue
 
-/// What the App Store is still to be told of purchases that were moved: whose account token they carry from now on.
+/// Account tokens that are still to be written at the App Store for purchases that were moved.
 package struct TransferTokens: Sendable {
     private let pool: PostgresPool
 
     package init(pool: PostgresPool) { self.pool = pool }
 
-    /// One purchase of which it is to be told.
+    /// One purchase whose token is to be written.
     package struct Due: Sendable {
         package var id: Int64
         package var transferID: Int64
-        /// How often it was taken up since somebody asked for it.
+        /// How often it was taken up since it was requested.
         package var tries: Int
-        /// Whoever takes it up later shuts this turn out.
+        /// A process that takes it up later shuts this turn out.
         package var turn: Int64
         /// The claimant's id; `nil`: the account is gone.
         package var userID: String?
@@ -23,7 +23,7 @@ package struct TransferTokens: Sendable {
         package var environment: String
         /// The original transaction, as the store itself gave it; `nil`: only RevenueCat spoke of the purchase.
         package var originalID: String?
-        /// Any of its transactions that somebody named.
+        /// Any of its transactions that a ticket names.
         package var transactionID: String?
     }
 
@@ -59,11 +59,11 @@ package struct TransferTokens: Sendable {
     package enum Skip: String, Sendable, CaseIterable {
         /// We have no key for it.
         case appStoreOff = "app_store_off"
-        /// Nobody knows which token the claimant's app would give.
+        /// It is unknown which token the claimant's app would give.
         case tokenUnknown = "token_unknown"
         /// The claimant's account is gone.
         case claimantGone = "claimant_gone"
-        /// The purchase is somebody else's by now.
+        /// The purchase is another user's by now.
         case movedOn = "moved_on"
         /// None of the App Store's ids of the purchase is known.
         case purchaseUnknown = "purchase_unknown"

@@ -23,7 +23,7 @@ package struct Transfers: Sendable {
         package var step: Step
         /// How many calls were begun.
         package var calls: Int
-        /// How often it was taken up; whoever takes it up later shuts this turn out.
+        /// How often it was taken up; a process that takes it up later shuts this turn out.
         package var tries: Int
         /// RevenueCat's ids of all that the last call moves.
         package var moves: [String]
@@ -31,7 +31,7 @@ package struct Transfers: Sendable {
         package var waits: String?
     }
 
-    /// Takes due ones for this process, for two minutes, longer than all requests of one step may take: whoever dies
+    /// Takes due ones for this process, for two minutes, longer than all requests of one step may take: a process that dies
     /// meanwhile has its share taken by others.
     package func take(upTo limit: Int) async throws -> [Due] {
         try await pool.query(
@@ -142,7 +142,7 @@ package struct Transfers: Sendable {
         case done(Int)
         /// What it was allowed on is too old: it has to be allowed again.
         case tooLate
-        /// Our records give the purchase to somebody else by now.
+        /// Our records give the purchase to another user by now.
         case ownerChanged
     }
 

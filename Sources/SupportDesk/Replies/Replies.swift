@@ -3,7 +3,7 @@ import Foundation
 
 /// What an agent may send to a user, by reason and language: short, and without a word of anybody else.
 package enum Replies {
-    /// The language for whoever speaks none of the others.
+    /// The language for users who speak none of the others.
     package static let fallback = "en"
 
     /// What a user asks about, or is asked.
@@ -11,13 +11,13 @@ package enum Replies {
         case active
         case activeUntil
         case restored
-        /// A purchase could not be linked to the account; people look at it.
+        /// A purchase could not be linked to the account; agents examine it.
         case caseOpen
         case stillChecking
         case nothingFound
         /// What they had is over.
         case ended
-        /// Nobody has looked for purchases of theirs.
+        /// The stores were not asked about their purchases.
         case notAsked
         case storeUnavailable
         case notEligible
@@ -121,13 +121,13 @@ package enum Replies {
     ///   - reason: what to say.
     ///   - language: a tag such as `pt-BR`; what is not one of ours is answered in English.
     ///   - values: what is filled in, such as `reference` and `until`, as the reader is to see it.
-    /// - Returns: the text; `nil` where a value is missing, because nobody is sent a text with holes.
+    /// - Returns: the text; `nil` where a value is missing, because no user is sent a text with holes.
     package static func text(reason: Reason, language: String, values: [String: String] = [:]) -> String? {
         guard let text = template(reason, language) else { return nil }
         guard places(reason: reason, language: language).allSatisfy({ values[$0]?.isEmpty == false }) else {
             return nil
         }
-        // Once: what is filled in is nobody's template.
+        // Once: what is filled in is no template.
         return text.replacing(/{([a-z]+)}/) { values[String($0.output.1)] ?? "" }
     }
 

@@ -18,9 +18,9 @@ package enum ReplyMatter: Sendable, CaseIterable {
     case failed
     /// They had a subscription, which is over.
     case over
-    /// Somebody looked, and found nothing.
+    /// The stores were read, and nothing was found.
     case looked
-    /// Nobody has looked.
+    /// The stores were not read.
     case never
 
     package init(_ user: UserStanding) {
@@ -84,7 +84,7 @@ package struct ReplyRule: Sendable {
     /// What is to be said to them.
     package func says(_ user: UserStanding) -> Replies.Reason? {
         if let reason { return reason }
-        // A state that a newer version has added is one in which people look at it.
+        // A state that a newer version has added is one in which agents examine it.
         guard let item = user.case else { return nil }
         var verdict = item.verdict.flatMap { CaseVerdict(rawValue: $0) }
         // Access until a day that is over.

@@ -2,7 +2,7 @@ import Foundation
 
 /// How a user stands, as far as they may know it themselves: what a reply to them is made of.
 ///
-/// The database leaves out whatever is somebody else's, and cases that their claimant does not know of.
+/// The database leaves out whatever is another user's, and cases that their claimant does not know of.
 package struct UserStanding: Decodable, Sendable, Hashable {
     package enum Account: String, Decodable, Sendable, CaseIterable {
         case eligible
@@ -91,7 +91,7 @@ extension UserStanding {
         values["reference"] = ReplyMatter(self) == .case ? self.case?.reference : reference ?? self.case?.reference
         var text = Replies.text(reason: reason, language: language, values: values)
         if text == nil {
-            // Its job is long forgotten: nobody is sent a text with a hole.
+            // Its job is long forgotten: no user is sent a text with a hole.
             reason = .notAsked
             text = Replies.text(reason: reason, language: language)
         }

@@ -56,9 +56,9 @@ extension EvidenceCollector {
         }
     }
 
-    /// Looks up what was named for a case.
+    /// Makes lookups of the ids that were reported for a ticket.
     ///
-    /// A store that does not answer is put down as that, and waited for by nobody: what it said before of an id still counts.
+    /// A store that does not answer is put down as that, and not waited for: what it said before of an id still counts.
     func lookup(_ file: CaseRecords.File) async throws -> NamedPurchases {
         var named = NamedPurchases()
         named.entries = try await withThrowingTaskGroup(of: (Int, [StoreLookup]).self) { group in
@@ -92,7 +92,7 @@ extension EvidenceCollector {
     ///   - file: the case.
     ///   - named: what was found.
     /// - Returns: whether it is about another purchase now.
-    /// - Throws: `ReadFailure`, where somebody is at work on a ticket of the claimant's; `PostgresError`.
+    /// - Throws: `ReadFailure`, where another process works on a ticket of the claimant's; `PostgresError`.
     func name(_ file: CaseRecords.File, by named: NamedPurchases) async throws -> Bool {
         guard let purchase = named.purchase, purchase != file.purchase?.id, file.purchase == nil || file.isNamedByID
         else {
@@ -101,7 +101,7 @@ extension EvidenceCollector {
         return try await unlessLocked { try await records.name(file.ticketID, as: purchase) }
     }
 
-    /// Somebody at work on a ticket of the claimant's is not waited for.
+    /// A process at work on a ticket of the claimant's is not waited for.
     func unlessLocked<Result>(_ body: () async throws -> Result) async throws -> Result {
         do { return try await body() } catch let error as PostgresError
             where error.sqlState == SQLState.lockNotAvailable

@@ -71,7 +71,7 @@ package struct EvidenceCollector: Service {
         do { _ = try await collect(ticketID) } catch {
             let failure = error as? ReadFailure
             do {
-                // Our own going is nobody's failure; a task of its own, because this one is cancelled.
+                // A shutdown is no failure; a task of its own, because this one is cancelled.
                 guard !Task.isCancelled, failure?.code != .interrupted else {
                     return try await Task { [records] in try await records.release(ticketID) }.value
                 }
@@ -104,7 +104,7 @@ package struct EvidenceCollector: Service {
     /// - Parameters:
     ///   - ticketID: whose.
     ///   - whole: every source has to answer, because something is done by it.
-    /// - Returns: `nil`: the ticket is closed, or somebody else collected newer evidence.
+    /// - Returns: `nil`: the ticket is closed, or another process collected newer evidence.
     /// - Throws: `ReadFailure`, where a source is missing and nothing is kept; `PostgresError`.
     func collect(_ ticketID: Int64, whole: Bool = false) async throws -> Collected? {
         // Its owner is being read, which brings the purchase into our records.
@@ -157,7 +157,7 @@ package struct EvidenceCollector: Service {
         )
     }
 
-    // MARK: Looking into a case
+    // MARK: Collecting
 
     /// What was found, whence a transfer would move it, and the sources that did not answer in full.
     private typealias Found = (inputs: CaseInputs, source: String?, silent: [Store: ReadFailure])
@@ -175,7 +175,7 @@ package struct EvidenceCollector: Service {
             hasTransferKey: hasTransferKey,
             now: file.readAt
         )
-        // Without a purchase there is nothing to ask the stores about, and without a claimant nobody to ask for.
+        // Without a purchase there is nothing to ask the stores about, and without a claimant no user to ask for.
         guard file.purchase != nil, file.claimant.id != nil else { return (inputs, nil, [:]) }
         async let claimant = words(of: file.claimant, .claimant, file)
         async let owner = words(of: file.owner, .owner, file)
@@ -290,13 +290,13 @@ package struct EvidenceCollector: Service {
     /// Where purchases are that a call was to move.
     enum Place: Sendable { case source, target }
 
-    /// Reads with whom purchases are: the claimant, or whoever had them.
+    /// Reads which customer has purchases: the claimant, or a former owner.
     ///
     /// - Parameters:
     ///   - moves: RevenueCat's ids.
     ///   - ticketID: whose.
     /// - Returns: `nil`: some are the claimant's and some are not, or the claimant can't be read any more.
-    /// - Throws: `ReadFailure`, where that can't be told; `PostgresError`.
+    /// - Throws: `ReadFailure`, where that stays unknown; `PostgresError`.
     func place(of moves: [String], ticket ticketID: Int64) async throws -> Place? {
         guard let file = try await records.file(of: ticketID), let target = file.claimant.id else { return nil }
         let there = Set(try await stores.everything(of: target, lane: .support).flatMap(\.revenueCatIDs))
@@ -326,7 +326,7 @@ package struct EvidenceCollector: Service {
 }
 
 extension CaseRecords.File {
-    /// What nobody waits for leaves the stores' budgets to those who wait.
+    /// What no user waits for leaves the stores' budgets to those who wait.
     var lane: Lane { isAwaited ? .support : .sweep }
 }
 

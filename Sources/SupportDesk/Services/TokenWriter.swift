@@ -50,7 +50,7 @@ package struct TokenWriter: Service {
             do throws(ReadFailure) {
                 end = try await write(due)
             } catch {
-                // Our own going is nobody's failure; a task of its own, because this one is cancelled.
+                // A shutdown is no failure; a task of its own, because this one is cancelled.
                 guard !Task.isCancelled, error.code != .interrupted else {
                     return try await Task { [tokens] in try await tokens.release(due) }.value
                 }

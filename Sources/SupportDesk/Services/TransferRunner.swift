@@ -130,7 +130,7 @@ package struct TransferRunner: Service {
 
     /// Reads what came of a call.
     ///
-    /// - Returns: the next step; `nil`: the purchases are neither all here nor all there, and nobody calls again.
+    /// - Returns: the next step; `nil`: the purchases are neither all here nor all there, and no process calls again.
     private func settleCall(
         _ due: Transfers.Due,
         _ said: RevenueCatTransfers.Called? = nil

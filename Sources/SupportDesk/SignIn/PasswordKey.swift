@@ -64,7 +64,7 @@ package struct PasswordKey: Sendable {
 
     private static let saltBytes = 16
     private static let keyBytes = 32
-    /// Longer ones would let anybody make us work; nobody types them.
+    /// Longer ones would let any caller make us work; no operator types them.
     private static let longest = 256
 
     package let cost: Cost

@@ -17,7 +17,7 @@ package struct ShownToken<Mark: TokenMark>: Hashable, Sendable {
 
     private let bytes: [UInt8]
 
-    /// Makes a new one, which nobody can guess.
+    /// Makes a new one, which can't be guessed.
     package init() {
         bytes = SymmetricKey(size: .init(bitCount: Self.byteCount * 8)).withUnsafeBytes { Array($0) }
     }
@@ -39,7 +39,7 @@ package struct ShownToken<Mark: TokenMark>: Hashable, Sendable {
     /// The form that the operator's browser or terminal keeps.
     package var text: String { Mark.prefix + Self.hexadecimal(bytes) }
 
-    /// By what the database finds the session: of no use to whoever reads it there.
+    /// By what the database finds the session: of no use to a reader of the table.
     package var digest: [UInt8] { Array(SHA256.hash(data: bytes)) }
 
     private static func hexadecimal(_ bytes: some Sequence<UInt8>) -> String {

@@ -28,7 +28,7 @@ package struct SignIn: Sendable {
         package var password: String
         /// Of the second factor; spaces do not count.
         package var code: String?
-        /// The password to have from now on, where the old one was somebody else's choice.
+        /// The password to have from now on, where the old one was another operator's choice.
         package var newPassword: String?
         /// The second factor to have from now on; the code has to be its own.
         package var newDevice: SecondFactor?
@@ -73,7 +73,7 @@ package struct SignIn: Sendable {
 
     private static func digest(of address: String) -> [UInt8] { Array(SHA256.hash(data: Data(address.utf8))) }
 
-    /// Signs somebody in.
+    /// Signs an operator in.
     ///
     /// A try counts as failed until it is completed, also one that lacks something.
     ///
@@ -88,7 +88,7 @@ package struct SignIn: Sendable {
         from address: String?,
         client: ClientToken?
     ) async throws -> Result {
-        // Beyond what a name can be: nobody has to be asked.
+        // Beyond what a name can be: the database need not be asked.
         guard (1...63).contains(typed.name.utf8.count) else { return .not(.refused) }
         let whence = address.map(Self.digest)
         let salt = try await operators.salt(of: typed.name, from: whence, client: client?.digest, usual: cost.text)
@@ -122,7 +122,7 @@ package struct SignIn: Sendable {
         return outcome == .signedIn ? .signedIn(token, client) : .not(outcome)
     }
 
-    /// A thread of its own for what takes a third of a second: no thread of the pool waits for it, and whoever guesses passwords
+    /// A thread of its own for what takes a third of a second: no thread of the pool waits for it, and an attacker who guesses passwords
     /// gets one core at most.
     private static let hardWork = DispatchQueue(label: "sign-in.scrypt")
 

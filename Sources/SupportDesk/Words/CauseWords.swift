@@ -7,7 +7,7 @@ package struct CauseWords: Sendable, Hashable {
     /// What to change in the application, or elsewhere; `nil`: nothing.
     package var fix: String?
 
-    /// The words for a decision that changed somebody's type.
+    /// The words for a decision that changed a user's type.
     ///
     /// - Parameters:
     ///   - rule: the rule that decided.

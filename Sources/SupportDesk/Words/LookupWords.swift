@@ -1,8 +1,8 @@
 package import Entitlements
 
-/// What looking ids up has found, where people read it.
+/// What lookups of ids have found, where operators read it.
 package enum LookupWords {
-    /// One look-up as a sentence, and which way it points.
+    /// One lookup as a sentence, and which way it points.
     ///
     /// - Parameter lookup: one store's word on one id.
     /// - Returns: the sentence, without the id.
@@ -25,7 +25,7 @@ package enum LookupWords {
         }
     }
 
-    /// Whoever named an id has shown nothing by it, so that none of these speaks for a transfer.
+    /// A reported id proves nothing, so that none of these speaks for a transfer.
     private static func found(_ lookup: CaseLookup, by store: String) -> String {
         if lookup.isSubject {
             return "\(store) knows it, and it leads to the purchase in question; who named it proves nothing."

@@ -6,9 +6,9 @@ package struct Outlook: Sendable, Hashable {
     package var others: Int
     /// How many more people have to approve after this one.
     package var approvalsLeft: Int
-    /// Until when the owner may object, in words; `nil`: nobody is waited for.
+    /// Until when the owner may object, in words; `nil`: no owner is waited for.
     package var ownerUntil: String?
-    /// How many hours an owner gets who has not been asked yet; `nil`: nobody is asked.
+    /// How many hours an owner gets who has not been asked yet; `nil`: no owner is asked.
     package var ownerHours: Int?
 
     package init(purchase: String, others: Int, approvalsLeft: Int, ownerUntil: String?, ownerHours: Int? = nil) {

@@ -49,7 +49,7 @@ package enum PastWords {
         return lines
     }
 
-    /// What is frozen of both sides; `nil`: nobody counted.
+    /// What is frozen of both sides; `nil`: not counted.
     package static func said(_ frozen: FrozenAssets) -> String? {
         let sides = [("claimant", frozen.claimant), ("owner", frozen.owner)].compactMap { side, count in
             count.map { "\($0) of the \(side)'s" }
