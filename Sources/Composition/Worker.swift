@@ -151,7 +151,6 @@ package struct Worker: Service {
         }
         let beforeReads: [(any Service)?] = [
             keeper, notifier, exchange,
-            AbsenceKeeper(apply, logger: logger),
             JobRescuer(leases, dequeue: dequeue, logger: logger),
             listener.map { JobListener($0, dequeue: dequeue, logger: logger) },
         ]
@@ -166,7 +165,7 @@ package struct Worker: Service {
             restoreTook: { dequeuer.restoreEnded(after: $0) },
             logger: logger
         )
-        let work: [(any Service)?] = [
+        var work: [(any Service)?] = [
             AssetRunner(
                 AssetRuns(
                     pool: pool,
@@ -188,18 +187,14 @@ package struct Worker: Service {
             reader.resolve.map { EventResolver(inbox, longestPause: pause, logger: logger, resolve: $0) },
             sender.map { OutboxDispatcher(outbox: OutboxQueue(pool: pool), sender: $0, logger: logger) },
             BackfillReader(Listings(pool: pool), lists: stores.lists, retry: settings.apply.retry, logger: logger),
+            CheckScheduler(pool: pool, background: settings.backgroundCheck, dequeue: dequeue, logger: logger),
+            planner,
+            stores.dryRunReader.map {
+                DryRunner(DryRuns(pool: pool), reader: $0, apply: apply, lease: lease, logger: logger)
+            },
         ]
-        let dryRunner = stores.dryRunReader.map {
-            DryRunner(DryRuns(pool: pool), reader: $0, apply: apply, lease: lease, logger: logger)
-        }
-        var upkeep: [(any Service)?] = [
-            dryRunner, planner,
-            CheckScheduler(
-                pool: pool,
-                background: settings.backgroundCheck,
-                dequeue: dequeue,
-                logger: logger
-            ),
+        let upkeep: [any Service] = [
+            AbsenceKeeper(apply, logger: logger),
             PartitionMaintainer(
                 Partitions(pool: pool, historyDays: settings.retention.historyDays),
                 logger: logger
@@ -210,7 +205,7 @@ package struct Worker: Service {
             InvariantMonitor(pool: pool).service(logger: logger),
         ]
         if settings.readsRuns {
-            upkeep.append(
+            work.append(
                 RunPartReader(
                     RunParts(pool: pool),
                     reader: reader,
@@ -225,7 +220,7 @@ package struct Worker: Service {
             )
         }
         services =
-            beforeReads.compactMap(\.self) + stores.beside + [applier] + (work + upkeep).compactMap(\.self)
+            beforeReads.compactMap(\.self) + stores.beside + [applier] + work.compactMap(\.self) + upkeep
             + stores.desk
     }
 

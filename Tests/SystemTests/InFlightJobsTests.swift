@@ -160,7 +160,7 @@ struct InFlightJobsTests {
             await group.waitForAll()
         }
         #expect(jobsInFlight.take(upTo: 10, at: .now).count == 2)
-        // Remembered for whoever waits next.
+        // Kept for the next task that waits.
         jobsInFlight.readyToApply.raiseForOne()
         await jobsInFlight.readyToApply.wait()
     }

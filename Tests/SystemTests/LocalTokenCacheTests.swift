@@ -10,7 +10,7 @@ struct LocalTokenCacheTests {
         return count
     }
 
-    /// Gives tokens, the first of which is for whoever asked.
+    /// Gives tokens, the first of which is for the request that asked.
     private func expectAdded(
         _ cache: inout LocalTokenCache,
         _ count: Int,

@@ -19,11 +19,11 @@ import RateLimits
 /// After a dequeue: an empty queue is polled after 50 ms, then ever less often; a lane that gave all that it was asked for is
 /// dequeued again at once; a steady stream of single restores is dequeued a few at a time.
 ///
-/// Slots are split: background jobs use at most three quarters of them, and an eighth when the first restore comes. From then on
-/// the time that restores spend in this process, the stores' part left out, moves the background jobs' share: quickly down while it is long,
-/// slowly up while it is short. Restores come first, save in every eighth dequeue, so that a flood of restores never stops
-/// background jobs. Where a store's rate limit is shared,
-/// only as many background jobs are dequeued as keep the limit busy, at most once in 50 ms.
+/// Slots are split: background jobs use at most three quarters of them, and an eighth when the first restore comes. From then
+/// on the time that restores spend in this process, without the stores' part, moves the background jobs' share: quickly down
+/// while it is long, slowly up while it is short. Restores come first, except in every eighth dequeue, so that a flood of
+/// restores never stops background jobs. Under a store's rate limit only as many background jobs are dequeued as keep the
+/// limit busy, at most once in 50 ms.
 struct DequeuePolicy {
     /// What a process holds at a moment.
     struct Load {
@@ -183,7 +183,7 @@ struct DequeuePolicy {
         lacksRoom = rest <= 0
         guard rest > 0, !isTooSoon else { return [restores] }
         lastBackground = now
-        // Together no more than the rest; a lane that was empty keeps a small part, by which it is found out when it is not.
+        // Together no more than the rest. A lane that was empty is asked for a few, so that new jobs in it are found.
         let least = max(1, rest / 8)
         let events = hadEvents == hadSweeps ? (rest + 1) / 2 : hadEvents ? rest - least : least
         let limits: [JobQueue.LaneLimit] = [

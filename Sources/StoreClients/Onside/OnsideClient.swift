@@ -112,8 +112,8 @@ package struct OnsideClient: Sendable {
 
     /// Verifies a signed history that the app sent (`onside_history`).
     ///
-    /// It proves which orders an Onside account holds; whether they still give access, and to whom, is what
-    /// Onside says when it is asked.
+    /// It proves which orders an Onside account holds. Whether they still give access, and which user has it, only a read of
+    /// Onside shows.
     ///
     /// - Parameter text: a compact JWS of at most 1 MiB.
     /// - Returns: what Onside signed; every transaction is of our app.
