@@ -11,20 +11,6 @@ package final class AbsenceWatch: Sendable {
 
     package init() {}
 
-    /// A user whose purchase a store does not list.
-    package struct Absence: Hashable {
-        package var store: Store
-        package var userKey: Int64
-        /// It has to exist; otherwise it is a first absence.
-        package var isUnknown: Bool
-
-        package init(store: Store, userKey: Int64, isUnknown: Bool) {
-            self.store = store
-            self.userKey = userKey
-            self.isUnknown = isUnknown
-        }
-    }
-
     /// Counts users that stores knew.
     package func note(known counts: [Store: Int64]) {
         known.withLock { $0.merge(counts, uniquingKeysWith: +) }

@@ -1,7 +1,7 @@
 package import Entitlements
 import FoundationEssentials
 package import Postgres
-package import Queue
+import Queue
 
 /// What others must hear of one change.
 package struct OutboxMessage: Sendable {

@@ -1,4 +1,4 @@
-import Entitlements
+package import Entitlements
 import FoundationEssentials
 package import Postgres
 

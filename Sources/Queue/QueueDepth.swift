@@ -1,3 +1,4 @@
+package import Entitlements
 package import Postgres
 
 /// How many jobs of a lane are in a state, and how old the oldest is.

@@ -1,3 +1,4 @@
+import Entitlements
 package import Logging
 package import Postgres
 package import Queue

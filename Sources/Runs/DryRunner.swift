@@ -1,3 +1,4 @@
+import Entitlements
 package import Logging
 import Postgres
 package import Queue

@@ -1,7 +1,7 @@
-import Entitlements
+package import Entitlements
 package import FoundationEssentials
 package import Postgres
-package import Queue
+import Queue
 package import Reconciliation
 
 /// Questions of people, what a reconcile of a user would do now.

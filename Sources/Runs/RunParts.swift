@@ -1,7 +1,7 @@
-import Entitlements
+package import Entitlements
 import FoundationEssentials
 package import Postgres
-package import Queue
+import Queue
 package import Reconciliation
 
 /// Parts of dry runs, as workers take them up.

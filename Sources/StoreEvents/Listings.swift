@@ -121,8 +121,8 @@ package struct Listings: Sendable {
     /// - Parameter store: whose list it is.
     /// - Throws: `PostgresError`.
     package func noteRefusal(by store: Store) async throws {
-        guard let words = StoreCredentials.advice[store] else { return }
-        try await Alarms.note(StoreCredentials.alarm(of: store), words, in: pool)
+        guard let words = CredentialAlarm.advice[store] else { return }
+        try await Alarms.note(CredentialAlarm.name(of: store), words, in: pool)
     }
 
     /// Puts a list off.

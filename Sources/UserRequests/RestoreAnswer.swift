@@ -1,7 +1,7 @@
-import Entitlements
+package import Entitlements
 package import FoundationEssentials
 package import Postgres
-package import Queue
+import Queue
 
 /// A restore as its user's app sees it.
 package struct RestoreAnswer: Sendable, Hashable {

@@ -1,3 +1,4 @@
+import Entitlements
 import Postgres
 import Queue
 import TestSupport

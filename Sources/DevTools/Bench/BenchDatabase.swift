@@ -1,3 +1,4 @@
+import Entitlements
 package import Foundation
 package import Logging
 import Migrations

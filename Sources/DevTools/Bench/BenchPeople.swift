@@ -1,4 +1,5 @@
 import Composition
+import Entitlements
 import Foundation
 import Logging
 import Postgres

@@ -1,3 +1,4 @@
+import Entitlements
 import Metrics
 package import Queue
 package import RateLimits

@@ -83,7 +83,7 @@ extension Apply {
         limits: Bool = true,
         report: inout ApplyReport,
         on connection: PostgresConnection
-    ) async throws -> ApplyPlan {
+    ) async throws -> BatchPlan {
         let (gate, locked) = (scene.gate, scene.locked)
         var facts = scene.facts
         var ours = try await ours(of: batch, in: scene, epoch: epoch, report: &report, on: connection)
@@ -110,10 +110,16 @@ extension Apply {
         let firstSeenByEvent = try await FirstSeenByEvent.purchases(shown: ours, holders, on: connection)
         var decision = settings.decision
         decision.demotionsPaused = gate.demotionsPaused
-        var plan: ApplyPlan
+        var plan: BatchPlan
         var postponed: Set<Int64> = []
         repeat {
-            plan = ApplyPlan(settings: settings, decision: decision, catalog: gate.catalog)
+            plan = BatchPlan(
+                decision: decision,
+                retry: settings.retry,
+                acknowledges: settings.acknowledges,
+                catalog: gate.catalog,
+                jitter: { .random(in: 0...1) }
+            )
             plan.firstSeenByEvent = firstSeenByEvent
             plan.dated = dated.purchases
             if !dated.users.isEmpty || !dated.purchases.isEmpty {
@@ -145,7 +151,7 @@ extension Apply {
     }
 
     /// Holds demotions for runs and the brake.
-    private func limitDemotions(_ plan: inout ApplyPlan, on connection: PostgresConnection) async throws {
+    private func limitDemotions(_ plan: inout BatchPlan, on connection: PostgresConnection) async throws {
         let decided = plan.effects
         let holds = try await HeldDemotions.holds(on: decided, connection)
         let wanted = limit(decided.map(\.decision), holds: holds, allowance: nil).count(where: \.countsTowardBrake)
@@ -181,7 +187,7 @@ extension Apply {
     /// - Returns: whether claimants were added to `postponed`.
     private func postpone(
         _ postponed: inout Set<Int64>,
-        in plan: ApplyPlan,
+        in plan: BatchPlan,
         on connection: PostgresConnection
     ) async throws -> Bool {
         let owners = Set(plan.formerOwners.map(\.owner)).sorted()

@@ -12,7 +12,7 @@ import UserRequests
 extension Apply {
     /// Writes it and commits.
     func write(
-        _ plan: ApplyPlan,
+        _ plan: BatchPlan,
         assetsApart: Bool,
         report: inout ApplyReport,
         on connection: PostgresConnection
@@ -30,7 +30,7 @@ extension Apply {
     }
 
     private func write(
-        _ planned: ApplyPlan,
+        _ planned: BatchPlan,
         known: [Store: Int64],
         assetsApart: Bool,
         report: inout ApplyReport,
@@ -122,7 +122,7 @@ extension Apply {
     /// Makes users known that only the app's ids in purchases name, and queues reads of users whose purchases were found.
     ///
     /// - Throws: `HeldElsewhere` if another transaction has locked such a user's row of the queue: the job that submitted the purchase is postponed.
-    private func meetAccounts(_ plan: ApplyPlan, on connection: PostgresConnection) async throws {
+    private func meetAccounts(_ plan: BatchPlan, on connection: PostgresConnection) async throws {
         let rows = plan.observed
         let accounts = rows.compactMap(\.account).sortedExactly
         guard !accounts.isEmpty else { return }
@@ -147,7 +147,7 @@ extension Apply {
     }
 
     /// Finds out which verdicts only confirm what is on record.
-    private func noteConfirmations(_ plan: inout ApplyPlan, on connection: PostgresConnection) async throws {
+    private func noteConfirmations(_ plan: inout BatchPlan, on connection: PostgresConnection) async throws {
         let isObserving = settings.decision.mode == .observe
         var rows: [Int64: [ObservedRow]] = [:]
         for row in plan.observed { rows[row.userKey, default: []].append(row) }
@@ -168,7 +168,7 @@ extension Apply {
     }
 
     /// What was read, as it goes into the ledger.
-    private func ledgerWrites(_ plan: ApplyPlan, fresh: [Int]) -> [PostgresRequest<Void>] {
+    private func ledgerWrites(_ plan: BatchPlan, fresh: [Int]) -> [PostgresRequest<Void>] {
         let names = plan.observed.flatMap { row -> [(PurchaseIdentifier, Int64)] in
             guard row.attribution?.isNew == true, let id = row.purchaseID else { return [] }
             return (row.observation?.identifiers ?? []).map { ($0, id) }
@@ -194,7 +194,7 @@ extension Apply {
     }
 
     /// The rows that other users' purchases are given by this batch: by user key, store and the store's id.
-    private func newRows(in plan: ApplyPlan) -> [ExactText: Int64] {
+    private func newRows(in plan: BatchPlan) -> [ExactText: Int64] {
         var rows: [ExactText: Int64] = [:]
         for row in plan.observed where row.attribution?.isNew == true && row.attribution != .new {
             guard let id = row.purchaseID, let item = row.observation, let spoken = item.spokenID else { continue }
@@ -203,7 +203,7 @@ extension Apply {
         return rows
     }
 
-    private func openTickets(_ plan: inout ApplyPlan, on connection: PostgresConnection) async throws {
+    private func openTickets(_ plan: inout BatchPlan, on connection: PostgresConnection) async throws {
         let rows = newRows(in: plan)
         let wanted = plan.effects.flatMap { effect in
             effect.verdict.tickets.map { ticket in
@@ -212,7 +212,7 @@ extension Apply {
                 if ticket.purchase == nil, let store = ticket.store, let id = ticket.originalID {
                     ticket.purchase = rows[ExactText("\(effect.job.userKey) \(store) \(id)")]
                 }
-                return TicketWrites.Wanted(claimantKey: effect.job.userKey, jobID: effect.job.id, request: ticket)
+                return WantedTicket(claimantKey: effect.job.userKey, jobID: effect.job.id, request: ticket)
             }
         }
         let visible = try await TicketWrites.open(wanted + plan.tickets, tells: settings.tells, on: connection)

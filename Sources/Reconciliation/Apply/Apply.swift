@@ -1,10 +1,10 @@
-import Entitlements
+package import Entitlements
 import FoundationEssentials
 package import Ledger
 package import Logging
 import Outbox
 package import Postgres
-package import Queue
+import Queue
 
 /// Makes verdicts true: the one transaction that locks, decides and writes a batch of jobs.
 ///

@@ -1,18 +1,7 @@
 package import Entitlements
 package import FoundationEssentials
-package import Queue
+import Queue
 import UserRequests
-
-/// A claimed job whose stores have been asked.
-package struct ReadJob: Sendable {
-    package var job: ClaimedJob
-    package var reading: Reading
-
-    package init(job: ClaimedJob, reading: Reading) {
-        self.job = job
-        self.reading = reading
-    }
-}
 
 /// What applying goes by.
 package struct ApplySettings: Sendable {

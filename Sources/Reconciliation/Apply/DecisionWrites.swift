@@ -5,69 +5,11 @@ import Outbox
 import Postgres
 import Queue
 
-/// A decided job on its way into the records, and what its write came to.
-struct DecidedJob {
-    let job: ClaimedJob
-    let user: User?
-    let facts: UserFacts?
-    let coverage: Coverage
-    /// The user has, or had, a purchase that says why they have the type they have.
-    let isExplained: Bool
-    let decision: Decision
-    var assetsChanged = 0
-    var assetsPending = false
-    /// Where the next batch of assets begins.
-    var assetCursor: String?
-    var ticketID: Int64?
-    /// What the records would say of it; see `Confirmation`.
-    var fingerprint: UUID?
-    /// Where it confirms a decision, and is none of its own.
-    var confirmation: JobEnd.Confirmation?
-
-    var askedAt: Instant { decision.askedAt }
-    var countsTowardBrake: Bool { decision.countsTowardBrake }
-
-    /// The decision's verdict, refined by what the assets did.
-    var verdict: Verdict {
-        finalize(decision.verdict, of: job.kind, assetsChanged: assetsChanged, isPending: assetsPending)
-    }
-
-    /// The same with another decision, before anything is written.
-    func with(_ decision: Decision) -> DecidedJob {
-        DecidedJob(
-            job: job,
-            user: user,
-            facts: facts,
-            coverage: coverage,
-            isExplained: isExplained,
-            decision: decision
-        )
-    }
-
+extension DecidedJob {
     mutating func note(_ progress: AssetProgress) {
         assetsChanged = progress.changed
         assetsPending = progress.more
         assetCursor = progress.cursor
-    }
-
-    /// The type that this decision settles, or that an earlier one did where this one leaves open whether the type is right.
-    func decidedType(isObserving: Bool) -> UserType? {
-        guard !isObserving, let user, user.status.isEligible else { return nil }
-        switch decision.verdict.action {
-        case .grant: return .subscriber
-        case .demote: return .free
-        case .none: return user.type == .free ? .free : facts?.decidedType
-        }
-    }
-
-    /// Whether the type changes, and to what.
-    var newType: UserType? {
-        guard let user else { return nil }
-        switch decision.verdict.action {
-        case .grant: return user.type == .subscriber ? nil : .subscriber
-        case .demote: return user.type == .free ? nil : .free
-        case .none: return nil
-        }
     }
 }
 

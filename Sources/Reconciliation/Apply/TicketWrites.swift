@@ -6,12 +6,6 @@ import Queue
 
 /// Opens and touches tickets in the transaction of their verdict.
 enum TicketWrites {
-    /// A ticket that one job asks for.
-    struct Wanted {
-        var claimantKey: Int64
-        var jobID: UUID
-        var request: TicketRequest
-    }
 
     /// Opens each ticket, or touches the open one of the same claimant and purchase: the unique index decides.
     ///
@@ -25,7 +19,7 @@ enum TicketWrites {
     /// - Returns: the id of the most telling ticket that the claimant may see, by claimant.
     /// - Throws: `PostgresError`.
     static func open(
-        _ wanted: [Wanted],
+        _ wanted: [WantedTicket],
         tells: Bool,
         on connection: PostgresConnection
     ) async throws -> [Int64: Int64] {
@@ -122,7 +116,7 @@ enum TicketWrites {
     /// Counts a purchase that RevenueCat moves to and fro in one ticket, whichever of its owners is its claimant.
     ///
     /// - Returns: the tickets that remain to be opened.
-    private static func touchMoves(_ tickets: [Wanted], on connection: PostgresConnection) async throws -> [Wanted] {
+    private static func touchMoves(_ tickets: [WantedTicket], on connection: PostgresConnection) async throws -> [WantedTicket] {
         let moves = tickets.filter { $0.request.kind == .externalTransfer && $0.request.purchase != nil }
         guard !moves.isEmpty else { return tickets }
         let touched = Set(
@@ -158,7 +152,7 @@ enum TicketWrites {
         + " ID\" (project settings). The tickets of the kind external_transfer name the accounts."
 
     /// Lets a claimant's case without a purchase become the case of the purchase that has been found by now.
-    private static func name(_ found: [Wanted], on connection: PostgresConnection) async throws {
+    private static func name(_ found: [WantedTicket], on connection: PostgresConnection) async throws {
         let named = found.filter { $0.request.purchase != nil }
         guard !named.isEmpty else { return }
         try await connection.query(

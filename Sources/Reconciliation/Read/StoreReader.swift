@@ -1,5 +1,5 @@
 package import Entitlements
-package import Queue
+import Queue
 package import StoreEvents
 
 /// Asks the stores about a claimed job.

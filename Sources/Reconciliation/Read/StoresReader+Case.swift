@@ -1,5 +1,5 @@
 package import Entitlements
-package import Queue
+import Queue
 package import StoreClients
 
 extension StoresReader {

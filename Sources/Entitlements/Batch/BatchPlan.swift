@@ -1,60 +1,69 @@
-import Entitlements
-import Ledger
-import Queue
-import RateLimits
+package import FoundationEssentials
 
 /// What a batch comes to, before it is written: pure once everything is loaded.
-struct ApplyPlan {
-    private let settings: ApplySettings
+package struct BatchPlan {
+    private let retryPolicy: RetryPolicy
+    /// From 0 to 1: spreads the times of retries.
+    private let jitter: @Sendable () -> Double
+    /// Whether granted sales are acknowledged.
+    private let acknowledges: Bool
     private let decision: DecisionSettings
-    let catalog: ProductCatalog
+    package let catalog: ProductCatalog
     /// What earlier jobs of this batch touch: two jobs of one batch never write the same purchase.
     private var touchedPurchases: Set<Int64> = []
     private var touchedIdentifiers: Set<PurchaseIdentifierKey> = []
 
-    var effects: [DecidedJob] = []
-    var observed: [ObservedRow] = []
-    var newIdentifiers: [(PurchaseIdentifier, Int64)] = []
-    var merges: [(from: Int64, into: Int64)] = []
+    package var effects: [DecidedJob] = []
+    package var observed: [ObservedRow] = []
+    package var newIdentifiers: [(PurchaseIdentifier, Int64)] = []
+    package var merges: [(from: Int64, into: Int64)] = []
     /// When the rows that readings name were first seen.
     private var firstSeen: [Int64: Instant] = [:]
     /// Where merged rows of this batch went.
     private var mergedInto: [Int64: Int64] = [:]
     /// Contested purchases whose owner is clear again.
-    var settled: [(purchase: Int64, former: Int64)] = []
-    var ends: [JobEnd] = []
-    var retries: [JobRetry] = []
-    var reconciles: [Int64] = []
+    package var settled: [(purchase: Int64, former: Int64)] = []
+    package var ends: [JobEnd] = []
+    package var retries: [JobRetry] = []
+    package var reconciles: [Int64] = []
     /// Former owners who are to be read again, with the users whose jobs took their purchases over.
-    var formerOwners: [(owner: Int64, claimant: Int64)] = []
-    var postponed: [ReadJob] = []
+    package var formerOwners: [(owner: Int64, claimant: Int64)] = []
+    package var postponed: [ReadJob] = []
     /// Cases of jobs that end without a verdict.
-    var tickets: [TicketWrites.Wanted] = []
+    package var tickets: [WantedTicket] = []
     /// Former owners who lost a purchase that gave access, by RevenueCat's word, with the time of that reading.
-    var movedAway: [Int64: Instant] = [:]
+    package var movedAway: [Int64: Instant] = [:]
     /// Users whose purchases stores do not list.
-    var absences: Set<AbsenceWatch.Absence> = []
+    package var absences: Set<Absence> = []
     /// How many users' purchases that gave access each store knew.
-    var known: [Store: Int64] = [:]
+    package var known: [Store: Int64] = [:]
     /// Sales to be acknowledged to Google Play.
-    var acknowledgements: [Acknowledgement] = []
-    var alarms: [String: String] = [:]
+    package var acknowledgements: [Acknowledgement] = []
+    package var alarms: [String: String] = [:]
     /// Purchases whose records were dated to the present: a reading from before that says nothing of them.
-    var dated: Set<Int64> = []
+    package var dated: Set<Int64> = []
     /// When other users' purchases, submitted as proofs, were first seen, if an event named them before.
-    var firstSeenByEvent: [Int64: Instant] = [:]
+    package var firstSeenByEvent: [Int64: Instant] = [:]
 
     /// Users whose verdicts only confirm what is on record.
-    var confirming: Set<Int64> { Set(effects.filter { $0.confirmation != nil }.map(\.job.userKey)) }
+    package var confirming: Set<Int64> { Set(effects.filter { $0.confirmation != nil }.map(\.job.userKey)) }
 
-    init(settings: ApplySettings, decision: DecisionSettings, catalog: ProductCatalog) {
-        self.settings = settings
+    package init(
+        decision: DecisionSettings,
+        retry: RetryPolicy,
+        acknowledges: Bool,
+        catalog: ProductCatalog,
+        jitter: @escaping @Sendable () -> Double
+    ) {
+        self.jitter = jitter
+        retryPolicy = retry
+        self.acknowledges = acknowledges
         self.decision = decision
         self.catalog = catalog
     }
 
     /// Adds one job, decided.
-    mutating func add(
+    package mutating func add(
         _ item: ReadJob,
         user: User?,
         facts: UserFacts?,
@@ -224,7 +233,7 @@ struct ApplyPlan {
     private mutating func note(_ failure: ReadFailure, of job: ClaimedJob, _ situation: Situation) {
         // What has just moved to another owner is known as soon as that owner is read: a second answer counts.
         if failure.code == .unknownToStore,
-            job.lastError == failure.code.rawValue || job.attempt + 1 >= settings.retry.maxAttempts
+            job.lastError == failure.code.rawValue || job.attempt + 1 >= retryPolicy.maxAttempts
         {
             let store = failure.store ?? .revenueCat
             absences.insert(.init(store: store, userKey: situation.userKey, isUnknown: true))
@@ -350,7 +359,7 @@ struct ApplyPlan {
 
     /// Plans the acknowledgement of what was granted; what was not granted is never acknowledged.
     private mutating func acknowledge(_ item: ReadJob, _ situation: Situation, _ verdict: Verdict) {
-        guard settings.acknowledges, verdict.action == .grant else { return }
+        guard acknowledges, verdict.action == .grant else { return }
         for (observation, attribution) in zip(item.reading.observations, situation.attributions) {
             guard let acknowledgement = observation.acknowledgement, attribution.counts,
                 situation.givesAccess(observation)
@@ -403,7 +412,7 @@ struct ApplyPlan {
         switch failure.code {
         case .unauthorized:
             let store = failure.store ?? .revenueCat
-            alarms[StoreCredentials.alarm(of: store)] = StoreCredentials.advice[store]
+            alarms[CredentialAlarm.name(of: store)] = CredentialAlarm.advice[store]
         case .unmapped: break
         // Not where the reading is incomplete only because its first part sufficed for a yes: that meets no limit.
         case .incomplete where item.reading.failure?.code == .incomplete:
@@ -434,11 +443,11 @@ struct ApplyPlan {
                 "The application has users with ids that name no user (null, guest, ...): mend how it makes them."
         default: break
         }
-        let next = settings.retry.next(
+        let next = retryPolicy.next(
             after: failure,
             attempt: item.job.attempt,
             age: item.job.queuedFor,
-            jitter: Double.random(in: 0...1),
+            jitter: jitter(),
             isRepeated: ReadFailure.isImmediateRetry(item.job.lastError)
         )
         switch next {
@@ -451,14 +460,14 @@ struct ApplyPlan {
             dead.lastError = failure.code.rawValue
             ends.append(dead)
             tickets += proven.map {
-                TicketWrites.Wanted(claimantKey: item.job.userKey, jobID: item.job.id, request: $0)
+                WantedTicket(claimantKey: item.job.userKey, jobID: item.job.id, request: $0)
             }
         }
     }
 
     /// The case of a purchase that the claimant has shown, and that may be another user's.
-    private func unresolved(_ purchase: Observation, _ item: ReadJob) -> TicketWrites.Wanted {
-        TicketWrites.Wanted(
+    private func unresolved(_ purchase: Observation, _ item: ReadJob) -> WantedTicket {
+        WantedTicket(
             claimantKey: item.job.userKey,
             jobID: item.job.id,
             request: TicketRequest(
@@ -483,5 +492,32 @@ struct ApplyPlan {
             outcome: outcome,
             attempt: attempt
         )
+    }
+}
+
+/// A user whose purchase a store does not list.
+package struct Absence: Hashable {
+    package var store: Store
+    package var userKey: Int64
+    /// It has to exist; otherwise it is a first absence.
+    package var isUnknown: Bool
+
+    package init(store: Store, userKey: Int64, isUnknown: Bool) {
+        self.store = store
+        self.userKey = userKey
+        self.isUnknown = isUnknown
+    }
+}
+
+/// A ticket that one job asks for.
+package struct WantedTicket {
+    package var claimantKey: Int64
+    package var jobID: UUID
+    package var request: TicketRequest
+
+    package init(claimantKey: Int64, jobID: UUID, request: TicketRequest) {
+        self.claimantKey = claimantKey
+        self.jobID = jobID
+        self.request = request
     }
 }

@@ -1,4 +1,3 @@
-package import Entitlements
 package import FoundationEssentials
 
 /// Where a job waits.
@@ -94,4 +93,15 @@ package struct ClaimedJob: Sendable {
 
     /// The database's time now, never ahead of it: the claim's time and what has passed since its answer.
     package func databaseTime(at tick: ContinuousClock.Instant) -> Instant { claimedAt + (tick - claimedTick) }
+}
+
+/// A claimed job whose stores have been asked.
+package struct ReadJob: Sendable {
+    package var job: ClaimedJob
+    package var reading: Reading
+
+    package init(job: ClaimedJob, reading: Reading) {
+        self.job = job
+        self.reading = reading
+    }
 }

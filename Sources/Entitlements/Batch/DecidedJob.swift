@@ -1,0 +1,89 @@
+package import FoundationEssentials
+
+/// A decided job on its way into the records, and what its write came to.
+package struct DecidedJob {
+    package let job: ClaimedJob
+    package let user: User?
+    package let facts: UserFacts?
+    package let coverage: Coverage
+    /// The user has, or had, a purchase that says why they have the type they have.
+    package let isExplained: Bool
+    package let decision: Decision
+    package var assetsChanged = 0
+    package var assetsPending = false
+    /// Where the next batch of assets begins.
+    package var assetCursor: String?
+    package var ticketID: Int64?
+    /// What the records would say of it; see `Confirmation`.
+    package var fingerprint: UUID?
+    /// Where it confirms a decision, and is none of its own.
+    package var confirmation: JobEnd.Confirmation?
+
+    package init(
+        job: ClaimedJob,
+        user: User?,
+        facts: UserFacts?,
+        coverage: Coverage,
+        isExplained: Bool,
+        decision: Decision,
+        assetsChanged: Int = 0,
+        assetsPending: Bool = false,
+        assetCursor: String? = nil,
+        ticketID: Int64? = nil,
+        fingerprint: UUID? = nil,
+        confirmation: JobEnd.Confirmation? = nil
+    ) {
+        self.job = job
+        self.user = user
+        self.facts = facts
+        self.coverage = coverage
+        self.isExplained = isExplained
+        self.decision = decision
+        self.assetsChanged = assetsChanged
+        self.assetsPending = assetsPending
+        self.assetCursor = assetCursor
+        self.ticketID = ticketID
+        self.fingerprint = fingerprint
+        self.confirmation = confirmation
+    }
+
+    package var askedAt: Instant { decision.askedAt }
+    package var countsTowardBrake: Bool { decision.countsTowardBrake }
+
+    /// The decision's verdict, refined by what the assets did.
+    package var verdict: Verdict {
+        finalize(decision.verdict, of: job.kind, assetsChanged: assetsChanged, isPending: assetsPending)
+    }
+
+    /// The same with another decision, before anything is written.
+    package func with(_ decision: Decision) -> DecidedJob {
+        DecidedJob(
+            job: job,
+            user: user,
+            facts: facts,
+            coverage: coverage,
+            isExplained: isExplained,
+            decision: decision
+        )
+    }
+
+    /// The type that this decision settles, or that an earlier one did where this one leaves open whether the type is right.
+    package func decidedType(isObserving: Bool) -> UserType? {
+        guard !isObserving, let user, user.status.isEligible else { return nil }
+        switch decision.verdict.action {
+        case .grant: return .subscriber
+        case .demote: return .free
+        case .none: return user.type == .free ? .free : facts?.decidedType
+        }
+    }
+
+    /// Whether the type changes, and to what.
+    package var newType: UserType? {
+        guard let user else { return nil }
+        switch decision.verdict.action {
+        case .grant: return user.type == .subscriber ? nil : .subscriber
+        case .demote: return user.type == .free ? nil : .free
+        case .none: return nil
+        }
+    }
+}

@@ -1,0 +1,72 @@
+package import FoundationEssentials
+
+/// How a job ended.
+package struct JobEnd: Sendable {
+    package enum State: String, Sendable { case done, dead, canceled }
+
+    package var id: UUID
+    package var userKey: Int64
+    package var kind: JobKind
+    package var state: State
+    package var outcome: Outcome?
+    package var messageKey: MessageKey?
+    package var ticketID: Int64?
+    package var attempt: Int
+    package var lastError: String?
+    /// What stands for a decision of its own, where the job only confirmed one.
+    package var confirmation: Confirmation?
+
+    /// A decision that was confirmed.
+    package struct Confirmation: Sendable, Hashable {
+        /// The number among decisions.
+        package var id: Int64
+        /// The decision that stands.
+        package var decision: Int64
+
+        package init(id: Int64, decision: Int64) {
+            self.id = id
+            self.decision = decision
+        }
+    }
+
+    package init(
+        id: UUID,
+        userKey: Int64,
+        kind: JobKind,
+        state: State,
+        outcome: Outcome?,
+        messageKey: MessageKey? = nil,
+        ticketID: Int64? = nil,
+        attempt: Int,
+        lastError: String? = nil,
+        confirmation: Confirmation? = nil
+    ) {
+        self.confirmation = confirmation
+        self.id = id
+        self.userKey = userKey
+        self.kind = kind
+        self.state = state
+        self.outcome = outcome
+        self.messageKey = messageKey
+        self.ticketID = ticketID
+        self.attempt = attempt
+        self.lastError = lastError
+    }
+}
+
+/// A job that is tried again.
+package struct JobRetry: Sendable {
+    package var userKey: Int64
+    package var kind: JobKind
+    package var after: Duration
+    package var attempt: Int
+    package var error: String
+
+    package init(userKey: Int64, kind: JobKind, after: Duration, attempt: Int, error: String) {
+        self.userKey = userKey
+        self.kind = kind
+        self.after = after
+        self.attempt = attempt
+        self.error = error
+    }
+}

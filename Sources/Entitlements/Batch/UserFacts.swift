@@ -1,0 +1,71 @@
+package import FoundationEssentials
+
+/// The user-level facts a verdict rests on.
+package struct UserFacts {
+    package var epoch: Int64
+    package var readAt: Instant?
+    package var absentSince: Instant?
+    /// When an event spoke of access.
+    package var promisedAt: Instant?
+    /// When support moved a purchase to another user.
+    package var movedAwayAt: Instant?
+    /// Changes of type within the last day.
+    package var flips: Int
+    package var everObserved: Bool
+    /// The type that our last decision gave the user or found right.
+    package var decidedType: UserType?
+    /// The account was erased since: a user with this id now is another user to us.
+    package var isErased = false
+    /// Of the newest decision and its reading; see `Confirmation`.
+    package var fingerprint: UUID?
+    /// The newest decision, where checks have confirmed it.
+    package var decisionID: Int64?
+    /// How many did.
+    package var confirmed = 0
+    /// The newest decision is to be written again: it, or its first confirmation, is half a year old.
+    package var isDecisionOld = true
+    package var grants = GrantState.none
+    package var sandbox = SandboxState.none
+    /// When the last grant in force ends.
+    package var grantsEnd: Instant?
+    /// Until when the user's sandbox purchases count; `nil` as well where they count for good.
+    package var sandboxEnds: Instant?
+
+    package init(
+        epoch: Int64,
+        readAt: Instant? = nil,
+        absentSince: Instant? = nil,
+        promisedAt: Instant? = nil,
+        movedAwayAt: Instant? = nil,
+        flips: Int,
+        everObserved: Bool,
+        decidedType: UserType? = nil,
+        isErased: Bool = false,
+        fingerprint: UUID? = nil,
+        decisionID: Int64? = nil,
+        confirmed: Int = 0,
+        isDecisionOld: Bool = true,
+        grants: GrantState = GrantState.none,
+        sandbox: SandboxState = SandboxState.none,
+        grantsEnd: Instant? = nil,
+        sandboxEnds: Instant? = nil
+    ) {
+        self.epoch = epoch
+        self.readAt = readAt
+        self.absentSince = absentSince
+        self.promisedAt = promisedAt
+        self.movedAwayAt = movedAwayAt
+        self.flips = flips
+        self.everObserved = everObserved
+        self.decidedType = decidedType
+        self.isErased = isErased
+        self.fingerprint = fingerprint
+        self.decisionID = decisionID
+        self.confirmed = confirmed
+        self.isDecisionOld = isDecisionOld
+        self.grants = grants
+        self.sandbox = sandbox
+        self.grantsEnd = grantsEnd
+        self.sandboxEnds = sandboxEnds
+    }
+}
