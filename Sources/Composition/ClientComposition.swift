@@ -21,7 +21,7 @@ struct ClientComposition {
     let logger: Logger
     private(set) var limiters: StoreRateLimiters
     /// One limit for all of RevenueCat's keys: the project is what counts there.
-    private(set) var revenueCatGate: RequestGate?
+    private(set) var revenueCatGate: RequestPermit?
     private(set) var appStoreClient: AppStoreClient?
     /// Acknowledges granted sales to Google Play, where that is on and wanted.
     private(set) var acknowledger: Acknowledger?
@@ -60,7 +60,7 @@ struct ClientComposition {
     }
 
     private mutating func gate(_ store: Store, _ credential: String, _ perMinute: Int, _ breaker: CircuitBreaker)
-        -> RequestGate
+        -> RequestPermit
     {
         let budget = RateBudget(
             pool: pool,
@@ -87,7 +87,7 @@ struct ClientComposition {
         let receipts = AppReceiptProofs(roots: settings.receiptRoots, expected: .init(bundleID: bundleID))
         if let configuration = settings.appStore, let access = config.appStore.access {
             let breaker = CircuitBreaker()
-            var gates: [AppStoreEnvironment: [AppStoreBudget: RequestGate]] = [:]
+            var gates: [AppStoreEnvironment: [AppStoreBudget: RequestPermit]] = [:]
             for environment in AppStoreEnvironment.allCases {
                 for budget in AppStoreBudget.allCases {
                     let widest = environment == .production ? access.requestsPerMinute : access.requestsPerMinute / 10
@@ -122,7 +122,7 @@ struct ClientComposition {
     private mutating func googlePlay(_ lookups: UserLookups) -> GooglePlaySource? {
         guard let configuration = settings.googlePlay, let access = config.googlePlay else { return nil }
         let breaker = CircuitBreaker()
-        var gates: [GooglePlayBudget: RequestGate] = [:]
+        var gates: [GooglePlayBudget: RequestPermit] = [:]
         for budget in GooglePlayBudget.allCases {
             let share = budget.perMinute * access.requestsPerMinute / GooglePlayBudget.subscriptions.perMinute
             gates[budget] = gate(.googlePlay, "google_play.\(budget.rawValue)", share, breaker)

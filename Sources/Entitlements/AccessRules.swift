@@ -1,5 +1,5 @@
 /// What a store status of one item means for access, before products and environment count.
-package enum Standing: String, Sendable, CaseIterable {
+package enum AccessState: String, Sendable, CaseIterable {
     /// The store gives access.
     case access
     /// The store said that it is over.
@@ -18,13 +18,13 @@ package struct AccessRule: Sendable {
     package var status: StoreStatus.Known
     /// The store's own `gives_access`; `nil` where it gives none.
     package var givesAccess: Bool?
-    package var standing: Standing
+    package var accessState: AccessState
 
-    init(_ kind: Observation.Kind, _ status: StoreStatus.Known, _ givesAccess: Bool?, _ standing: Standing) {
+    init(_ kind: Observation.Kind, _ status: StoreStatus.Known, _ givesAccess: Bool?, _ accessState: AccessState) {
         self.kind = kind
         self.status = status
         self.givesAccess = givesAccess
-        self.standing = standing
+        self.accessState = accessState
     }
 }
 
@@ -32,7 +32,7 @@ package struct AccessRule: Sendable {
 ///
 /// The store's own `gives_access` decides; the status only explains.
 package let accessRules: [AccessRule] = [
-    //         kind           status            gives access  standing
+    //         kind           status            gives access  accessState
     AccessRule(.subscription, .trialing, true, .access),
     AccessRule(.subscription, .active, true, .access),
     AccessRule(.subscription, .inGracePeriod, true, .access),
@@ -83,8 +83,8 @@ private struct AccessKey: Hashable {
     var givesAccess: Bool?
 }
 
-private let standings: [AccessKey: Standing] = Dictionary(
-    accessRules.map { (AccessKey(kind: $0.kind, status: $0.status, givesAccess: $0.givesAccess), $0.standing) },
+private let accessStates: [AccessKey: AccessState] = Dictionary(
+    accessRules.map { (AccessKey(kind: $0.kind, status: $0.status, givesAccess: $0.givesAccess), $0.accessState) },
     uniquingKeysWith: { first, _ in first }
 )
 
@@ -99,19 +99,21 @@ package func isRunning(
     periodEndsAt: Instant?,
     at moment: Instant
 ) -> Bool {
-    standing(of: kind, status: status, givesAccess: givesAccess) == .access
+    accessState(of: kind, status: status, givesAccess: givesAccess) == .access
         && (periodEndsAt.map { moment < $0 } ?? true)
 }
 
 /// Finds a store status in the table.
 ///
-/// - Returns: the standing; `unknown` for a subscription without `gives_access`, which no decoder lets through.
-package func standing(of kind: Observation.Kind, status: StoreStatus, givesAccess: Bool?) -> Standing {
+/// - Returns: the access state; `unknown` for a subscription without `gives_access`, which no decoder lets through.
+package func accessState(of kind: Observation.Kind, status: StoreStatus, givesAccess: Bool?) -> AccessState {
     let answer = kind == .subscription ? givesAccess : nil
-    return standings[AccessKey(kind: kind, status: status.known, givesAccess: answer)] ?? .unknown
+    return accessStates[AccessKey(kind: kind, status: status.known, givesAccess: answer)] ?? .unknown
 }
 
 extension Observation {
     /// What its store's status comes to.
-    package var standing: Standing { Entitlements.standing(of: kind, status: status, givesAccess: givesAccess) }
+    package var accessState: AccessState {
+        Entitlements.accessState(of: kind, status: status, givesAccess: givesAccess)
+    }
 }

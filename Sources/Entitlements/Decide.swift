@@ -1,45 +1,45 @@
 /// Decides one job: a pure function of what was read and what is known, by the first rule that holds.
-package func decide(_ situation: Situation) -> Resolution {
-    guard let user = situation.user else {
+package func decide(_ input: DecisionInput) -> Resolution {
+    guard let user = input.user else {
         return .verdict(
             Verdict(
                 .accountGone,
                 outcome: .notEligible,
-                messageKey: situation.kind == .restore ? .accountGone : nil,
+                messageKey: input.kind == .restore ? .accountGone : nil,
                 explanation: "The account does not exist any more; nothing was written."
             )
         )
     }
-    guard user.status.isEligible else { return .verdict(notEligible(user, situation)) }
-    if situation.attributions.contains(.overtaken) { return .retry(ReadFailure(.overtaken)) }
-    let evidence = Evidence(situation)
-    if evidence.hasAccess || situation.grants == .active {
-        return .verdict(access(user, evidence, situation))
+    guard user.status.isEligible else { return .verdict(notEligible(user, input)) }
+    if input.attributions.contains(.overtaken) { return .retry(ReadFailure(.overtaken)) }
+    let summary = AccessSummary(input)
+    if summary.hasAccess || input.grants == .active {
+        return .verdict(access(user, summary, input))
     }
-    if let failure = ignorance(evidence, situation) { return .retry(failure) }
-    let lapse = user.type == .subscriber ? lapse(evidence, situation) : nil
+    if let failure = ignorance(summary, input) { return .retry(failure) }
+    let lapse = user.type == .subscriber ? lapse(summary, input) : nil
     // What was read may be older than what the event speaks of; a yes needs no such care.
-    let takesAway = situation.kind == .reconcile && lapse?.demotes == true
-    if let age = promiseAge(situation), age < (takesAway ? Promise.holds : Promise.settles) {
-        return .retry(ReadFailure(.promised, retryAfter: max(.seconds(2), age)))
+    let takesAway = input.kind == .reconcile && lapse?.demotes == true
+    if let age = sinceAccessEvent(input), age < (takesAway ? ReadLag.holds : ReadLag.settles) {
+        return .retry(ReadFailure(.readLag, retryAfter: max(.seconds(2), age)))
     }
-    switch situation.kind {
+    switch input.kind {
     case .reconcile:
-        var verdict = reconcile(lapse, evidence, situation)
-        verdict.detached = evidence.detached
+        var verdict = reconcile(lapse, summary, input)
+        verdict.detached = summary.detached
         return .verdict(verdict)
     case .restore:
-        var verdict = restoreWithoutAccess(lapse, evidence, situation)
-        verdict.detached = evidence.detached
-        let refusals = situation.reading.claims.refusals
+        var verdict = restoreWithoutAccess(lapse, summary, input)
+        verdict.detached = summary.detached
+        let refusals = input.reading.claims.refusals
         if !refusals.isEmpty {
             verdict.explanation += " What was shown did not verify: \(refusals.joined(separator: ", "))."
         }
         // A mismatch waits for no lookup: whatever that finds, the answer is the same.
-        if lapse == nil, verdict.outcome == .nothingToRestore, let failure = situation.reading.claims.failure {
+        if lapse == nil, verdict.outcome == .nothingToRestore, let failure = input.reading.claims.failure {
             return .retry(failure)
         }
-        if verdict.outcome == .storeAccountMismatch, let failure = situation.reading.claims.failure {
+        if verdict.outcome == .storeAccountMismatch, let failure = input.reading.claims.failure {
             verdict.explanation +=
                 " A lookup of what was shown failed (\(failure.code.rawValue)): the ticket may not name the purchase."
         }
@@ -48,37 +48,37 @@ package func decide(_ situation: Situation) -> Resolution {
 }
 
 /// Why the reading does not suffice for a no.
-private func ignorance(_ evidence: Evidence, _ situation: Situation) -> ReadFailure? {
-    var failure = situation.reading.failure
-    if situation.reading.coverage != .full { failure = failure ?? ReadFailure(.incomplete) }
+private func ignorance(_ summary: AccessSummary, _ input: DecisionInput) -> ReadFailure? {
+    var failure = input.reading.failure
+    if input.reading.coverage != .full { failure = failure ?? ReadFailure(.incomplete) }
     // What is missing in the catalogue is missing whatever else failed. A store that was not asked is asked first.
-    if evidence.hasUnmapped, failure.map({ $0.treatment == .retry }) ?? true {
+    if summary.hasUnmapped, failure.map({ $0.treatment == .retry }) ?? true {
         return ReadFailure(.unmapped, retryAfter: failure?.retryAfter)
     }
-    guard situation.reading.coverage == .full else { return failure }
-    let store = evidence.unlistedBy.min { $0.rawValue < $1.rawValue }
+    guard input.reading.coverage == .full else { return failure }
+    let store = summary.unlistedBy.min { $0.rawValue < $1.rawValue }
     return store.map { ReadFailure(.unknownToStore, store: $0) }
 }
 
 /// How long before this reading an event spoke of access.
-private func promiseAge(_ situation: Situation) -> Duration? {
-    guard situation.reading.covered.contains(.revenueCat), let at = situation.promisedAt else { return nil }
-    return .microseconds(max(0, situation.reading.askedAt.microseconds - at.microseconds))
+private func sinceAccessEvent(_ input: DecisionInput) -> Duration? {
+    guard input.reading.covered.contains(.revenueCat), let at = input.accessEventAt else { return nil }
+    return .microseconds(max(0, input.reading.askedAt.microseconds - at.microseconds))
 }
 
-private func notEligible(_ user: User, _ situation: Situation) -> Verdict {
+private func notEligible(_ user: User, _ input: DecisionInput) -> Verdict {
     let isDeleting = user.status == .toBeDeleted
     return Verdict(
         .notEligible,
         outcome: .notEligible,
-        messageKey: situation.kind == .reconcile ? nil : isDeleting ? .notEligibleDeleting : .notEligible,
+        messageKey: input.kind == .reconcile ? nil : isDeleting ? .notEligibleDeleting : .notEligible,
         explanation: "The account's status is \(user.status.rawValue), so it can gain neither type nor assets."
     )
 }
 
-private func access(_ user: User, _ evidence: Evidence, _ situation: Situation) -> Verdict {
+private func access(_ user: User, _ summary: AccessSummary, _ input: DecisionInput) -> Verdict {
     let rule: Rule =
-        evidence.followedOwner ? .ownerFollowedRevenuecat : evidence.hasAccess ? .storeAccess : .grantAccess
+        summary.followedOwner ? .ownerFollowedRevenuecat : summary.hasAccess ? .storeAccess : .grantAccess
     let wasFree = user.type == .free
     let because =
         switch rule {
@@ -88,32 +88,32 @@ private func access(_ user: User, _ evidence: Evidence, _ situation: Situation) 
         case .storeAccess: "A store says that a purchase of this user gives access"
         default: "A grant by our own people gives access"
         }
-    let isAtRisk = evidence.hasAccess && !evidence.hasPaidAccess && situation.grants != .active
+    let isAtRisk = summary.hasAccess && !summary.hasPaidAccess && input.grants != .active
     var verdict = Verdict(
         rule,
         .grant,
-        outcome: situation.kind == .restore
+        outcome: input.kind == .restore
             ? wasFree ? .restored : .alreadySubscriber : wasFree ? .promoted : .unchanged,
-        messageKey: situation.kind == .restore ? wasFree ? .restored : .alreadySubscriber : nil,
+        messageKey: input.kind == .restore ? wasFree ? .restored : .alreadySubscriber : nil,
         absence: .clear,
-        tickets: ownershipTickets(situation),
+        tickets: ownershipTickets(input),
         explanation: because + (wasFree ? ", so the user became a subscriber." : ", so the user stays a subscriber.")
             + (isAtRisk ? " It is at risk: the last payment has failed, and the store gives time to mend that." : "")
     )
-    verdict.detached = evidence.detached
+    verdict.detached = summary.detached
     return verdict
 }
 
-private func reconcile(_ lapse: Lapse?, _ evidence: Evidence, _ situation: Situation) -> Verdict {
-    let tickets = ownershipTickets(situation)
+private func reconcile(_ lapse: Lapse?, _ summary: AccessSummary, _ input: DecisionInput) -> Verdict {
+    let tickets = ownershipTickets(input)
     guard let lapse else {
-        if !situation.reading.unreadable.isEmpty {
+        if !input.reading.unreadable.isEmpty {
             return Verdict(
                 .unreadableItem,
                 outcome: .storeUnavailable,
                 absence: .clear,
                 tickets: tickets,
-                explanation: unreadable(situation) + " so the user is read again later."
+                explanation: unreadable(input) + " so the user is read again later."
             )
         }
         return Verdict(
@@ -130,13 +130,13 @@ private func reconcile(_ lapse: Lapse?, _ evidence: Evidence, _ situation: Situa
         outcome: lapse.demotes ? .demoted : .deferred,
         absence: lapse.absence,
         tickets: tickets,
-        wasAnnounced: lapse.demotes && evidence.wasAnnounced,
+        wasAnnounced: lapse.demotes && summary.wasAnnounced,
         explanation: lapse.explanation
     )
 }
 
-private func restoreWithoutAccess(_ lapse: Lapse?, _ evidence: Evidence, _ situation: Situation) -> Verdict {
-    let tickets = ownershipTickets(situation)
+private func restoreWithoutAccess(_ lapse: Lapse?, _ summary: AccessSummary, _ input: DecisionInput) -> Verdict {
+    let tickets = ownershipTickets(input)
     if let lapse, !lapse.demotes {
         return Verdict(
             lapse.rule,
@@ -149,9 +149,9 @@ private func restoreWithoutAccess(_ lapse: Lapse?, _ evidence: Evidence, _ situa
     }
     // Whatever a subscriber without access is answered, the demotion is the reconcile's: it needs the note of the first absence.
     let absence: AbsenceNote = lapse == nil ? .clear : .keep
-    let shown = shownTickets(situation)
-    let contradiction = contradiction(situation)
-    let clientError = situation.reading.claims.clientError
+    let shown = shownTickets(input)
+    let contradiction = contradiction(input)
+    let clientError = input.reading.claims.clientError
     // The first row whose condition holds.
     let table: [(condition: Bool, refusal: () -> Refusal)] = [
         (
@@ -173,7 +173,7 @@ private func restoreWithoutAccess(_ lapse: Lapse?, _ evidence: Evidence, _ situa
                     .receiptInUse,
                     .storeAccountMismatch,
                     .mismatch,
-                    tickets: [mismatchTicket(situation)],
+                    tickets: [mismatchTicket(input)],
                     "The store account's purchases belong to another account, as the app's error says; support can"
                         + " examine it."
                 )
@@ -219,36 +219,36 @@ private func restoreWithoutAccess(_ lapse: Lapse?, _ evidence: Evidence, _ situa
                 Refusal(
                     lapse?.rule ?? .noAccess,
                     .nothingToRestore,
-                    endedKey(evidence),
+                    endedKey(summary),
                     (lapse?.explanation ?? "") + " A restore never takes access away; a reconcile follows."
                 )
             }
         ),
         (
-            !situation.reading.unreadable.isEmpty,
+            !input.reading.unreadable.isEmpty,
             {
                 Refusal(
                     .unreadableItem,
                     .storeUnavailable,
                     .unavailable,
-                    unreadable(situation) + " so the user is read again later."
+                    unreadable(input) + " so the user is read again later."
                 )
             }
         ),
         (
-            evidence.hasAnonymous,
+            summary.hasAnonymous,
             {
                 Refusal(
                     .anonymousOwner,
                     .nothingToRestore,
                     .restoreInAppSignedIn,
-                    tickets: unprovenTickets(situation),
+                    tickets: unprovenTickets(input),
                     "A purchase is held by an anonymous customer; a restore in the app while signed in attaches it."
                 )
             }
         ),
     ]
-    let refusal = table.first(where: \.condition)?.refusal() ?? nothing(evidence, situation)
+    let refusal = table.first(where: \.condition)?.refusal() ?? nothing(summary, input)
     return Verdict(
         refusal.rule,
         outcome: refusal.outcome,
@@ -289,13 +289,13 @@ private struct Refusal {
 }
 
 /// The answer where every store was read to the end, and nothing of it is the user's.
-private func nothing(_ evidence: Evidence, _ situation: Situation) -> Refusal {
-    let key = nothingKey(evidence)
+private func nothing(_ summary: AccessSummary, _ input: DecisionInput) -> Refusal {
+    let key = nothingKey(summary)
     return Refusal(
         .noAccess,
         .nothingToRestore,
         key,
-        tickets: unprovenTickets(situation),
+        tickets: unprovenTickets(input),
         key == .nothingSandbox
             ? "Every store was read to the end; purchases of a store's sandbox do not count for this user."
             : "Every store was read to the end, and none gives this user access."
@@ -303,25 +303,25 @@ private func nothing(_ evidence: Evidence, _ situation: Situation) -> Refusal {
 }
 
 /// Tickets for what the claimant reported, and no proof shows.
-private func unprovenTickets(_ situation: Situation) -> [TicketRequest] {
-    unattributedTickets(situation) + [needsProofTicket(situation)].compactMap(\.self)
+private func unprovenTickets(_ input: DecisionInput) -> [TicketRequest] {
+    unattributedTickets(input) + [needsProofTicket(input)].compactMap(\.self)
 }
 
 /// The most helpful thing to say to a subscriber whose purchases are over, as long as the type stands.
-private func endedKey(_ evidence: Evidence) -> MessageKey {
-    if evidence.endedWords.contains(.inBillingRetry) { return .nothingEndedBillingRetry }
-    if evidence.endedWords.contains(.paused) { return .nothingEndedPaused }
+private func endedKey(_ summary: AccessSummary) -> MessageKey {
+    if summary.endedWords.contains(.inBillingRetry) { return .nothingEndedBillingRetry }
+    if summary.endedWords.contains(.paused) { return .nothingEndedPaused }
     return .nothingEnded
 }
 
 /// The most helpful thing to say about purchases that give no access; a card to update beats "nothing found".
-private func nothingKey(_ evidence: Evidence) -> MessageKey {
-    let words = evidence.endedWords.union(evidence.unownedEndedWords)
+private func nothingKey(_ summary: AccessSummary) -> MessageKey {
+    let words = summary.endedWords.union(summary.unownedEndedWords)
     if words.contains(.inBillingRetry) { return .nothingBillingRetry }
-    if evidence.hasPending { return .nothingPendingPayment }
+    if summary.hasPending { return .nothingPendingPayment }
     if words.contains(.paused) { return .nothingPaused }
     if words.contains(.refunded) { return .nothingRefunded }
     if words.contains(.expired) { return .nothingExpired }
-    if evidence.hasSandboxOnly { return .nothingSandbox }
+    if summary.hasSandboxOnly { return .nothingSandbox }
     return .nothing
 }

@@ -9,10 +9,10 @@ struct Lapse: Hashable, Sendable {
 /// Decides between demotion and deferral.
 ///
 /// Demotion asks for a store's word, for silence twice, a margin apart, or for a transfer to another user.
-func lapse(_ evidence: Evidence, _ situation: Situation) -> Lapse {
-    let natural = naturalLapse(evidence, situation)
+func lapse(_ summary: AccessSummary, _ input: DecisionInput) -> Lapse {
+    let natural = naturalLapse(summary, input)
     guard natural.demotes else { return natural }
-    guard !situation.isSetByHost else {
+    guard !input.isSetByHost else {
         return Lapse(
             rule: .unexplained,
             demotes: false,
@@ -22,10 +22,10 @@ func lapse(_ evidence: Evidence, _ situation: Situation) -> Lapse {
                 + " have to look into it."
         )
     }
-    if situation.settings.mode == .promoteOnly {
+    if input.settings.mode == .promoteOnly {
         return held(natural, by: .promoteOnly, "The worker runs in promote_only mode, so nobody is demoted.")
     }
-    if situation.settings.demotionsPaused {
+    if input.settings.demotionsPaused {
         return held(natural, by: .demotionsPaused, "Demotions are paused, so the user stays a subscriber.")
     }
     return natural
@@ -36,24 +36,24 @@ private func held(_ lapse: Lapse, by rule: Rule, _ reason: String) -> Lapse {
     Lapse(rule: rule, demotes: false, absence: .keep, explanation: lapse.explanation + " " + reason)
 }
 
-private func naturalLapse(_ evidence: Evidence, _ situation: Situation) -> Lapse {
-    if evidence.hasContradiction {
+private func naturalLapse(_ summary: AccessSummary, _ input: DecisionInput) -> Lapse {
+    if summary.hasContradiction {
         return Lapse(
-            rule: contradiction(situation) ?? .sourcesDisagree,
+            rule: contradiction(input) ?? .sourcesDisagree,
             demotes: false,
             absence: .keep,
             explanation: "The sources disagree about who owns a purchase, so nothing is taken away."
         )
     }
-    if !situation.reading.unreadable.isEmpty {
+    if !input.reading.unreadable.isEmpty {
         return Lapse(
             rule: .unreadableItem,
             demotes: false,
             absence: .keep,
-            explanation: unreadable(situation) + " so nothing is taken away."
+            explanation: unreadable(input) + " so nothing is taken away."
         )
     }
-    if evidence.hasUnknownStatus {
+    if summary.hasUnknownStatus {
         return Lapse(
             rule: .unknownStatus,
             demotes: false,
@@ -61,7 +61,7 @@ private func naturalLapse(_ evidence: Evidence, _ situation: Situation) -> Lapse
             explanation: "A store gave a status we do not know; that is no word that access is over."
         )
     }
-    if evidence.unaskedItems > 0 {
+    if summary.unaskedItems > 0 {
         return Lapse(
             rule: .storeNotAsked,
             demotes: false,
@@ -69,29 +69,29 @@ private func naturalLapse(_ evidence: Evidence, _ situation: Situation) -> Lapse
             explanation: "A store that gave access before is not configured any more, so nobody knows that it is over."
         )
     }
-    if !evidence.detached.isEmpty {
+    if !summary.detached.isEmpty {
         return Lapse(
             rule: .entitlementDetached,
             demotes: false,
             absence: .keep,
             explanation: "A purchase goes on at the store without the entitlement that it carried"
-                + " (\(evidence.detached.sorted().joined(separator: ", "))): it was detached from its product, which is no word"
+                + " (\(summary.detached.sorted().joined(separator: ", "))): it was detached from its product, which is no word"
                 + " that access is over."
         )
     }
-    if evidence.openItems > 0 {
-        if let end = evidence.softWindowEnds, situation.reading.askedAt < end {
+    if summary.openItems > 0 {
+        if let end = summary.softWindowEnds, input.reading.askedAt < end {
             return Lapse(
                 rule: .softWindow,
                 demotes: false,
-                absence: beginning(situation),
+                absence: beginning(input),
                 explanation: "The paid period ended a short while ago and the store has not said that it is over."
             )
         }
-        return absence(evidence, situation)
+        return absence(summary, input)
     }
-    if !evidence.endedWords.isEmpty {
-        let words = evidence.endedWords.map(\.rawValue).sorted().joined(separator: ", ")
+    if !summary.endedWords.isEmpty {
+        let words = summary.endedWords.map(\.rawValue).sorted().joined(separator: ", ")
         return Lapse(
             rule: .storeEnded,
             demotes: true,
@@ -99,7 +99,7 @@ private func naturalLapse(_ evidence: Evidence, _ situation: Situation) -> Lapse
             explanation: "The store says that every purchase of the user is over (\(words))."
         )
     }
-    if let moved = situation.movedAwayAt, moved <= situation.reading.askedAt {
+    if let moved = input.movedAwayAt, moved <= input.reading.askedAt {
         return Lapse(
             rule: .movedAway,
             demotes: true,
@@ -109,7 +109,7 @@ private func naturalLapse(_ evidence: Evidence, _ situation: Situation) -> Lapse
                 + " else gives access."
         )
     }
-    guard situation.isExplained else {
+    guard input.isExplained else {
         return Lapse(
             rule: .unexplained,
             demotes: false,
@@ -117,29 +117,29 @@ private func naturalLapse(_ evidence: Evidence, _ situation: Situation) -> Lapse
             explanation: "No purchase or grant was ever seen for this subscriber; people have to look into it."
         )
     }
-    return absence(evidence, situation)
+    return absence(summary, input)
 }
 
 /// Which stores listed something of which it can't be told whether it gives access; a clause that goes on.
-func unreadable(_ situation: Situation) -> String {
-    let stores = situation.reading.unreadable.map(\.name).sorted().joined(separator: ", ")
+func unreadable(_ input: DecisionInput) -> String {
+    let stores = input.reading.unreadable.map(\.name).sorted().joined(separator: ", ")
     return "An item of the user's can't be read (\(stores)): whether it gives access is not known,"
 }
 
-private func beginning(_ situation: Situation) -> AbsenceNote {
-    situation.absentSince == nil ? .begin(situation.reading.askedAt) : .keep
+private func beginning(_ input: DecisionInput) -> AbsenceNote {
+    input.absentSince == nil ? .begin(input.reading.askedAt) : .keep
 }
 
-private func absence(_ evidence: Evidence, _ situation: Situation) -> Lapse {
-    guard let since = situation.absentSince else {
+private func absence(_ summary: AccessSummary, _ input: DecisionInput) -> Lapse {
+    guard let since = input.absentSince else {
         return Lapse(
             rule: .firstAbsence,
             demotes: false,
-            absence: .begin(situation.reading.askedAt),
+            absence: .begin(input.reading.askedAt),
             explanation: "Every store was read to the end and none gives access; one absence does not demote."
         )
     }
-    guard since + evidence.margin <= situation.reading.askedAt else {
+    guard since + summary.margin <= input.reading.askedAt else {
         return Lapse(
             rule: .absenceMargin,
             demotes: false,

@@ -117,7 +117,7 @@ package struct Observation: Hashable, Sendable {
     package var ownership: String
     package var owner: NamedOwner
     /// The asked user has shown a proof of it, which its store has verified.
-    package var isShown: Bool
+    package var isSubmitted: Bool
     /// The id that the app gave the store for the buyer, as the store tells it.
     ///
     /// Never shown, never logged.
@@ -157,7 +157,7 @@ package struct Observation: Hashable, Sendable {
         ownership: String = "purchased",
         owner: NamedOwner = .askedUser,
         source: Store = .revenueCat,
-        isShown: Bool = false,
+        isSubmitted: Bool = false,
         accountID: String? = nil,
         lookupID: String? = nil,
         storeAccount: StoreAccount? = nil,
@@ -168,7 +168,7 @@ package struct Observation: Hashable, Sendable {
         payloadHash: [UInt8] = []
     ) {
         self.source = source
-        self.isShown = isShown
+        self.isSubmitted = isSubmitted
         self.accountID = accountID
         self.lookupID = lookupID
         self.storeAccount = storeAccount

@@ -54,9 +54,10 @@ func attributeByStore(
     case .unnamed, .askedUser, .anonymous, .otherUser:
         if owner == userKey { return own() }
         let givesAccess =
-            standing(of: observation.kind, status: observation.status, givesAccess: observation.givesAccess) == .access
+            accessState(of: observation.kind, status: observation.status, givesAccess: observation.givesAccess)
+            == .access
         // No user becomes the owner of what is over, nor a user who can't use it.
-        guard observation.isShown, givesAccess, eligible, !rows.contains(where: { contradicts($0, userKey) }) else {
+        guard observation.isSubmitted, givesAccess, eligible, !rows.contains(where: { contradicts($0, userKey) }) else {
             return .unowned(purchase: oldest?.id, merging: rest)
         }
         return own()

@@ -62,7 +62,7 @@ package struct PrevailingItem: Hashable, Sendable {
         let keys = Set(items[place].identifiers.map(\.key))
         return items.indices.contains { other in
             other != place && items[other].source == items[place].source && counts[other]
-                && items[other].standing == .access && !keys.isDisjoint(with: items[other].identifiers.map(\.key))
+                && items[other].accessState == .access && !keys.isDisjoint(with: items[other].identifiers.map(\.key))
         }
     }
 
@@ -73,11 +73,11 @@ package struct PrevailingItem: Hashable, Sendable {
         var texts: [String]
 
         init(_ item: Observation, _ counts: Bool, _ isOverruled: Bool, _ catalog: ProductCatalog?) {
-            let standing = item.standing
+            let accessState = item.accessState
             // Access without an end outlasts every other; an end of something else that is not known says the least.
-            let endless = standing == .access ? Int64.max : .min
+            let endless = accessState == .access ? Int64.max : .min
             numbers = [
-                counts ? 1 : 0, isOverruled ? 0 : 1, Self.strengths[standing] ?? 0,
+                counts ? 1 : 0, isOverruled ? 0 : 1, Self.strengths[accessState] ?? 0,
                 Self.meaning(item.entitlements, catalog), item.source == .revenueCat ? 0 : 1,
                 item.periodEndsAt?.microseconds ?? endless, item.periodStartsAt?.microseconds ?? .min,
             ]
@@ -86,7 +86,7 @@ package struct PrevailingItem: Hashable, Sendable {
                 + item.entitlements + item.identifiers.flatMap { [$0.value, $0.environment] }
         }
 
-        private static let strengths: [Standing: Int64] = [
+        private static let strengths: [AccessState: Int64] = [
             .access: 4, .unsettled: 3, .pending: 2, .unknown: 1, .ended: 0,
         ]
 
@@ -110,6 +110,6 @@ package struct PrevailingItem: Hashable, Sendable {
 extension Observation {
     /// Whether a store's own statement leaves nothing of what RevenueCat says about the same purchase.
     fileprivate var endsOthers: Bool {
-        standing == .ended || kind == .oneTime && (status.known == .scheduled || isLimited)
+        accessState == .ended || kind == .oneTime && (status.known == .scheduled || isLimited)
     }
 }

@@ -15,7 +15,7 @@ package struct ReadFailure: Error, Hashable, Sendable {
         /// What was read sufficed for a yes that did not hold: the rest has to be read.
         case incomplete
         /// An event spoke of access a moment ago, and the reading shows none.
-        case promised
+        case readLag = "read_lag"
         /// The user's id is one that no store can be asked about: blocked, shared by many, or too long.
         case unusableID = "user_id_unusable"
         /// A proof of a store that no credentials are set for: it can't be checked.
@@ -78,7 +78,7 @@ package struct ReadFailure: Error, Hashable, Sendable {
         .budgetExhausted: .wait,
         .interrupted: .wait,
         .recordsUnavailable: .retry,
-        .promised: .wait,
+        .readLag: .wait,
         .overtaken: .again,
         .incomplete: .again,
         .unusableID: .park,

@@ -30,7 +30,7 @@ package struct ScheduledCheck: Hashable, Sendable {
         /// By which rule the verdict was reached.
         package var rule: Rule?
         /// When an event spoke of access, which a reading may not show yet.
-        package var promisedAt: Instant?
+        package var accessEventAt: Instant?
         /// When access ends that no store knows of: our own grants', a tester's.
         package var ownEnds: [Instant] = []
         /// When a silence counts, where it was put off for that.
@@ -38,7 +38,7 @@ package struct ScheduledCheck: Hashable, Sendable {
         /// How long a user may stay unread; `nil`: for as long as nothing is expected.
         package var background: Duration?
         /// Keeps users apart of which the same is known.
-        package var spread = Spread.none
+        package var jitter = Jitter.none
 
         package init() {}
     }
@@ -70,40 +70,40 @@ package struct ScheduledCheck: Hashable, Sendable {
         // What RevenueCat says of a purchase is history where its store has spoken of it.
         let told = Set(mine.filter { $0.source != .revenueCat }.flatMap { $0.identifiers.map(\.key) })
         let items = mine.filter { $0.source != .revenueCat || told.isDisjoint(with: $0.identifiers.map(\.key)) }
-        var looks = items.map { Self.look(at: $0, after: now, known.spread) }
+        var looks = items.map { Self.look(at: $0, after: now, known.jitter) }
         // Items without an owner: another user may become the owner any day, and then they give this user nothing.
         if attributions.contains(where: { $0.mayGiveAccess && !$0.counts }) {
-            looks.append(now + known.spread.lengthened(Self.longest))
+            looks.append(now + known.jitter.lengthened(Self.longest))
         }
         // Many may have been given access until one moment.
-        looks += known.ownEnds.map { now < $0 ? $0 + Self.offsets[0] + known.spread.part(of: .seconds(3600)) : nil }
+        looks += known.ownEnds.map { now < $0 ? $0 + Self.offsets[0] + known.jitter.part(of: .seconds(3600)) : nil }
         // A restore says that access stands where a reconcile would have put its end off.
         let isPutOff =
             outcome == .deferred || outcome == .alreadySubscriber && !known.grants || known.rule == .unreadableItem
         // Not at the same hour: what a store does every night must not be two silences.
         if isPutOff, known.rule.map(Self.untimed.contains) != true {
-            looks.append(now + known.spread.lengthened(known.margin))
+            looks.append(now + known.jitter.lengthened(known.margin))
         }
         // Only RevenueCat's readings lag behind what it tells.
         if !known.grants, reading.covered.contains(.revenueCat) {
-            looks.append(known.promisedAt.flatMap { Promise.look(after: now, at: $0) })
+            looks.append(known.accessEventAt.flatMap { ReadLag.look(after: now, at: $0) })
         }
         at = looks.compactMap(\.self).min()
         guard let background = known.background else { return }
-        let latest = now + known.spread.shortened(background)
+        let latest = now + known.jitter.shortened(background)
         isBackground = at.map { latest < $0 } ?? true
         if isBackground { at = latest }
     }
 
-    private static func look(at item: Observation, after now: Instant, _ spread: Spread) -> Instant? {
+    private static func look(at item: Observation, after now: Instant, _ spread: Jitter) -> Instant? {
         let isOnside = item.source == .onside
-        let standing = standing(of: item.kind, status: item.status, givesAccess: item.givesAccess)
-        let soonest = isOnside && standing == .access ? now + longest : nil
+        let accessState = accessState(of: item.kind, status: item.status, givesAccess: item.givesAccess)
+        let soonest = isOnside && accessState == .access ? now + longest : nil
         let changes = item.changesAt.map { $0 + spread.lengthened(offsets[0]) }.flatMap { now < $0 ? $0 : nil }
         if item.status.known == .scheduled, let changes { return changes }
         // A payment that is awaited comes within days or not at all.
-        if standing == .pending { return now + .seconds(3600) }
-        if standing == .ended, item.status.known == .paused || item.status.known == .inBillingRetry,
+        if accessState == .pending { return now + .seconds(3600) }
+        if accessState == .ended, item.status.known == .paused || item.status.known == .inBillingRetry,
             let end = item.periodEndsAt
         {
             // A pause may be ended early, which the store tells; its own end is known.
@@ -111,9 +111,9 @@ package struct ScheduledCheck: Hashable, Sendable {
             if let soonest = [changes, daily].compactMap(\.self).min() { return soonest }
         }
         guard let end = item.periodEndsAt, item.kind == .subscription else { return soonest }
-        let before = standing == .access ? end - spread.lengthened(lead(of: item, until: end)) : nil
+        let before = accessState == .access ? end - spread.lengthened(lead(of: item, until: end)) : nil
         let after = offsets.map { end + spread.lengthened($0) }.first { now < $0 }
-        return [before.flatMap { now < $0 ? $0 : nil }, after, soonest, standing == .access ? changes : nil]
+        return [before.flatMap { now < $0 ? $0 : nil }, after, soonest, accessState == .access ? changes : nil]
             .compactMap(\.self).min()
     }
 
@@ -124,11 +124,11 @@ package struct ScheduledCheck: Hashable, Sendable {
 }
 
 /// Keeps checks apart that would fall on one moment: each user has a place of their own, which stays the same.
-package struct Spread: Hashable, Sendable {
+package struct Jitter: Hashable, Sendable {
     /// From 0 to below 1.
     private let share: Double
 
-    package static let none = Spread(share: 0)
+    package static let none = Jitter(share: 0)
 
     private init(share: Double) { self.share = share }
 

@@ -1,7 +1,7 @@
 /// Why items that were read for the user do not count, if they name another user; a collision outranks the rest.
-func contradiction(_ situation: Situation) -> Rule? {
+func contradiction(_ input: DecisionInput) -> Rule? {
     var rule: Rule?
-    for attribution in situation.attributions {
+    for attribution in input.attributions {
         switch attribution {
         case .otherUser, .collision: return .identityCollision
         case .disagree, .contradicted: rule = .sourcesDisagree
@@ -12,9 +12,9 @@ func contradiction(_ situation: Situation) -> Rule? {
 }
 
 /// The tickets that the attributions of a reading call for: one a purchase, whatever the order of the items.
-func ownershipTickets(_ situation: Situation) -> [TicketRequest] {
+func ownershipTickets(_ input: DecisionInput) -> [TicketRequest] {
     var tickets: [TicketRequest] = []
-    for (observation, attribution) in zip(situation.reading.observations, situation.attributions) {
+    for (observation, attribution) in zip(input.reading.observations, input.attributions) {
         var ticket = TicketRequest(
             kind: .identityCollision,
             store: observation.store,
@@ -61,24 +61,24 @@ private let firstSeenWindow = Duration.seconds(3 * 86400)
 
 /// The tickets of a restore whose reads are used up, where it is proven all the same that the purchases are others'.
 ///
-/// - Parameter situation: the last read, which did not suffice for an answer.
+/// - Parameter input: the last read, which did not suffice for an answer.
 /// - Returns: empty where nothing is proven, and for users whose access is in doubt.
-package func provenMismatch(_ situation: Situation) -> [TicketRequest] {
-    guard situation.kind == .restore, situation.user?.type == .free, contradiction(situation) == nil else { return [] }
-    return shownTickets(situation)
+package func provenMismatch(_ input: DecisionInput) -> [TicketRequest] {
+    guard input.kind == .restore, input.user?.type == .free, contradiction(input) == nil else { return [] }
+    return shownTickets(input)
 }
 
 /// The tickets about purchases of others that the claimant has shown proofs of.
-func shownTickets(_ situation: Situation) -> [TicketRequest] {
+func shownTickets(_ input: DecisionInput) -> [TicketRequest] {
     var tickets: [TicketRequest] = []
-    for (observation, attribution) in zip(situation.reading.observations, situation.attributions)
-    where observation.isShown {
+    for (observation, attribution) in zip(input.reading.observations, input.attributions)
+    where observation.isSubmitted {
         guard case .foreign(let purchase, let owner, let account) = attribution else { continue }
-        let askedAt = situation.reading.askedAt
+        let askedAt = input.reading.askedAt
         // Renewed or restored a moment ago proves nothing; bought for the first time a moment ago is money just taken.
         let isNew = observation.boughtAt.map { askedAt < $0 + .seconds(3600) } ?? false
         let isToldFirst =
-            purchase.flatMap { situation.firstSeenByEvent[$0] }.map { askedAt < $0 + firstSeenWindow } ?? false
+            purchase.flatMap { input.firstSeenByEvent[$0] }.map { askedAt < $0 + firstSeenWindow } ?? false
         let isFresh = observation.boughtAt.map { askedAt < $0 + firstSeenWindow } ?? false
         tickets.append(
             TicketRequest(
@@ -97,12 +97,12 @@ func shownTickets(_ situation: Situation) -> [TicketRequest] {
 }
 
 /// The tickets about purchases whose owner only an agent may settle, by their store's rules.
-func unattributedTickets(_ situation: Situation) -> [TicketRequest] {
-    let items = zip(situation.reading.observations, situation.attributions)
+func unattributedTickets(_ input: DecisionInput) -> [TicketRequest] {
+    let items = zip(input.reading.observations, input.attributions)
     return oneEach(
         items.compactMap { observation, attribution in
             guard case .unattributed(let purchase) = attribution,
-                standing(of: observation.kind, status: observation.status, givesAccess: observation.givesAccess)
+                accessState(of: observation.kind, status: observation.status, givesAccess: observation.givesAccess)
                     == .access
             else { return nil }
             return TicketRequest(
@@ -110,7 +110,7 @@ func unattributedTickets(_ situation: Situation) -> [TicketRequest] {
                 purchase: purchase,
                 store: observation.store,
                 originalID: observation.spokenID,
-                isShown: observation.isShown
+                isSubmitted: observation.isSubmitted
             )
         }
     )
@@ -133,21 +133,21 @@ func adding(_ own: TicketRequest, to tickets: [TicketRequest]) -> [TicketRequest
 }
 
 /// The ticket of a claimant whose store account's purchases belong to another user.
-func mismatchTicket(_ situation: Situation) -> TicketRequest {
-    guard let claimed = firstClaimed(situation) else { return TicketRequest(kind: .paidNoAccess) }
+func mismatchTicket(_ input: DecisionInput) -> TicketRequest {
+    guard let claimed = firstClaimed(input) else { return TicketRequest(kind: .paidNoAccess) }
     return ticket(.ownerMismatch, claimed)
 }
 
 /// The ticket behind a reported id of another user's purchase; the claimant never learns of it.
-func needsProofTicket(_ situation: Situation) -> TicketRequest? {
-    guard let claimed = firstClaimed(situation), !claimed.found.isAnonymous else { return nil }
+func needsProofTicket(_ input: DecisionInput) -> TicketRequest? {
+    guard let claimed = firstClaimed(input), !claimed.found.isAnonymous else { return nil }
     return ticket(.needsProof, claimed)
 }
 
 /// The found purchase that a ticket names: an identified customer's before an anonymous one's, then by identifier.
-private func firstClaimed(_ situation: Situation) -> ClaimedPurchase? {
-    let identified = situation.claimed.filter { !$0.found.isAnonymous }
-    return (identified.isEmpty ? situation.claimed : identified).min { $0.found.identifier < $1.found.identifier }
+private func firstClaimed(_ input: DecisionInput) -> ClaimedPurchase? {
+    let identified = input.claimed.filter { !$0.found.isAnonymous }
+    return (identified.isEmpty ? input.claimed : identified).min { $0.found.identifier < $1.found.identifier }
 }
 
 private func ticket(_ kind: TicketRequest.Kind, _ claimed: ClaimedPurchase) -> TicketRequest {

@@ -126,7 +126,7 @@ package struct TicketRequest: Hashable, Sendable {
     /// Money was taken a moment ago.
     package var isUrgent: Bool
     /// The claimant has shown a proof.
-    package var isShown: Bool
+    package var isSubmitted: Bool
 
     package init(
         kind: Kind,
@@ -137,11 +137,11 @@ package struct TicketRequest: Hashable, Sendable {
         originalID: String? = nil,
         deadline: Instant? = nil,
         isUrgent: Bool = false,
-        isShown: Bool = true
+        isSubmitted: Bool = true
     ) {
         self.deadline = deadline
         self.isUrgent = isUrgent
-        self.isShown = isShown
+        self.isSubmitted = isSubmitted
         self.kind = kind
         self.purchase = purchase
         self.ownerKey = ownerKey
@@ -155,7 +155,7 @@ package struct TicketRequest: Hashable, Sendable {
         switch kind {
         case .ownerMismatch, .paidNoAccess, .firstSeenElsewhere, .identityCollision, .sourcesDisagree: true
         // A claimant who only reported an id must not learn that there is such an order.
-        case .onsideUnattributed: isShown
+        case .onsideUnattributed: isSubmitted
         case .needsProof, .externalTransfer: false
         }
     }

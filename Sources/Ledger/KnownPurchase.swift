@@ -18,7 +18,7 @@ package struct KnownPurchase: Sendable, Hashable {
 
     /// Whether it is over, and has been for longer than Google Play keeps tokens.
     package func isLongOver(at moment: Instant) -> Bool {
-        guard standing(of: kind, status: status, givesAccess: givesAccess) == .ended, let end = periodEndsAt else {
+        guard accessState(of: kind, status: status, givesAccess: givesAccess) == .ended, let end = periodEndsAt else {
             return false
         }
         return end + .seconds(61 * 86_400) < moment
@@ -28,7 +28,7 @@ package struct KnownPurchase: Sendable, Hashable {
 
     /// The words with which a subscription that gives no access is over.
     static let endedWords = StoreStatus.Known.allCases.map(\.rawValue).filter {
-        standing(of: .subscription, status: StoreStatus($0), givesAccess: false) == .ended
+        accessState(of: .subscription, status: StoreStatus($0), givesAccess: false) == .ended
     }
 
     /// The most purchases of a user that are asked about, those apart that ended long ago; a user with more is never read

@@ -4,7 +4,7 @@ package import Postgres
 import Queue
 
 /// The switches in force.
-package struct Gate {
+package struct Switches {
     /// The database's clock as the batch began.
     package var now: Instant
     package var isAlive: Bool
@@ -21,7 +21,7 @@ package enum LedgerReads {
     /// Whether this process may write at all.
     ///
     /// The key-share lock keeps its lease alive until the commit.
-    package static func gate(epoch: Int32) -> PostgresRequest<Gate> {
+    package static func switches(epoch: Int32) -> PostgresRequest<Switches> {
         PostgresRequest(
             """
             WITH alive AS MATERIALIZED (
@@ -38,7 +38,7 @@ package enum LedgerReads {
                            FROM (\(rawSQL: mapping)) AS m) AS k
             """
         ) { rows in
-            guard let row = rows.first else { throw PostgresError(.protocolViolation, message: "no gate row") }
+            guard let row = rows.first else { throw PostgresError(.protocolViolation, message: "no switches row") }
             let (now, alive, paused, demotions, keys, grants) = try row.decode(
                 PostgresTimestamp.self,
                 Bool.self,
@@ -48,7 +48,7 @@ package enum LedgerReads {
                 [Bool].self
             )
             let catalog = ProductCatalog(Dictionary(zip(keys, grants)) { $0 || $1 })
-            return Gate(
+            return Switches(
                 now: Instant(now),
                 isAlive: alive,
                 isPaused: paused,
@@ -204,7 +204,7 @@ package enum LedgerReads {
                 epoch: epoch,
                 readAt: readAt.map(Instant.init),
                 absentSince: absent.map(Instant.init),
-                promisedAt: promised.map(Instant.init),
+                accessEventAt: promised.map(Instant.init),
                 movedAwayAt: moved.map(Instant.init),
                 flips: Int(flips),
                 everObserved: ever,

@@ -48,7 +48,7 @@ package enum LedgerWrites {
                    coalesce(string_to_array(nullif(n.entitlements, ''), E'\\x1f'), '{}')
               FROM unnest(\(ids), \(new.map(\.owner)), \(new.map(\.askedAt.timestamp)),
                           \(items.map { $0.periodEndsAt?.timestamp }), \(items.map(\.givesAccess)),
-                          \(zip(items, new).map { Evidence.announces($0, at: $1.askedAt) }),
+                          \(zip(items, new).map { AccessSummary.announces($0, at: $1.askedAt) }),
                           \(items.map(\.store)), \(items.map(\.environment)), \(items.map(\.kind.rawValue)),
                           \(items.map(\.status.raw)), \(items.map(\.ownership)), \(items.map(\.renewal)),
                           \(items.map(\.productID)), \(new.map(\.ownerRule)), \(items.map { joined($0.entitlements) }),
@@ -133,7 +133,7 @@ package enum LedgerWrites {
                                   THEN coalesce(p.carried, p.entitlements) END
               FROM unnest(\(ids), \(known.map(\.owner)), \(known.map(\.askedAt.timestamp)),
                           \(items.map { $0.periodEndsAt?.timestamp }), \(items.map(\.givesAccess)),
-                          \(zip(items, known).map { Evidence.announces($0, at: $1.askedAt) }),
+                          \(zip(items, known).map { AccessSummary.announces($0, at: $1.askedAt) }),
                           \(items.map(\.store)), \(items.map(\.kind.rawValue)), \(items.map(\.status.raw)),
                           \(items.map(\.ownership)), \(items.map(\.renewal)), \(items.map(\.productID)),
                           \(known.map(\.ownerRule)), \(items.map { joined($0.entitlements) }),

@@ -11,7 +11,7 @@ package final class StoreRateLimiter: Sendable {
         /// How many are at the gate.
         var waiting: [RateBudget.Share: Int] = [:]
         /// When sweeps had a token last.
-        var servedSweepsAt: ContinuousClock.Instant?
+        var servedBackgroundAt: ContinuousClock.Instant?
         var blockedUntil: ContinuousClock.Instant?
         var limit: Int?
         var usage: Int?
@@ -51,8 +51,8 @@ package final class StoreRateLimiter: Sendable {
     package var isBreakerOpen: Bool { breaker.isOpen }
 
     /// The gate as the store clients take it.
-    package var gate: RequestGate {
-        RequestGate(
+    package var gate: RequestPermit {
+        RequestPermit(
             admit: { [self] lane throws(ReadFailure) in try await admit(lane) },
             report: { [self] answer in report(answer) }
         )
@@ -65,7 +65,7 @@ package final class StoreRateLimiter: Sendable {
             // The store may have said that its limit is lower.
             let perMinute = min(budget.perMinute, state.limit ?? budget.perMinute)
             let waiting = state.waiting[.sweep] ?? 0
-            let isStarved = state.servedSweepsAt.map { ContinuousClock.now - $0 > Self.starvation } ?? false
+            let isStarved = state.servedBackgroundAt.map { ContinuousClock.now - $0 > Self.starvation } ?? false
             return LimiterOccupancy(perMinute: perMinute, waiting: waiting, isStarved: waiting > 0 && isStarved)
         }
     }
@@ -132,7 +132,7 @@ package final class StoreRateLimiter: Sendable {
                     let until = ContinuousClock.now + grant.wait
                     state.blockedUntil = max(state.blockedUntil ?? until, until)
                 }
-                if share == .sweep, tokens > 0 { state.servedSweepsAt = .now }
+                if share == .sweep, tokens > 0 { state.servedBackgroundAt = .now }
             }
         } catch {
             if Task.isCancelled {

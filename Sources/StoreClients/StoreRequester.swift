@@ -20,7 +20,7 @@ struct StoreCall: Sendable {
     var endpoint: Int
     var request: HTTPRequest
     var body: [UInt8]?
-    var gate: RequestGate
+    var gate: RequestPermit
     var lane: Lane
     var purpose = Purpose.reading
 }

@@ -15,7 +15,7 @@ package struct Inbox: Sendable {
         package var kind: String
         package var occurredAt: Instant?
         /// It speaks of access that begins or goes on.
-        package var promises: Bool
+        package var announcesAccess: Bool
         /// Ids that may be users'; those with line breaks are none.
         package var users: [String]
         /// What else shows which users it may concern, as `drain_inbox` reads it: a JSON object; `nil`: nothing.
@@ -33,7 +33,7 @@ package struct Inbox: Sendable {
             id: String,
             kind: String,
             occurredAt: Instant?,
-            promises: Bool,
+            announcesAccess: Bool,
             users: [String] = [],
             about: String? = nil,
             body: [UInt8]
@@ -42,7 +42,7 @@ package struct Inbox: Sendable {
             self.id = id
             self.kind = kind
             self.occurredAt = occurredAt
-            self.promises = promises
+            self.announcesAccess = announcesAccess
             self.about = about
             self.body = body
         }
@@ -61,7 +61,7 @@ package struct Inbox: Sendable {
             """
             SELECT entitlement_sync.accept_events(
                        \(source.rawValue), \(events.map(\.id)), \(events.map(\.kind)),
-                       \(events.map { $0.occurredAt?.timestamp }), \(events.map(\.promises)), \(events.map(\.names)),
+                       \(events.map { $0.occurredAt?.timestamp }), \(events.map(\.announcesAccess)), \(events.map(\.names)),
                        \(events.map(\.about)),
                        \(events.map { PostgresBytes($0.body) }))
             """

@@ -96,7 +96,7 @@ package struct Listings: Sendable {
                        \(taken.run), \(taken.list), \(taken.turn), \(Self.lease.microseconds) * interval '1 microsecond',
                        \(PostgresJSON(stood)), \(isOwned), \(source.rawValue),
                        \(events.map(\.id)), \(events.map(\.kind)), \(events.map { $0.occurredAt?.timestamp }),
-                       \(events.map(\.promises)), \(events.map(\.names)), \(events.map(\.about)),
+                       \(events.map(\.announcesAccess)), \(events.map(\.names)), \(events.map(\.about)),
                        \(events.map { PostgresBytes($0.body) }))
             """
         ).first?.decode(Bool.self, at: 0) ?? false

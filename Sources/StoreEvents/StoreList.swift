@@ -115,7 +115,7 @@ extension Inbox.Event {
             id: event.id,
             kind: event.kind,
             occurredAt: event.occurredAt,
-            promises: event.promises,
+            announcesAccess: event.announcesAccess,
             users: event.users,
             about: event.about,
             body: body

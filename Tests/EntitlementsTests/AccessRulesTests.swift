@@ -15,7 +15,8 @@ import Testing
             let rows = accessRules.filter { $0.kind == kind && $0.status == status && $0.givesAccess == access }
             #expect(rows.count == 1, "\(kind) \(status) \(String(describing: access))")
             #expect(
-                rows.first?.standing == standing(of: kind, status: StoreStatus(status.rawValue), givesAccess: access)
+                rows.first?.accessState
+                    == accessState(of: kind, status: StoreStatus(status.rawValue), givesAccess: access)
             )
         }
         #expect(accessRules.count == Self.combinations.count, "a row stands for no combination")
@@ -23,19 +24,19 @@ import Testing
 
     @Test func `A subscription gives access exactly when the store says so, whatever its status`() {
         for rule in accessRules where rule.kind == .subscription {
-            #expect((rule.standing == .access) == (rule.givesAccess == true), "\(rule)")
+            #expect((rule.accessState == .access) == (rule.givesAccess == true), "\(rule)")
         }
     }
 
     @Test func `A one-time purchase gives access exactly while it is owned`() {
         for rule in accessRules where rule.kind == .oneTime {
-            #expect((rule.standing == .access) == (rule.status == .owned), "\(rule)")
+            #expect((rule.accessState == .access) == (rule.status == .owned), "\(rule)")
         }
     }
 
     @Test(arguments: ["expired", "refunded", "in_billing_retry", "paused"])
     func `The words that end access are those the design names`(word: String) {
-        #expect(standing(of: .subscription, status: StoreStatus(word), givesAccess: false) == .ended)
+        #expect(accessState(of: .subscription, status: StoreStatus(word), givesAccess: false) == .ended)
     }
 
     @Test(arguments: ["unknown", "", "Active", "revoked_by_owner", "EXPIRED", "active "])
@@ -43,19 +44,19 @@ import Testing
         let status = StoreStatus(word)
         #expect(status.known == .unknown)
         #expect(status.raw == word)
-        #expect(standing(of: .subscription, status: status, givesAccess: false) == .unknown)
-        #expect(standing(of: .subscription, status: status, givesAccess: true) == .access)
-        #expect(standing(of: .oneTime, status: status, givesAccess: nil) == .unknown)
+        #expect(accessState(of: .subscription, status: status, givesAccess: false) == .unknown)
+        #expect(accessState(of: .subscription, status: status, givesAccess: true) == .access)
+        #expect(accessState(of: .oneTime, status: status, givesAccess: nil) == .unknown)
     }
 
     @Test(arguments: StoreStatus.Known.allCases)
     func `A subscription without an answer about access is unknown`(status: StoreStatus.Known) {
-        #expect(standing(of: .subscription, status: StoreStatus(status.rawValue), givesAccess: nil) == .unknown)
+        #expect(accessState(of: .subscription, status: StoreStatus(status.rawValue), givesAccess: nil) == .unknown)
     }
 
     @Test(arguments: [true, false, nil])
     func `What a store says of access to a one-time purchase does not matter`(access: Bool?) {
-        #expect(standing(of: .oneTime, status: StoreStatus("owned"), givesAccess: access) == .access)
-        #expect(standing(of: .oneTime, status: StoreStatus("refunded"), givesAccess: access) == .ended)
+        #expect(accessState(of: .oneTime, status: StoreStatus("owned"), givesAccess: access) == .access)
+        #expect(accessState(of: .oneTime, status: StoreStatus("refunded"), givesAccess: access) == .ended)
     }
 }

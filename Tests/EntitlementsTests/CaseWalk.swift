@@ -5,7 +5,7 @@ extension Cases {
     struct Findings: Sendable {
         /// By the law that was broken, in the order of the seeds within each lane.
         var failures: [String: [String]] = [:]
-        /// How often each situation came up.
+        /// How often each input came up.
         var situations: [String: Int] = [:]
     }
 

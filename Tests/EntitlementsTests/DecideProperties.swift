@@ -5,7 +5,7 @@ import Testing
 struct Law: Sendable, CustomTestStringConvertible {
     var name: String
     /// What is wrong with the case; `nil` where the law holds.
-    var violation: @Sendable (Scene, Situation, Resolution) -> String?
+    var violation: @Sendable (Scene, DecisionInput, Resolution) -> String?
 
     var testDescription: String { name }
 }
@@ -15,11 +15,11 @@ struct Law: Sendable, CustomTestStringConvertible {
     private static let findings = Task {
         await Cases.walk(Cases.seeds) { seed in
             let scene = Scene.random(seed: seed)
-            let situation = scene.situation
-            let resolution = decide(situation)
+            let input = scene.input
+            let resolution = decide(input)
             var failures: [String: String] = [:]
-            for law in laws { failures[law.name] = law.violation(scene, situation, resolution) }
-            return (failures, situations(scene, situation, resolution))
+            for law in laws { failures[law.name] = law.violation(scene, input, resolution) }
+            return (failures, situations(scene, input, resolution))
         }
     }
 
@@ -32,7 +32,7 @@ struct Law: Sendable, CustomTestStringConvertible {
 
     /// Without this, a law could hold because its case never came up.
     @Test(.enabled(if: Cases.isWholeProfile))
-    func `Every interesting situation occurs among the made-up cases`() async {
+    func `Every interesting input occurs among the made-up cases`() async {
         let seen = await Self.findings.value.situations
         func found(_ kind: String) -> Set<String> {
             Set(seen.keys.filter { $0.hasPrefix(kind + " ") }.map { String($0.dropFirst(kind.count + 1)) })
@@ -55,35 +55,35 @@ struct Law: Sendable, CustomTestStringConvertible {
         for name in expected { #expect(seen[name, default: 0] > 0, "never occurred: \(name)") }
     }
 
-    private static func situations(_ scene: Scene, _ situation: Situation, _ resolution: Resolution) -> Set<String> {
-        var names = Set(situation.attributions.map { "attribution \($0.name)" })
+    private static func situations(_ scene: Scene, _ input: DecisionInput, _ resolution: Resolution) -> Set<String> {
+        var names = Set(input.attributions.map { "attribution \($0.name)" })
         switch resolution {
         case .retry(let failure): names.insert("retry \(failure.code)")
         case .verdict(let verdict):
             names.formUnion(["rule \(verdict.rule.rawValue)", "outcome \(verdict.outcome.rawValue)"])
             if let key = verdict.messageKey { names.insert("key \(key.rawValue)") }
-            names.formUnion(interesting(scene, situation, verdict).filter(\.1).map(\.0))
+            names.formUnion(interesting(scene, input, verdict).filter(\.1).map(\.0))
         }
         return names
     }
 
-    private static func interesting(_ scene: Scene, _ situation: Situation, _ verdict: Verdict) -> [(String, Bool)] {
-        let access = Oracle.hasAccess(situation)
+    private static func interesting(_ scene: Scene, _ input: DecisionInput, _ verdict: Verdict) -> [(String, Bool)] {
+        let access = Oracle.hasAccess(input)
         return [
             ("access in a partial reading", verdict.action == .grant && scene.coverage == .partial),
-            ("access by a newer row", access && !Oracle.hasAccess(scene.with { $0.unlisted = [] }.situation)),
+            ("access by a newer row", access && !Oracle.hasAccess(scene.with { $0.unlisted = [] }.input)),
             ("announced demotion", verdict.action == .demote && verdict.wasAnnounced),
             ("unannounced demotion", verdict.action == .demote && !verdict.wasAnnounced),
             ("restore where a reconcile demotes", verdict.messageKey == .nothingEnded),
             ("two tickets", verdict.tickets.count > 1),
-            ("access beside a contradiction", access && situation.attributions.contains { !$0.counts }),
+            ("access beside a contradiction", access && input.attributions.contains { !$0.counts }),
             ("proof of another's", verdict.rule == .proofOfAnothers),
-            ("access by a first proof", access && situation.attributions.contains(.new)),
+            ("access by a first proof", access && input.attributions.contains(.new)),
             ("unattributed order", verdict.tickets.contains { $0.kind == .onsideUnattributed }),
             ("a store that is not asked", verdict.rule == .storeNotAsked),
             (
                 "witnesses contradict each other",
-                situation.attributions.contains { if case .contradicted = $0 { true } else { false } }
+                input.attributions.contains { if case .contradicted = $0 { true } else { false } }
             ),
             ("ineligible with access", access && !scene.status.isEligible),
             (
@@ -98,70 +98,70 @@ struct Law: Sendable, CustomTestStringConvertible {
 /// Access by the laws' own words, written a second time and without the product's tables.
 enum Oracle {
     /// Whether a grant, or an item of the user's own that nothing newer replaces, gives access.
-    static func hasAccess(_ situation: Situation) -> Bool {
+    static func hasAccess(_ input: DecisionInput) -> Bool {
         // What its own store called over before stays so for a period that it covered, until the store is asked anew.
-        func wasOverruled(_ item: Observation, _ row: Purchase?, _ situation: Situation) -> Bool {
-            guard let row, row.source != .revenueCat, situation.reading.covered.contains(row.source),
-                situation.reading.coverage != .full
+        func wasOverruled(_ item: Observation, _ row: Purchase?, _ input: DecisionInput) -> Bool {
+            guard let row, row.source != .revenueCat, input.reading.covered.contains(row.source),
+                input.reading.coverage != .full
             else { return false }
             let isOver =
                 row.kind == .oneTime
                 ? row.status.raw == "refunded"
                 : row.givesAccess == false
                     && ["expired", "refunded", "paused", "in_billing_retry", "consumed"].contains(row.status.raw)
-            if situation.reading.failure == nil { return isOver }
+            if input.reading.failure == nil { return isOver }
             guard let end = item.periodEndsAt else { return isOver && row.periodEndsAt == nil }
             return isOver && row.periodEndsAt.map { end <= $0 } == true
         }
         func bytes(_ name: PurchaseIdentifier) -> [UInt8] {
             Array("\(name.store)/\(name.environment)/\(name.value)".utf8)
         }
-        if situation.grants == .active { return true }
-        let asked = situation.reading.askedAt
+        if input.grants == .active { return true }
+        let asked = input.reading.askedAt
         var replaced: Set<Int64> = []
         // What its own store has just called over is over, whatever RevenueCat has heard.
-        let over = zip(situation.reading.observations, situation.attributions).filter { item, attribution in
+        let over = zip(input.reading.observations, input.attributions).filter { item, attribution in
             let words = ["expired", "refunded", "paused", "in_billing_retry", "consumed"]
             return item.source != .revenueCat && attribution.counts && words.contains(item.status.raw)
                 && (item.kind == .oneTime ? item.status.raw == "refunded" : item.givesAccess == false)
         }.map { Set($0.0.identifiers.map(bytes)) }
-        for (index, item) in situation.reading.observations.enumerated() {
+        for (index, item) in input.reading.observations.enumerated() {
             var held: [Purchase] = []
-            switch situation.attributions[index] {
+            switch input.attributions[index] {
             case .overtaken, .disagree, .collision, .otherUser, .anonymous, .foreign, .contradicted, .unowned,
                 .unattributed:
                 continue
             case .new, .sameAccount: break
             case .own(let id, let merged):
-                held = situation.ledger.filter { $0.id == id || merged.contains($0.id) }
+                held = input.ledger.filter { $0.id == id || merged.contains($0.id) }
                 replaced.formUnion([id] + merged)
-                if let row = situation.rows[index], !held.contains(row) { held.append(row) }
+                if let row = input.rows[index], !held.contains(row) { held.append(row) }
             case .followed(let id, _, let merged): replaced.formUnion([id] + merged)
             }
             let keys = item.identifiers.map(bytes)
             let isOverruled =
                 item.source == .revenueCat
                 && (over.contains { !$0.isDisjoint(with: keys) }
-                    || wasOverruled(item, situation.rows[index], situation))
+                    || wasOverruled(item, input.rows[index], input))
             if isOverruled, (held.map(\.observedAt).max() ?? asked) <= asked { continue }
             if let newest = held.map(\.observedAt).max(), newest > asked {
-                if held.contains(where: { $0.observedAt == newest && gives($0, situation) }) { return true }
+                if held.contains(where: { $0.observedAt == newest && gives($0, input) }) { return true }
             } else if gives(
                 item.kind,
                 item.status.raw,
                 item.givesAccess,
                 item.entitlements,
                 item.environment,
-                situation
+                input
             ) {
                 return true
             }
         }
-        return situation.ledger.contains { !replaced.contains($0.id) && $0.observedAt > asked && gives($0, situation) }
+        return input.ledger.contains { !replaced.contains($0.id) && $0.observedAt > asked && gives($0, input) }
     }
 
-    private static func gives(_ row: Purchase, _ situation: Situation) -> Bool {
-        gives(row.kind, row.status.raw, row.givesAccess, row.entitlements, row.environment, situation)
+    private static func gives(_ row: Purchase, _ input: DecisionInput) -> Bool {
+        gives(row.kind, row.status.raw, row.givesAccess, row.entitlements, row.environment, input)
     }
 
     private static func gives(
@@ -170,10 +170,10 @@ enum Oracle {
         _ access: Bool?,
         _ entitlements: [String],
         _ environment: String,
-        _ situation: Situation
+        _ input: DecisionInput
     ) -> Bool {
         let says = kind == .subscription ? access == true : status == "owned"
         return says && entitlements.contains("premium")
-            && (environment == "production" || situation.sandbox == .allowed)
+            && (environment == "production" || input.sandbox == .allowed)
     }
 }

@@ -229,11 +229,13 @@ import Testing
         ("will_not_renew", .zero, false), ("will_not_renew", .zero - hour, false), ("has_already_renewed", day, false),
     ])
     func `Only a word before the period's end announces it`(renewal: String, ends: Duration, announced: Bool) {
-        #expect(Evidence.announces(item("active", access: true, renewal: renewal, ends: ends), at: noon) == announced)
-        #expect(!Evidence.announces(item("active", access: true, renewal: renewal), at: noon))
+        #expect(
+            AccessSummary.announces(item("active", access: true, renewal: renewal, ends: ends), at: noon) == announced
+        )
+        #expect(!AccessSummary.announces(item("active", access: true, renewal: renewal), at: noon))
         for word in ["expired", "refunded", "paused", "active"] {
             let ended = item(word, access: false, renewal: renewal, ends: ends)
-            #expect(!Evidence.announces(ended, at: noon), "what ends access announces nothing")
+            #expect(!AccessSummary.announces(ended, at: noon), "what ends access announces nothing")
         }
     }
 
@@ -371,7 +373,7 @@ import Testing
             stored(.unnamed, word, access: false, shown: true, source: .googlePlay, id: "shown", ends: .zero - day)
         )
         scene.reads[0].holders = [row(9, owner: nil, word, access: false, source: .googlePlay)]
-        guard scene.situation.attributions.first?.counts == false else { return }
+        guard scene.input.attributions.first?.counts == false else { return }
         #expect(scene.verdict?.rule == .unexplained)
         #expect(scene.verdict?.outcome == .alreadySubscriber)
         scene.type = .free

@@ -11,19 +11,19 @@ extension DecideProperties {
 
     static let accessGrants = Law(name: "L2: whoever is eligible and has access is a subscriber") {
         scene,
-        situation,
+        input,
         resolution in
-        guard scene.status.isEligible, Oracle.hasAccess(situation) else { return nil }
-        if situation.attributions.contains(.overtaken) {
+        guard scene.status.isEligible, Oracle.hasAccess(input) else { return nil }
+        if input.attributions.contains(.overtaken) {
             return resolution == .retry(ReadFailure(.overtaken)) ? nil : "not read again: \(resolution)"
         }
         guard case .verdict(let verdict) = resolution, verdict.action == .grant else { return "denied: \(resolution)" }
         return nil
     }
 
-    static let nothingElseGrants = Law(name: "L4: nobody is promoted without access") { _, situation, resolution in
+    static let nothingElseGrants = Law(name: "L4: nobody is promoted without access") { _, input, resolution in
         guard case .verdict(let verdict) = resolution, verdict.action == .grant else { return nil }
-        return Oracle.hasAccess(situation) ? nil : "granted by \(verdict.rule)"
+        return Oracle.hasAccess(input) ? nil : "granted by \(verdict.rule)"
     }
 
     static let onlyFullReadingsDeny = Law(name: "L3: a reading that is not full never demotes and never finds nothing")
@@ -60,7 +60,7 @@ extension DecideProperties {
         // Later, if it has to wait for what an event promised.
         let next = after(verdict, scene).with {
             $0.kind = .reconcile
-            $0.promisedAt = nil
+            $0.accessEventAt = nil
         }
         return next.verdict?.action == .demote ? nil : "then \(next.resolution)"
     }
@@ -69,29 +69,29 @@ extension DecideProperties {
         name: "L3: a demotion rests on a store's word or on silence twice, a margin apart"
     ) {
         scene,
-        situation,
+        input,
         resolution in
         guard case .verdict(let verdict) = resolution, verdict.action == .demote else { return nil }
         if scene.settings.mode == .promoteOnly || scene.settings.demotionsPaused { return "demotions are off" }
         if !scene.unreadable.isEmpty { return "something can't be read" }
-        let names = situation.attributions.filter { !$0.counts }.map(\.name)
+        let names = input.attributions.filter { !$0.counts }.map(\.name)
         if !Set(["anonymous", "foreign", "unowned", "unattributed"]).isSuperset(of: names) {
             return "the sources disagree"
         }
         switch verdict.rule {
         case .storeEnded:
             let words =
-                situation.reading.observations.map(\.status)
-                + (situation.ledger + situation.rows.compactMap { $0 }).map(\.status)
+                input.reading.observations.map(\.status)
+                + (input.ledger + input.rows.compactMap { $0 }).map(\.status)
             let ends: Set<StoreStatus.Known> = [.expired, .refunded, .paused, .inBillingRetry, .consumed]
             return words.contains { ends.contains($0.known) } ? nil : "no word of an end"
         case .absenceConfirmed:
             guard let since = scene.absentSince else { return "no first absence" }
             guard since + hour * 24 <= scene.askedAt else { return "within the margin" }
-            return situation.isExplained ? nil : "unexplained"
+            return input.isExplained ? nil : "unexplained"
         case .movedAway:
             guard let moved = scene.movedAwayAt, moved <= scene.askedAt else { return "nothing was moved away" }
-            return Evidence(situation).openItems == 0 ? nil : "something else may give access"
+            return AccessSummary(input).openItems == 0 ? nil : "something else may give access"
         default: return "by \(verdict.rule)"
         }
     }
@@ -110,21 +110,21 @@ extension DecideProperties {
         name: "L2: after a full reading a subscriber has access, a deferral or a reconcile"
     ) {
         scene,
-        situation,
+        input,
         resolution in
         guard scene.status.isEligible, scene.coverage == .full, case .verdict(let verdict) = resolution else {
             return nil
         }
         guard after(verdict, scene).type == .subscriber else {
-            return Oracle.hasAccess(situation) ? "free with access" : nil
+            return Oracle.hasAccess(input) ? "free with access" : nil
         }
         let isDeferred = verdict.outcome == .deferred || verdict.outcome == .alreadySubscriber
-        return Oracle.hasAccess(situation) || isDeferred || verdict.enqueuesReconcile ? nil : "\(verdict.outcome)"
+        return Oracle.hasAccess(input) || isDeferred || verdict.enqueuesReconcile ? nil : "\(verdict.outcome)"
     }
 
     static let orderDoesNotMatter = Law(name: "L7: the order of items, rows and claims does not matter") {
         scene,
-        situation,
+        input,
         resolution in
         var turned = scene
         turned.reads.reverse()
@@ -132,7 +132,7 @@ extension DecideProperties {
         turned.claimed.reverse()
         for index in turned.reads.indices { turned.reads[index].holders.reverse() }
         guard turned.resolution == resolution else { return "\(resolution)\nbut \(turned.resolution)" }
-        var generator = SeededGenerator(seed: UInt64(situation.reading.observations.count))
+        var generator = SeededGenerator(seed: UInt64(input.reading.observations.count))
         turned.reads.shuffle(using: &generator)
         return turned.resolution == resolution ? nil : "\(resolution)\nbut \(turned.resolution)"
     }
@@ -173,15 +173,15 @@ extension DecideProperties {
         name: "L3: a paid period that runs is no absence, whichever store does not list it"
     ) {
         scene,
-        situation,
+        input,
         resolution in
-        guard scene.status.isEligible, scene.coverage == .full, !Oracle.hasAccess(situation),
-            !situation.attributions.contains(.overtaken)
+        guard scene.status.isEligible, scene.coverage == .full, !Oracle.hasAccess(input),
+            !input.attributions.contains(.overtaken)
         else { return nil }
-        let isMissing = situation.ledger.contains { row in
+        let isMissing = input.ledger.contains { row in
             let isPaid = row.kind == .oneTime ? row.status.raw == "owned" : row.givesAccess == true
             // It may be the item that can't be read.
-            return isPaid && !situation.listed.contains(row.id) && row.observedAt <= scene.askedAt
+            return isPaid && !input.listed.contains(row.id) && row.observedAt <= scene.askedAt
                 && !scene.unreadable.contains(row.source)
                 && row.periodEndsAt.map { scene.askedAt < $0 } ?? true
                 && row.entitlements.contains { $0 == "premium" || $0 == "gold" }
@@ -198,10 +198,10 @@ extension DecideProperties {
         name: "L3: an entitlement that was detached from its product takes nothing away"
     ) {
         scene,
-        situation,
+        input,
         resolution in
         guard case .verdict(let verdict) = resolution, scene.status.isEligible else { return nil }
-        let isDetached = zip(situation.reading.observations, zip(situation.attributions, situation.rows)).contains {
+        let isDetached = zip(input.reading.observations, zip(input.attributions, input.rows)).contains {
             item,
             known in
             let isPaid = item.kind == .oneTime ? item.status.raw == "owned" : item.givesAccess == true
@@ -218,7 +218,7 @@ extension DecideProperties {
     static let whatTheHostSetStays = Law(name: "L3: a user whom the host made a subscriber after our decision is kept")
     {
         scene,
-        situation,
+        input,
         resolution in
         guard scene.type == .subscriber, scene.decidedType == .free, case .verdict(let verdict) = resolution else {
             return nil
@@ -233,14 +233,14 @@ extension DecideProperties {
         scene,
         _,
         resolution in
-        let plain = scene.with { $0.promisedAt = nil }.resolution
+        let plain = scene.with { $0.accessEventAt = nil }.resolution
         var settles = Duration.seconds(30)
         if case .verdict(let verdict) = plain, verdict.action == .demote { settles = .seconds(120) }
-        let isYoung = scene.promisedAt.map { scene.askedAt < $0 + settles } == true
+        let isYoung = scene.accessEventAt.map { scene.askedAt < $0 + settles } == true
         var isNo = false
         if case .verdict(let verdict) = plain { isNo = verdict.action != .grant && verdict.outcome != .notEligible }
         guard isYoung, isNo else { return resolution == plain ? nil : "\(resolution)\ninstead of \(plain)" }
-        guard case .retry(let failure) = resolution, failure.code == .promised else { return "believed: \(resolution)" }
+        guard case .retry(let failure) = resolution, failure.code == .readLag else { return "believed: \(resolution)" }
         return nil
     }
 

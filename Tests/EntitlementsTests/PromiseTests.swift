@@ -16,7 +16,7 @@ import Testing
                 for items in readings {
                     var scene = Scene(kind, type)
                     scene.reads = items.map { Scene.Read($0) }
-                    scene.promisedAt = ago.map { noon - $0 }
+                    scene.accessEventAt = ago.map { noon - $0 }
                     scenes.append(scene)
                 }
             }
@@ -26,7 +26,7 @@ import Testing
 
     private static func isWaiting(_ scene: Scene) -> Bool {
         guard case .retry(let failure) = scene.resolution else { return false }
-        return failure.code == .promised
+        return failure.code == .readLag
     }
 
     // MARK: The wait
@@ -40,13 +40,13 @@ import Testing
     @Test(arguments: waits)
     func `74: a reading without access right after an event of access is tried again`(ago: Duration, wait: Duration) {
         for scene in Self.scenes(ago) {
-            #expect(scene.resolution == .retry(ReadFailure(.promised, retryAfter: wait)), "\(scene.kind) \(scene.type)")
+            #expect(scene.resolution == .retry(ReadFailure(.readLag, retryAfter: wait)), "\(scene.kind) \(scene.type)")
         }
     }
 
     @Test func `74: the wait grows until the reading is believed`() {
         var scene = Scene(.reconcile, .subscriber, item("expired", access: false))
-        scene.promisedAt = noon
+        scene.accessEventAt = noon
         var waits: [Duration] = []
         while waits.count < 20, case .retry(let failure) = scene.resolution {
             let wait = failure.retryAfter ?? .zero
@@ -65,7 +65,7 @@ import Testing
             maxAge: .seconds(86_400)
         )
         let next = policy.next(
-            after: ReadFailure(.promised, retryAfter: .seconds(16)),
+            after: ReadFailure(.readLag, retryAfter: .seconds(16)),
             attempt: 3,
             age: .zero,
             jitter: 1
@@ -89,13 +89,13 @@ import Testing
     @Test(arguments: JobKind.allCases, UserType.allCases)
     func `74: access applies at once, a store's and a grant's`(kind: JobKind, type: UserType) {
         var bought = Scene(kind, type, item("active", access: true))
-        bought.promisedAt = noon
+        bought.accessEventAt = noon
         var granted = Scene(kind, type, item("expired", access: false))
         granted.grants = .active
-        granted.promisedAt = noon
+        granted.accessEventAt = noon
         for scene in [bought, granted] {
             #expect(scene.verdict?.action == .grant)
-            #expect(scene.resolution == scene.with { $0.promisedAt = nil }.resolution)
+            #expect(scene.resolution == scene.with { $0.accessEventAt = nil }.resolution)
             #expect(scene.with { $0.coverage = .partial }.verdict?.action == .grant)
         }
     }
@@ -118,9 +118,9 @@ import Testing
         ]
         for (scene, failure) in failures {
             #expect(scene.resolution == .retry(failure))
-            #expect(scene.with { $0.promisedAt = noon }.resolution == .retry(failure))
+            #expect(scene.with { $0.accessEventAt = noon }.resolution == .retry(failure))
         }
-        let promised = banned.with { $0.promisedAt = noon }
+        let promised = banned.with { $0.accessEventAt = noon }
         #expect(promised.verdict?.outcome == .notEligible && promised.resolution == banned.resolution)
     }
 
@@ -149,44 +149,47 @@ import Testing
     ) {
         let end = expected.map { noon + Duration.seconds($0) }
         var reading = Reading(coverage: .full, askedAt: noon + .seconds(seconds), covered: [.revenueCat])
-        #expect(look(reading, promisedAt: noon) == ScheduledCheck(at: end))
+        #expect(look(reading, accessEventAt: noon) == ScheduledCheck(at: end))
         reading.covered = Set(Store.allCases)
-        #expect(look(reading, promisedAt: noon) == ScheduledCheck(at: end))
-        #expect(look(reading, promisedAt: nil) == ScheduledCheck(at: nil))
+        #expect(look(reading, accessEventAt: noon) == ScheduledCheck(at: end))
+        #expect(look(reading, accessEventAt: nil) == ScheduledCheck(at: nil))
     }
 
     @Test func `74: where access was found, or none can be given, no such look is planned`() {
         var reading = Reading(coverage: .full, askedAt: noon + .seconds(30), covered: [.revenueCat])
-        #expect(look(reading, grants: true, promisedAt: noon) == ScheduledCheck(at: nil))
-        #expect(look(reading, outcome: .notEligible, promisedAt: noon)?.at == nil)
+        #expect(look(reading, grants: true, accessEventAt: noon) == ScheduledCheck(at: nil))
+        #expect(look(reading, outcome: .notEligible, accessEventAt: noon)?.at == nil)
         reading.covered = [.onside]
-        #expect(look(reading, promisedAt: noon) == ScheduledCheck(at: nil), "only RevenueCat lags behind what it tells")
+        #expect(
+            look(reading, accessEventAt: noon) == ScheduledCheck(at: nil),
+            "only RevenueCat lags behind what it tells"
+        )
     }
 
     @Test func `74: the earliest of all reasons to look decides`() {
         let promised = noon - .seconds(40)
         var reading = Reading(coverage: .full, askedAt: noon)
-        let silent = look(reading, outcome: .deferred, promisedAt: promised, margin: .seconds(100))
+        let silent = look(reading, outcome: .deferred, accessEventAt: promised, margin: .seconds(100))
         #expect(silent?.at == noon + .seconds(100))
-        #expect(look(reading, outcome: .deferred, promisedAt: promised)?.at == noon + .seconds(260))
+        #expect(look(reading, outcome: .deferred, accessEventAt: promised)?.at == noon + .seconds(260))
         // The store's own item asks for a look after 839 seconds, and then for one after 59.
         reading.observations = [stored(.account, "expired", access: false, source: .onside, ends: .seconds(-61))]
-        #expect(look(reading, promisedAt: nil)?.at == noon + .seconds(839))
-        #expect(look(reading, promisedAt: promised)?.at == noon + .seconds(260))
+        #expect(look(reading, accessEventAt: nil)?.at == noon + .seconds(839))
+        #expect(look(reading, accessEventAt: promised)?.at == noon + .seconds(260))
         reading.observations = [stored(.account, "expired", access: false, source: .onside, ends: .seconds(-1))]
-        #expect(look(reading, promisedAt: promised)?.at == noon + .seconds(59))
+        #expect(look(reading, accessEventAt: promised)?.at == noon + .seconds(59))
     }
 
     private func look(
         _ reading: Reading,
         outcome: Outcome = .unchanged,
         grants: Bool = false,
-        promisedAt: Instant?,
+        accessEventAt: Instant?,
         margin: Duration = .seconds(86_400)
     ) -> ScheduledCheck? {
         var known = ScheduledCheck.Knowledge()
         known.grants = grants
-        known.promisedAt = promisedAt
+        known.accessEventAt = accessEventAt
         known.margin = margin
         return ScheduledCheck(reading, reading.observations.map { _ in .new }, outcome: outcome, known: known)
     }

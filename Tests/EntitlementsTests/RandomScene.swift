@@ -71,7 +71,7 @@ extension Scene {
         if generator.oneIn(4) { scene.covered = [.revenueCat] }
         if generator.oneIn(9) { scene.unreadable = generator.pick([.revenueCat], [.appStore, .googlePlay]) }
         if generator.oneIn(5) {
-            scene.promisedAt = noon - generator.pick(.zero, .seconds(9), .seconds(29), .seconds(30), hour)
+            scene.accessEventAt = noon - generator.pick(.zero, .seconds(9), .seconds(29), .seconds(30), hour)
         }
         if generator.oneIn(6) { scene.movedAwayAt = noon - generator.pick(hour, .zero, .zero - hour) }
         return scene

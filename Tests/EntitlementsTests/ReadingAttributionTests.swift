@@ -84,7 +84,7 @@ import Testing
             "beside another's account",
             [
                 (told("a", "b", owner: .otherAccount(id: "z"), source: .appStore), []),
-                (told("b", source: .appStore, isShown: true), []),
+                (told("b", source: .appStore, isSubmitted: true), []),
             ],
             [.foreign(purchase: nil, owner: nil, account: "z"), .foreign(purchase: nil, owner: nil, account: "z")]
         ),
@@ -156,12 +156,12 @@ import Testing
         isFamilyShared: Bool = false,
         owner: NamedOwner? = nil,
         source: Store = .revenueCat,
-        isShown: Bool = false
+        isSubmitted: Bool = false
     ) -> Observation {
         var told = item("active", access: true, ownership: isFamilyShared ? "family_shared" : "purchased")
         told.owner = owner ?? (source == .revenueCat ? .askedUser : .unnamed)
         told.source = source
-        told.isShown = isShown
+        told.isSubmitted = isSubmitted
         told.identifiers = names.map {
             PurchaseIdentifier(value: $0, store: told.store, environment: told.environment, kind: "purchase")
         }

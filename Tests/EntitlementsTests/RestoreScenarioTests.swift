@@ -30,9 +30,9 @@ import Testing
 
     @Test(arguments: JobKind.allCases)
     func `85: a user who is gone is not eligible, and nothing is written`(kind: JobKind) {
-        var situation = Scene(kind, .subscriber, Self.active).situation
-        situation.user = nil
-        guard case .verdict(let verdict) = decide(situation) else {
+        var input = Scene(kind, .subscriber, Self.active).input
+        input.user = nil
+        guard case .verdict(let verdict) = decide(input) else {
             Issue.record("a job for nobody is tried again")
             return
         }

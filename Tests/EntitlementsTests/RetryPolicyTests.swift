@@ -13,7 +13,7 @@ import Testing
     static let treatments: [(ReadFailure.Code, ReadFailure.Treatment)] = [
         (.throttled, .retry), (.unavailable, .retry), (.timeout, .retry), (.malformed, .retry), (.locked, .retry),
         (.unauthorized, .retry), (.unmapped, .retry), (.rejected, .park), (.breakerOpen, .wait),
-        (.budgetExhausted, .wait), (.interrupted, .wait), (.promised, .wait), (.overtaken, .again),
+        (.budgetExhausted, .wait), (.interrupted, .wait), (.readLag, .wait), (.overtaken, .again),
         (.incomplete, .again), (.ownerPending, .wait), (.ownerUnresolved, .park), (.unknownToStore, .retry),
         (.unusableID, .park), (.storeOff, .park), (.unclearTrust, .park), (.refused, .park), (.crashed, .park),
         (.adapterRefused, .park), (.recordsUnavailable, .retry),

@@ -120,7 +120,7 @@ struct Scene {
     var everObserved = false
     var decidedType: UserType?
     var absentSince: Instant?
-    var promisedAt: Instant?
+    var accessEventAt: Instant?
     var movedAwayAt: Instant?
     var settings = DecisionSettings()
 
@@ -130,8 +130,8 @@ struct Scene {
         reads = items.map { Read($0) }
     }
 
-    /// The situation, with each item attributed as the product does it.
-    var situation: Situation {
+    /// The input, with each item attributed as the product does it.
+    var input: DecisionInput {
         let attributions = attribute(
             reads.map(\.item),
             holders: reads.map(\.holders),
@@ -155,7 +155,7 @@ struct Scene {
             covered: covered
         )
         reading.unreadable = unreadable
-        return Situation(
+        return DecisionInput(
             kind: kind,
             user: User(id: "user-1", type: type, status: status),
             userKey: Self.userKey,
@@ -169,7 +169,7 @@ struct Scene {
             everObserved: everObserved,
             decidedType: decidedType,
             absentSince: absentSince,
-            promisedAt: promisedAt,
+            accessEventAt: accessEventAt,
             movedAwayAt: movedAwayAt,
             catalog: catalog,
             settings: settings,
@@ -178,7 +178,7 @@ struct Scene {
         )
     }
 
-    var resolution: Resolution { decide(situation) }
+    var resolution: Resolution { decide(input) }
 
     /// The verdict; `nil` where the job is tried again.
     var verdict: Verdict? {

@@ -29,7 +29,7 @@ func stored(
         ownership: ownership,
         owner: owner,
         source: source,
-        isShown: shown,
+        isSubmitted: shown,
         lookupID: id,
         boughtAt: noon + bought
     )
@@ -418,13 +418,13 @@ func stored(
         let looks = (1...1000).compactMap { key in
             look(reading) {
                 $0.background = day * 40
-                $0.spread = Spread(userKey: Int64(key))
+                $0.jitter = Jitter(userKey: Int64(key))
             }?.at
         }
         let days = Dictionary(grouping: looks) { ($0 - noon).components.seconds / 86_400 }
         #expect(looks.count == 1000 && days.keys.sorted() == Array(30...39))
         #expect(days.values.allSatisfy { (60...140).contains($0.count) }, "\(days.mapValues(\.count))")
-        #expect(Spread(userKey: 7) == Spread(userKey: 7) && Spread(userKey: 7) != Spread(userKey: 8))
+        #expect(Jitter(userKey: 7) == Jitter(userKey: 7) && Jitter(userKey: 7) != Jitter(userKey: 8))
     }
 
     private func look(

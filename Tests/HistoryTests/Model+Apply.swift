@@ -59,9 +59,9 @@ extension Model {
                 retries.append((item, ReadFailure(.overtaken)))
                 continue
             }
-            let (situation, attributions) = before.situation(item)
+            let (input, attributions) = before.input(item)
             lookedAt.append((item, attributions))
-            switch decide(situation) {
+            switch decide(input) {
             case .retry(let failure):
                 if failure.code == .overtaken { note("overtaken read") }
                 if failure.code == .unknownToStore {
@@ -71,7 +71,7 @@ extension Model {
                         alarms.insert("unknown_to_store.\((failure.store ?? .revenueCat).rawValue)")
                     }
                 }
-                if Evidence(situation).hasUnmapped { alarms.insert("product_unmapped") }
+                if AccessSummary(input).hasUnmapped { alarms.insert("product_unmapped") }
                 if item.reading.coverage == .partial { note("partial reading without access") }
                 retries.append((item, failure))
             case .verdict(let verdict):
@@ -82,12 +82,12 @@ extension Model {
                         item: item,
                         attributions: attributions,
                         verdict: verdict,
-                        isExplained: situation.isExplained,
+                        isExplained: input.isExplained,
                         nextCheck: ScheduledCheck(
                             item.reading,
                             attributions,
                             outcome: verdict.outcome,
-                            known: known(of: item, situation, verdict)
+                            known: known(of: item, input, verdict)
                         ),
                         before: person.exists ? person.type : nil
                     )
@@ -102,7 +102,7 @@ extension Model {
                 enqueue(Int(owner) - 1, .reconcile)
                 let row = before.purchases[Int(purchase)].facts
                 let gaveAccess =
-                    standing(of: row.kind, status: row.status, givesAccess: row.givesAccess) == .access
+                    accessState(of: row.kind, status: row.status, givesAccess: row.givesAccess) == .access
                 if gaveAccess, !row.carried.isEmpty {
                     let at = effect.item.reading.askedAt
                     people[Int(owner) - 1].movedAwayAt = max(people[Int(owner) - 1].movedAwayAt ?? at, at)
@@ -130,16 +130,16 @@ extension Model {
         return ended + effects.map(\.item.job)
     }
 
-    private func known(of item: ModelItem, _ situation: Situation, _ verdict: Verdict) -> ScheduledCheck.Knowledge {
+    private func known(of item: ModelItem, _ input: DecisionInput, _ verdict: Verdict) -> ScheduledCheck.Knowledge {
         var known = ScheduledCheck.Knowledge()
         known.grants = verdict.action == .grant
         known.rule = verdict.rule
         known.margin =
-            situation.ledger.map { situation.settings.margin(of: $0.store) }.max() ?? situation.settings.absenceMargin
+            input.ledger.map { input.settings.margin(of: $0.store) }.max() ?? input.settings.absenceMargin
         // Whatever is given in these histories is given until then.
-        if situation.grants == .active { known.ownEnds.append(StoreTruth.future) }
-        if situation.sandbox == .allowed { known.ownEnds.append(StoreTruth.future) }
-        known.spread = Spread(userKey: item.key)
+        if input.grants == .active { known.ownEnds.append(StoreTruth.future) }
+        if input.sandbox == .allowed { known.ownEnds.append(StoreTruth.future) }
+        known.jitter = Jitter(userKey: item.key)
         return known
     }
 
@@ -174,7 +174,7 @@ extension Model {
     }
 
     /// Everything the verdict on one job rests on.
-    func situation(_ item: ModelItem) -> (Situation, [Attribution]) {
+    func input(_ item: ModelItem) -> (DecisionInput, [Attribution]) {
         let person = people[item.user]
         let key = Int64(item.user + 1)
         let attributions = attribute(
@@ -200,7 +200,7 @@ extension Model {
         }
         var settings = setup.decision
         settings.demotionsPaused = paused.contains("demotions")
-        let situation = Situation(
+        let input = DecisionInput(
             kind: item.kind,
             user: person.exists ? User(id: userID(item.user), type: person.type, status: person.status) : nil,
             userKey: key,
@@ -224,7 +224,7 @@ extension Model {
             settings: settings,
             claimed: claimed
         )
-        return (situation, attributions)
+        return (input, attributions)
     }
 
     /// A purchase that moved is contested until one of its two owners is read without it; then the other is read again.
@@ -267,7 +267,7 @@ extension Model {
 
     /// The other users who are read again because of a reading.
     func othersReadAgain(_ item: ModelItem) -> [Int] {
-        let attributions = situation(item).1
+        let attributions = input(item).1
         let followed = attributions.compactMap { attribution -> Int? in
             guard case .followed(_, let owner, _) = attribution else { return nil }
             return Int(owner) - 1

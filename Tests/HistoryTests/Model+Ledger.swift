@@ -158,7 +158,7 @@ extension Model {
             givesAccess: observation.givesAccess,
             entitlements: observation.entitlements,
             periodEndsAt: observation.periodEndsAt,
-            endAnnounced: Evidence.announces(observation, at: moment),
+            endAnnounced: AccessSummary.announces(observation, at: moment),
             isFamilyShared: observation.isFamilyShared,
             observedAt: moment,
             // Rows count as first seen in the order in which they were written.
@@ -176,7 +176,7 @@ extension Model {
         facts.environment = old.environment
         facts.firstSeenAt = old.firstSeenAt
         if let end = observation.periodEndsAt, moment < end {
-            facts.endAnnounced = Evidence.announces(observation, at: moment)
+            facts.endAnnounced = AccessSummary.announces(observation, at: moment)
         } else {
             facts.endAnnounced = old.endAnnounced && old.periodEndsAt == observation.periodEndsAt
         }

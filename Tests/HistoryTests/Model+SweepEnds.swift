@@ -134,7 +134,7 @@ extension Model {
         var said: [String] = []
         var reasons: [String?] = []
         for item in items {
-            switch decide(situation(item).0) {
+            switch decide(input(item).0) {
             case .retry:
                 note("a dry run gets no answer")
                 said.append(Outcome.storeUnavailable.rawValue)

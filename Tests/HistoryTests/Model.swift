@@ -163,5 +163,5 @@ struct Model {
     /// The user behind a key of the records.
     func user(behind key: Int64) -> Int? { people.firstIndex { $0.key == key } }
 
-    mutating func note(_ situation: String) { situations.insert(situation) }
+    mutating func note(_ input: String) { situations.insert(input) }
 }

@@ -214,7 +214,7 @@ extension Run {
 
     private mutating func noteNeighbours(_ items: [ModelItem], _ ours: [Hand]) {
         for item in items {
-            for attribution in model.situation(item).1 {
+            for attribution in model.input(item).1 {
                 guard case .followed(_, let owner, _) = attribution else { continue }
                 if ours.contains(where: { $0.user == Int(owner) - 1 }) { model.note("followed owner within one batch") }
             }

@@ -143,8 +143,8 @@ final class FakeStore: Sendable {
         }
     }
 
-    var gate: RequestGate {
-        RequestGate(
+    var gate: RequestPermit {
+        RequestPermit(
             admit: { lane throws(ReadFailure) in
                 let refusal = self.state.withLock { state -> ReadFailure? in
                     if let refusal = state.refusal, state.admitted.count >= refusal.after { return refusal.1 }

@@ -20,17 +20,17 @@ import Testing
     @Test(
         "the App Store tells of a customer's subscription as RevenueCat does",
         arguments: [
-            ("state: active", Standing.access), ("state: trial", .access), ("state: cancelled", .access),
+            ("state: active", AccessState.access), ("state: trial", .access), ("state: cancelled", .access),
             ("state: grace", .access), ("state: price_increase", .access), ("state: billing_retry", .ended),
             ("state: expired", .ended),
         ]
     )
-    func subscriptions(_ state: String, _ standing: Standing) async throws {
+    func subscriptions(_ state: String, _ standing: AccessState) async throws {
         let store = try SimulatedAppStore(Self.subscription(state))
         let reading = try await store.read(Self.id)
         #expect(reading.coverage == .full && reading.failure == nil)
         let item = try #require(reading.observations.first)
-        #expect(reading.observations.count == 1 && item.standing == standing)
+        #expect(reading.observations.count == 1 && item.accessState == standing)
         #expect(item.entitlements == ["app_store:premium_monthly"] && item.accountID == nil)
         let willNotRenew = state == "state: cancelled" || state == "state: expired"
         #expect((item.renewal == "will_not_renew") == willNotRenew)
@@ -59,7 +59,7 @@ import Testing
             "purchases: [{store_purchase_identifier: '7'}, {state: lifetime_refunded, store_purchase_identifier: '8'}]"
         let store = try SimulatedAppStore(Self.scenario(purchases))
         let items = try await store.read("7").observations
-        #expect(items.map(\.standing) == [.access, .ended] || items.map(\.standing) == [.ended, .access])
+        #expect(items.map(\.accessState) == [.access, .ended] || items.map(\.accessState) == [.ended, .access])
         #expect(Set(items.flatMap(\.entitlements)) == ["app_store:lifetime"])
     }
 
@@ -87,13 +87,13 @@ import Testing
         let store = try SimulatedAppStore(scenario)
         #expect(try await store.read(Self.id).observations.map(\.entitlements) == [["app_store:own"]])
         let plain = try SimulatedAppStore(Self.subscription("state: active"))
-        #expect(try await plain.read(Self.id).observations.map(\.standing) == [.access])
+        #expect(try await plain.read(Self.id).observations.map(\.accessState) == [.access])
         try plain.control(
             "PUT",
             "/customers/ann",
             #"{"subscriptions":[{"state":"expired","store_subscription_identifier":"\#(Self.id)"}]}"#
         )
-        #expect(try await plain.read(Self.id).observations.map(\.standing) == [.ended])
+        #expect(try await plain.read(Self.id).observations.map(\.accessState) == [.ended])
     }
 
     @Test("an order of a customer's at Google Play leads to its purchase")
@@ -107,7 +107,7 @@ import Testing
             )
         }
         for (state, standing) in [
-            ("active", Standing.access), ("cancelled", .access), ("grace", .access), ("billing_retry", .ended),
+            ("active", AccessState.access), ("cancelled", .access), ("grace", .access), ("billing_retry", .ended),
             ("paused", .ended), ("expired", .ended), ("incomplete", .pending),
         ] {
             let play = try world("state: \(state)")
@@ -115,14 +115,14 @@ import Testing
                 let found = try #require(try await play.client.order(name, lane: .restore))
                 let token = try #require(found.purchaseToken)
                 let reading = try await play.read(token)
-                #expect(reading.observations.map(\.standing) == [standing], "\(state)")
+                #expect(reading.observations.map(\.accessState) == [standing], "\(state)")
                 #expect(reading.observations.first?.entitlements == ["google_play:pro:monthly"], "\(state)")
             }
         }
         let renewed = try world("state: active", renewal: "..3")
         let found = try #require(try await renewed.client.order(order + "..3", lane: .restore))
         let items = try await renewed.read(try #require(found.purchaseToken)).observations
-        #expect(items.map(\.standing) == [.access] && items.first?.names("order_id").contains(order) == true)
+        #expect(items.map(\.accessState) == [.access] && items.first?.names("order_id").contains(order) == true)
         let apart = try world("state: active, known_to_store: false")
         #expect(try await apart.client.order(order, lane: .restore) == nil)
     }

@@ -175,7 +175,7 @@ struct FlatCostTests {
             id: "new-\(number)",
             kind: "RENEWAL",
             occurredAt: nil,
-            promises: true,
+            announcesAccess: true,
             users: ["past-\(420 + number)"],
             about: #"{"purchases":[{"store":"app_store","value":"past-\#(200 + number)"}]}"#,
             body: []

@@ -117,7 +117,7 @@ private struct PrintedPurchase: Encodable {
         try row.encode(held.kind.rawValue, forKey: .kind)
         try row.encode(held.productID, forKey: .productID)
         try row.encode(held.status, forKey: .status)
-        try row.encode(held.standing.rawValue, forKey: .standing)
+        try row.encode(held.accessState.rawValue, forKey: .standing)
         try row.encode(held.givesAccess, forKey: .givesAccess)
         try row.encode(held.periodEndsAt?.machineText, forKey: .periodEndsAt)
         try row.encode(held.endAnnounced, forKey: .endAnnounced)

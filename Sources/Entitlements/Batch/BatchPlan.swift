@@ -142,7 +142,7 @@ package struct BatchPlan {
         // An item may have its row from another item of the same purchase.
         let byID = Dictionary(rows.joined().map { ($0.id, $0) }) { first, _ in first }
         let targets = attributions.map { $0.target.flatMap { byID[$0] } }
-        let situation = Situation(
+        let input = DecisionInput(
             kind: item.job.kind,
             user: user,
             userKey: item.job.userKey,
@@ -156,17 +156,17 @@ package struct BatchPlan {
             everObserved: facts?.everObserved ?? false,
             decidedType: facts?.decidedType,
             absentSince: facts?.absentSince,
-            promisedAt: facts?.promisedAt,
+            accessEventAt: facts?.accessEventAt,
             movedAwayAt: facts?.movedAwayAt,
             catalog: catalog,
             settings: decision,
             claimed: claimed(item, holders: holders),
             firstSeenByEvent: firstSeenByEvent
         )
-        switch Entitlements.decide(situation) {
+        switch Entitlements.decide(input) {
         case .retry(let failure):
-            note(failure, of: item.job, situation)
-            tryAgain(item, after: failure, proven: provenMismatch(situation))
+            note(failure, of: item.job, input)
+            tryAgain(item, after: failure, proven: provenMismatch(input))
         case .verdict(let verdict):
             if item.reading.coverage != .none, user != nil {
                 observe(item, attributions: attributions, targets: targets, holders: holders)
@@ -177,7 +177,7 @@ package struct BatchPlan {
                     user: user,
                     facts: facts,
                     coverage: item.reading.coverage,
-                    isExplained: situation.isExplained,
+                    isExplained: input.isExplained,
                     decision: Decision(
                         verdict,
                         nextCheck: ScheduledCheck(
@@ -190,8 +190,8 @@ package struct BatchPlan {
                     )
                 )
             )
-            acknowledge(item, situation, verdict)
-            note(verdict, situation)
+            acknowledge(item, input, verdict)
+            note(verdict, input)
             if verdict.enqueuesReconcile { reconciles.append(item.job.userKey) }
             let unreadable = item.reading.unreadable.union(item.reading.claims.unreadable)
             if !unreadable.isEmpty {
@@ -207,40 +207,40 @@ package struct BatchPlan {
     }
 
     /// Notes what the stores knew of purchases that gave access, and what they do not list any more.
-    private mutating func note(_ verdict: Verdict, _ situation: Situation) {
+    private mutating func note(_ verdict: Verdict, _ input: DecisionInput) {
         if !verdict.detached.isEmpty {
             let names = verdict.detached.sorted().prefix(5).map { String($0.prefix(100)) }.joined(separator: ", ")
             alarms["entitlement_detached"] =
                 "Purchases that still run have lost an entitlement that gave access: attach it to its product again in"
                 + " RevenueCat's dashboard (\(names)). No user is demoted for it."
         }
-        let proven = situation.ledger.filter {
-            standing(of: $0.kind, status: $0.status, givesAccess: $0.givesAccess) == .access
+        let proven = input.ledger.filter {
+            accessState(of: $0.kind, status: $0.status, givesAccess: $0.givesAccess) == .access
         }
         guard !proven.isEmpty else { return }
         if verdict.rule == .firstAbsence {
-            for row in proven where !situation.listed.contains(row.id) {
-                absences.insert(.init(store: row.source, userKey: situation.userKey, isUnknown: false))
+            for row in proven where !input.listed.contains(row.id) {
+                absences.insert(.init(store: row.source, userKey: input.userKey, isUnknown: false))
             }
         }
         let ids = Set(proven.map(\.id))
-        let stores = zip(situation.reading.observations, situation.rows).filter {
+        let stores = zip(input.reading.observations, input.rows).filter {
             $1.map { ids.contains($0.id) } ?? false
         }
         for store in Set(stores.map(\.0.source)) { known[store, default: 0] += 1 }
     }
 
-    private mutating func note(_ failure: ReadFailure, of job: ClaimedJob, _ situation: Situation) {
+    private mutating func note(_ failure: ReadFailure, of job: ClaimedJob, _ input: DecisionInput) {
         // What has just moved to another owner is known as soon as that owner is read: a second answer counts.
         if failure.code == .unknownToStore,
             job.lastError == failure.code.rawValue || job.attempt + 1 >= retryPolicy.maxAttempts
         {
             let store = failure.store ?? .revenueCat
-            absences.insert(.init(store: store, userKey: situation.userKey, isUnknown: true))
+            absences.insert(.init(store: store, userKey: input.userKey, isUnknown: true))
         }
         // What is missing in the catalogue is missing whatever else failed.
-        guard failure.code == .unmapped || Evidence(situation).hasUnmapped else { return }
-        let keys = Set(situation.reading.observations.flatMap(\.entitlements))
+        guard failure.code == .unmapped || AccessSummary(input).hasUnmapped else { return }
+        let keys = Set(input.reading.observations.flatMap(\.entitlements))
             .filter { catalog.mapping(of: [$0]) == .unmapped }.sorted()
         let names = keys.prefix(5).map { String($0.prefix(100)) }.joined(separator: ", ")
         alarms["product_unmapped"] =
@@ -257,11 +257,11 @@ package struct BatchPlan {
         var known = ScheduledCheck.Knowledge()
         known.grants = verdict.action == .grant
         known.rule = verdict.rule
-        known.promisedAt = facts?.promisedAt
+        known.accessEventAt = facts?.accessEventAt
         known.ownEnds = [facts?.grantsEnd, facts?.sandboxEnds].compactMap(\.self)
         known.margin = ledger.map { decision.margin(of: $0.store) }.max() ?? decision.absenceMargin
         known.background = decision.backgroundCheck
-        known.spread = Spread(userKey: item.job.userKey)
+        known.jitter = Jitter(userKey: item.job.userKey)
         return known
     }
 
@@ -290,7 +290,7 @@ package struct BatchPlan {
                 reconciles.append(item.job.userKey)
                 // Only what gave access explains that it is gone.
                 if let row = targets[index], !row.carried.isEmpty,
-                    standing(of: row.kind, status: row.status, givesAccess: row.givesAccess) == .access
+                    accessState(of: row.kind, status: row.status, givesAccess: row.givesAccess) == .access
                 {
                     movedAway[owner] = max(movedAway[owner] ?? item.reading.askedAt, item.reading.askedAt)
                 }
@@ -358,11 +358,11 @@ package struct BatchPlan {
     }
 
     /// Plans the acknowledgement of what was granted; what was not granted is never acknowledged.
-    private mutating func acknowledge(_ item: ReadJob, _ situation: Situation, _ verdict: Verdict) {
+    private mutating func acknowledge(_ item: ReadJob, _ input: DecisionInput, _ verdict: Verdict) {
         guard acknowledges, verdict.action == .grant else { return }
-        for (observation, attribution) in zip(item.reading.observations, situation.attributions) {
+        for (observation, attribution) in zip(item.reading.observations, input.attributions) {
             guard let acknowledgement = observation.acknowledgement, attribution.counts,
-                situation.givesAccess(observation)
+                input.givesAccess(observation)
             else { continue }
             acknowledgements.append(acknowledgement)
         }
@@ -431,7 +431,7 @@ package struct BatchPlan {
                 "Reading all users of the application took more than ten minutes, so the owners of purchases stay"
                 + " unknown: see the worker's log, and measure entitlement_sync_host.page_users."
             if item.job.kind == .restore {
-                tickets += item.reading.withheld.filter(\.isShown).prefix(20).map { unresolved($0, item) }
+                tickets += item.reading.withheld.filter(\.isSubmitted).prefix(20).map { unresolved($0, item) }
             }
         case .unclearTrust:
             alarms["proof_trust_unclear"] =

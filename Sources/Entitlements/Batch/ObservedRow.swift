@@ -41,7 +41,7 @@ package struct ObservedRow {
 
     /// What is on record as observed: the row that it updates, or another user's purchase, for which the user submitted a proof.
     package var observedPurchase: Int64? {
-        if case .foreign(let purchase?, _, _) = attribution, observation?.isShown == true { return purchase }
+        if case .foreign(let purchase?, _, _) = attribution, observation?.isSubmitted == true { return purchase }
         return purchaseID
     }
 

@@ -6,7 +6,7 @@ package struct UserFacts {
     package var readAt: Instant?
     package var absentSince: Instant?
     /// When an event spoke of access.
-    package var promisedAt: Instant?
+    package var accessEventAt: Instant?
     /// When support moved a purchase to another user.
     package var movedAwayAt: Instant?
     /// Changes of type within the last day.
@@ -35,7 +35,7 @@ package struct UserFacts {
         epoch: Int64,
         readAt: Instant? = nil,
         absentSince: Instant? = nil,
-        promisedAt: Instant? = nil,
+        accessEventAt: Instant? = nil,
         movedAwayAt: Instant? = nil,
         flips: Int,
         everObserved: Bool,
@@ -53,7 +53,7 @@ package struct UserFacts {
         self.epoch = epoch
         self.readAt = readAt
         self.absentSince = absentSince
-        self.promisedAt = promisedAt
+        self.accessEventAt = accessEventAt
         self.movedAwayAt = movedAwayAt
         self.flips = flips
         self.everObserved = everObserved

@@ -199,9 +199,9 @@ private func peopleFacts(_ inputs: CaseInputs) -> Set<TransferFact> {
 private func purchaseFacts(_ purchase: Purchase, _ inputs: CaseInputs) -> Set<TransferFact> {
     var facts: Set<TransferFact> = []
     let items = inputs.words.map(\.observation)
-    let standings = items.map { standing(of: $0.kind, status: $0.status, givesAccess: $0.givesAccess) }
+    let accessStates = items.map { accessState(of: $0.kind, status: $0.status, givesAccess: $0.givesAccess) }
     if items.isEmpty || inputs.isIncomplete { facts.insert(.unseen) }
-    if !inputs.isIncomplete, !standings.isEmpty, standings.allSatisfy({ $0 == .ended }) { facts.insert(.lapsed) }
+    if !inputs.isIncomplete, !accessStates.isEmpty, accessStates.allSatisfy({ $0 == .ended }) { facts.insert(.lapsed) }
     if items.contains(where: { $0.status.known == .refunded }) { facts.insert(.refunded) }
     // A buyer who took the money back has had it refunded, whatever its last period shows.
     if inputs.background.chargedBackAt != nil { facts.formUnion([.chargedBack, .refunded]) }

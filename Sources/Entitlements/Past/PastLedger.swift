@@ -79,21 +79,21 @@ struct PastLedger {
         }
         for (id, items) in named {
             let observations = items.compactMap(\.observation)
-            guard let standing = PrevailingItem(among: observations, counts: items.map(\.counts)) else { continue }
-            write(items[standing.place], observations[standing.place], to: id)
+            guard let prevailing = PrevailingItem(among: observations, counts: items.map(\.counts)) else { continue }
+            write(items[prevailing.place], observations[prevailing.place], to: id)
         }
     }
 
     private mutating func write(_ item: PastItem, _ observation: Observation, to id: Int64) {
         let before = rows[id]?.purchase
         if let before, before.observedAt > item.askedAt { return }
-        let announces = Evidence.announces(observation, at: item.askedAt)
+        let announces = AccessSummary.announces(observation, at: item.askedAt)
         let isRunning = observation.periodEndsAt.map { item.askedAt < $0 } ?? false
         let announcedBefore = before.map { $0.endAnnounced && $0.periodEndsAt == observation.periodEndsAt } ?? false
         let owner = item.counts ? item.userKey : before?.ownerKey
         // Only what gave access explains that it is gone.
         if let before, before.ownerKey == userKey, owner != userKey, !before.carried.isEmpty,
-            standing(of: before.kind, status: before.status, givesAccess: before.givesAccess) == .access
+            accessState(of: before.kind, status: before.status, givesAccess: before.givesAccess) == .access
         {
             movedAwayAt = item.askedAt
         }
@@ -149,9 +149,9 @@ private func canExplain(
     _ givesAccess: Bool?,
     _ entitlements: [String]
 ) -> Bool {
-    let standing = standing(of: kind, status: status, givesAccess: givesAccess)
-    guard standing != .pending else { return false }
-    return !entitlements.isEmpty || kind == .subscription && standing == .ended
+    let accessState = accessState(of: kind, status: status, givesAccess: givesAccess)
+    guard accessState != .pending else { return false }
+    return !entitlements.isEmpty || kind == .subscription && accessState == .ended
 }
 
 extension PastDecision {

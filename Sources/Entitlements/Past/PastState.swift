@@ -16,7 +16,7 @@ package struct PastState: Hashable, Sendable {
         /// The store's raw word.
         package var status: String
         /// What that word comes to.
-        package var standing: Standing
+        package var accessState: AccessState
         package var givesAccess: Bool?
         package var periodEndsAt: Instant?
         package var endAnnounced: Bool
@@ -115,7 +115,7 @@ extension UserHistory {
                     kind: purchase.kind,
                     productID: row.productID,
                     status: purchase.status.raw,
-                    standing: standing(
+                    accessState: accessState(
                         of: purchase.kind,
                         status: purchase.status,
                         givesAccess: purchase.givesAccess

@@ -59,7 +59,7 @@ extension UserHistory {
         }
         walk(catalog: catalog) { step, ledger in
             guard let decision = step.decision, wanted(decision) else { return }
-            var past = PastSituation(history: self, step: step, decision: decision, ledger: ledger)
+            var past = PastInput(history: self, step: step, decision: decision, ledger: ledger)
             // Once explained, a user stays so.
             past.everObserved = everObserved && ledger.sawExplanation && decision.id > unexplained
             var result = past.replayed(catalog, settings)
@@ -75,7 +75,7 @@ extension UserHistory {
 }
 
 /// A decision with everything that it rested on.
-private struct PastSituation {
+private struct PastInput {
     let history: UserHistory
     let step: UserHistory.Step
     let decision: PastDecision
@@ -85,27 +85,27 @@ private struct PastSituation {
     func replayed(_ catalog: ProductCatalog, _ settings: DecisionSettings) -> Replayed.Result {
         guard !history.isCut else { return .unreplayable(.historyTooLong) }
         guard !decision.restsOnReadings || !step.items.isEmpty else { return .unreplayable(.readingsMissing) }
-        var situation = situation(catalog, settings)
-        var resolution = decide(situation)
-        if case .retry = resolution, situation.reading.coverage == .partial {
+        var input = input(catalog, settings)
+        var resolution = decide(input)
+        if case .retry = resolution, input.reading.coverage == .partial {
             // A store that was not configured then overrules no decision.
-            situation.reading.covered = [.revenueCat]
-            resolution = decide(situation)
+            input.reading.covered = [.revenueCat]
+            resolution = decide(input)
         }
-        guard let now = compare(resolution, situation) else { return .agrees }
+        guard let now = compare(resolution, input) else { return .agrees }
         return history.unread(in: ledger, at: decision.at, reading: step.items) > 0
             ? .unreplayable(.ledgerIncomplete) : .differs(now)
     }
 
     /// What would be decided; `nil` where it is what was decided.
-    private func compare(_ resolution: Resolution, _ situation: Situation) -> Replayed.Now? {
+    private func compare(_ resolution: Resolution, _ input: DecisionInput) -> Replayed.Now? {
         switch resolution {
         case .retry(let failure):
             return Replayed.Now(
                 outcome: nil,
                 rule: failure.code.rawValue,
                 typeAfter: decision.typeBefore,
-                why: changedProducts(situation) + Self.sentence(failure)
+                why: changedProducts(input) + Self.sentence(failure)
             )
         case .verdict(let verdict):
             var outcome = verdict.outcome
@@ -131,7 +131,7 @@ private struct PastSituation {
                 outcome: outcome.rawValue,
                 rule: verdict.rule.rawValue,
                 typeAfter: typeAfter,
-                why: changedProducts(situation) + verdict.explanation
+                why: changedProducts(input) + verdict.explanation
             )
         }
     }
@@ -143,20 +143,20 @@ private struct PastSituation {
     }
 
     /// Names what a store gave access to, and what gives none today.
-    private func changedProducts(_ situation: Situation) -> String {
-        let items = zip(situation.reading.observations, situation.attributions).filter { item, attribution in
+    private func changedProducts(_ input: DecisionInput) -> String {
+        let items = zip(input.reading.observations, input.attributions).filter { item, attribution in
             attribution.mayGiveAccess
-                && standing(of: item.kind, status: item.status, givesAccess: item.givesAccess) == .access
+                && accessState(of: item.kind, status: item.status, givesAccess: item.givesAccess) == .access
         }
-        let keys = Set(items.flatMap(\.0.entitlements)).filter { situation.catalog.mapping(of: [$0]) != .access }
+        let keys = Set(items.flatMap(\.0.entitlements)).filter { input.catalog.mapping(of: [$0]) != .access }
         guard !keys.isEmpty else { return "" }
         let names = keys.sorted().prefix(5).map { key in
-            situation.catalog.mapping(of: [key]) == .unmapped ? "\(key) (not in the table)" : key
+            input.catalog.mapping(of: [key]) == .unmapped ? "\(key) (not in the table)" : key
         }
         return "By today's products this gives no access: \(names.joined(separator: ", ")). "
     }
 
-    private func situation(_ catalog: ProductCatalog, _ settings: DecisionSettings) -> Situation {
+    private func input(_ catalog: ProductCatalog, _ settings: DecisionSettings) -> DecisionInput {
         let listed = step.items.filter { $0.observation != nil }
         let coverage = step.items.first?.coverage ?? .none
         var reading = Reading(
@@ -167,13 +167,13 @@ private struct PastSituation {
             claims: ClaimFindings(clientError: clientError)
         )
         for index in reading.observations.indices {
-            reading.observations[index].isShown = isShown(listed[index])
+            reading.observations[index].isSubmitted = isSubmitted(listed[index])
         }
         // Which store's it was is not on record.
         if decision.knownRule == .unreadableItem { reading.unreadable = [.revenueCat] }
         if decision.knownRule == .storeNotAsked { reading.covered.subtract(unasked(listed)) }
         let attributions = listed.map(attribution)
-        return Situation(
+        return DecisionInput(
             kind: decision.kind,
             user: decision.typeBefore.map {
                 // Which one it was is not on record; the rules know only two kinds.
@@ -207,7 +207,7 @@ private struct PastSituation {
     }
 
     /// Whether the user had shown a proof of it; what belongs to another user is known by the rule that it led to.
-    private func isShown(_ item: PastItem) -> Bool {
+    private func isSubmitted(_ item: PastItem) -> Bool {
         guard decision.kind == .restore else { return false }
         return item.attribution == "foreign" ? decision.knownRule == .proofOfAnothers : item.attribution == "unowned"
     }
@@ -228,8 +228,8 @@ private struct PastSituation {
         let seen = Set(listed.compactMap(\.purchase))
         return Set(
             ledger.owned.filter { row in
-                let standing = standing(of: row.kind, status: row.status, givesAccess: row.givesAccess)
-                return !seen.contains(row.id) && (standing == .access || standing == .unsettled)
+                let accessState = accessState(of: row.kind, status: row.status, givesAccess: row.givesAccess)
+                return !seen.contains(row.id) && (accessState == .access || accessState == .unsettled)
             }.map(\.source)
         )
     }

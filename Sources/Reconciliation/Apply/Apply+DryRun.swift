@@ -122,7 +122,7 @@ extension Apply {
                 var dryRun = try await attemptDryRun(free, epoch: epoch, limits: limits)
                 dryRun.postponed.formUnion(held)
                 return dryRun
-            } catch let elsewhere as HeldElsewhere {
+            } catch let elsewhere as LockedByOthers {
                 let waiting = free.filter { elsewhere.concerns($0) }.map(\.job.userKey)
                 // Where it concerns none of them the next try would end the same way.
                 guard !waiting.isEmpty else { return BatchDryRun(postponed: Set(batch.map(\.job.userKey))) }
@@ -170,7 +170,7 @@ extension Apply {
         var report = ApplyReport()
         var plan = try await plan(batch, scene, epoch: epoch, limits: limits, report: &report, on: connection)
         try await predictAssets(&plan.effects, on: connection)
-        let isPaused = scene.gate.isPaused
+        let isPaused = scene.switches.isPaused
         var dryRun = BatchDryRun(postponed: Set(report.postponed.map(\.job.userKey)))
         dryRun.isPaused = isPaused
         for effect in plan.effects {

@@ -9,7 +9,7 @@ import Queue
 extension Apply {
     /// What was loaded and locked for a batch.
     struct Scene {
-        var gate: Gate
+        var switches: Switches
         var users: [ExactText: User]
         var facts: [Int64: UserFacts]
         var locked: [Int64: JobEnds.Held]
@@ -57,7 +57,7 @@ extension Apply {
                 }
             }
             guard respelled.isEmpty else { throw SpelledOtherwise(ids: respelled) }
-            guard held.isEmpty else { throw HeldElsewhere(users: held) }
+            guard held.isEmpty else { throw LockedByOthers(users: held) }
         }
         // Another transaction has locked our rows of them; a user without a row was erased.
         let isFree = { (item: ReadJob) in scene.facts[item.job.userKey] != nil }
@@ -84,11 +84,11 @@ extension Apply {
         report: inout ApplyReport,
         on connection: PostgresConnection
     ) async throws -> BatchPlan {
-        let (gate, locked) = (scene.gate, scene.locked)
+        let (switches, locked) = (scene.switches, scene.locked)
         var facts = scene.facts
         var ours = try await ours(of: batch, in: scene, epoch: epoch, report: &report, on: connection)
         // A clock that was set back since the claim would date the reading to a time that is still to come.
-        for index in ours.indices { ours[index].reading.askedAt = min(ours[index].reading.askedAt, gate.now) }
+        for index in ours.indices { ours[index].reading.askedAt = min(ours[index].reading.askedAt, switches.now) }
         var ledger = scene.ledger
         var holders: [PurchaseIdentifierKey: Purchase] = [:]
         if !scene.named.isEmpty {
@@ -100,7 +100,7 @@ extension Apply {
                 LedgerReads.ledger(ours.map(\.job.userKey))
             )
         }
-        let ahead = RecordsAhead(facts, holders, ledger, at: gate.now)
+        let ahead = RecordsAhead(facts, holders, ledger, at: switches.now)
         var dated: (users: Set<Int64>, purchases: Set<Int64>) = ([], [])
         if !ahead.isEmpty, scene.isDryRun {
             for item in ours { facts[item.job.userKey]?.date(notAfter: item.reading.askedAt) }
@@ -109,7 +109,7 @@ extension Apply {
         }
         let firstSeenByEvent = try await FirstSeenByEvent.purchases(shown: ours, holders, on: connection)
         var decision = settings.decision
-        decision.demotionsPaused = gate.demotionsPaused
+        decision.demotionsPaused = switches.demotionsPaused
         var plan: BatchPlan
         var postponed: Set<Int64> = []
         repeat {
@@ -117,7 +117,7 @@ extension Apply {
                 decision: decision,
                 retry: settings.retry,
                 acknowledges: settings.acknowledges,
-                catalog: gate.catalog,
+                catalog: switches.catalog,
                 jitter: { .random(in: 0...1) }
             )
             plan.firstSeenByEvent = firstSeenByEvent

@@ -121,7 +121,7 @@ extension Apply {
 
     /// Makes users known that only the app's ids in purchases name, and queues reads of users whose purchases were found.
     ///
-    /// - Throws: `HeldElsewhere` if another transaction has locked such a user's row of the queue: the job that submitted the purchase is postponed.
+    /// - Throws: `LockedByOthers` if another transaction has locked such a user's row of the queue: the job that submitted the purchase is postponed.
     private func meetAccounts(_ plan: BatchPlan, on connection: PostgresConnection) async throws {
         let rows = plan.observed
         let accounts = rows.compactMap(\.account).sortedExactly
@@ -138,7 +138,7 @@ extension Apply {
         let held = try await JobEnds.enqueueUnheld(users.map(\.0), lane: .event, on: connection)
         guard !held.isEmpty else { return }
         let heldIDs = Set(users.filter { held.contains($0.0) }.map { ExactText($0.1) })
-        throw HeldElsewhere(
+        throw LockedByOthers(
             users: Set(
                 rows.filter { $0.isAccounts && $0.account.map { heldIDs.contains(ExactText($0)) } == true }
                     .map(\.userKey)

@@ -49,7 +49,7 @@ package struct Apply: Sendable {
                 }
                 report.postponed += putOff
                 return report
-            } catch let held as HeldElsewhere {
+            } catch let held as LockedByOthers {
                 let waiting = free.filter { held.concerns($0) }
                 guard !waiting.isEmpty else {
                     logger.error("a batch makes no progress; its jobs wait", metadata: ["batch.jobs": "\(free.count)"])
@@ -87,12 +87,12 @@ package struct Apply: Sendable {
     package func bury(_ job: ClaimedJob, for fault: AdapterFault? = nil, epoch: Int32) async throws -> Bool {
         var passedOn = 0
         try await pool.withTransaction { connection in
-            let (_, gate, held) = try await connection.send(
+            let (_, switches, held) = try await connection.send(
                 PostgresRequest(SessionSettings.plansByKey),
-                LedgerReads.gate(epoch: epoch),
+                LedgerReads.switches(epoch: epoch),
                 JobEnds.lock([job.userKey], epoch: epoch)
             )
-            guard gate.isAlive, held[job.userKey]?.id == job.id else { return }
+            guard switches.isAlive, held[job.userKey]?.id == job.id else { return }
             let dead = JobEnd(
                 id: job.id,
                 userKey: job.userKey,
@@ -120,7 +120,7 @@ package struct Apply: Sendable {
     ///
     /// By then the rest of what is theirs was locked, and a host that requests a restore of a user that it has locked must not
     /// wait for the whole batch, or worse, the batch for it.
-    struct HeldElsewhere: Error {
+    struct LockedByOthers: Error {
         var users: Set<Int64>
 
         func concerns(_ item: ReadJob) -> Bool { users.contains(item.job.userKey) }
@@ -180,12 +180,12 @@ package struct Apply: Sendable {
     ) async throws -> ApplyReport {
         var report = ApplyReport()
         let scene = try await scene(of: batch, epoch: epoch, on: connection)
-        guard scene.gate.isAlive else {
+        guard scene.switches.isAlive else {
             report.halted = .leaseLost
             return report
         }
         // Observing writes neither users nor assets, so a pause of those writes does not concern it.
-        guard !scene.gate.isPaused || settings.decision.mode == .observe else {
+        guard !scene.switches.isPaused || settings.decision.mode == .observe else {
             report.halted = .paused
             return report
         }
@@ -199,8 +199,8 @@ package struct Apply: Sendable {
         let ids = batch.compactMap(\.job.userID).sortedExactly
         let keys = batch.map(\.job.userKey).sorted()
         // In the order in which locks are taken everywhere: users, our rows of them, jobs, ledger.
-        let (gate, users, _, facts, grants, sandboxes, locked, named, ledger) = try await connection.send(
-            LedgerReads.gate(epoch: epoch),
+        let (switches, users, _, facts, grants, sandboxes, locked, named, ledger) = try await connection.send(
+            LedgerReads.switches(epoch: epoch),
             LedgerReads.lockUsers(ids),
             PostgresRequest(SessionSettings.plansByKey),
             LedgerReads.facts(keys),
@@ -210,7 +210,7 @@ package struct Apply: Sendable {
             LedgerReads.named(by: identifiers(in: batch)),
             LedgerReads.ledger(keys)
         )
-        var scene = Scene(gate: gate, users: users, facts: facts, locked: locked, named: named, ledger: ledger)
+        var scene = Scene(switches: switches, users: users, facts: facts, locked: locked, named: named, ledger: ledger)
         for (key, grant) in grants {
             scene.facts[key]?.grants = grant.state
             scene.facts[key]?.grantsEnd = grant.end

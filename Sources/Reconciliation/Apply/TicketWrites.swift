@@ -116,7 +116,9 @@ enum TicketWrites {
     /// Counts a purchase that RevenueCat moves to and fro in one ticket, whichever of its owners is its claimant.
     ///
     /// - Returns: the tickets that remain to be opened.
-    private static func touchMoves(_ tickets: [WantedTicket], on connection: PostgresConnection) async throws -> [WantedTicket] {
+    private static func touchMoves(_ tickets: [WantedTicket], on connection: PostgresConnection) async throws
+        -> [WantedTicket]
+    {
         let moves = tickets.filter { $0.request.kind == .externalTransfer && $0.request.purchase != nil }
         guard !moves.isEmpty else { return tickets }
         let touched = Set(

@@ -22,7 +22,7 @@ enum FirstSeenByEvent {
     ) async throws -> [Int64: Instant] {
         var ids: Set<Int64> = []
         for job in jobs {
-            for observation in job.reading.observations where observation.isShown {
+            for observation in job.reading.observations where observation.isSubmitted {
                 for identifier in observation.identifiers {
                     guard let held = holders[identifier.key], let owner = held.ownerKey, owner != job.job.userKey
                     else { continue }

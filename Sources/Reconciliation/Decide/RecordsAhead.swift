@@ -72,13 +72,13 @@ struct RecordsAhead {
 
 extension UserFacts {
     /// The latest of the times on record.
-    fileprivate var latest: Instant? { [readAt, absentSince, promisedAt, movedAwayAt].compactMap(\.self).max() }
+    fileprivate var latest: Instant? { [readAt, absentSince, accessEventAt, movedAwayAt].compactMap(\.self).max() }
 
     /// Takes what lies ahead of a moment for that moment.
     mutating func date(notAfter moment: Instant) {
         readAt = readAt.map { min($0, moment) }
         absentSince = absentSince.map { min($0, moment) }
-        promisedAt = promisedAt.map { min($0, moment) }
+        accessEventAt = accessEventAt.map { min($0, moment) }
         movedAwayAt = movedAwayAt.map { min($0, moment) }
     }
 }

@@ -97,7 +97,7 @@ struct DequeuePolicy {
     private var isTooSoon = false
     /// What the last dequeue of background jobs found.
     private var hadEvents = false
-    private var hadSweeps = false
+    private var hadBackground = false
 
     /// - Parameters:
     ///   - slots: jobs that take a slot at once, at most; postponed jobs take none.
@@ -186,7 +186,7 @@ struct DequeuePolicy {
         lastBackground = now
         // Together no more than the rest. A lane that was empty is asked for a few, so that new jobs in it are found.
         let least = max(1, rest / 8)
-        let events = hadEvents == hadSweeps ? (rest + 1) / 2 : hadEvents ? rest - least : least
+        let events = hadEvents == hadBackground ? (rest + 1) / 2 : hadEvents ? rest - least : least
         let limits: [JobQueue.LaneLimit] = [
             restores, .init(lane: .event, limit: max(1, events)), .init(lane: .sweep, limit: max(1, rest - events)),
         ]
@@ -213,7 +213,7 @@ struct DequeuePolicy {
         if limits.count > 1 {
             rounds += 1
             hadEvents = counts[.event, default: 0] > 0
-            hadSweeps = counts[.sweep, default: 0] > 0
+            hadBackground = counts[.sweep, default: 0] > 0
         }
         let jobs = counts.values.reduce(0, +)
         guard jobs > 0 else { return foundNothing(limits, load, at: now) }

@@ -108,7 +108,7 @@ package struct AppStoreSource: Sendable {
             AppStoreQuery($0, lane: context.lane, isFromClient: true, isProven: true, mayGrant: context.mayGrant)
         }
         var part = await read(queries, of: client, context)
-        for index in part.observations.indices { part.observations[index].isShown = true }
+        for index in part.observations.indices { part.observations[index].isSubmitted = true }
         return part
     }
 

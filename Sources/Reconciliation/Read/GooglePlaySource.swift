@@ -16,7 +16,7 @@ package struct GooglePlaySource: Sendable {
     /// Asks about tokens that the user has shown.
     func read(shown tokens: [String], known: [KnownPurchase], _ context: ReadContext) async -> StorePart {
         var part = await read(tokens, known, isFromClient: true, context)
-        for index in part.observations.indices { part.observations[index].isShown = true }
+        for index in part.observations.indices { part.observations[index].isSubmitted = true }
         return part
     }
 

@@ -36,7 +36,7 @@ package struct OnsideSource: Sendable {
         }
         var part = await read(orders, known, isFromClient: true, context)
         part.refused = refused
-        for index in part.observations.indices { part.observations[index].isShown = true }
+        for index in part.observations.indices { part.observations[index].isSubmitted = true }
         if let failure {
             part.coverage = part.observations.isEmpty ? .none : .partial
             part.failure = part.failure ?? failure

@@ -35,10 +35,10 @@ struct ReadContext: Sendable {
     func givesAccess(_ item: Observation) -> Bool {
         switch item.owner {
         case .askedUser, .account: break
-        case .unnamed: guard item.isShown else { return false }
+        case .unnamed: guard item.isSubmitted else { return false }
         case .anonymous, .otherUser, .otherAccount, .heldElsewhere, .unattributable: return false
         }
-        return standing(of: item.kind, status: item.status, givesAccess: item.givesAccess) == .access
+        return accessState(of: item.kind, status: item.status, givesAccess: item.givesAccess) == .access
             && catalog.mapping(of: item.entitlements) == .access && (!item.isSandbox || job.sandboxAllowed)
     }
 }
@@ -141,7 +141,7 @@ extension [Observation] {
             // The parts of a Google purchase that give access are kept apart from those that do not.
             if item.source == .googlePlay { key += " \(item.status.raw) \(item.entitlements)" }
             if let place = places[ExactText(key)] {
-                items[place].isShown = items[place].isShown || item.isShown
+                items[place].isSubmitted = items[place].isSubmitted || item.isSubmitted
             } else {
                 places[ExactText(key)] = items.count
                 items.append(item)

@@ -96,7 +96,7 @@ extension StoresReader {
         -> Bool
     {
         guard
-            item.isShown || item.isListedWithoutOwner
+            item.isSubmitted || item.isListedWithoutOwner
                 || item.identifiers.contains(where: { eventPurchases.contains(ExactText($0.value)) }),
             item.source == .appStore || item.source == .googlePlay,
             own.isDisjoint(with: item.identifiers.map(\.key))
@@ -104,7 +104,7 @@ extension StoresReader {
         switch item.owner {
         case .otherAccount: return true
         case .account, .unnamed:
-            return standing(of: item.kind, status: item.status, givesAccess: item.givesAccess) == .access
+            return accessState(of: item.kind, status: item.status, givesAccess: item.givesAccess) == .access
         case .askedUser, .anonymous, .otherUser, .heldElsewhere, .unattributable: return false
         }
     }

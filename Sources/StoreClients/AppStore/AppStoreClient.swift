@@ -23,7 +23,7 @@ package struct AppStoreClient: Sendable {
         configuration: AppStoreConfiguration,
         proofs: AppStoreProofs,
         http: HTTPClient,
-        gate: @escaping @Sendable (AppStoreEnvironment, AppStoreBudget) -> RequestGate,
+        gate: @escaping @Sendable (AppStoreEnvironment, AppStoreBudget) -> RequestPermit,
         logger: Logger,
         systemSeconds: @escaping @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970) }
     ) {

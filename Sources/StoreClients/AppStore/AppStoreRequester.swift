@@ -20,7 +20,7 @@ struct AppStoreRequester: Sendable {
     private let proofs: AppStoreProofs
     private let tokens: AppStoreTokens
     private let requester: StoreRequester
-    private let gate: @Sendable (AppStoreEnvironment, AppStoreBudget) -> RequestGate
+    private let gate: @Sendable (AppStoreEnvironment, AppStoreBudget) -> RequestPermit
     private let logger: Logger
     private let throttle = LogThrottle<ReadFailure.Code>()
 
@@ -28,7 +28,7 @@ struct AppStoreRequester: Sendable {
         configuration: AppStoreConfiguration,
         proofs: AppStoreProofs,
         http: HTTPClient,
-        gate: @escaping @Sendable (AppStoreEnvironment, AppStoreBudget) -> RequestGate,
+        gate: @escaping @Sendable (AppStoreEnvironment, AppStoreBudget) -> RequestPermit,
         logger: Logger,
         systemSeconds: @escaping @Sendable () -> Int64
     ) {

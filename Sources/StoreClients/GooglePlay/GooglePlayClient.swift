@@ -22,7 +22,7 @@ package struct GooglePlayClient: Sendable {
     package init(
         configuration: GooglePlayConfiguration,
         http: HTTPClient,
-        gate: @escaping @Sendable (GooglePlayBudget) -> RequestGate,
+        gate: @escaping @Sendable (GooglePlayBudget) -> RequestPermit,
         logger: Logger,
         systemSeconds: @escaping @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970) }
     ) {

@@ -34,14 +34,14 @@ struct GooglePlayRequester: Sendable {
     private let configuration: GooglePlayConfiguration
     private let prefix: String
     private let requester: StoreRequester
-    private let gate: @Sendable (GooglePlayBudget) -> RequestGate
+    private let gate: @Sendable (GooglePlayBudget) -> RequestPermit
     private let tokens: AccessTokens
     private let systemSeconds: @Sendable () -> Int64
 
     init(
         _ configuration: GooglePlayConfiguration,
         http: HTTPClient,
-        gate: @escaping @Sendable (GooglePlayBudget) -> RequestGate,
+        gate: @escaping @Sendable (GooglePlayBudget) -> RequestPermit,
         logger: Logger,
         tokens: AccessTokens = AccessTokens(),
         systemSeconds: @escaping @Sendable () -> Int64

@@ -19,7 +19,7 @@ package struct OnsideClient: Sendable {
 
     let configuration: OnsideConfiguration
     let requester: StoreRequester
-    let gate: RequestGate
+    let gate: RequestPermit
     let logger: Logger
     let throttle = LogThrottle<ReadFailure.Code>()
     let keys: KeySet
@@ -36,7 +36,7 @@ package struct OnsideClient: Sendable {
     package init(
         configuration: OnsideConfiguration,
         http: HTTPClient,
-        gate: RequestGate,
+        gate: RequestPermit,
         logger: Logger,
         systemSeconds: @escaping @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970) }
     ) {
@@ -53,7 +53,7 @@ package struct OnsideClient: Sendable {
     init(
         configuration: OnsideConfiguration,
         http: HTTPClient,
-        gate: RequestGate,
+        gate: RequestPermit,
         logger: Logger,
         systemSeconds: @escaping @Sendable () -> Int64,
         keys: KeySet

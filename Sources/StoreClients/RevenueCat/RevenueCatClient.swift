@@ -21,7 +21,7 @@ package struct RevenueCatClient: Sendable {
     package init(
         configuration: RevenueCatConfiguration,
         http: HTTPClient,
-        gate: RequestGate,
+        gate: RequestPermit,
         logger: Logger,
         systemSeconds: @escaping @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970) }
     ) {
@@ -160,7 +160,7 @@ package struct RevenueCatClient: Sendable {
                     default: .unnamed
                     }
                 var observation = Observation(item, entitlements: item.entitlements, owner: owner)
-                observation.isShown = true
+                observation.isSubmitted = true
                 witnesses.items.append(observation)
             }
             answers.append(witnesses)

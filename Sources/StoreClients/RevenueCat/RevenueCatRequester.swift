@@ -9,14 +9,14 @@ struct RevenueCatRequester: Sendable {
     private let base: BaseURL
     private let project: String
     private let headers: HTTPFields
-    private let gate: RequestGate
+    private let gate: RequestPermit
     private let requester: StoreRequester
     let maxPages: Int
 
     init(
         _ configuration: RevenueCatConfiguration,
         http: HTTPClient,
-        gate: RequestGate,
+        gate: RequestPermit,
         logger: Logger,
         systemSeconds: @escaping @Sendable () -> Int64
     ) {

@@ -20,7 +20,7 @@ package struct RevenueCatTransfers: Sendable {
     package init(
         configuration: RevenueCatConfiguration,
         http: HTTPClient,
-        gate: RequestGate,
+        gate: RequestPermit,
         logger: Logger,
         systemSeconds: @escaping @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970) }
     ) {

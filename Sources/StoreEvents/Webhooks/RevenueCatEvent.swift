@@ -11,9 +11,9 @@ package enum RevenueCatEvent {
     /// What an event's type means here.
     enum Meaning: Hashable {
         /// A user's purchases have to be read again.
-        case look
+        case check
         /// The same, and access begins or goes on.
-        case promise
+        case announcesAccess
         /// It says nothing of access.
         case nothing
     }
@@ -21,23 +21,23 @@ package enum RevenueCatEvent {
     /// What every documented type means; others may speak of access.
     static let meanings: [String: Meaning] = [
         "TEST": .nothing,
-        "INITIAL_PURCHASE": .promise,
-        "RENEWAL": .promise,
-        "NON_RENEWING_PURCHASE": .promise,
-        "PRODUCT_CHANGE": .look,
-        "CANCELLATION": .look,
-        "UNCANCELLATION": .promise,
-        "BILLING_ISSUE": .look,
-        "SUBSCRIPTION_PAUSED": .look,
-        "EXPIRATION": .look,
-        "SUBSCRIPTION_EXTENDED": .promise,
-        "TRANSFER": .look,
-        "TEMPORARY_ENTITLEMENT_GRANT": .promise,
-        "REFUND_REVERSED": .promise,
+        "INITIAL_PURCHASE": .announcesAccess,
+        "RENEWAL": .announcesAccess,
+        "NON_RENEWING_PURCHASE": .announcesAccess,
+        "PRODUCT_CHANGE": .check,
+        "CANCELLATION": .check,
+        "UNCANCELLATION": .announcesAccess,
+        "BILLING_ISSUE": .check,
+        "SUBSCRIPTION_PAUSED": .check,
+        "EXPIRATION": .check,
+        "SUBSCRIPTION_EXTENDED": .announcesAccess,
+        "TRANSFER": .check,
+        "TEMPORARY_ENTITLEMENT_GRANT": .announcesAccess,
+        "REFUND_REVERSED": .announcesAccess,
         "INVOICE_ISSUANCE": .nothing,
         "VIRTUAL_CURRENCY_TRANSACTION": .nothing,
         "EXPERIMENT_ENROLLMENT": .nothing,
-        "PURCHASE_REDEEMED": .promise,
+        "PURCHASE_REDEEMED": .announcesAccess,
         "PRICE_INCREASE_CONSENT_REQUIRED": .nothing,
         "PRICE_INCREASE_CONSENT_APPROVED": .nothing,
         "PAYWALL_IMPRESSION": .nothing,
@@ -45,8 +45,8 @@ package enum RevenueCatEvent {
         "PAYWALL_CANCEL": .nothing,
         "PAYWALL_EXIT_OFFER": .nothing,
         "PAYWALL_COMPONENT_INTERACTED": .nothing,
-        "SUBSCRIBER_ALIAS": .look,
-        "REFUND": .look,
+        "SUBSCRIBER_ALIAS": .check,
+        "REFUND": .check,
     ]
 
     /// The most ids of one event that are looked up; a customer has a few.
@@ -99,7 +99,7 @@ package enum RevenueCatEvent {
         guard let id = draft.texts[.id], StoreEvent.isID(id), let type = draft.texts[.type],
             (1...100).contains(type.utf8.count)
         else { throw MalformedEvent(reason: "its id or type is missing, or too long") }
-        let meaning = meanings[type] ?? .promise
+        let meaning = meanings[type] ?? .announcesAccess
         let names = [draft.texts[.appUserID], draft.texts[.originalAppUserID]].compactMap(\.self) + draft.ids
         let users = meaning == .nothing ? [] : candidates(names)
         // Most events name a user. Where one does not, the purchase may lead to the owner, or the customer signs in later.
@@ -110,7 +110,8 @@ package enum RevenueCatEvent {
             kind: type,
             occurredAt: draft.timestamp.flatMap(Instant.init(milliseconds:)),
             // What a sandbox promises, or a pack of coins, is nothing that anybody waits for.
-            promises: meaning == .promise && !draft.givesNothing && draft.texts[.environment] != "SANDBOX",
+            announcesAccess: meaning == .announcesAccess && !draft.givesNothing
+                && draft.texts[.environment] != "SANDBOX",
             users: users,
             purchases: isUnnamed ? purchases(draft) : [],
             anonymous: isUnnamed ? anonymousCustomers(names) : [],

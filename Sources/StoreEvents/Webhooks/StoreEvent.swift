@@ -26,7 +26,7 @@ package struct StoreEvent: Sendable, Hashable {
     /// When it happened, or was noted, by the sender's clock.
     package var occurredAt: Instant?
     /// It speaks of access that begins or goes on: what is read within minutes may not show it yet.
-    package var promises: Bool
+    package var announcesAccess: Bool
     /// Ids that may be our users'.
     package var users: [String]
     package var purchases: [Purchase]
@@ -42,7 +42,7 @@ package struct StoreEvent: Sendable, Hashable {
         id: String,
         kind: String,
         occurredAt: Instant? = nil,
-        promises: Bool = false,
+        announcesAccess: Bool = false,
         users: [String] = [],
         purchases: [Purchase] = [],
         anonymous: [String] = [],
@@ -53,7 +53,7 @@ package struct StoreEvent: Sendable, Hashable {
         self.id = id
         self.kind = kind
         self.occurredAt = occurredAt
-        self.promises = promises
+        self.announcesAccess = announcesAccess
         self.users = users
         self.purchases = purchases
         self.anonymous = anonymous

@@ -48,7 +48,7 @@ package final class EventIntake: Service {
             id: event.id,
             kind: event.kind,
             occurredAt: event.occurredAt,
-            promises: event.promises,
+            announcesAccess: event.announcesAccess,
             users: event.users,
             about: event.about,
             body: body

@@ -9,12 +9,12 @@ struct PastStateTests {
         #expect(before.type == .subscriber && before.verdict?.id == 1 && before.unknowns.isEmpty)
         let held = try #require(before.purchases.first)
         #expect(held.owner == .thisUser && held.status == "active" && held.givesAccess == true)
-        #expect(held.standing == .access && held.periodEndsAt == noon + day && held.productID == "monthly")
+        #expect(held.accessState == .access && held.periodEndsAt == noon + day && held.productID == "monthly")
         #expect(before.readAt == noon - .milliseconds(20))
 
         let lapsed = past.state(day * 5)
         #expect(lapsed.type == .free && lapsed.verdict?.rule == "store_ended")
-        #expect(lapsed.purchases.map(\.status) == ["expired"] && lapsed.purchases.map(\.standing) == [.ended])
+        #expect(lapsed.purchases.map(\.status) == ["expired"] && lapsed.purchases.map(\.accessState) == [.ended])
 
         let back = past.state(day * 11)
         #expect(back.type == .subscriber && back.purchases.map(\.periodEndsAt) == [noon + day * 40])

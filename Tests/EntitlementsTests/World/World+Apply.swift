@@ -16,11 +16,11 @@ extension World {
             return nil
         }
         let before = self
-        let situation = situation(look)
-        notice(look, situation)
-        let resolution = decide(situation)
-        try before.judge(look, situation, resolution)
-        endContests(look, situation)
+        let input = input(look)
+        notice(look, input)
+        let resolution = decide(input)
+        try before.judge(look, input, resolution)
+        endContests(look, input)
         guard case .verdict(var verdict) = resolution else {
             note("read again")
             return nil
@@ -31,9 +31,9 @@ extension World {
             hasDispute = true
         }
         guard let person = records[look.record].person else { return verdict.rule }
-        record(situation, look)
-        settle(verdict, person, look, situation)
-        try judge(look, situation, verdict, before)
+        record(input, look)
+        settle(verdict, person, look, input)
+        try judge(look, input, verdict, before)
         return verdict.rule
     }
 
@@ -51,22 +51,22 @@ extension World {
     }
 
     /// Notes what a reading is about.
-    private mutating func notice(_ look: Look, _ situation: Situation) {
-        for attribution in situation.attributions { note("attribution \(attribution.name)") }
+    private mutating func notice(_ look: Look, _ input: DecisionInput) {
+        for attribution in input.attributions { note("attribution \(attribution.name)") }
         let asked = look.reading.askedAt
         if rows.contains(where: { clock < $0.facts.observedAt }) { note("rows of a time that has not come") }
         if isComped(look.record) { note("a comped user is read") }
-        guard look.reading.coverage == .full, situation.user?.status.isEligible == true else { return }
-        if hasOthersKey, !unknownPurchases(look, situation).isEmpty {
+        guard look.reading.coverage == .full, input.user?.status.isEligible == true else { return }
+        if hasOthersKey, !unknownPurchases(look, input).isEmpty {
             note("a store that knows no customer any more")
         }
-        for (observation, attribution) in zip(look.reading.observations, situation.attributions) {
-            guard case .foreign = attribution, case .otherAccount = observation.owner, observation.isShown,
+        for (observation, attribution) in zip(look.reading.observations, input.attributions) {
+            guard case .foreign = attribution, case .otherAccount = observation.owner, observation.isSubmitted,
                 observation.givesAccess == true
             else { continue }
             note("a proof with another user's account id")
         }
-        if situation.ledger.contains(where: { $0.observedAt == asked }) { note("read twice at one time") }
+        if input.ledger.contains(where: { $0.observedAt == asked }) { note("read twice at one time") }
     }
 
     /// What a run has yet to count is held, and what exceeds the brake.
@@ -97,7 +97,7 @@ extension World {
         verdict.absence = .keep
     }
 
-    private mutating func settle(_ verdict: Verdict, _ person: Int, _ look: Look, _ situation: Situation) {
+    private mutating func settle(_ verdict: Verdict, _ person: Int, _ look: Look, _ input: DecisionInput) {
         let type = people[person].type
         switch verdict.action {
         case .grant:
@@ -117,8 +117,8 @@ extension World {
             records[look.record].movedAwayAt = nil
         case .begin(let moment): records[look.record].absentSince = moment
         }
-        if situation.isExplained { records[look.record].everObserved = true }
-        guard situation.user?.status.isEligible == true else { return }
+        if input.isExplained { records[look.record].everObserved = true }
+        guard input.user?.status.isEligible == true else { return }
         switch verdict.action {
         case .grant: records[look.record].decidedType = .subscriber
         case .demote: records[look.record].decidedType = .free

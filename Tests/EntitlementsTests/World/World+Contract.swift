@@ -9,12 +9,12 @@ extension World {
     }
 
     /// The person's purchases whose paid period still runs, of which the stores do not say anything.
-    func unknownPurchases(_ look: Look, _ situation: Situation) -> [Int] {
+    func unknownPurchases(_ look: Look, _ input: DecisionInput) -> [Int] {
         let listed = Set(look.truth.flatMap(\.names).compactMap { names[$0] })
         let asked = look.reading.askedAt
         return rows.indices.filter { row in
             let facts = rows[row].facts
-            guard rows[row].mergedInto == nil, facts.ownerKey == situation.userKey, !listed.contains(row),
+            guard rows[row].mergedInto == nil, facts.ownerKey == input.userKey, !listed.contains(row),
                 facts.givesAccess == true, facts.observedAt <= asked || clock < facts.observedAt
             else { return false }
             // Support moved what RevenueCat held for the user.
@@ -24,12 +24,12 @@ extension World {
     }
 
     /// Whether the store gives access by what is the user's own beyond any doubt.
-    func ownsAccess(_ look: Look, _ situation: Situation) -> Bool {
+    func ownsAccess(_ look: Look, _ input: DecisionInput) -> Bool {
         func isUndisputed(_ truth: Truth) -> Bool {
             truth.names.compactMap { names[$0] }.allSatisfy { row in
                 let facts = rows[row].facts
-                return facts.ownerKey == situation.userKey
-                    && (facts.accountKey ?? situation.userKey) == situation.userKey
+                return facts.ownerKey == input.userKey
+                    && (facts.accountKey ?? input.userKey) == input.userKey
                     && (facts.observedAt <= look.reading.askedAt || clock < facts.observedAt)
             }
         }
@@ -38,7 +38,7 @@ extension World {
             let isNew = truth.names.allSatisfy { names[$0] == nil }
             // What is not on record yet is judged with everything that is listed of its purchase.
             let all = isNew ? kin(of: place, look) : [truth]
-            let isNamed = truth.account.map { $0 == look.person } ?? (truth.isCustomers || truth.isShown || !isNew)
+            let isNamed = truth.account.map { $0 == look.person } ?? (truth.isCustomers || truth.isSubmitted || !isNew)
             return truth.gives && isNamed && all.allSatisfy(isUndisputed) && !all.contains { isHeldElsewhere($0, look) }
         }
     }
@@ -64,7 +64,7 @@ extension World {
     /// Whether RevenueCat moves a purchase to the user about which another item of the reading still speaks for the former
     /// owner, or as about another purchase: both users are read again.
     func isMoving(_ look: Look) -> Bool {
-        let attributions = situation(look).attributions
+        let attributions = input(look).attributions
         let names = Set(attributions.map(\.name))
         guard names.contains("owner_followed_revenuecat") else { return false }
         guard !names.contains("foreign") else { return true }
@@ -80,15 +80,15 @@ extension World {
     }
 
     /// L2, L3 and L4 by the store's own truth.
-    func judgeByTruth(_ verdict: Verdict, _ look: Look, _ situation: Situation) throws(Broken) {
-        if verdict.action != .grant, ownsAccess(look, situation) {
+    func judgeByTruth(_ verdict: Verdict, _ look: Look, _ input: DecisionInput) throws(Broken) {
+        if verdict.action != .grant, ownsAccess(look, input) {
             throw Broken(law: "L2: the store gives access, denied by \(verdict.rule)")
         }
-        if verdict.action == .grant, situation.grants != .active, !hasBasis(look, situation) {
+        if verdict.action == .grant, input.grants != .active, !hasBasis(look, input) {
             throw Broken(law: "L4: access without anything of the user's own, by \(verdict.rule)")
         }
         guard look.reading.coverage == .full, verdict.action != .grant else { return }
-        if !unknownPurchases(look, situation).isEmpty {
+        if !unknownPurchases(look, input).isEmpty {
             throw Broken(law: "L3: a store that does not know a running purchase was believed: \(verdict.rule)")
         }
     }
@@ -106,8 +106,8 @@ extension World {
 
     /// Whether anything of the user's own can give access: what is listed for the user or carries the user's id, what
     /// no one is named for, what people moved to the user, or what a newer reading left on record.
-    private func hasBasis(_ look: Look, _ situation: Situation) -> Bool {
-        let key = situation.userKey
+    private func hasBasis(_ look: Look, _ input: DecisionInput) -> Bool {
+        let key = input.userKey
         let isListed = look.truth.indices.contains { place in
             let truth = look.truth[place]
             guard truth.gives else { return false }
@@ -149,8 +149,8 @@ extension World {
     }
 
     /// After a reading its purchases stand as the strongest of their items says, and the user's are on record.
-    func judgeRecords(_ look: Look, _ situation: Situation) throws(Broken) {
-        for (item, attribution) in zip(look.reading.observations, situation.attributions) where attribution.counts {
+    func judgeRecords(_ look: Look, _ input: DecisionInput) throws(Broken) {
+        for (item, attribution) in zip(look.reading.observations, input.attributions) where attribution.counts {
             for row in Set(item.identifiers.compactMap { names[Name($0)] }) {
                 let facts = rows[row].facts
                 guard facts.observedAt == look.reading.askedAt else { continue }

@@ -2,15 +2,15 @@ import Entitlements
 
 extension World {
     /// Judges a verdict before anything is written.
-    func judge(_ look: Look, _ situation: Situation, _ resolution: Resolution) throws(Broken) {
+    func judge(_ look: Look, _ input: DecisionInput, _ resolution: Resolution) throws(Broken) {
         guard case .verdict(let verdict) = resolution else {
-            if let user = situation.user, !user.status.isEligible { throw Broken(law: "L6: read again") }
-            guard look.reading.coverage == .full, !situation.attributions.contains(.overtaken),
-                ownsAccess(look, situation)
+            if let user = input.user, !user.status.isEligible { throw Broken(law: "L6: read again") }
+            guard look.reading.coverage == .full, !input.attributions.contains(.overtaken),
+                ownsAccess(look, input)
             else { return }
             throw Broken(law: "L2: the store gives access, and the user is read again")
         }
-        guard let user = situation.user else {
+        guard let user = input.user else {
             if verdict.rule != .accountGone || verdict.action != .none { throw Broken(law: "an erased account") }
             return
         }
@@ -18,12 +18,12 @@ extension World {
             if verdict.action != .none || verdict.outcome != .notEligible { throw Broken(law: "L6: \(verdict.rule)") }
             return
         }
-        let hasAccess = Oracle.hasAccess(situation)
+        let hasAccess = Oracle.hasAccess(input)
         if hasAccess != (verdict.action == .grant) {
             throw Broken(law: hasAccess ? "L2: denied by \(verdict.rule)" : "L4: granted by \(verdict.rule)")
         }
-        try judgeByTruth(verdict, look, situation)
-        if situation.grants == .active, verdict.action != .grant { throw Broken(law: "L2: denied in spite of a grant") }
+        try judgeByTruth(verdict, look, input)
+        if input.grants == .active, verdict.action != .grant { throw Broken(law: "L2: denied in spite of a grant") }
         guard verdict.action == .demote else {
             let isNegative = verdict.outcome == .nothingToRestore || verdict.outcome == .storeAccountMismatch
             if isNegative, look.reading.coverage != .full { throw Broken(law: "L3: a no from a partial reading") }
@@ -32,19 +32,19 @@ extension World {
         if isComped(look.record) { throw Broken(law: "L3: a comped user was demoted by \(verdict.rule)") }
         guard look.kind == .reconcile else { throw Broken(law: "a restore demotes") }
         guard look.reading.coverage == .full else { throw Broken(law: "L3: demoted by a partial reading") }
-        try judgeDemotion(verdict, look, situation)
+        try judgeDemotion(verdict, look, input)
     }
 
     /// L3: a demotion rests on a store's word, on silence twice a margin apart, or on a transfer.
-    private func judgeDemotion(_ verdict: Verdict, _ look: Look, _ situation: Situation) throws(Broken) {
+    private func judgeDemotion(_ verdict: Verdict, _ look: Look, _ input: DecisionInput) throws(Broken) {
         let record = records[look.record]
         switch verdict.rule {
         case .storeEnded:
-            let words = look.reading.observations.map(\.status.raw) + situation.ledger.map(\.status.raw)
+            let words = look.reading.observations.map(\.status.raw) + input.ledger.map(\.status.raw)
             let ends: Set<String> = ["expired", "refunded", "paused", "in_billing_retry"]
             if ends.isDisjoint(with: words) { throw Broken(law: "L3: no word of an end") }
-            let isOpen = situation.ledger.contains { row in
-                row.givesAccess == true && row.observedAt <= look.reading.askedAt && !situation.listed.contains(row.id)
+            let isOpen = input.ledger.contains { row in
+                row.givesAccess == true && row.observedAt <= look.reading.askedAt && !input.listed.contains(row.id)
             }
             if isOpen { throw Broken(law: "L3: one silence about what gave access was taken for an end") }
         case .absenceConfirmed:
@@ -60,12 +60,12 @@ extension World {
     }
 
     /// Judges what was written.
-    func judge(_ look: Look, _ situation: Situation, _ verdict: Verdict, _ before: World) throws(Broken) {
+    func judge(_ look: Look, _ input: DecisionInput, _ verdict: Verdict, _ before: World) throws(Broken) {
         for row in names.values where rows[row].mergedInto != nil {
             throw Broken(law: "L1: a name leads to a row that is merged")
         }
         if names != before.names { try judgeNames() }
-        try judgeRecords(look, situation)
+        try judgeRecords(look, input)
         for place in before.rows.indices {
             let (old, new) = (before.rows[place], rows[place])
             if new.facts.observedAt < old.facts.observedAt, old.facts.observedAt <= clock {
@@ -83,8 +83,8 @@ extension World {
             if old.facts.isFamilyShared || old.facts.transferredAt != nil || old.facts.formerOwnerKey != nil {
                 throw Broken(law: "L9: a purchase moved that must not")
             }
-            let isGained = old.facts.ownerKey != nil && new.facts.ownerKey == situation.userKey
-            if isGained, situation.user?.status.isEligible != true { throw Broken(law: "L6: a purchase was gained") }
+            let isGained = old.facts.ownerKey != nil && new.facts.ownerKey == input.userKey
+            if isGained, input.user?.status.isEligible != true { throw Broken(law: "L6: a purchase was gained") }
         }
         for person in people.indices {
             let (old, new) = (before.people[person], people[person])
@@ -96,15 +96,15 @@ extension World {
         if spent.count(where: { clock < $0 + day }) > max(limit, before.spent.count { clock < $0 + day }) {
             throw Broken(law: "more were demoted than the brake allows")
         }
-        try judgeState(verdict, look, situation)
+        try judgeState(verdict, look, input)
     }
 
     /// L2: at the commit of a full reading, whoever is a subscriber has access or a reason.
-    private func judgeState(_ verdict: Verdict, _ look: Look, _ situation: Situation) throws(Broken) {
-        guard look.reading.coverage == .full, let user = situation.user, user.status.isEligible,
+    private func judgeState(_ verdict: Verdict, _ look: Look, _ input: DecisionInput) throws(Broken) {
+        guard look.reading.coverage == .full, let user = input.user, user.status.isEligible,
             let person = records[look.record].person
         else { return }
-        let hasAccess = Oracle.hasAccess(situation)
+        let hasAccess = Oracle.hasAccess(input)
         let isExcused =
             verdict.outcome == .deferred || verdict.outcome == .alreadySubscriber || verdict.enqueuesReconcile
         switch people[person].type {

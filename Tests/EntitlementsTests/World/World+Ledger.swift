@@ -21,9 +21,9 @@ extension World {
     }
 
     /// Writes what was read: items that share a name are one purchase, and the strongest of them stands.
-    mutating func record(_ situation: Situation, _ look: Look) {
-        let (key, asked) = (situation.userKey, look.reading.askedAt)
-        for finding in findings(situation, look) {
+    mutating func record(_ input: DecisionInput, _ look: Look) {
+        let (key, asked) = (input.userKey, look.reading.askedAt)
+        for finding in findings(input, look) {
             guard let strongest = finding.items.max(by: Self.isWeaker) else { continue }
             let place: Int
             switch finding.word {
@@ -53,9 +53,9 @@ extension World {
         }
     }
 
-    private func findings(_ situation: Situation, _ look: Look) -> [Finding] {
+    private func findings(_ input: DecisionInput, _ look: Look) -> [Finding] {
         var findings: [Finding] = []
-        for (item, attribution) in zip(look.reading.observations, situation.attributions) {
+        for (item, attribution) in zip(look.reading.observations, input.attributions) {
             var found: Finding
             switch attribution {
             case .new: found = Finding(items: [item], rows: [], word: .own)
@@ -168,7 +168,7 @@ extension World {
             givesAccess: item.givesAccess,
             entitlements: item.entitlements,
             periodEndsAt: item.periodEndsAt,
-            endAnnounced: Evidence.announces(item, at: asked),
+            endAnnounced: AccessSummary.announces(item, at: asked),
             isFamilyShared: item.isFamilyShared,
             observedAt: asked,
             firstSeenAt: Instant(microseconds: id),
@@ -192,13 +192,13 @@ extension World {
     }
 
     /// A purchase that moved is contested until one of its two owners is read without it.
-    mutating func endContests(_ look: Look, _ situation: Situation) {
+    mutating func endContests(_ look: Look, _ input: DecisionInput) {
         guard look.reading.coverage == .full else { return }
         let listed = Set(look.reading.observations.flatMap { $0.identifiers.compactMap { names[Name($0)] } })
         for place in rows.indices where rows[place].mergedInto == nil && !listed.contains(place) {
             let facts = rows[place].facts
             guard let former = facts.formerOwnerKey, facts.ownerSince <= look.reading.askedAt,
-                former == situation.userKey || facts.ownerKey == situation.userKey
+                former == input.userKey || facts.ownerKey == input.userKey
             else { continue }
             note("contest ended")
             rows[place].facts.formerOwnerKey = nil

@@ -20,7 +20,7 @@ extension World {
                     gives: item.access,
                     isCustomers: true,
                     account: item.account,
-                    isShown: false
+                    isSubmitted: false
                 )
                 listed.append((observation(of: item, .askedUser, .revenueCat), truth))
             }
@@ -59,19 +59,19 @@ extension World {
         }
         var item = items[last]
         item.identifiers = Set(lineage.flatMap { items[$0].identifiers }).sorted()
-        let isShown = shown.map(lineage.contains) ?? false
+        let isSubmitted = shown.map(lineage.contains) ?? false
         let isOwn = item.identifiers.contains { isOwned(Name($0), by: person) }
-        guard isOwn || isShown || notified.map(lineage.contains) ?? false else { return nil }
+        guard isOwn || isSubmitted || notified.map(lineage.contains) ?? false else { return nil }
         let store = item.identifiers[0].store == "play_store" ? Store.googlePlay : .appStore
         let customers = Set(lineage.compactMap { items[$0].customer })
-        var answer = observation(of: item, owner(of: item, customers, for: person, isShown: isShown), store)
-        answer.isShown = isShown
+        var answer = observation(of: item, owner(of: item, customers, for: person, isSubmitted: isSubmitted), store)
+        answer.isSubmitted = isSubmitted
         let truth = Truth(
             names: item.identifiers.map(Name.init),
             gives: item.access,
             isCustomers: false,
             account: item.account,
-            isShown: isShown
+            isSubmitted: isSubmitted
         )
         return (answer, truth)
     }
@@ -82,10 +82,10 @@ extension World {
     }
 
     /// The owner that the store itself names, which knows at most the id that the app gave it.
-    private func owner(of item: Item, _ customers: Set<Int>, for person: Int, isShown: Bool) -> NamedOwner {
+    private func owner(of item: Item, _ customers: Set<Int>, for person: Int, isSubmitted: Bool) -> NamedOwner {
         if let account = item.account { return account == person ? .account : .otherAccount(id: id(of: account)) }
         // RevenueCat is asked whose it is before a proof makes an owner.
-        if isShown, !hasOthersKey, !customers.contains(person), let customer = customers.min() {
+        if isSubmitted, !hasOthersKey, !customers.contains(person), let customer = customers.min() {
             return .heldElsewhere(id: id(of: customer))
         }
         return .unnamed
@@ -135,7 +135,7 @@ extension World {
     }
 
     /// Everything that a verdict rests on.
-    func situation(_ look: Look) -> Situation {
+    func input(_ look: Look) -> DecisionInput {
         let record = records[look.record]
         let person = record.person.map { people[$0] }
         let (key, asked) = (Int64(look.record + 1), look.reading.askedAt)
@@ -151,7 +151,7 @@ extension World {
             attribution.target.flatMap { id in holders.joined().first { $0.id == id } }
         }
         let isGranted = record.grants.contains { !$0.isRevoked && clock < $0.until }
-        return Situation(
+        return DecisionInput(
             kind: look.kind,
             user: person.map { User(id: id(of: look.person), type: $0.type, status: $0.status) },
             userKey: key,

@@ -100,7 +100,7 @@ struct World {
         var isCustomers: Bool
         /// The person whose id the app gave the store.
         var account: Int?
-        var isShown: Bool
+        var isSubmitted: Bool
     }
 
     var people: [Person]
@@ -123,7 +123,7 @@ struct World {
     /// How the ids of this world are spelled.
     private let spellings: [String]
 
-    mutating func note(_ situation: String) { situations.insert(situation) }
+    mutating func note(_ input: String) { situations.insert(input) }
 
     init(_ generator: inout SeededGenerator) {
         let count = generator.pick(2, 2, 3)

@@ -69,7 +69,7 @@ struct CaseRun {
         try await finish()
     }
 
-    mutating func note(_ situation: String) { situations.insert(situation) }
+    mutating func note(_ input: String) { situations.insert(input) }
 
     func fail(_ text: String) -> Failed { Failed(kind: text, text: text) }
 

@@ -117,7 +117,7 @@ final class SimulatedAppStore: Sendable {
             proofs: AppStoreProofs(roots: [try StoreSimulator.appStoreRoot], expected: .init(bundleID: bundleID)),
             http: http,
             gate: { environment, budget in
-                RequestGate(
+                RequestPermit(
                     admit: { _ throws(ReadFailure) in
                         self.state.withLock { $0.budgets.append("\(environment.ledgerName) \(budget)") }
                     },

@@ -151,7 +151,7 @@ import Testing
         #expect(event.kind == (subtype.map { "\(type).\($0)" } ?? type))
         #expect(event.purchases == [purchase("1001"), purchase("1009")])
         #expect(event.users == [Self.token, Self.token.uppercased()])
-        #expect(!event.promises && !event.isBlocked)
+        #expect(!event.announcesAccess && !event.isBlocked)
     }
 
     @Test func `a notification says when it was signed, and nothing of access`() async throws {

@@ -3,10 +3,10 @@ import Entitlements
 @testable import StoreEvents
 import Testing
 
-/// RevenueCat's webhooks: whom each one makes us look at, and which of them promise access.
+/// RevenueCat's webhooks: which users each one has checked, and which of them announce access.
 @Suite struct RevenueCatEventTests {
     /// What a type comes to.
-    enum Effect: Sendable { case promise, look, nothing }
+    enum Effect: Sendable { case announcesAccess, check, nothing }
 
     private static let user = Fixture.user
     private static let formerOwner = "mV8wPq2nRt5yUo1iAs4dFg7hJk3Z"
@@ -38,23 +38,27 @@ import Testing
     // MARK: Types
 
     static let types: [(String, Effect)] = [
-        ("TEST", .nothing), ("INITIAL_PURCHASE", .promise), ("RENEWAL", .promise), ("NON_RENEWING_PURCHASE", .promise),
-        ("PRODUCT_CHANGE", .look), ("CANCELLATION", .look), ("UNCANCELLATION", .promise), ("BILLING_ISSUE", .look),
-        ("SUBSCRIPTION_PAUSED", .look), ("EXPIRATION", .look), ("SUBSCRIPTION_EXTENDED", .promise), ("TRANSFER", .look),
-        ("TEMPORARY_ENTITLEMENT_GRANT", .promise), ("REFUND_REVERSED", .promise), ("INVOICE_ISSUANCE", .nothing),
+        ("TEST", .nothing), ("INITIAL_PURCHASE", .announcesAccess), ("RENEWAL", .announcesAccess),
+        ("NON_RENEWING_PURCHASE", .announcesAccess),
+        ("PRODUCT_CHANGE", .check), ("CANCELLATION", .check), ("UNCANCELLATION", .announcesAccess),
+        ("BILLING_ISSUE", .check),
+        ("SUBSCRIPTION_PAUSED", .check), ("EXPIRATION", .check), ("SUBSCRIPTION_EXTENDED", .announcesAccess),
+        ("TRANSFER", .check),
+        ("TEMPORARY_ENTITLEMENT_GRANT", .announcesAccess), ("REFUND_REVERSED", .announcesAccess),
+        ("INVOICE_ISSUANCE", .nothing),
         ("VIRTUAL_CURRENCY_TRANSACTION", .nothing), ("EXPERIMENT_ENROLLMENT", .nothing),
-        ("PURCHASE_REDEEMED", .promise),
+        ("PURCHASE_REDEEMED", .announcesAccess),
         ("PRICE_INCREASE_CONSENT_REQUIRED", .nothing), ("PRICE_INCREASE_CONSENT_APPROVED", .nothing),
         ("PAYWALL_IMPRESSION", .nothing), ("PAYWALL_CLOSE", .nothing), ("PAYWALL_CANCEL", .nothing),
-        ("PAYWALL_EXIT_OFFER", .nothing), ("PAYWALL_COMPONENT_INTERACTED", .nothing), ("SUBSCRIBER_ALIAS", .look),
-        ("REFUND", .look),
+        ("PAYWALL_EXIT_OFFER", .nothing), ("PAYWALL_COMPONENT_INTERACTED", .nothing), ("SUBSCRIBER_ALIAS", .check),
+        ("REFUND", .check),
     ]
 
     @Test(arguments: types)
-    func `a type is a promise, a reason to look, or nothing`(type: String, effect: Effect) throws {
+    func `a type announces access, is a reason to check, or means nothing`(type: String, effect: Effect) throws {
         let event = try read(#"{"id":"e-1","type":"\#(type)","app_user_id":"\#(Self.user)"}"#)
         #expect(event.source == .revenueCat && event.id == "e-1" && event.kind == type)
-        #expect(event.promises == (effect == .promise))
+        #expect(event.announcesAccess == (effect == .announcesAccess))
         #expect(event.users == (effect == .nothing ? [] : [Self.user]))
         #expect(event.isHint == (effect != .nothing))
         #expect(event.purchases.isEmpty && !event.isBlocked)
@@ -69,7 +73,9 @@ import Testing
     @Test(arguments: ["SUBSCRIPTION_MOVED", "renewal", "Renewal", "RENEWAL ", "initial_purchase", "x"])
     func `a type that nobody knows may speak of access`(type: String) throws {
         let event = try read(#"{"id":"e-1","type":"\#(type)","app_user_id":"\#(Self.user)"}"#)
-        #expect(event == StoreEvent(source: .revenueCat, id: "e-1", kind: type, promises: true, users: [Self.user]))
+        #expect(
+            event == StoreEvent(source: .revenueCat, id: "e-1", kind: type, announcesAccess: true, users: [Self.user])
+        )
     }
 
     // MARK: Whole events
@@ -81,7 +87,7 @@ import Testing
             id: "7a0d3c55-6a4f-4c0e-8a10-9a2c7f3b1e20",
             kind: "RENEWAL",
             occurredAt: Instant(microseconds: 1_791_356_830_123_000),
-            promises: true,
+            announcesAccess: true,
             users: [Self.user]
         )
         #expect(event == expected)
@@ -141,17 +147,17 @@ import Testing
              "experiment_enrolled_at_ms":1791356830000}
             """#
         )
-        #expect(!experiment.isHint && !experiment.promises && experiment.occurredAt == moment)
+        #expect(!experiment.isHint && !experiment.announcesAccess && experiment.occurredAt == moment)
     }
 
-    @Test func `51: a temporary grant promises access, however little it says`() throws {
+    @Test func `51: a temporary grant announces access, however little it says`() throws {
         let event = try read(
             #"""
             {"event_timestamp_ms":1791356830123,"app_user_id":"kQ3vZr8mT2fXw1LdYp6sNb4HcJe7","store":"APP_STORE",
              "type":"TEMPORARY_ENTITLEMENT_GRANT","id":"g-1","app_id":"appa1b2c3d4e5"}
             """#
         )
-        #expect(event.promises && event.users == [Self.user])
+        #expect(event.announcesAccess && event.users == [Self.user])
     }
 
     // MARK: Promises
@@ -164,12 +170,12 @@ import Testing
             (#""entitlement_ids":null"#, false), (#""environment":"SANDBOX","entitlement_ids":["premium"]"#, false),
         ] as [(String, Bool)]
     )
-    func `71, 157: the sandbox and what gives no access promise nothing, and are looked at all the same`(
+    func `71, 157: the sandbox and what gives no access announce nothing, and are checked all the same`(
         members: String,
-        promises: Bool
+        announcesAccess: Bool
     ) throws {
         let event = try renewal(#""app_user_id":"ann",\#(members)"#)
-        #expect(event.promises == promises)
+        #expect(event.announcesAccess == announcesAccess)
         #expect(event.users == ["ann"])
     }
 
@@ -279,7 +285,7 @@ import Testing
         for event in [
             try renewal(#""app_user_id":"\#(user)",\#(member)"#), try renewal(#"\#(member),"app_user_id":"\#(user)""#),
         ] {
-            #expect(event.id == "e-1" && event.users == [user] && event.isHint && event.promises)
+            #expect(event.id == "e-1" && event.users == [user] && event.isHint && event.announcesAccess)
         }
     }
 
@@ -298,7 +304,7 @@ import Testing
             "transferred_to":{"a":["carol"]},"environment":["SANDBOX"],"event_timestamp_ms":"soon"
             """#
         )
-        #expect(event == StoreEvent(source: .revenueCat, id: "e-1", kind: "RENEWAL", promises: true))
+        #expect(event == StoreEvent(source: .revenueCat, id: "e-1", kind: "RENEWAL", announcesAccess: true))
         let mixed = try renewal(#""aliases":[1,null,"ann",["bob"],{"id":"carol"},true,"dave"]"#)
         #expect(mixed.users == ["ann", "dave"], "one that is no text takes nobody else away")
     }

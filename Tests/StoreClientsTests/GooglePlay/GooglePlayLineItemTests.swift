@@ -135,7 +135,7 @@ import Testing
                 let told = purchase.observations(token: "tok", lineage: ["tok"], at: PlayFixture.now)
                     .filter { $0.entitlements.contains("google_play:item") }
                 let found: Right =
-                    switch told.first?.standing {
+                    switch told.first?.accessState {
                     case .access: .gives
                     case .unsettled: .keeps
                     case .ended: .ended
@@ -252,14 +252,14 @@ import Testing
                         let purchase = try ProductPurchase(Array(body.utf8))
                         let told = purchase.observations(token: "tok", at: PlayFixture.now)
                         guard state == "PURCHASED" else {
-                            #expect(told.allSatisfy { $0.standing != .access }, "\(state) \(first) \(second)")
+                            #expect(told.allSatisfy { $0.accessState != .access }, "\(state) \(first) \(second)")
                             continue
                         }
                         let rights = [first.right, second.right]
                         #expect(purchase.isUnreadable == rights.contains { $0 == nil }, "\(first) \(second)")
-                        let owned = told.filter { $0.standing == .access && !$0.isLimited }.flatMap(\.entitlements)
-                        let limited = told.filter { $0.standing == .access && $0.isLimited }.flatMap(\.entitlements)
-                        let ahead = told.filter { $0.standing == .pending }.flatMap(\.entitlements)
+                        let owned = told.filter { $0.accessState == .access && !$0.isLimited }.flatMap(\.entitlements)
+                        let limited = told.filter { $0.accessState == .access && $0.isLimited }.flatMap(\.entitlements)
+                        let ahead = told.filter { $0.accessState == .pending }.flatMap(\.entitlements)
                         func keys(_ holds: ((owned: Bool, limited: Bool, ahead: Bool)) -> Bool) -> [String] {
                             zip(["google_play:a", "google_play:b"], rights).filter { $1.map(holds) ?? false }.map(\.0)
                         }
@@ -281,6 +281,6 @@ import Testing
         let purchase = try ProductPurchase(Array(body.utf8))
         #expect(purchase.observations(token: "tok", at: PlayFixture.now).isEmpty)
         let known = purchase.observations(token: "tok", at: PlayFixture.now, isKnown: true)
-        #expect(known.map(\.standing) == [.ended] && known.first?.entitlements == [])
+        #expect(known.map(\.accessState) == [.ended] && known.first?.entitlements == [])
     }
 }

@@ -145,8 +145,8 @@ final class FakePlay: Sendable {
         }
     }
 
-    func gate(_ budget: GooglePlayBudget) -> RequestGate {
-        RequestGate(
+    func gate(_ budget: GooglePlayBudget) -> RequestPermit {
+        RequestPermit(
             admit: { _ throws(ReadFailure) in self.state.withLock { $0.admitted.append(budget) } },
             report: { answer in self.state.withLock { $0.reports.append(answer) } }
         )

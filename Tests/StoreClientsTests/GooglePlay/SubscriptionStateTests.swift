@@ -49,7 +49,7 @@ import Testing
         #expect(observation.entitlements == ["google_play:pro:monthly"])
         #expect(observation.periodEndsAt == RFC3339.instant(row.ends))
         // What the domain makes of the words, so that no two of them contradict each other.
-        let standing = standing(of: .subscription, status: observation.status, givesAccess: row.givesAccess)
+        let standing = accessState(of: .subscription, status: observation.status, givesAccess: row.givesAccess)
         #expect((standing == .access) == row.givesAccess)
         #expect((standing == .pending) == row.isPending)
     }
@@ -69,7 +69,7 @@ import Testing
     @Test("what a change of plans replaced has not ended, and gives no access by itself")
     func replaced() throws {
         for (context, word, standing) in [
-            (#"{"replacementCancellation":{}}"#, "replaced", Standing.unsettled),
+            (#"{"replacementCancellation":{}}"#, "replaced", AccessState.unsettled),
             (#"{"systemInitiatedCancellation":{}}"#, "expired", .ended), ("{}", "expired", .ended),
             ("null", "expired", .ended),
         ] {
@@ -80,7 +80,7 @@ import Testing
             )
             let observation = try #require(try PlayFixture.observation(body))
             #expect(observation.status.raw == word && observation.givesAccess == false, "\(context)")
-            let meaning = Entitlements.standing(
+            let meaning = Entitlements.accessState(
                 of: .subscription,
                 status: observation.status,
                 givesAccess: observation.givesAccess

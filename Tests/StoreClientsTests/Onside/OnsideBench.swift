@@ -90,8 +90,8 @@ final class OnsideBench: Sendable {
         }
     }
 
-    var gate: RequestGate {
-        RequestGate(
+    var gate: RequestPermit {
+        RequestPermit(
             admit: { _ throws(ReadFailure) in },
             report: { answer in self.state.withLock { $0.reports.append(answer) } }
         )

@@ -28,7 +28,7 @@ import Testing
             let page = try decode(Fixture.subscription(["status": value, "gives_access": "\(givesAccess)"]))
             let item = try #require(page.items.first)
             let observation = Observation(item, entitlements: item.entitlements, owner: .askedUser)
-            #expect(observation.standing == (givesAccess ? .access : .unknown))
+            #expect(observation.accessState == (givesAccess ? .access : .unknown))
         }
     }
 

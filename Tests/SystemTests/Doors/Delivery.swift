@@ -87,7 +87,7 @@ extension Inbox.Event {
             id: event.id,
             kind: event.kind,
             occurredAt: event.occurredAt,
-            promises: event.promises,
+            announcesAccess: event.announcesAccess,
             users: event.users,
             about: event.about,
             body: body
@@ -97,12 +97,12 @@ extension Inbox.Event {
 
 extension StoreEvent {
     /// An event of RevenueCat's about users; it promises nothing unless it says so.
-    static func about(_ users: String..., id: String, promises: Bool = false) -> StoreEvent {
+    static func about(_ users: String..., id: String, announcesAccess: Bool = false) -> StoreEvent {
         StoreEvent(
             source: .revenueCat,
             id: id,
-            kind: promises ? "RENEWAL" : "PRODUCT_CHANGE",
-            promises: promises,
+            kind: announcesAccess ? "RENEWAL" : "PRODUCT_CHANGE",
+            announcesAccess: announcesAccess,
             users: users
         )
     }

@@ -186,7 +186,7 @@ import X509
                 )
             }
             let status = try await world.status(waiting)
-            #expect(status.state == "queued" && status.attempt == 0 && status.lastError == "promised")
+            #expect(status.state == "queued" && status.attempt == 0 && status.lastError == "read_lag")
             #expect(try await world.status(answered).outcome == "restored")
             #expect(try await world.decisions(about: "ann").isEmpty)
         }

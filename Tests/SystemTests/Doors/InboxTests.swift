@@ -196,7 +196,7 @@ import UserRequests
         try await World.with { world in
             try await world.pool.query("INSERT INTO users (id) SELECT 'user-' || n FROM generate_series(0, 19) AS n")
             let events = (1...400).map { number in
-                StoreEvent.about("user-\(number % 20)", id: "event-\(number)", promises: number % 2 == 0)
+                StoreEvent.about("user-\(number % 20)", id: "event-\(number)", announcesAccess: number % 2 == 0)
             }
             try await world.accept(events)
             let looked = try await withThrowingTaskGroup(of: Int64.self) { group in
@@ -247,7 +247,8 @@ import UserRequests
             _ = try await world.restore("held")
             let key = try await world.meet("held")
             try await world.accept([
-                .about("held", id: "of-held", promises: true), .about("ann", id: "of-ann", promises: true),
+                .about("held", id: "of-held", announcesAccess: true),
+                .about("ann", id: "of-ann", announcesAccess: true),
             ])
             let (during, states) = try await world.pool.withTransaction { host in
                 try await host.query(

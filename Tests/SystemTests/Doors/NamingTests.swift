@@ -152,7 +152,7 @@ import Testing
             try await world.meet("ann")
             if way == "erased" { try await world.pool.query("SELECT * FROM entitlement_sync.erase_user('ann')") }
             try await world.pool.query("DELETE FROM users")
-            try await world.accept([.about("ann", id: "e", promises: true)])
+            try await world.accept([.about("ann", id: "e", announcesAccess: true)])
             let drained = try await world.inbox.drain()
             #expect(drained.examined == 1 && drained.queued == 0)
             #expect(try await world.state(ofEvent: "e") == "waiting")

@@ -37,7 +37,7 @@ import Testing
                 #expect(before.purchases.map(\.status) == ["active"] && before.purchases.map(\.owner) == [.thisUser])
                 let after = try await state(lapsed)
                 #expect(after.type == .free && after.verdict?.outcome == "demoted" && after.grants.isEmpty)
-                #expect(after.purchases.map(\.status) == ["expired"] && after.purchases.map(\.standing) == [.ended])
+                #expect(after.purchases.map(\.status) == ["expired"] && after.purchases.map(\.accessState) == [.ended])
                 let gift = try await state(granted)
                 #expect(gift.type == .free && gift.grants.map(\.reason) == ["a gift"])
                 let last = try await state(back)

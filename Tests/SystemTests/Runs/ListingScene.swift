@@ -83,7 +83,7 @@ struct ListingScene: Sendable {
     static let history = "/app-store/inApps/v1/notifications/history"
 
     /// The App Store as the program asks it, behind a gate of the test's.
-    func appStoreList(_ gate: RequestGate, bundleID: String = "com.example.app") throws -> StoreList {
+    func appStoreList(_ gate: RequestPermit, bundleID: String = "com.example.app") throws -> StoreList {
         var environment = try world.appStore
         environment["DATABASE_URL"] = world.database.url
         let config = try Config.load(environment: environment)

@@ -146,7 +146,7 @@ import Testing
             )
             let sender = AppStoreNotifications(proofs: proofs, bundleID: "com.example.app", appID: nil)
             let event = try await sender.event(body.bytes)
-            #expect(event.id == Self.uuid(1) && kind == event.kind && promises == event.promises && isListed)
+            #expect(event.id == Self.uuid(1) && kind == event.kind && promises == event.announcesAccess && isListed)
             #expect(at?.microsecondsSinceUnixEpoch == event.occurredAt?.microseconds)
             #expect(!event.purchases.isEmpty)
             // That it was listed does not say that webhooks come.
@@ -178,7 +178,7 @@ import Testing
             #expect((1...5).contains(looks), "\(looks)")
 
             let lanes = Mutex<[Lane]>([])
-            let gate = RequestGate(admit: { lane in lanes.withLock { $0.append(lane) } }, report: { _ in })
+            let gate = RequestPermit(admit: { lane in lanes.withLock { $0.append(lane) } }, report: { _ in })
             let now = Instant(microseconds: Int64(Date.now.timeIntervalSince1970 * 1_000_000))
             for (bundleID, refused) in [("com.example.app", 0), ("com.example.other", 22)] {
                 var events = 0

@@ -45,7 +45,7 @@ import Testing
                 id: id,
                 kind: "DID_RENEW",
                 occurredAt: nil,
-                promises: false,
+                announcesAccess: false,
                 about: #"{"purchases":[{"store":"app_store","value":"\#(id)"}]}"#,
                 body: []
             )

@@ -1,5 +1,5 @@
 /// Everything a verdict rests on, read under the locks of the transaction that will write it.
-package struct Situation: Sendable {
+package struct DecisionInput: Sendable {
     package var kind: JobKind
     /// `nil`: the host has no such user any more.
     package var user: User?
@@ -21,7 +21,7 @@ package struct Situation: Sendable {
     package var decidedType: UserType?
     package var absentSince: Instant?
     /// When a store's event spoke of access that begins or goes on.
-    package var promisedAt: Instant?
+    package var accessEventAt: Instant?
     /// When a purchase of the user moved to another user, by our own people or by RevenueCat's word, if no reading has
     /// settled that yet.
     package var movedAwayAt: Instant?
@@ -46,7 +46,7 @@ package struct Situation: Sendable {
         everObserved: Bool = false,
         decidedType: UserType? = nil,
         absentSince: Instant? = nil,
-        promisedAt: Instant? = nil,
+        accessEventAt: Instant? = nil,
         movedAwayAt: Instant? = nil,
         catalog: ProductCatalog,
         settings: DecisionSettings = DecisionSettings(),
@@ -66,7 +66,7 @@ package struct Situation: Sendable {
         self.everObserved = everObserved
         self.decidedType = decidedType
         self.absentSince = absentSince
-        self.promisedAt = promisedAt
+        self.accessEventAt = accessEventAt
         self.movedAwayAt = movedAwayAt
         self.catalog = catalog
         self.settings = settings
@@ -75,7 +75,7 @@ package struct Situation: Sendable {
     }
 }
 
-extension Situation {
+extension DecisionInput {
     /// Whether the user's type can rest on anything that was ever seen: a grant, or a purchase of their own that gives
     /// access or gave it before.
     ///
@@ -97,7 +97,7 @@ extension Situation {
 
     /// Whether an item of the user's own gives access by its store's word, its product and its environment.
     package func givesAccess(_ item: Observation) -> Bool {
-        standing(of: item.kind, status: item.status, givesAccess: item.givesAccess) == .access
+        accessState(of: item.kind, status: item.status, givesAccess: item.givesAccess) == .access
             && catalog.mapping(of: item.entitlements) == .access && (!item.isSandbox || sandbox == .allowed)
     }
 
@@ -109,10 +109,10 @@ extension Situation {
         _ isSandbox: Bool
     ) -> Bool {
         guard !isSandbox || sandbox != .none else { return false }
-        let standing = standing(of: kind, status: status, givesAccess: givesAccess)
-        guard standing != .pending else { return false }
+        let accessState = accessState(of: kind, status: status, givesAccess: givesAccess)
+        guard accessState != .pending else { return false }
         // The store may list no entitlements any more for a subscription that is over.
-        guard !entitlements.isEmpty else { return kind == .subscription && standing == .ended }
+        guard !entitlements.isEmpty else { return kind == .subscription && accessState == .ended }
         return catalog.mapping(of: entitlements) != .noAccess
     }
 }

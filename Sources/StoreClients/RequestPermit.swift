@@ -65,7 +65,7 @@ extension StoreAnswer {
 }
 
 /// Asks for leave to send one request, and hears what came of it.
-package struct RequestGate: Sendable {
+package struct RequestPermit: Sendable {
     /// Waits for leave, or throws `breakerOpen`, `budgetExhausted` or `interrupted`.
     package var admit: @Sendable (Lane) async throws(ReadFailure) -> Void
     /// Hears of every admitted request once, also of a cancelled one.
@@ -80,5 +80,5 @@ package struct RequestGate: Sendable {
     }
 
     /// Lets everything through and forgets it: for tools and tests.
-    package static let open = RequestGate(admit: { _ in }, report: { _ in })
+    package static let open = RequestPermit(admit: { _ in }, report: { _ in })
 }

@@ -1,5 +1,5 @@
 /// A store's event that spoke of access: what is read in the moments after it may not show yet what it speaks of.
-enum Promise {
+enum ReadLag {
     /// How long a reading without access is not believed.
     static let settles = Duration.seconds(30)
     /// The same where access would be taken away: no user waits for that.

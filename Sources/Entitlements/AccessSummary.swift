@@ -1,5 +1,5 @@
 /// What speaks for and against a user's access, once the reading is laid over the ledger.
-package struct Evidence: Hashable, Sendable {
+package struct AccessSummary: Hashable, Sendable {
     /// An item of the user's own gives access now.
     package var hasAccess = false
     /// It is paid for; what goes on although the payment has failed is at risk.
@@ -38,29 +38,29 @@ package struct Evidence: Hashable, Sendable {
     package var wasAnnounced: Bool { allEndsAnnounced && hasRecentEnd && !endedWords.isEmpty }
 
     /// Lays a reading over the ledger.
-    package init(_ situation: Situation) {
-        margin = situation.settings.absenceMargin
+    package init(_ input: DecisionInput) {
+        margin = input.settings.absenceMargin
         var seen: Set<Int64> = []
-        let overruled = Self.overruled(situation)
-        for (index, observation) in situation.reading.observations.enumerated() {
-            let attribution = index < situation.attributions.count ? situation.attributions[index] : .new
+        let overruled = Self.overruled(input)
+        for (index, observation) in input.reading.observations.enumerated() {
+            let attribution = index < input.attributions.count ? input.attributions[index] : .new
             switch attribution {
             case .disagree, .collision, .otherUser, .contradicted: hasContradiction = true
             case .anonymous: hasAnonymous = true
-            case .unowned where observation.isShown: hear(observation, situation)
+            case .unowned where observation.isSubmitted: hear(observation, input)
             case .new, .own, .followed, .overtaken, .foreign, .unowned, .sameAccount, .unattributed: break
             }
             guard attribution.mayGiveAccess else { continue }
-            let row = index < situation.rows.count ? situation.rows[index] : nil
+            let row = index < input.rows.count ? input.rows[index] : nil
             if let row { seen.insert(row.id) }
             var held = row.map { [$0] } ?? []
             if case .own(_, let merged) = attribution {
                 seen.formUnion(merged)
-                held += situation.ledger.filter { merged.contains($0.id) }
+                held += input.ledger.filter { merged.contains($0.id) }
             }
             // The ledger holds something newer: this reading is history for that lineage, whose newest rows speak for it.
-            if let newest = held.map(\.observedAt).max(), newest > situation.reading.askedAt {
-                for row in held where row.observedAt == newest { add(row, situation) }
+            if let newest = held.map(\.observedAt).max(), newest > input.reading.askedAt {
+                for row in held where row.observedAt == newest { add(row, input) }
                 continue
             }
             guard !overruled.contains(index) else { continue }
@@ -76,41 +76,41 @@ package struct Evidence: Hashable, Sendable {
                 periodEndsAt: observation.periodEndsAt,
                 // Said by an earlier reading: the word that ends a period cannot announce itself.
                 before: row,
-                situation
+                input
             )
             if case .followed = attribution, hasAccess { followedOwner = true }
             if observation.isPaymentPending, !hasAccess { hasPending = true }
             hasAccess = hasAccess || hadAccess
         }
-        for row in situation.ledger where !seen.contains(row.id) {
-            if row.observedAt > situation.reading.askedAt || situation.reading.coverage != .full {
-                add(row, situation)
+        for row in input.ledger where !seen.contains(row.id) {
+            if row.observedAt > input.reading.askedAt || input.reading.coverage != .full {
+                add(row, input)
             } else {
-                addAbsent(row, situation)
+                addAbsent(row, input)
             }
         }
     }
 
     /// RevenueCat's items that their own store's statement replaces (`PrevailingItem.overruled`): one of the same reading, or
     /// an earlier one where that store was not asked again.
-    private static func overruled(_ situation: Situation) -> Set<Int> {
-        let items = situation.reading.observations
+    private static func overruled(_ input: DecisionInput) -> Set<Int> {
+        let items = input.reading.observations
         let counts = items.indices.map { place in
-            place < situation.attributions.count && situation.attributions[place].counts
+            place < input.attributions.count && input.attributions[place].counts
         }
         return PrevailingItem.overruled(items, counts: counts).union(
-            items.indices.filter { items[$0].source == .revenueCat && wasOverruled(items[$0], $0, situation) }
+            items.indices.filter { items[$0].source == .revenueCat && wasOverruled(items[$0], $0, input) }
         )
     }
 
     /// Whether the store itself has said before that what RevenueCat lists is over, and was not asked again this time.
-    private static func wasOverruled(_ item: Observation, _ index: Int, _ situation: Situation) -> Bool {
-        guard situation.reading.coverage != .full, index < situation.rows.count, let row = situation.rows[index],
-            row.source != .revenueCat, situation.reading.covered.contains(row.source),
-            standing(of: row.kind, status: row.status, givesAccess: row.givesAccess) == .ended
+    private static func wasOverruled(_ item: Observation, _ index: Int, _ input: DecisionInput) -> Bool {
+        guard input.reading.coverage != .full, index < input.rows.count, let row = input.rows[index],
+            row.source != .revenueCat, input.reading.covered.contains(row.source),
+            accessState(of: row.kind, status: row.status, givesAccess: row.givesAccess) == .ended
         else { return false }
         // Nothing has failed: the store only needs to be asked, which the next read does.
-        guard situation.reading.failure != nil else { return true }
+        guard input.reading.failure != nil else { return true }
         // It can't be asked; a later period is news all the same.
         switch (item.periodEndsAt, row.periodEndsAt) {
         case (nil, nil): return true
@@ -124,7 +124,7 @@ package struct Evidence: Hashable, Sendable {
     /// A status that ends access is none: a second read would find that it announced itself.
     package static func announces(_ observation: Observation, at moment: Instant) -> Bool {
         guard observation.announcesEnd, let end = observation.periodEndsAt, moment < end else { return false }
-        let word = standing(of: observation.kind, status: observation.status, givesAccess: observation.givesAccess)
+        let word = accessState(of: observation.kind, status: observation.status, givesAccess: observation.givesAccess)
         return word == .access
     }
 
@@ -137,9 +137,9 @@ package struct Evidence: Hashable, Sendable {
         _ row: Purchase?,
         _ status: StoreStatus?,
         _ periodEndsAt: Instant?,
-        _ situation: Situation
+        _ input: DecisionInput
     ) {
-        let askedAt = situation.reading.askedAt
+        let askedAt = input.reading.askedAt
         let ends = [row?.periodEndsAt, periodEndsAt].compactMap(\.self)
         let isNatural = status.map { $0.known == .expired || $0.known == .paused } ?? true
         guard row?.endAnnounced == true, isNatural, let first = ends.min(), let last = ends.max(), first <= askedAt
@@ -150,9 +150,9 @@ package struct Evidence: Hashable, Sendable {
         if askedAt < last + Self.announcementLasts { hasRecentEnd = true }
     }
 
-    private mutating func add(_ row: Purchase, _ situation: Situation) {
+    private mutating func add(_ row: Purchase, _ input: DecisionInput) {
         // A ledger row stands for access only when this very reading could not see it: a partial one proves nothing new.
-        guard row.observedAt > situation.reading.askedAt else { return }
+        guard row.observedAt > input.reading.askedAt else { return }
         add(
             kind: row.kind,
             status: row.status,
@@ -162,57 +162,57 @@ package struct Evidence: Hashable, Sendable {
             store: row.store,
             periodEndsAt: row.periodEndsAt,
             before: row,
-            situation
+            input
         )
     }
 
     /// Whether the store has to list a row: no answer without it is an absence.
-    private func hasToBeListed(_ row: Purchase, _ situation: Situation) -> Bool {
+    private func hasToBeListed(_ row: Purchase, _ input: DecisionInput) -> Bool {
         // It may be the item that can't be read.
-        guard !situation.reading.unreadable.contains(row.source) else { return false }
+        guard !input.reading.unreadable.contains(row.source) else { return false }
         // The store names another owner for it, which is a word about it.
-        guard !situation.listed.contains(row.id) else { return false }
+        guard !input.listed.contains(row.id) else { return false }
         // Support moved whatever RevenueCat held for the user.
-        if row.source == .revenueCat, let moved = situation.movedAwayAt, row.observedAt <= moved { return false }
+        if row.source == .revenueCat, let moved = input.movedAwayAt, row.observedAt <= moved { return false }
         return isRunning(
             row.kind,
             status: row.status,
             givesAccess: row.givesAccess,
             periodEndsAt: row.periodEndsAt,
-            at: situation.reading.askedAt
+            at: input.reading.askedAt
         )
     }
 
-    private mutating func addAbsent(_ row: Purchase, _ situation: Situation) {
-        let last = standing(of: row.kind, status: row.status, givesAccess: row.givesAccess)
+    private mutating func addAbsent(_ row: Purchase, _ input: DecisionInput) {
+        let last = accessState(of: row.kind, status: row.status, givesAccess: row.givesAccess)
         let isSandbox = row.environment != "production"
-        guard !isSandbox || situation.sandbox == .allowed else { return }
-        guard situation.reading.covered.contains(row.source) else {
-            let mayCount = situation.catalog.mapping(of: row.entitlements) != .noAccess
+        guard !isSandbox || input.sandbox == .allowed else { return }
+        guard input.reading.covered.contains(row.source) else {
+            let mayCount = input.catalog.mapping(of: row.entitlements) != .noAccess
             if last == .access || last == .unsettled, mayCount { unaskedItems += 1 }
             return
         }
         switch last {
         case .ended:
-            end(row.kind, row.status, row.entitlements, row.periodEndsAt, before: row, situation)
+            end(row.kind, row.status, row.entitlements, row.periodEndsAt, before: row, input)
         case .pending, .unknown:
             break
         case .access, .unsettled:
-            let means = [row.entitlements, row.carried].map { situation.catalog.mapping(of: $0) }
+            let means = [row.entitlements, row.carried].map { input.catalog.mapping(of: $0) }
             guard means.contains(where: { $0 != .noAccess }) else { return goesOnWithoutAccess() }
-            if hasToBeListed(row, situation) { unlistedBy.insert(row.source) }
+            if hasToBeListed(row, input) { unlistedBy.insert(row.source) }
             // A row that is not listed any more has no soft window: absence has a margin of its own.
-            open(store: row.store, periodEndsAt: nil, situation)
-            noteEnd(row, nil, row.periodEndsAt, situation)
+            open(store: row.store, periodEndsAt: nil, input)
+            noteEnd(row, nil, row.periodEndsAt, input)
         }
     }
 
     /// Notes what a purchase without an owner says to the user who submitted it: that it is over, or not paid yet.
-    private mutating func hear(_ item: Observation, _ situation: Situation) {
-        guard !item.isSandbox || situation.sandbox == .allowed,
-            situation.catalog.mapping(of: item.entitlements) != .noAccess
+    private mutating func hear(_ item: Observation, _ input: DecisionInput) {
+        guard !item.isSandbox || input.sandbox == .allowed,
+            input.catalog.mapping(of: item.entitlements) != .noAccess
         else { return }
-        switch standing(of: item.kind, status: item.status, givesAccess: item.givesAccess) {
+        switch accessState(of: item.kind, status: item.status, givesAccess: item.givesAccess) {
         case .ended: unownedEndedWords.insert(item.status.known)
         case .pending: hasPending = true
         case .access, .unsettled, .unknown: break
@@ -220,12 +220,12 @@ package struct Evidence: Hashable, Sendable {
     }
 
     /// Notes the entitlements that gave access and were detached, where an item goes on at the store without them.
-    private mutating func noteDetached(_ entitlements: [String], from row: Purchase?, _ situation: Situation) {
-        guard let row, situation.catalog.mapping(of: row.carried) == .access,
-            situation.catalog.mapping(of: entitlements) == .noAccess
+    private mutating func noteDetached(_ entitlements: [String], from row: Purchase?, _ input: DecisionInput) {
+        guard let row, input.catalog.mapping(of: row.carried) == .access,
+            input.catalog.mapping(of: entitlements) == .noAccess
         else { return }
         detached.formUnion(
-            row.carried.filter { !entitlements.contains($0) && situation.catalog.mapping(of: [$0]) == .access }
+            row.carried.filter { !entitlements.contains($0) && input.catalog.mapping(of: [$0]) == .access }
         )
     }
 
@@ -236,24 +236,24 @@ package struct Evidence: Hashable, Sendable {
         _ entitlements: [String],
         _ periodEndsAt: Instant?,
         before row: Purchase?,
-        _ situation: Situation
+        _ input: DecisionInput
     ) {
         if entitlements.isEmpty {
             guard kind == .subscription else { return }
         } else {
-            guard situation.catalog.mapping(of: entitlements) != .noAccess else { return }
+            guard input.catalog.mapping(of: entitlements) != .noAccess else { return }
         }
         endedWords.insert(status.known)
-        noteEnd(row, status, periodEndsAt, situation)
+        noteEnd(row, status, periodEndsAt, input)
     }
 
     /// Notes that what goes on at the store gives no access by a catalogue alone, ours or RevenueCat's, which may be a mistake:
     /// whatever else has ended, the store has not announced that the user's access would.
     private mutating func goesOnWithoutAccess() { allEndsAnnounced = false }
 
-    private mutating func open(store: String, periodEndsAt: Instant?, _ situation: Situation) {
+    private mutating func open(store: String, periodEndsAt: Instant?, _ input: DecisionInput) {
         openItems += 1
-        let own = situation.settings.margin(of: store)
+        let own = input.settings.margin(of: store)
         margin = max(margin, own)
         guard let end = periodEndsAt else { return }
         softWindowEnds = max(softWindowEnds ?? end + own, end + own)
@@ -268,24 +268,24 @@ package struct Evidence: Hashable, Sendable {
         store: String,
         periodEndsAt: Instant?,
         before row: Purchase?,
-        _ situation: Situation
+        _ input: DecisionInput
     ) {
-        let standing = standing(of: kind, status: status, givesAccess: givesAccess)
-        if standing == .access, !isSandbox || situation.sandbox == .allowed {
-            noteDetached(entitlements, from: row, situation)
+        let accessState = accessState(of: kind, status: status, givesAccess: givesAccess)
+        if accessState == .access, !isSandbox || input.sandbox == .allowed {
+            noteDetached(entitlements, from: row, input)
         }
         // An item without entitlements (gems, tips) is no access and no alarm. A subscription may have lost them to a slip.
-        guard !entitlements.isEmpty || standing == .ended || standing == .pending else {
-            if kind == .subscription, standing == .access || standing == .unsettled { goesOnWithoutAccess() }
+        guard !entitlements.isEmpty || accessState == .ended || accessState == .pending else {
+            if kind == .subscription, accessState == .access || accessState == .unsettled { goesOnWithoutAccess() }
             return
         }
-        if isSandbox, situation.sandbox != .allowed {
-            if standing == .access, situation.catalog.mapping(of: entitlements) != .noAccess { hasSandboxOnly = true }
+        if isSandbox, input.sandbox != .allowed {
+            if accessState == .access, input.catalog.mapping(of: entitlements) != .noAccess { hasSandboxOnly = true }
             return
         }
-        switch standing {
+        switch accessState {
         case .access:
-            switch situation.catalog.mapping(of: entitlements) {
+            switch input.catalog.mapping(of: entitlements) {
             case .access:
                 hasAccess = true
                 if status.known != .inGracePeriod, status.known != .inBillingRetry { hasPaidAccess = true }
@@ -293,15 +293,15 @@ package struct Evidence: Hashable, Sendable {
             case .noAccess: goesOnWithoutAccess()
             }
         case .ended:
-            end(kind, status, entitlements, periodEndsAt, before: row, situation)
+            end(kind, status, entitlements, periodEndsAt, before: row, input)
         case .pending:
             hasPending = true
         case .unknown:
             hasUnknownStatus = true
         case .unsettled:
-            guard situation.catalog.mapping(of: entitlements) != .noAccess else { return goesOnWithoutAccess() }
-            open(store: store, periodEndsAt: periodEndsAt, situation)
-            noteEnd(row, nil, periodEndsAt, situation)
+            guard input.catalog.mapping(of: entitlements) != .noAccess else { return goesOnWithoutAccess() }
+            open(store: store, periodEndsAt: periodEndsAt, input)
+            noteEnd(row, nil, periodEndsAt, input)
         }
     }
 }
