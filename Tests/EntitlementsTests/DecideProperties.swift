@@ -45,7 +45,7 @@ struct Law: Sendable, CustomTestStringConvertible {
         #expect(found("attribution").count == 12, "\(found("attribution"))")
         let expected = [
             "retry overtaken", "retry unmapped", "retry unknownToStore", "retry malformed", "retry throttled",
-            "retry promised",
+            "retry readLag",
             "access in a partial reading",
             "access by a newer row", "announced demotion", "unannounced demotion", "restore where a reconcile demotes",
             "two tickets", "access beside a contradiction", "ineligible with access", "proof of another's",

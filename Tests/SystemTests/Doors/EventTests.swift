@@ -179,7 +179,7 @@ import X509
             let (waiting, answered) = (try await world.restore("ann"), try await world.restore("bob"))
             try await world.working {
                 try await world.until(
-                    "SELECT count(*) FROM entitlement_sync.queue WHERE restore_error = 'promised' AND owner IS NULL"
+                    "SELECT count(*) FROM entitlement_sync.queue WHERE restore_error = 'read_lag' AND owner IS NULL"
                 )
                 try await world.until(
                     "SELECT count(*) FROM entitlement_sync.job_status WHERE id = \(answered) AND state = 'done'"
@@ -376,7 +376,7 @@ import X509
 
     /// A reconcile was put off because of a promise.
     private static let waits: PostgresQuery =
-        "SELECT count(*) FROM entitlement_sync.queue WHERE reconcile_error = 'promised' AND owner IS NULL"
+        "SELECT count(*) FROM entitlement_sync.queue WHERE reconcile_error = 'read_lag' AND owner IS NULL"
 
     /// Four events about three users: a purchase has moved from the first to the third, the second's is over.
     private static func story(_ number: Int) -> [String] {
