@@ -59,7 +59,7 @@ struct EvidenceView {
         switch holder {
         case "claimant": "the claimant"
         case "owner": "the owner"
-        case "nobody", nil: "nobody we know"
+        case "unknown", nil: "nobody we know"
         case .some(let other): TicketWords.plain(other).lowercased()
         }
     }
