@@ -120,7 +120,7 @@ import Testing
         )
     }
 
-    @Test func `29 February is found across 2100, which is no leap year`() throws {
+    @Test func `February 29 is found across 2100, which is no leap year`() throws {
         #expect(
             try slots("0 0 29 2 *", "Europe/Berlin", from: "2092-03-01T00:00:00Z", count: 3)
                 == ["2096-02-28T23:00:00Z", "2104-02-28T23:00:00Z", "2108-02-28T23:00:00Z"]
