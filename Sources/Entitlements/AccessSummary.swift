@@ -114,7 +114,7 @@ package struct AccessSummary: Hashable, Sendable {
         // It can't be asked; a later period is news all the same.
         switch (item.periodEndsAt, row.periodEndsAt) {
         case (nil, nil): return true
-        case (let told?, let known?): return told <= known
+        case (let listed?, let known?): return listed <= known
         default: return false
         }
     }

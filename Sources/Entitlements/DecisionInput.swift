@@ -6,17 +6,17 @@ package struct DecisionInput: Sendable {
     package var userKey: Int64
     package var reading: Reading
     /// Whose each observation is, in the order of `reading.observations`.
-    package var attributions: [Attribution]
+    package var attributions: [Attribution] = []
     /// The ledger row each observation updates, in the same order; `nil` where it makes a new one or counts for nothing.
-    package var rows: [Purchase?]
+    package var rows: [Purchase?] = []
     /// The user's ledger rows as they stood before this reading.
-    package var ledger: [Purchase]
+    package var ledger: [Purchase] = []
     /// The ids of all ledger rows that the reading lists, also where it names another owner for them.
-    package var listed: Set<Int64>
-    package var grants: GrantState
-    package var sandbox: SandboxState
+    package var listed: Set<Int64> = []
+    package var grants = GrantState.none
+    package var sandbox = SandboxState.none
     /// A purchase or grant was seen at some time.
-    package var everObserved: Bool
+    package var everObserved = false
     /// The type that our last decision gave the user, or found right; `nil`: no decision has settled it yet.
     package var decidedType: UserType?
     package var absentSince: Instant?
@@ -26,53 +26,11 @@ package struct DecisionInput: Sendable {
     /// settled that yet.
     package var movedAwayAt: Instant?
     package var catalog: ProductCatalog
-    package var settings: DecisionSettings
+    package var settings: DecisionSettings = DecisionSettings()
     /// Ledger owners of purchases that typed ids led to, by the store's customer id.
-    package var claimed: [ClaimedPurchase]
+    package var claimed: [ClaimedPurchase] = []
     /// When others' purchases were first seen that an event named and whose owners have never restored.
-    package var firstSeenByEvent: [Int64: Instant]
-
-    package init(
-        kind: JobKind,
-        user: User?,
-        userKey: Int64,
-        reading: Reading,
-        attributions: [Attribution] = [],
-        rows: [Purchase?] = [],
-        ledger: [Purchase] = [],
-        listed: Set<Int64> = [],
-        grants: GrantState = .none,
-        sandbox: SandboxState = .none,
-        everObserved: Bool = false,
-        decidedType: UserType? = nil,
-        absentSince: Instant? = nil,
-        accessEventAt: Instant? = nil,
-        movedAwayAt: Instant? = nil,
-        catalog: ProductCatalog,
-        settings: DecisionSettings = DecisionSettings(),
-        claimed: [ClaimedPurchase] = [],
-        firstSeenByEvent: [Int64: Instant] = [:]
-    ) {
-        self.kind = kind
-        self.user = user
-        self.userKey = userKey
-        self.reading = reading
-        self.attributions = attributions
-        self.rows = rows
-        self.ledger = ledger
-        self.listed = listed
-        self.grants = grants
-        self.sandbox = sandbox
-        self.everObserved = everObserved
-        self.decidedType = decidedType
-        self.absentSince = absentSince
-        self.accessEventAt = accessEventAt
-        self.movedAwayAt = movedAwayAt
-        self.catalog = catalog
-        self.settings = settings
-        self.claimed = claimed
-        self.firstSeenByEvent = firstSeenByEvent
-    }
+    package var firstSeenByEvent: [Int64: Instant] = [:]
 }
 
 extension DecisionInput {
@@ -135,11 +93,4 @@ package struct ClaimedPurchase: Hashable, Sendable {
     package var ownerKey: Int64?
     /// The host's user that the store's customer id names, if there is one.
     package var ownerID: String?
-
-    package init(found: FoundPurchase, purchase: Int64? = nil, ownerKey: Int64? = nil, ownerID: String? = nil) {
-        self.found = found
-        self.purchase = purchase
-        self.ownerKey = ownerKey
-        self.ownerID = ownerID
-    }
 }

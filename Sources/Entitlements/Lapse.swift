@@ -19,11 +19,11 @@ func lapse(_ summary: AccessSummary, _ input: DecisionInput) -> Lapse {
             absence: .keep,
             explanation:
                 "The application made the user a subscriber after our last decision, which found no access; people"
-                + " have to look into it."
+                + " have to examine it."
         )
     }
     if input.settings.mode == .promoteOnly {
-        return held(natural, by: .promoteOnly, "The worker runs in promote_only mode, so nobody is demoted.")
+        return held(natural, by: .promoteOnly, "The worker runs in promote_only mode, so no user is demoted.")
     }
     if input.settings.demotionsPaused {
         return held(natural, by: .demotionsPaused, "Demotions are paused, so the user stays a subscriber.")
@@ -66,7 +66,8 @@ private func naturalLapse(_ summary: AccessSummary, _ input: DecisionInput) -> L
             rule: .storeNotAsked,
             demotes: false,
             absence: .keep,
-            explanation: "A store that gave access before is not configured any more, so nobody knows that it is over."
+            explanation:
+                "A store that gave access before is not configured any more, so it is not known whether it is over."
         )
     }
     if !summary.detached.isEmpty {
@@ -114,13 +115,13 @@ private func naturalLapse(_ summary: AccessSummary, _ input: DecisionInput) -> L
             rule: .unexplained,
             demotes: false,
             absence: .keep,
-            explanation: "No purchase or grant was ever seen for this subscriber; people have to look into it."
+            explanation: "No purchase or grant was ever seen for this subscriber; operators have to examine it."
         )
     }
     return absence(summary, input)
 }
 
-/// Which stores listed something of which it can't be told whether it gives access; a clause that goes on.
+/// Which stores listed something of which it is not known whether it gives access; a clause that goes on.
 func unreadable(_ input: DecisionInput) -> String {
     let stores = input.reading.unreadable.map(\.name).sorted().joined(separator: ", ")
     return "An item of the user's can't be read (\(stores)): whether it gives access is not known,"

@@ -109,7 +109,7 @@ package struct Observation: Hashable, Sendable {
     /// The store's own answer; `nil` where it gives none (one-time purchases).
     package var givesAccess: Bool?
     /// The store waits for the money, whatever the status.
-    package var isPaymentPending: Bool
+    package var isPaymentPending = false
     package var renewal: String?
     package var periodStartsAt: Instant?
     package var periodEndsAt: Instant?
@@ -117,7 +117,7 @@ package struct Observation: Hashable, Sendable {
     package var ownership: String
     package var owner: NamedOwner
     /// The asked user has shown a proof of it, which its store has verified.
-    package var isSubmitted: Bool
+    package var isSubmitted = false
     /// The id that the app gave the store for the buyer, as the store tells it.
     ///
     /// Never shown, never logged.
@@ -139,58 +139,30 @@ package struct Observation: Hashable, Sendable {
     /// The store's own version of what it said: when it signed or fetched it.
     package var statedAt: Instant?
     /// SHA-256 over the facts.
-    package var payloadHash: [UInt8]
+    package var payloadHash: [UInt8] = []
 
     package init(
         kind: Kind,
         store: String,
         environment: String,
         identifiers: [PurchaseIdentifier],
-        productID: String? = nil,
         entitlements: [String],
         status: StoreStatus,
         givesAccess: Bool? = nil,
-        isPaymentPending: Bool = false,
-        renewal: String? = nil,
-        periodStartsAt: Instant? = nil,
-        periodEndsAt: Instant? = nil,
         ownership: String = "purchased",
         owner: NamedOwner = .askedUser,
-        source: Store = .revenueCat,
-        isSubmitted: Bool = false,
-        accountID: String? = nil,
-        lookupID: String? = nil,
-        storeAccount: StoreAccount? = nil,
-        boughtAt: Instant? = nil,
-        acknowledgement: Acknowledgement? = nil,
-        changesAt: Instant? = nil,
-        statedAt: Instant? = nil,
-        payloadHash: [UInt8] = []
+        source: Store = .revenueCat
     ) {
         self.source = source
-        self.isSubmitted = isSubmitted
-        self.accountID = accountID
-        self.lookupID = lookupID
-        self.storeAccount = storeAccount
-        self.boughtAt = boughtAt
-        self.acknowledgement = acknowledgement
-        self.changesAt = changesAt
-        self.statedAt = statedAt
         self.kind = kind
         self.store = store
         self.environment = environment
         self.identifiers = identifiers.sorted()
-        self.productID = productID
         self.entitlements = entitlements
         self.status = status
         self.givesAccess = givesAccess
-        self.isPaymentPending = isPaymentPending
-        self.renewal = renewal
-        self.periodStartsAt = periodStartsAt
-        self.periodEndsAt = periodEndsAt
         self.ownership = ownership
         self.owner = owner
-        self.payloadHash = payloadHash
     }
 
     /// The id by which operators and users know the purchase; never one that would open it to its reader.
@@ -303,7 +275,7 @@ package struct Reading: Sendable {
     package var withheld: [Observation] = []
     /// The stores that did not answer in full, and why; empty where that is not known by store.
     package var silent: [Store: ReadFailure]
-    /// The stores that hold an item of the user's of which it can't be told whether it gives access.
+    /// The stores that hold an item of the user's of which it is not known whether it gives access.
     package var unreadable: Set<Store> = []
 
     package init(

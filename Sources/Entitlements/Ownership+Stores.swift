@@ -3,7 +3,7 @@ func contradicts(_ row: Purchase, _ userKey: Int64) -> Bool {
     row.transferredAt == nil && row.accountKey.map { $0 != userKey } ?? false
 }
 
-/// Decides whose an item is that a store told which knows no users of ours.
+/// Decides who owns an item of a store that does not know our users.
 ///
 /// An id that the app gave the store names the owner where the ledger names no other user; without one, the user who was first to
 /// show a proof of a purchase that gives access.

@@ -4,7 +4,7 @@ package struct Purchase: Hashable, Sendable {
     package var ownerKey: Int64?
     package var kind: Observation.Kind
     package var store: String
-    package var environment: String
+    package var environment = "production"
     package var status: StoreStatus
     package var givesAccess: Bool?
     package var entitlements: [String]
@@ -12,8 +12,8 @@ package struct Purchase: Hashable, Sendable {
     package var carried: [String]
     package var periodEndsAt: Instant?
     /// The store said before the period's end that it would not renew.
-    package var endAnnounced: Bool
-    package var isFamilyShared: Bool
+    package var endAnnounced = false
+    package var isFamilyShared = false
     /// When the request of the newest observation began.
     package var observedAt: Instant
     package var firstSeenAt: Instant
@@ -24,7 +24,7 @@ package struct Purchase: Hashable, Sendable {
     /// When people moved it last, by an executed transfer.
     package var transferredAt: Instant?
     /// Who said last what stands here.
-    package var source: Store
+    package var source = Store.revenueCat
     /// The user whose id the app gave the store for the buyer, where that contradicted another user's claim.
     package var accountKey: Int64?
 
@@ -33,41 +33,24 @@ package struct Purchase: Hashable, Sendable {
         ownerKey: Int64?,
         kind: Observation.Kind = .subscription,
         store: String = "app_store",
-        environment: String = "production",
         status: StoreStatus,
         givesAccess: Bool?,
         entitlements: [String],
-        carried: [String]? = nil,
-        periodEndsAt: Instant? = nil,
-        endAnnounced: Bool = false,
-        isFamilyShared: Bool = false,
         observedAt: Instant,
         firstSeenAt: Instant,
-        ownerSince: Instant,
-        formerOwnerKey: Int64? = nil,
-        transferredAt: Instant? = nil,
-        source: Store = .revenueCat,
-        accountKey: Int64? = nil
+        ownerSince: Instant
     ) {
-        self.source = source
-        self.accountKey = accountKey
         self.id = id
         self.ownerKey = ownerKey
         self.kind = kind
         self.store = store
-        self.environment = environment
         self.status = status
         self.givesAccess = givesAccess
         self.entitlements = entitlements
-        self.carried = carried ?? entitlements
-        self.periodEndsAt = periodEndsAt
-        self.endAnnounced = endAnnounced
-        self.isFamilyShared = isFamilyShared
+        carried = entitlements
         self.observedAt = observedAt
         self.firstSeenAt = firstSeenAt
         self.ownerSince = ownerSince
-        self.formerOwnerKey = formerOwnerKey
-        self.transferredAt = transferredAt
     }
 
     /// The entitlements to remember after a reading: those from before, where the store lists none of them any more and what

@@ -68,38 +68,38 @@ package struct ScheduledCheck: Hashable, Sendable {
             return nil
         }
         // What RevenueCat says of a purchase is history where its store has spoken of it.
-        let told = Set(mine.filter { $0.source != .revenueCat }.flatMap { $0.identifiers.map(\.key) })
-        let items = mine.filter { $0.source != .revenueCat || told.isDisjoint(with: $0.identifiers.map(\.key)) }
-        var looks = items.map { Self.look(at: $0, after: now, known.jitter) }
+        let stated = Set(mine.filter { $0.source != .revenueCat }.flatMap { $0.identifiers.map(\.key) })
+        let items = mine.filter { $0.source != .revenueCat || stated.isDisjoint(with: $0.identifiers.map(\.key)) }
+        var checks = items.map { Self.check(of: $0, after: now, known.jitter) }
         // Items without an owner: another user may become the owner any day, and then they give this user nothing.
         if attributions.contains(where: { $0.mayGiveAccess && !$0.counts }) {
-            looks.append(now + known.jitter.lengthened(Self.longest))
+            checks.append(now + known.jitter.lengthened(Self.longest))
         }
         // Many may have been given access until one moment.
-        looks += known.ownEnds.map { now < $0 ? $0 + Self.offsets[0] + known.jitter.part(of: .seconds(3600)) : nil }
-        // A restore says that access stands where a reconcile would have put its end off.
-        let isPutOff =
+        checks += known.ownEnds.map { now < $0 ? $0 + Self.offsets[0] + known.jitter.part(of: .seconds(3600)) : nil }
+        // A restore says that access stands where a reconcile would have postponed its end.
+        let isPostponed =
             outcome == .deferred || outcome == .alreadySubscriber && !known.grants || known.rule == .unreadableItem
         // Not at the same hour: what a store does every night must not be two silences.
-        if isPutOff, known.rule.map(Self.untimed.contains) != true {
-            looks.append(now + known.jitter.lengthened(known.margin))
+        if isPostponed, known.rule.map(Self.untimed.contains) != true {
+            checks.append(now + known.jitter.lengthened(known.margin))
         }
-        // Only RevenueCat's readings lag behind what it tells.
+        // Only RevenueCat's readings lag behind its webhooks.
         if !known.grants, reading.covered.contains(.revenueCat) {
-            looks.append(known.accessEventAt.flatMap { ReadLag.look(after: now, at: $0) })
+            checks.append(known.accessEventAt.flatMap { ReadLag.nextCheck(after: now, at: $0) })
         }
-        at = looks.compactMap(\.self).min()
+        at = checks.compactMap(\.self).min()
         guard let background = known.background else { return }
         let latest = now + known.jitter.shortened(background)
         isBackground = at.map { latest < $0 } ?? true
         if isBackground { at = latest }
     }
 
-    private static func look(at item: Observation, after now: Instant, _ spread: Jitter) -> Instant? {
+    private static func check(of item: Observation, after now: Instant, _ jitter: Jitter) -> Instant? {
         let isOnside = item.source == .onside
         let accessState = accessState(of: item.kind, status: item.status, givesAccess: item.givesAccess)
         let soonest = isOnside && accessState == .access ? now + longest : nil
-        let changes = item.changesAt.map { $0 + spread.lengthened(offsets[0]) }.flatMap { now < $0 ? $0 : nil }
+        let changes = item.changesAt.map { $0 + jitter.lengthened(offsets[0]) }.flatMap { now < $0 ? $0 : nil }
         if item.status.known == .scheduled, let changes { return changes }
         // A payment that is awaited comes within days or not at all.
         if accessState == .pending { return now + .seconds(3600) }
@@ -111,8 +111,8 @@ package struct ScheduledCheck: Hashable, Sendable {
             if let soonest = [changes, daily].compactMap(\.self).min() { return soonest }
         }
         guard let end = item.periodEndsAt, item.kind == .subscription else { return soonest }
-        let before = accessState == .access ? end - spread.lengthened(lead(of: item, until: end)) : nil
-        let after = offsets.map { end + spread.lengthened($0) }.first { now < $0 }
+        let before = accessState == .access ? end - jitter.lengthened(lead(of: item, until: end)) : nil
+        let after = offsets.map { end + jitter.lengthened($0) }.first { now < $0 }
         return [before.flatMap { now < $0 ? $0 : nil }, after, soonest, accessState == .access ? changes : nil]
             .compactMap(\.self).min()
     }

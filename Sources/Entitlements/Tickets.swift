@@ -77,12 +77,12 @@ func shownTickets(_ input: DecisionInput) -> [TicketRequest] {
         let askedAt = input.reading.askedAt
         // Renewed or restored a moment ago proves nothing; bought for the first time a moment ago is money just taken.
         let isNew = observation.boughtAt.map { askedAt < $0 + .seconds(3600) } ?? false
-        let isToldFirst =
+        let isNamedByEvent =
             purchase.flatMap { input.firstSeenByEvent[$0] }.map { askedAt < $0 + firstSeenWindow } ?? false
         let isFresh = observation.boughtAt.map { askedAt < $0 + firstSeenWindow } ?? false
         tickets.append(
             TicketRequest(
-                kind: isToldFirst && isFresh ? .firstSeenElsewhere : .ownerMismatch,
+                kind: isNamedByEvent && isFresh ? .firstSeenElsewhere : .ownerMismatch,
                 purchase: purchase,
                 ownerKey: owner,
                 ownerID: account,

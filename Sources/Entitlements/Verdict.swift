@@ -124,31 +124,9 @@ package struct TicketRequest: Hashable, Sendable {
     /// When the store takes the sale back, so that the case has to be decided before.
     package var deadline: Instant?
     /// Money was taken a moment ago.
-    package var isUrgent: Bool
+    package var isUrgent: Bool = false
     /// The claimant has shown a proof.
-    package var isSubmitted: Bool
-
-    package init(
-        kind: Kind,
-        purchase: Int64? = nil,
-        ownerKey: Int64? = nil,
-        ownerID: String? = nil,
-        store: String? = nil,
-        originalID: String? = nil,
-        deadline: Instant? = nil,
-        isUrgent: Bool = false,
-        isSubmitted: Bool = true
-    ) {
-        self.deadline = deadline
-        self.isUrgent = isUrgent
-        self.isSubmitted = isSubmitted
-        self.kind = kind
-        self.purchase = purchase
-        self.ownerKey = ownerKey
-        self.ownerID = ownerID
-        self.store = store
-        self.originalID = originalID
-    }
+    package var isSubmitted: Bool = true
 
     /// Whether the claimant may see it.
     package var isVisible: Bool {

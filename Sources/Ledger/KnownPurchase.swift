@@ -47,29 +47,17 @@ package struct KnownPurchase: Sendable, Hashable {
     }
 
     init(_ row: PostgresRow) throws {
-        let (store, environment, kind, status, gives, lookupID, ends, stated, entitlements, values, kinds) =
-            try row.decode(
-                String.self,
-                String.self,
-                String.self,
-                String.self,
-                Bool?.self,
-                String?.self,
-                PostgresTimestamp?.self,
-                PostgresTimestamp?.self,
-                [String].self,
-                [String].self,
-                [String].self
-            )
+        let (store, environment, kind): (String, String, String) = try (row["store"], row["environment"], row["kind"])
+        let (values, kinds): ([String], [String]) = try (row["identifiers"], row["identifier_kinds"])
         self.store = store
         self.environment = environment
         self.kind = Observation.Kind(rawValue: kind) ?? .subscription
-        self.status = StoreStatus(status)
-        givesAccess = gives
-        self.lookupID = lookupID
-        periodEndsAt = ends.map(Instant.init)
-        statedAt = stated.map(Instant.init)
-        self.entitlements = entitlements
+        status = try StoreStatus(row["status"])
+        givesAccess = try row["gives_access"]
+        lookupID = try row["lookup_id"]
+        periodEndsAt = try row["period_ends_at"]
+        statedAt = try row["stated_at"]
+        entitlements = try row["entitlements"]
         identifiers = zip(values, kinds).map {
             PurchaseIdentifier(value: $0, store: store, environment: environment, kind: $1)
         }

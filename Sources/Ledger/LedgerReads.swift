@@ -28,10 +28,10 @@ package enum LedgerReads {
                 SELECT w.epoch FROM entitlement_sync.worker AS w
                  WHERE w.epoch = \(epoch) AND w.expires_at > clock_timestamp() FOR KEY SHARE
             )
-            SELECT clock_timestamp(), EXISTS (SELECT 1 FROM alive),
-                   coalesce(bool_or(c.paused) FILTER (WHERE c.name = 'all'), false),
-                   coalesce(bool_or(c.paused) FILTER (WHERE c.name = 'demotions'), false),
-                   coalesce(min(k.products), '{}'), coalesce(min(k.grants), '{}')
+            SELECT clock_timestamp() AS now, EXISTS (SELECT 1 FROM alive) AS is_alive,
+                   coalesce(bool_or(c.paused) FILTER (WHERE c.name = 'all'), false) AS is_paused,
+                   coalesce(bool_or(c.paused) FILTER (WHERE c.name = 'demotions'), false) AS demotions_paused,
+                   coalesce(min(k.products), '{}') AS products, coalesce(min(k.grants), '{}') AS grants
               FROM entitlement_sync.control AS c
              CROSS JOIN (SELECT array_agg(m.product_id ORDER BY m.product_id) AS products,
                                 array_agg(m.grants ORDER BY m.product_id) AS grants
@@ -39,21 +39,13 @@ package enum LedgerReads {
             """
         ) { rows in
             guard let row = rows.first else { throw PostgresError(.protocolViolation, message: "no switches row") }
-            let (now, alive, paused, demotions, keys, grants) = try row.decode(
-                PostgresTimestamp.self,
-                Bool.self,
-                Bool.self,
-                Bool.self,
-                [String].self,
-                [Bool].self
-            )
-            let catalog = ProductCatalog(Dictionary(zip(keys, grants)) { $0 || $1 })
-            return Switches(
-                now: Instant(now),
-                isAlive: alive,
-                isPaused: paused,
-                demotionsPaused: demotions,
-                catalog: catalog
+            let (products, grants): ([String], [Bool]) = try (row["products"], row["grants"])
+            return try Switches(
+                now: row["now"],
+                isAlive: row["is_alive"],
+                isPaused: row["is_paused"],
+                demotionsPaused: row["demotions_paused"],
+                catalog: ProductCatalog(Dictionary(zip(products, grants)) { $0 || $1 })
             )
         }
     }
@@ -123,11 +115,11 @@ package enum LedgerReads {
         PostgresRequest(
             """
             SELECT u.user_key, u.epoch, u.read_at, u.absent_since, u.access_event_at, u.moved_away_at,
-                   CASE WHEN u.flips_since > now() - interval '1 day' THEN u.flips ELSE 0 END, u.ever_observed,
-                   u.user_id IS NULL, u.decided_subscriber, u.fingerprint, u.decision_id, u.confirmed,
+                   CASE WHEN u.flips_since > now() - interval '1 day' THEN u.flips ELSE 0 END AS flips, u.ever_observed,
+                   u.user_id IS NULL AS is_erased, u.decided_subscriber, u.fingerprint, u.decision_id, u.confirmed,
                    -- Unless checks confirmed it, the newest decision is as old as the newest reading.
                    coalesce(CASE WHEN u.confirmed > 0 THEN u.confirmed_first_at ELSE u.read_at END
-                            < now() - interval '6 months', true)
+                            < now() - interval '6 months', true) AS is_decision_old
               FROM entitlement_sync.user_sync AS u
              WHERE u.user_key = ANY (\(userKeys))
              ORDER BY u.user_key
@@ -180,50 +172,29 @@ package enum LedgerReads {
         var facts: [Int64: UserFacts] = [:]
         facts.reserveCapacity(rows.count)
         for row in rows {
-            let (
-                key, epoch, readAt, absent, promised, moved, flips, ever, erased, decided, fingerprint, decision,
-                confirmed,
-                isOld
-            ) = try row.decode(
-                Int64.self,
-                Int64.self,
-                PostgresTimestamp?.self,
-                PostgresTimestamp?.self,
-                PostgresTimestamp?.self,
-                PostgresTimestamp?.self,
-                Int32.self,
-                Bool.self,
-                Bool.self,
-                Bool?.self,
-                UUID?.self,
-                Int64?.self,
-                Int32.self,
-                Bool.self
-            )
-            facts[key] = UserFacts(
-                epoch: epoch,
-                readAt: readAt.map(Instant.init),
-                absentSince: absent.map(Instant.init),
-                accessEventAt: promised.map(Instant.init),
-                movedAwayAt: moved.map(Instant.init),
-                flips: Int(flips),
-                everObserved: ever,
-                decidedType: decided.map { $0 ? .subscriber : .free },
-                isErased: erased,
-                fingerprint: fingerprint,
-                decisionID: decision,
-                confirmed: Int(confirmed),
-                isDecisionOld: isOld
-            )
+            let (flips, confirmed): (Int32, Int32) = try (row["flips"], row["confirmed"])
+            let isSubscriber: Bool? = try row["decided_subscriber"]
+            var user = try UserFacts(epoch: row["epoch"], flips: Int(flips), everObserved: row["ever_observed"])
+            user.readAt = try row["read_at"]
+            user.absentSince = try row["absent_since"]
+            user.accessEventAt = try row["access_event_at"]
+            user.movedAwayAt = try row["moved_away_at"]
+            user.decidedType = isSubscriber.map { $0 ? .subscriber : .free }
+            user.isErased = try row["is_erased"]
+            user.fingerprint = try row["fingerprint"]
+            user.decisionID = try row["decision_id"]
+            user.confirmed = Int(confirmed)
+            user.isDecisionOld = try row["is_decision_old"]
+            try facts[row["user_key"]] = user
         }
         return facts
     }
 
     private static let columns = """
         p.id, p.owner_key, p.kind, p.store, p.environment, p.status, p.gives_access,
-        array_to_string(p.entitlements, E'\\x1f'), p.period_ends_at, p.end_announced,
-        p.ownership = 'family_shared', p.observed_at, p.first_seen_at, p.owner_since, p.former_owner_key, p.transferred_at,
-        p.source, p.account_key, array_to_string(coalesce(p.carried, p.entitlements), E'\\x1f')
+        array_to_string(p.entitlements, E'\\x1f') AS entitlements, p.period_ends_at, p.end_announced,
+        p.ownership = 'family_shared' AS is_family_shared, p.observed_at, p.first_seen_at, p.owner_since, p.former_owner_key, p.transferred_at,
+        p.source, p.account_key, array_to_string(coalesce(p.carried, p.entitlements), E'\\x1f') AS carried
         """
 
     /// The purchases that the users own, and those that came from them lately; each once.
@@ -317,50 +288,29 @@ package enum LedgerReads {
     }
 
     private static func decodePurchase(_ row: PostgresRow) throws -> Purchase {
-        let (
-            id, owner, kind, store, environment, status, gives, entitlements, ends, announced, family, observedAt,
-            firstSeenAt, ownerSince, formerOwner, transferredAt, source, account, carried
-        ) = try row.decode(
-            Int64.self,
-            Int64?.self,
-            String.self,
-            String.self,
-            String.self,
-            String.self,
-            Bool?.self,
-            String.self,
-            PostgresTimestamp?.self,
-            Bool.self,
-            Bool.self,
-            PostgresTimestamp.self,
-            PostgresTimestamp.self,
-            PostgresTimestamp.self,
-            Int64?.self,
-            PostgresTimestamp?.self,
-            String.self,
-            Int64?.self,
-            String.self
-        )
-        return Purchase(
-            id: id,
-            ownerKey: owner,
+        let (kind, source): (String, String) = try (row["kind"], row["source"])
+        func list(_ text: String) -> [String] { text.split(separator: "\u{1f}").map(String.init) }
+        var purchase = try Purchase(
+            id: row["id"],
+            ownerKey: row["owner_key"],
             kind: Observation.Kind(rawValue: kind) ?? .subscription,
-            store: store,
-            environment: environment,
-            status: StoreStatus(status),
-            givesAccess: gives,
-            entitlements: entitlements.isEmpty ? [] : entitlements.split(separator: "\u{1f}").map(String.init),
-            carried: carried.isEmpty ? [] : carried.split(separator: "\u{1f}").map(String.init),
-            periodEndsAt: ends.map(Instant.init),
-            endAnnounced: announced,
-            isFamilyShared: family,
-            observedAt: Instant(observedAt),
-            firstSeenAt: Instant(firstSeenAt),
-            ownerSince: Instant(ownerSince),
-            formerOwnerKey: formerOwner,
-            transferredAt: transferredAt.map(Instant.init),
-            source: Store(rawValue: source) ?? .revenueCat,
-            accountKey: account
+            store: row["store"],
+            status: StoreStatus(row["status"]),
+            givesAccess: row["gives_access"],
+            entitlements: list(row["entitlements"]),
+            observedAt: row["observed_at"],
+            firstSeenAt: row["first_seen_at"],
+            ownerSince: row["owner_since"]
         )
+        purchase.environment = try row["environment"]
+        purchase.carried = try list(row["carried"])
+        purchase.periodEndsAt = try row["period_ends_at"]
+        purchase.endAnnounced = try row["end_announced"]
+        purchase.isFamilyShared = try row["is_family_shared"]
+        purchase.formerOwnerKey = try row["former_owner_key"]
+        purchase.transferredAt = try row["transferred_at"]
+        purchase.source = Store(rawValue: source) ?? .revenueCat
+        purchase.accountKey = try row["account_key"]
+        return purchase
     }
 }

@@ -21,9 +21,9 @@ package struct UserLookups: Sendable {
             SELECT p.store, p.environment, p.kind, p.status, p.gives_access, p.lookup_id, p.period_ends_at, p.stated_at,
                    p.entitlements,
                    ARRAY(SELECT i.value FROM entitlement_sync.purchase_identifier AS i
-                          WHERE i.purchase_id = p.id AND i.store = p.store ORDER BY i.value),
+                          WHERE i.purchase_id = p.id AND i.store = p.store ORDER BY i.value) AS identifiers,
                    ARRAY(SELECT i.kind FROM entitlement_sync.purchase_identifier AS i
-                          WHERE i.purchase_id = p.id AND i.store = p.store ORDER BY i.value)
+                          WHERE i.purchase_id = p.id AND i.store = p.store ORDER BY i.value) AS identifier_kinds
               FROM entitlement_sync.purchase AS p
              WHERE p.owner_key = \(userKey) AND p.merged_into IS NULL
                AND p.store IN ('app_store', 'google_play', 'onside')

@@ -1,4 +1,5 @@
 import CLibPQ
+import Glibc
 
 /// All rows that a statement returned.
 ///
@@ -60,6 +61,18 @@ package struct PostgresRow: Sendable {
         return try decode(type, at: 0)
     }
 
+    /// The value of a column by its name, which a statement gives it once; an optional where it may be NULL.
+    ///
+    /// Throws `PostgresError` with `.decoding`, naming the column.
+    package subscript<Value: PostgresDecodable>(_ name: StaticString) -> Value {
+        get throws(PostgresError) {
+            guard var column = result.column(named: name) else {
+                throw PostgresError(.decoding, message: "the row has no column \(name)")
+            }
+            return try result.decode(Value.self, row: index, column: &column)
+        }
+    }
+
     /// Reads one column.
     ///
     /// - Parameters:
@@ -98,6 +111,17 @@ final class ResultStorage: @unchecked Sendable {
     var affected: Int { Int(String(cString: PQcmdTuples(raw))) ?? 0 }
 
     func columnName(_ column: Int) -> String { PQfname(raw, Int32(column)).map { String(cString: $0) } ?? "" }
+
+    /// The place of a column; the names of a result are few, and compared as they lie in memory.
+    func column(named name: StaticString) -> Int32? {
+        (0..<Int32(columnCount)).first { column in
+            guard let other = PQfname(raw, column) else { return false }
+            return UnsafeRawPointer(name.utf8Start).withMemoryRebound(to: CChar.self, capacity: name.utf8CodeUnitCount)
+            {
+                strcmp($0, other) == 0
+            }
+        }
+    }
 
     /// Reads a column that exists and moves on to the next.
     func decode<Value: PostgresDecodable>(

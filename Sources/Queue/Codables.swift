@@ -1,7 +1,12 @@
 package import Entitlements
 package import Postgres
 
-extension Instant {
+/// An instant is read from a `timestamptz`.
+extension Instant: PostgresDecodable {
+    package init(postgresBytes: UnsafeRawBufferPointer, type: PostgresType) throws(PostgresError) {
+        self.init(try PostgresTimestamp(postgresBytes: postgresBytes, type: type))
+    }
+
     /// The instant as a `timestamptz` parameter.
     package var timestamp: PostgresTimestamp { PostgresTimestamp(microsecondsSinceUnixEpoch: microseconds) }
 

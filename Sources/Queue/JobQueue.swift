@@ -75,15 +75,15 @@ package struct JobQueue: Sendable {
             )
             SELECT c.id, c.active, c.lane, c.due, c.user_key, u.user_id, c.attempt, c.crashes, c.error, c.queued_at,
                    EXISTS (SELECT 1 FROM entitlement_sync.sandbox_user AS s
-                            WHERE s.user_id = u.user_id AND s.until > now()),
+                            WHERE s.user_id = u.user_id AND s.until > now()) AS sandbox,
                    -- Not joined: each of the partitions would be asked for each job, and few jobs say anything.
                    CASE WHEN c.has_request THEN (SELECT x.proofs::text FROM entitlement_sync.job_request AS x WHERE x.id = c.id)
-                        END,
+                        END AS proofs,
                    CASE WHEN c.has_request THEN (SELECT x.client_error FROM entitlement_sync.job_request AS x WHERE x.id = c.id)
-                        END,
+                        END AS client_error,
                    CASE WHEN c.has_request THEN (SELECT x.product_ids FROM entitlement_sync.job_request AS x WHERE x.id = c.id)
-                        END,
-                   clock_timestamp()
+                        END AS product_ids,
+                   clock_timestamp() AS now
               FROM claimed AS c
              -- Kept apart: joined while the table is nearly empty, all of it would be read for each job ever after.
              CROSS JOIN LATERAL (SELECT x.user_id FROM entitlement_sync.user_sync AS x
@@ -92,54 +92,35 @@ package struct JobQueue: Sendable {
         guard let rows = try await pool.pipeline([SessionSettings.claim, query]).last else { return [] }
         // Taken after the answer: what has passed since is at most what has passed for the database.
         let tick = ContinuousClock.now
-        var jobs: [ClaimedJob] = []
-        jobs.reserveCapacity(rows.count)
-        for row in rows {
-            let (
-                id, active, lane, due, userKey, userID, attempt, crashes, lastError, queuedAt, sandbox, proofs, error,
-                products, at
-            ) =
-                try row.decode(
-                    UUID.self,
-                    Int16.self,
-                    Int16.self,
-                    PostgresTimestamp.self,
-                    Int64.self,
-                    String?.self,
-                    Int16.self,
-                    Int16.self,
-                    String?.self,
-                    PostgresTimestamp?.self,
-                    Bool.self,
-                    String?.self,
-                    String?.self,
-                    [String]?.self,
-                    PostgresTimestamp.self
-                )
-            let claimedAt = Instant(at)
-            jobs.append(
-                ClaimedJob(
-                    id: id,
-                    kind: JobKind(rawValue: active) ?? .reconcile,
-                    lane: JobLane(rawValue: lane) ?? .sweep,
-                    due: Instant(due),
-                    userKey: userKey,
-                    userID: userID,
-                    attempt: Int(attempt),
-                    crashes: Int(crashes),
-                    lastError: lastError,
-                    age: .microseconds(max(claimedAt.microseconds - id.madeAt.microseconds, 0)),
-                    requeuedFor: queuedAt.map {
-                        .microseconds(max(claimedAt.microseconds - Instant($0).microseconds, 0))
-                    },
-                    sandboxAllowed: sandbox,
-                    request: JobRequest(proofs: proofs, clientError: error, productIDs: products),
-                    claimedAt: claimedAt,
-                    claimedTick: tick
-                )
+        return try rows.map { row throws(PostgresError) in
+            let (active, lane, attempt, crashes): (Int16, Int16, Int16, Int16) = try (
+                row["active"], row["lane"], row["attempt"], row["crashes"]
             )
+            let (id, now, queuedAt): (UUID, Instant, Instant?) = try (row["id"], row["now"], row["queued_at"])
+            func sinceThen(_ then: Instant) -> Duration { .microseconds(max(now.microseconds - then.microseconds, 0)) }
+            var job = try ClaimedJob(
+                id: id,
+                kind: JobKind(rawValue: active) ?? .reconcile,
+                lane: JobLane(rawValue: lane) ?? .sweep,
+                due: row["due"],
+                userKey: row["user_key"],
+                userID: row["user_id"],
+                lastError: row["error"],
+                sandboxAllowed: row["sandbox"],
+                claimedAt: now,
+                claimedTick: tick
+            )
+            job.attempt = Int(attempt)
+            job.crashes = Int(crashes)
+            job.age = sinceThen(id.madeAt)
+            job.requeuedFor = queuedAt.map(sinceThen)
+            job.request = try JobRequest(
+                proofs: row["proofs"],
+                clientError: row["client_error"],
+                productIDs: row["product_ids"]
+            )
+            return job
         }
-        return jobs
     }
 
     /// Gives jobs back untouched, as at a shutdown: it counts nothing.

@@ -1,4 +1,4 @@
-import Entitlements
+@testable import Entitlements
 import Testing
 
 /// Who asks, what the app said, and whom a purchase belongs to (acceptance 1, 6 and 10).

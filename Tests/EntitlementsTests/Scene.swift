@@ -1,4 +1,4 @@
-import Entitlements
+@testable import Entitlements
 
 /// The moment at which the tests' readings begin.
 let noon = Instant(microseconds: 1_800_000_000_000_000)
@@ -23,7 +23,7 @@ func item(
     ownership: String = "purchased",
     owner: NamedOwner = .askedUser
 ) -> Observation {
-    Observation(
+    var observation = Observation(
         kind: kind,
         store: store,
         environment: environment,
@@ -31,15 +31,16 @@ func item(
             PurchaseIdentifier(value: id, store: store, environment: environment, kind: "store_id"),
             PurchaseIdentifier(value: "rc-" + id, store: store, environment: environment, kind: "revenuecat_id"),
         ],
-        productID: "monthly",
         entitlements: entitlements,
         status: StoreStatus(status),
         givesAccess: access,
-        renewal: renewal,
-        periodEndsAt: ends.map { noon + $0 },
         ownership: ownership,
         owner: owner
     )
+    observation.productID = "monthly"
+    observation.renewal = renewal
+    observation.periodEndsAt = ends.map { noon + $0 }
+    return observation
 }
 
 /// A ledger row, by default the tested user's own, last seen with access an hour before noon.
@@ -63,26 +64,27 @@ func row(
     source: Store = .revenueCat,
     account: Int64? = nil
 ) -> Purchase {
-    Purchase(
+    var purchase = Purchase(
         id: id,
         ownerKey: owner,
         kind: kind,
         store: store,
-        environment: environment,
         status: StoreStatus(status),
         givesAccess: access,
         entitlements: entitlements,
-        carried: carried,
-        periodEndsAt: ends.map { noon + $0 },
-        endAnnounced: endAnnounced,
-        isFamilyShared: familyShared,
         observedAt: noon + observed,
         firstSeenAt: noon + firstSeen,
-        ownerSince: noon + ownerSince,
-        transferredAt: transferred.map { noon + $0 },
-        source: source,
-        accountKey: account
+        ownerSince: noon + ownerSince
     )
+    purchase.environment = environment
+    if let carried { purchase.carried = carried }
+    purchase.periodEndsAt = ends.map { noon + $0 }
+    purchase.endAnnounced = endAnnounced
+    purchase.isFamilyShared = familyShared
+    purchase.transferredAt = transferred.map { noon + $0 }
+    purchase.source = source
+    purchase.accountKey = account
+    return purchase
 }
 
 /// One user, what the stores answered, and what was known before: everything a verdict rests on.
@@ -155,7 +157,7 @@ struct Scene {
             covered: covered
         )
         reading.unreadable = unreadable
-        return DecisionInput(
+        var input = DecisionInput(
             kind: kind,
             user: User(id: "user-1", type: type, status: status),
             userKey: Self.userKey,
@@ -164,18 +166,19 @@ struct Scene {
             rows: rows,
             ledger: ledger,
             listed: Set(reads.flatMap(\.holders).map(\.id)),
-            grants: grants,
-            sandbox: sandbox,
-            everObserved: everObserved,
-            decidedType: decidedType,
-            absentSince: absentSince,
-            accessEventAt: accessEventAt,
-            movedAwayAt: movedAwayAt,
             catalog: catalog,
-            settings: settings,
-            claimed: claimed,
-            firstSeenByEvent: firstSeenByEvent
+            settings: settings
         )
+        input.grants = grants
+        input.sandbox = sandbox
+        input.everObserved = everObserved
+        input.decidedType = decidedType
+        input.absentSince = absentSince
+        input.accessEventAt = accessEventAt
+        input.movedAwayAt = movedAwayAt
+        input.claimed = claimed
+        input.firstSeenByEvent = firstSeenByEvent
+        return input
     }
 
     var resolution: Resolution { decide(input) }

@@ -15,7 +15,7 @@ func stored(
     ends: Duration? = nil,
     ownership: String = "purchased"
 ) -> Observation {
-    Observation(
+    var observation = Observation(
         kind: .subscription,
         store: source.rawValue,
         environment: environment,
@@ -25,14 +25,15 @@ func stored(
         entitlements: entitlements,
         status: StoreStatus(status),
         givesAccess: access,
-        periodEndsAt: ends.map { noon + $0 },
         ownership: ownership,
         owner: owner,
-        source: source,
-        isSubmitted: shown,
-        lookupID: id,
-        boughtAt: noon + bought
+        source: source
     )
+    observation.periodEndsAt = ends.map { noon + $0 }
+    observation.isSubmitted = shown
+    observation.lookupID = id
+    observation.boughtAt = noon + bought
+    return observation
 }
 
 @Suite struct StoreAttributionTests {

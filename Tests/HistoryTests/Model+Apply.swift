@@ -1,4 +1,4 @@
-import Entitlements
+@testable import Entitlements
 import Foundation
 import Queue
 
@@ -200,7 +200,7 @@ extension Model {
         }
         var settings = setup.decision
         settings.demotionsPaused = paused.contains("demotions")
-        let input = DecisionInput(
+        var input = DecisionInput(
             kind: item.kind,
             user: person.exists ? User(id: userID(item.user), type: person.type, status: person.status) : nil,
             userKey: key,
@@ -212,18 +212,19 @@ extension Model {
                 item.reading.observations.flatMap { $0.identifiers.compactMap { names[$0.key] } }
                     .map { purchases[$0].facts.id }
             ),
-            grants: person.grants.contains(where: \.isActive) ? .active : person.grants.isEmpty ? .none : .past,
-            sandbox: person.sandbox,
-            everObserved: person.everObserved,
-            decidedType: person.decidedType,
-            // A dry run dates nothing, and takes what lies ahead for the present.
-            absentSince: person.isAhead
-                ? person.absentSince.map { min($0, item.reading.askedAt) } : person.absentSince,
-            movedAwayAt: person.movedAwayAt,
             catalog: ProductCatalog(catalog),
-            settings: settings,
-            claimed: claimed
+            settings: settings
         )
+        input.grants = person.grants.contains(where: \.isActive) ? .active : person.grants.isEmpty ? .none : .past
+        input.sandbox = person.sandbox
+        input.everObserved = person.everObserved
+        input.decidedType = person.decidedType
+        // A dry run dates nothing, and takes what lies ahead for the present.
+        input.absentSince =
+            person.isAhead
+            ? person.absentSince.map { min($0, item.reading.askedAt) } : person.absentSince
+        input.movedAwayAt = person.movedAwayAt
+        input.claimed = claimed
         return (input, attributions)
     }
 

@@ -1,4 +1,4 @@
-import Entitlements
+@testable import Entitlements
 
 extension Model {
     /// An account is erased: its record goes on without a name, and whoever has the id is met anew.

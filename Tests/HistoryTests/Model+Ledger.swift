@@ -1,4 +1,4 @@
-import Entitlements
+@testable import Entitlements
 import Foundation
 
 extension Model {
@@ -148,24 +148,25 @@ extension Model {
 
     private func fresh(_ observation: Observation, _ effect: Effect) -> Purchase {
         let moment = effect.item.reading.askedAt
-        return Purchase(
+        var purchase = Purchase(
             id: Int64(purchases.count),
             ownerKey: Int64(effect.item.user + 1),
             kind: observation.kind,
             store: observation.store,
-            environment: observation.environment,
             status: observation.status,
             givesAccess: observation.givesAccess,
             entitlements: observation.entitlements,
-            periodEndsAt: observation.periodEndsAt,
-            endAnnounced: AccessSummary.announces(observation, at: moment),
-            isFamilyShared: observation.isFamilyShared,
             observedAt: moment,
             // Rows count as first seen in the order in which they were written.
             firstSeenAt: Instant(microseconds: Int64(purchases.count)),
-            ownerSince: moment,
-            source: observation.source
+            ownerSince: moment
         )
+        purchase.environment = observation.environment
+        purchase.periodEndsAt = observation.periodEndsAt
+        purchase.endAnnounced = AccessSummary.announces(observation, at: moment)
+        purchase.isFamilyShared = observation.isFamilyShared
+        purchase.source = observation.source
+        return purchase
     }
 
     private mutating func update(_ row: Int, _ observation: Observation, _ effect: Effect, isNamed: Bool) {

@@ -123,19 +123,20 @@ struct StoreItem: Sendable {
 
     /// The item as RevenueCat lists it for a user.
     func observation(for user: Int) -> Observation {
-        Observation(
+        var observation = Observation(
             kind: isOneTime ? .oneTime : .subscription,
             store: store,
             environment: environment,
             identifiers: identifiers,
-            productID: "monthly",
             entitlements: entitlements,
             status: StoreStatus(status),
             givesAccess: access,
-            renewal: renewal,
-            periodEndsAt: ends,
             ownership: isFamilyShared ? "family_shared" : "purchased",
             owner: customer == user ? .askedUser : customer.map { .otherUser(id: userID($0)) } ?? .anonymous
         )
+        observation.productID = "monthly"
+        observation.renewal = renewal
+        observation.periodEndsAt = ends
+        return observation
     }
 }

@@ -191,19 +191,19 @@ struct FlatCostTests {
             environment: "production",
             kind: "store_id"
         )
-        let item = Observation(
+        var item = Observation(
             kind: .subscription,
             store: "app_store",
             environment: "production",
             identifiers: [known],
-            productID: "premium",
             entitlements: ["premium"],
             status: StoreStatus("active"),
-            givesAccess: true,
-            renewal: "will_renew",
-            periodStartsAt: now,
-            periodEndsAt: now + .seconds(2_000_000)
+            givesAccess: true
         )
+        item.productID = "premium"
+        item.renewal = "will_renew"
+        item.periodStartsAt = now
+        item.periodEndsAt = now + .seconds(2_000_000)
         return Reading(coverage: .full, askedAt: now, observations: [item])
     }
 }

@@ -105,7 +105,7 @@ extension Histories {
         let rows = try await connection.query(
             """
             SELECT o.user_key, o.decision_id, o.recorded_at, o.asked_at, o.coverage, o.purchase_id, o.attribution, o.source, o.store, o.environment,
-                   o.kind, o.status, o.ownership, o.renewal, o.product_id, array_to_string(o.entitlements, E'\\x1f'),
+                   o.kind, o.status, o.ownership, o.renewal, o.product_id, array_to_string(o.entitlements, E'\\x1f') AS entitlements,
                    o.gives_access, o.period_starts_at, o.period_ends_at
               FROM unnest(\(keys)) AS k(key)
              CROSS JOIN LATERAL (SELECT x.* FROM entitlement_sync.past_observation AS x
@@ -124,60 +124,43 @@ extension Histories {
     }
 
     private static func item(_ row: PostgresRow) throws -> PastItem {
-        let (
-            key, decision, recordedAt, askedAt, coverage, purchase, attribution, source, store, environment, kind,
-            status,
-            ownership, renewal, product, entitlements, gives, starts, ends
-        ) = try row.decode(
-            Int64.self,
-            Int64.self,
-            PostgresTimestamp.self,
-            PostgresTimestamp.self,
-            String.self,
-            Int64?.self,
-            String?.self,
-            String.self,
-            String?.self,
-            String?.self,
-            String?.self,
-            String?.self,
-            String?.self,
-            String?.self,
-            String?.self,
-            String?.self,
-            Bool?.self,
-            PostgresTimestamp?.self,
-            PostgresTimestamp?.self
-        )
-        var item = PastItem(
-            decision: decision,
-            recordedAt: Instant(recordedAt),
-            userKey: key,
-            askedAt: Instant(askedAt),
+        let (coverage, source): (String, String) = try (row["coverage"], row["source"])
+        var item = try PastItem(
+            decision: row["decision_id"],
+            recordedAt: row["recorded_at"],
+            userKey: row["user_key"],
+            askedAt: row["asked_at"],
             coverage: Coverage(rawValue: coverage) ?? .none,
-            purchase: purchase,
-            attribution: attribution
+            purchase: row["purchase_id"],
+            attribution: row["attribution"]
+        )
+        let (store, environment, status): (String?, String?, String?) = try (
+            row["store"], row["environment"], row["status"]
         )
         guard let store, let environment, let status else { return item }
+        let (kind, ownership, entitlements): (String?, String?, String?) = try (
+            row["kind"], row["ownership"], row["entitlements"]
+        )
         // By which ids it was called is on record of the purchase alone: two witnesses of one purchase share its row.
-        let name = purchase.map {
+        let name = item.purchase.map {
             PurchaseIdentifier(value: "\($0)", store: store, environment: environment, kind: "purchase")
         }
-        item.observation = Observation(
+        var observation = try Observation(
             kind: kind.flatMap(Observation.Kind.init) ?? .subscription,
             store: store,
             environment: environment,
             identifiers: [name].compactMap(\.self),
-            productID: product,
             entitlements: (entitlements ?? "").split(separator: "\u{1f}").map(String.init),
             status: StoreStatus(status),
-            givesAccess: gives,
-            renewal: renewal,
-            periodStartsAt: starts.map(Instant.init),
-            periodEndsAt: ends.map(Instant.init),
+            givesAccess: row["gives_access"],
             ownership: ownership ?? "purchased",
             source: Store(rawValue: source) ?? .revenueCat
         )
+        observation.productID = try row["product_id"]
+        observation.renewal = try row["renewal"]
+        observation.periodStartsAt = try row["period_starts_at"]
+        observation.periodEndsAt = try row["period_ends_at"]
+        item.observation = observation
         return item
     }
 

@@ -130,7 +130,7 @@ private struct PrintedPurchase: Encodable {
             switch held.owner {
             case .thisUser: "this user's"
             case .anotherUser: "another user's"
-            case .nobody: "nobody's"
+            case .noUser: "nobody's"
             }
         let kind = held.kind == .subscription ? "subscription" : "one-time purchase"
         let product = held.productID.map { " \($0)" } ?? ""

@@ -2,9 +2,9 @@ package import FoundationEssentials
 
 /// What a batch comes to, before it is written: pure once everything is loaded.
 package struct BatchPlan {
-    private let retryPolicy: RetryPolicy
+    let retryPolicy: RetryPolicy
     /// From 0 to 1: spreads the times of retries.
-    private let jitter: @Sendable () -> Double
+    let jitter: @Sendable () -> Double
     /// Whether granted sales are acknowledged.
     private let acknowledges: Bool
     private let decision: DecisionSettings
@@ -18,9 +18,9 @@ package struct BatchPlan {
     package var newIdentifiers: [(PurchaseIdentifier, Int64)] = []
     package var merges: [(from: Int64, into: Int64)] = []
     /// When the rows that readings name were first seen.
-    private var firstSeen: [Int64: Instant] = [:]
+    var firstSeen: [Int64: Instant] = [:]
     /// Where merged rows of this batch went.
-    private var mergedInto: [Int64: Int64] = [:]
+    var mergedInto: [Int64: Int64] = [:]
     /// Contested purchases whose owner is clear again.
     package var settled: [(purchase: Int64, former: Int64)] = []
     package var ends: [JobEnd] = []
@@ -142,7 +142,7 @@ package struct BatchPlan {
         // An item may have its row from another item of the same purchase.
         let byID = Dictionary(rows.joined().map { ($0.id, $0) }) { first, _ in first }
         let targets = attributions.map { $0.target.flatMap { byID[$0] } }
-        let input = DecisionInput(
+        var input = DecisionInput(
             kind: item.job.kind,
             user: user,
             userKey: item.job.userKey,
@@ -151,18 +151,18 @@ package struct BatchPlan {
             rows: targets,
             ledger: ledger,
             listed: Set(byID.keys),
-            grants: facts?.grants ?? .none,
-            sandbox: facts?.sandbox ?? .none,
-            everObserved: facts?.everObserved ?? false,
-            decidedType: facts?.decidedType,
-            absentSince: facts?.absentSince,
-            accessEventAt: facts?.accessEventAt,
-            movedAwayAt: facts?.movedAwayAt,
             catalog: catalog,
-            settings: decision,
-            claimed: claimed(item, holders: holders),
-            firstSeenByEvent: firstSeenByEvent
+            settings: decision
         )
+        input.grants = facts?.grants ?? .none
+        input.sandbox = facts?.sandbox ?? .none
+        input.everObserved = facts?.everObserved ?? false
+        input.decidedType = facts?.decidedType
+        input.absentSince = facts?.absentSince
+        input.accessEventAt = facts?.accessEventAt
+        input.movedAwayAt = facts?.movedAwayAt
+        input.claimed = claimed(item, holders: holders)
+        input.firstSeenByEvent = firstSeenByEvent
         switch Entitlements.decide(input) {
         case .retry(let failure):
             note(failure, of: item.job, input)
@@ -265,98 +265,6 @@ package struct BatchPlan {
         return known
     }
 
-    private mutating func observe(
-        _ item: ReadJob,
-        attributions: [Attribution],
-        targets: [Purchase?],
-        holders: [PurchaseIdentifierKey: Purchase]
-    ) {
-        if item.reading.observations.isEmpty {
-            observed.append(
-                ObservedRow(
-                    userKey: item.job.userKey,
-                    jobID: item.job.id,
-                    askedAt: item.reading.askedAt,
-                    coverage: item.reading.coverage,
-                    ownerRule: "none"
-                )
-            )
-        }
-        let start = observed.count
-        for (index, observation) in item.reading.observations.enumerated() {
-            let attribution = attributions[index]
-            if case .followed(_, let owner, _) = attribution {
-                formerOwners.append((owner, item.job.userKey))
-                reconciles.append(item.job.userKey)
-                // Only what gave access explains that it is gone.
-                if let row = targets[index], !row.carried.isEmpty,
-                    accessState(of: row.kind, status: row.status, givesAccess: row.givesAccess) == .access
-                {
-                    movedAway[owner] = max(movedAway[owner] ?? item.reading.askedAt, item.reading.askedAt)
-                }
-            }
-            if let (into, merged) = attribution.merger {
-                for from in merged { merge(from, with: into) }
-            }
-            var target = targets[index]
-            if let id = target?.id { target?.id = remaining(id) }
-            if let target {
-                newIdentifiers += observation.identifiers.filter { holders[$0.key] == nil }.map { ($0, target.id) }
-            }
-            observed.append(
-                ObservedRow(
-                    userKey: item.job.userKey,
-                    jobID: item.job.id,
-                    askedAt: item.reading.askedAt,
-                    coverage: item.reading.coverage,
-                    observation: observation,
-                    attribution: attribution,
-                    purchaseID: target?.id,
-                    before: target,
-                    ownerRule: Self.ownerRule(attribution, observation)
-                )
-            )
-            if attribution.isNew { share(observed.count - 1, from: start) }
-        }
-        // A later item may have merged the row of an earlier one.
-        for index in start..<observed.count { observed[index].purchaseID = observed[index].purchaseID.map(remaining) }
-    }
-
-    /// Lets items that speak of one purchase for the first time, in one reading, have one row.
-    private mutating func share(_ index: Int, from start: Int) {
-        let row = observed[index]
-        let keys = Set(row.observation?.identifiers.map(\.key) ?? [])
-        var leader = index
-        for earlier in start..<index {
-            let other = observed[earlier]
-            guard let attribution = other.attribution, attribution.isNew,
-                attribution == row.attribution || attribution.counts && row.attribution?.counts == true
-                    || attribution.hasNoOther && row.attribution?.hasNoOther == true,
-                other.account.map(ExactText.init) == row.account.map(ExactText.init),
-                let item = other.observation, !keys.isDisjoint(with: item.identifiers.map(\.key))
-            else { continue }
-            let first = other.sharesRowOf ?? earlier
-            let (from, into) = (max(first, leader), min(first, leader))
-            guard from != into else { continue }
-            for place in start...index where place == from || observed[place].sharesRowOf == from {
-                observed[place].sharesRowOf = into
-            }
-            leader = into
-        }
-    }
-
-    /// Why the owner is the owner.
-    private static func ownerRule(_ attribution: Attribution, _ observation: Observation) -> String {
-        if case .foreign(nil, nil, _?) = attribution {
-            if case .heldElsewhere = observation.owner { return "named_by_revenuecat" }
-            return "account_id"
-        }
-        guard attribution.counts, observation.source != .revenueCat else {
-            return attribution == .new ? "named_by_revenuecat" : attribution.name
-        }
-        return observation.owner == .account ? "account_id" : "first_proof"
-    }
-
     /// Plans the acknowledgement of what was granted; what was not granted is never acknowledged.
     private mutating func acknowledge(_ item: ReadJob, _ input: DecisionInput, _ verdict: Verdict) {
         guard acknowledges, verdict.action == .grant else { return }
@@ -366,26 +274,6 @@ package struct BatchPlan {
             else { continue }
             acknowledgements.append(acknowledgement)
         }
-    }
-
-    /// Plans a merger; items of one reading may lead through rows that an earlier item has merged already.
-    ///
-    /// The oldest of all rows that belong together stays, whatever the order of the items.
-    private mutating func merge(_ row: Int64, with other: Int64) {
-        let pair = [remaining(row), remaining(other)].sorted {
-            (firstSeen[$0] ?? Instant(microseconds: 0), $0) < (firstSeen[$1] ?? Instant(microseconds: 0), $1)
-        }
-        guard let into = pair.first, let from = pair.last, from != into else { return }
-        merges.append((from, into))
-        mergedInto[from] = into
-        for index in newIdentifiers.indices where newIdentifiers[index].1 == from { newIdentifiers[index].1 = into }
-    }
-
-    /// The row that is left of one once the mergers of this batch are made.
-    private func remaining(_ row: Int64) -> Int64 {
-        var row = row
-        while let into = mergedInto[row] { row = into }
-        return row
     }
 
     private func claimed(_ item: ReadJob, holders: [PurchaseIdentifierKey: Purchase]) -> [ClaimedPurchase] {
@@ -401,98 +289,6 @@ package struct BatchPlan {
             )
         }
     }
-
-    /// Plans the next try of a job, or its end.
-    ///
-    /// - Parameters:
-    ///   - item: what was read.
-    ///   - failure: why that does not suffice for an answer.
-    ///   - proven: tickets for what it proves all the same.
-    private mutating func tryAgain(_ item: ReadJob, after failure: ReadFailure, proven: [TicketRequest] = []) {
-        switch failure.code {
-        case .unauthorized:
-            let store = failure.store ?? .revenueCat
-            alarms[CredentialAlarm.name(of: store)] = CredentialAlarm.advice[store]
-        case .unmapped: break
-        // Not where the reading is incomplete only because its first part sufficed for a yes: that meets no limit.
-        case .incomplete where item.reading.failure?.code == .incomplete:
-            alarms["read_limit"] =
-                "A user has more purchases\(failure.store.map { " at \($0.name)" } ?? "") than one reading asks about, so"
-                + " the reading stays incomplete: find the user with entitlement-sync queue dead, error incomplete."
-        case .rejected:
-            alarms["request_rejected"] =
-                "\((failure.store ?? .revenueCat).name) calls our request wrong: report this with the worker's log."
-        case .storeOff:
-            alarms["store_not_configured"] =
-                "A user submitted a proof of \((failure.store ?? .revenueCat).name), for which nothing is configured: set its"
-                + " variables, or keep the app from offering it."
-        case .ownerUnresolved:
-            alarms["owner_unresolved"] =
-                "Reading all users of the application took more than ten minutes, so the owners of purchases stay"
-                + " unknown: see the worker's log, and measure entitlement_sync_host.page_users."
-            if item.job.kind == .restore {
-                tickets += item.reading.withheld.filter(\.isSubmitted).prefix(20).map { unresolved($0, item) }
-            }
-        case .unclearTrust:
-            alarms["proof_trust_unclear"] =
-                "A proof has a genuine signature, but its certificates were not valid when it was made: check"
-                + " APP_STORE_ROOT_CERTIFICATES and RECEIPT_ROOT_CERTIFICATES, and ask the store about its"
-                + " certificates. The proof restores nothing."
-        case .unusableID:
-            alarms["user_id_unusable"] =
-                "The application has users with ids that name no user (null, guest, ...): mend how it makes them."
-        default: break
-        }
-        let next = retryPolicy.next(
-            after: failure,
-            attempt: item.job.attempt,
-            age: item.job.queuedFor,
-            jitter: jitter(),
-            isRepeated: ReadFailure.isImmediateRetry(item.job.lastError)
-        )
-        switch next {
-        case .again(let wait, let attempt):
-            retries.append(retry(item, after: wait, attempt: attempt, error: failure.code.rawValue))
-        case .dead(let attempt):
-            let outcome = proven.isEmpty ? Outcome.storeUnavailable : .storeAccountMismatch
-            var dead = end(item, .dead, outcome: outcome, attempt: attempt)
-            if item.job.kind == .restore { dead.messageKey = proven.isEmpty ? .unavailable : .mismatch }
-            dead.lastError = failure.code.rawValue
-            ends.append(dead)
-            tickets += proven.map {
-                WantedTicket(claimantKey: item.job.userKey, jobID: item.job.id, request: $0)
-            }
-        }
-    }
-
-    /// The case of a purchase that the claimant has shown, and that may be another user's.
-    private func unresolved(_ purchase: Observation, _ item: ReadJob) -> WantedTicket {
-        WantedTicket(
-            claimantKey: item.job.userKey,
-            jobID: item.job.id,
-            request: TicketRequest(
-                kind: .firstSeenElsewhere,
-                store: purchase.store,
-                originalID: purchase.spokenID,
-                deadline: purchase.acknowledgement?.deadline
-            )
-        )
-    }
-
-    private func retry(_ item: ReadJob, after wait: Duration, attempt: Int, error: String) -> JobRetry {
-        JobRetry(userKey: item.job.userKey, kind: item.job.kind, after: wait, attempt: attempt, error: error)
-    }
-
-    private func end(_ item: ReadJob, _ state: JobEnd.State, outcome: Outcome?, attempt: Int) -> JobEnd {
-        JobEnd(
-            id: item.job.id,
-            userKey: item.job.userKey,
-            kind: item.job.kind,
-            state: state,
-            outcome: outcome,
-            attempt: attempt
-        )
-    }
 }
 
 /// A user whose purchase a store does not list.
@@ -501,12 +297,6 @@ package struct Absence: Hashable {
     package var userKey: Int64
     /// It has to exist; otherwise it is a first absence.
     package var isUnknown: Bool
-
-    package init(store: Store, userKey: Int64, isUnknown: Bool) {
-        self.store = store
-        self.userKey = userKey
-        self.isUnknown = isUnknown
-    }
 }
 
 /// A ticket that one job asks for.

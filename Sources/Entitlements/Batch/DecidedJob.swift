@@ -19,32 +19,13 @@ package struct DecidedJob {
     /// Where it confirms a decision, and is none of its own.
     package var confirmation: JobEnd.Confirmation?
 
-    package init(
-        job: ClaimedJob,
-        user: User?,
-        facts: UserFacts?,
-        coverage: Coverage,
-        isExplained: Bool,
-        decision: Decision,
-        assetsChanged: Int = 0,
-        assetsPending: Bool = false,
-        assetCursor: String? = nil,
-        ticketID: Int64? = nil,
-        fingerprint: UUID? = nil,
-        confirmation: JobEnd.Confirmation? = nil
-    ) {
+    init(job: ClaimedJob, user: User?, facts: UserFacts?, coverage: Coverage, isExplained: Bool, decision: Decision) {
         self.job = job
         self.user = user
         self.facts = facts
         self.coverage = coverage
         self.isExplained = isExplained
         self.decision = decision
-        self.assetsChanged = assetsChanged
-        self.assetsPending = assetsPending
-        self.assetCursor = assetCursor
-        self.ticketID = ticketID
-        self.fingerprint = fingerprint
-        self.confirmation = confirmation
     }
 
     package var askedAt: Instant { decision.askedAt }

@@ -36,17 +36,17 @@ package struct ClaimedJob: Sendable {
     /// `nil` after an erasure.
     package var userID: String?
     /// Reads of this job that ended in an error before.
-    package var attempt: Int
+    package var attempt = 0
     /// Processes that died while they held it.
-    package var crashes: Int
+    package var crashes = 0
     /// Why the last try ended; `nil` at the first.
     package var lastError: String?
     /// Since the request, by the database's clock, at the claim.
-    package var age: Duration
+    package var age = Duration.zero
     /// Since it was put back into the queue, at the claim; `nil` where it has stood there since the request.
     package var requeuedFor: Duration?
     package var sandboxAllowed: Bool
-    package var request: JobRequest
+    package var request = JobRequest()
     /// The database's clock at the claim, and ours just before it was asked: later database times follow from both.
     package var claimedAt: Instant
     package var claimedTick: ContinuousClock.Instant
@@ -58,13 +58,8 @@ package struct ClaimedJob: Sendable {
         due: Instant,
         userKey: Int64,
         userID: String?,
-        attempt: Int = 0,
-        crashes: Int = 0,
         lastError: String? = nil,
-        age: Duration = .zero,
-        requeuedFor: Duration? = nil,
         sandboxAllowed: Bool = false,
-        request: JobRequest = JobRequest(),
         claimedAt: Instant,
         claimedTick: ContinuousClock.Instant
     ) {
@@ -74,13 +69,8 @@ package struct ClaimedJob: Sendable {
         self.due = due
         self.userKey = userKey
         self.userID = userID
-        self.attempt = attempt
-        self.crashes = crashes
         self.lastError = lastError
-        self.age = age
-        self.requeuedFor = requeuedFor
         self.sandboxAllowed = sandboxAllowed
-        self.request = request
         self.claimedAt = claimedAt
         self.claimedTick = claimedTick
     }

@@ -61,12 +61,4 @@ package struct JobRetry: Sendable {
     package var after: Duration
     package var attempt: Int
     package var error: String
-
-    package init(userKey: Int64, kind: JobKind, after: Duration, attempt: Int, error: String) {
-        self.userKey = userKey
-        self.kind = kind
-        self.after = after
-        self.attempt = attempt
-        self.error = error
-    }
 }

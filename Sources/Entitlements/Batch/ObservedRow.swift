@@ -15,30 +15,6 @@ package struct ObservedRow {
     /// The row of the batch that stands in the ledger for this new one as well.
     package var sharesRowOf: Int?
 
-    package init(
-        userKey: Int64,
-        jobID: UUID,
-        askedAt: Instant,
-        coverage: Coverage,
-        observation: Observation? = nil,
-        attribution: Attribution? = nil,
-        purchaseID: Int64? = nil,
-        before: Purchase? = nil,
-        ownerRule: String,
-        sharesRowOf: Int? = nil
-    ) {
-        self.userKey = userKey
-        self.jobID = jobID
-        self.askedAt = askedAt
-        self.coverage = coverage
-        self.observation = observation
-        self.attribution = attribution
-        self.purchaseID = purchaseID
-        self.before = before
-        self.ownerRule = ownerRule
-        self.sharesRowOf = sharesRowOf
-    }
-
     /// What is on record as observed: the row that it updates, or another user's purchase, for which the user submitted a proof.
     package var observedPurchase: Int64? {
         if case .foreign(let purchase?, _, _) = attribution, observation?.isSubmitted == true { return purchase }

@@ -31,41 +31,9 @@ package struct UserFacts {
     /// Until when the user's sandbox purchases count; `nil` as well where they count for good.
     package var sandboxEnds: Instant?
 
-    package init(
-        epoch: Int64,
-        readAt: Instant? = nil,
-        absentSince: Instant? = nil,
-        accessEventAt: Instant? = nil,
-        movedAwayAt: Instant? = nil,
-        flips: Int,
-        everObserved: Bool,
-        decidedType: UserType? = nil,
-        isErased: Bool = false,
-        fingerprint: UUID? = nil,
-        decisionID: Int64? = nil,
-        confirmed: Int = 0,
-        isDecisionOld: Bool = true,
-        grants: GrantState = GrantState.none,
-        sandbox: SandboxState = SandboxState.none,
-        grantsEnd: Instant? = nil,
-        sandboxEnds: Instant? = nil
-    ) {
+    package init(epoch: Int64, flips: Int, everObserved: Bool) {
         self.epoch = epoch
-        self.readAt = readAt
-        self.absentSince = absentSince
-        self.accessEventAt = accessEventAt
-        self.movedAwayAt = movedAwayAt
         self.flips = flips
         self.everObserved = everObserved
-        self.decidedType = decidedType
-        self.isErased = isErased
-        self.fingerprint = fingerprint
-        self.decisionID = decisionID
-        self.confirmed = confirmed
-        self.isDecisionOld = isDecisionOld
-        self.grants = grants
-        self.sandbox = sandbox
-        self.grantsEnd = grantsEnd
-        self.sandboxEnds = sandboxEnds
     }
 }

@@ -39,7 +39,7 @@ package struct CaseWord: Hashable, Sendable {
 /// The customer that RevenueCat has the purchase in question for.
 package enum CaseHolder: String, Sendable, CaseIterable, Codable {
     /// RevenueCat is not configured, or has never met the purchase: our own records alone are to be changed.
-    case nobody
+    case unknown
     case claimant, owner
     /// An anonymous customer, or one whose account with us is gone.
     case unclaimed
@@ -76,14 +76,14 @@ package struct CaseInputs: Sendable {
     /// The names under which our records know the purchase.
     package var identifiers: Set<PurchaseIdentifierKey>
     /// The claimant has shown something that a store verified.
-    package var isProven: Bool
+    package var isProven = false
     /// A reported id alone says which purchase it is.
-    package var isNamedByID: Bool
+    package var isNamedByID = false
     /// The claimant has offered something that was found false.
-    package var isDisproven: Bool
+    package var isDisproven = false
     package var background: CaseBackground
-    package var ownerObjected: Bool
-    package var ownerReleased: Bool
+    package var ownerObjected = false
+    package var ownerReleased = false
     /// There is a key that RevenueCat takes for transfers.
     package var hasTransferKey: Bool
     package var now: Instant
@@ -95,16 +95,10 @@ package struct CaseInputs: Sendable {
         owner: CaseAccount? = nil,
         purchase: Purchase? = nil,
         words: [CaseWord] = [],
-        holder: CaseHolder = .nobody,
+        holder: CaseHolder = .unknown,
         held: [HeldItem] = [],
-        source: String? = nil,
         identifiers: Set<PurchaseIdentifierKey> = [],
-        isProven: Bool = false,
-        isNamedByID: Bool = false,
-        isDisproven: Bool = false,
         background: CaseBackground = CaseBackground(),
-        ownerObjected: Bool = false,
-        ownerReleased: Bool = false,
         hasTransferKey: Bool = true,
         now: Instant
     ) {
@@ -114,14 +108,8 @@ package struct CaseInputs: Sendable {
         self.words = words
         self.holder = holder
         self.held = held
-        self.source = source
         self.identifiers = identifiers
-        self.isProven = isProven
-        self.isNamedByID = isNamedByID
-        self.isDisproven = isDisproven
         self.background = background
-        self.ownerObjected = ownerObjected
-        self.ownerReleased = ownerReleased
         self.hasTransferKey = hasTransferKey
         self.now = now
     }
@@ -168,7 +156,7 @@ package func facts(_ inputs: CaseInputs, _ settings: DeskSettings) -> Set<Transf
     if purchase.ownerKey == inputs.claimant.key { facts.insert(.ownedByClaimant) }
     if let moved = purchase.transferredAt, inputs.now < moved + settings.cooling { facts.insert(.movedLately) }
     switch inputs.holder {
-    case .nobody: break
+    case .unknown: break
     case .owner, .unclaimed:
         if !inputs.hasTransferKey { facts.insert(.keyMissing) }
         let sides = [inputs.claimant.key, inputs.owner?.key]

@@ -22,7 +22,7 @@ package struct StoreLookup: Hashable, Sendable {
 package struct CaseLookup: Hashable, Sendable, Codable {
     package enum Result: String, Sendable, CaseIterable, Codable {
         case found, unknown
-        case cannotBeLookedUp = "cannot_be_looked_up"
+        case lookupImpossible = "lookup_impossible"
         case unavailable
     }
 
@@ -67,7 +67,7 @@ package struct CaseLookup: Hashable, Sendable, Codable {
         switch lookup?.answer ?? .impossible(.form) {
         case .found: result = .found
         case .unknown: result = .unknown
-        case .impossible(let why): (result, obstacle) = (.cannotBeLookedUp, why)
+        case .impossible(let why): (result, obstacle) = (.lookupImpossible, why)
         case .failed: result = .unavailable
         }
     }

@@ -97,28 +97,26 @@ struct PastLedger {
         {
             movedAwayAt = item.askedAt
         }
-        rows[id] = Row(
-            purchase: Purchase(
-                id: id,
-                ownerKey: owner,
-                kind: observation.kind,
-                store: observation.store,
-                environment: observation.environment,
-                status: observation.status,
-                givesAccess: observation.givesAccess,
-                entitlements: observation.entitlements,
-                carried: Purchase.carried(observation.entitlements, before: before?.carried ?? [], catalog: catalog),
-                periodEndsAt: observation.periodEndsAt,
-                endAnnounced: isRunning || before == nil ? announces : announcedBefore,
-                isFamilyShared: observation.isFamilyShared,
-                observedAt: item.askedAt,
-                firstSeenAt: before?.firstSeenAt ?? item.recordedAt,
-                ownerSince: owner == before?.ownerKey ? before?.ownerSince ?? item.askedAt : item.askedAt,
-                transferredAt: before?.transferredAt,
-                source: observation.source
-            ),
-            productID: observation.productID
+        var purchase = Purchase(
+            id: id,
+            ownerKey: owner,
+            kind: observation.kind,
+            store: observation.store,
+            status: observation.status,
+            givesAccess: observation.givesAccess,
+            entitlements: observation.entitlements,
+            observedAt: item.askedAt,
+            firstSeenAt: before?.firstSeenAt ?? item.recordedAt,
+            ownerSince: owner == before?.ownerKey ? before?.ownerSince ?? item.askedAt : item.askedAt
         )
+        purchase.environment = observation.environment
+        purchase.carried = Purchase.carried(observation.entitlements, before: before?.carried ?? [], catalog: catalog)
+        purchase.periodEndsAt = observation.periodEndsAt
+        purchase.endAnnounced = isRunning || before == nil ? announces : announcedBefore
+        purchase.isFamilyShared = observation.isFamilyShared
+        purchase.transferredAt = before?.transferredAt
+        purchase.source = observation.source
+        rows[id] = Row(purchase: purchase, productID: observation.productID)
     }
 }
 

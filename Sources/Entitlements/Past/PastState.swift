@@ -5,7 +5,7 @@ package struct PastState: Hashable, Sendable {
         package enum Owner: String, Sendable {
             case thisUser = "this_user"
             case anotherUser = "another_user"
-            case nobody
+            case noUser = "no_user"
         }
 
         package var owner: Owner
@@ -109,7 +109,7 @@ extension UserHistory {
             return (
                 purchase.id,
                 PastState.Held(
-                    owner: owner == userKey ? .thisUser : owner == nil ? .nobody : .anotherUser,
+                    owner: owner == userKey ? .thisUser : owner == nil ? .noUser : .anotherUser,
                     store: purchase.store,
                     environment: purchase.environment,
                     kind: purchase.kind,

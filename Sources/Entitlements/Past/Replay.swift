@@ -173,7 +173,7 @@ private struct PastInput {
         if decision.knownRule == .unreadableItem { reading.unreadable = [.revenueCat] }
         if decision.knownRule == .storeNotAsked { reading.covered.subtract(unasked(listed)) }
         let attributions = listed.map(attribution)
-        return DecisionInput(
+        var input = DecisionInput(
             kind: decision.kind,
             user: decision.typeBefore.map {
                 // Which one it was is not on record; the rules know only two kinds.
@@ -185,15 +185,16 @@ private struct PastInput {
             rows: attributions.map { $0.target.flatMap { ledger.rows[$0]?.purchase } },
             ledger: ledger.owned,
             listed: rows(behind: listed),
-            grants: history.grants(at: decision.at),
-            sandbox: history.sandbox(at: decision.at),
-            everObserved: everObserved,
-            decidedType: ledger.decidedType,
-            absentSince: ledger.absentSince,
-            movedAwayAt: ledger.movedAwayAt,
             catalog: catalog,
             settings: settings
         )
+        input.grants = history.grants(at: decision.at)
+        input.sandbox = history.sandbox(at: decision.at)
+        input.everObserved = everObserved
+        input.decidedType = ledger.decidedType
+        input.absentSince = ledger.absentSince
+        input.movedAwayAt = ledger.movedAwayAt
+        return input
     }
 
     /// What the app said; it is on record only in the rule that it led to.

@@ -97,7 +97,7 @@ package struct AssetRuns: Sendable {
         let rows = try await connection.query(
             """
             SELECT r.user_key, u.user_id, r.epoch, r.decision_id, r.direction, r.cursor, r.batch, r.attempt,
-                   r.last_error IS NOT NULL, r.parked
+                   r.last_error IS NOT NULL AS has_failed, r.parked
               FROM entitlement_sync.asset_run AS r
               JOIN entitlement_sync.user_sync AS u ON u.user_key = r.user_key
              WHERE r.due <= now()
@@ -111,29 +111,19 @@ package struct AssetRuns: Sendable {
             """
         )
         guard let row = rows.first else { return nil }
-        let (userKey, userID, epoch, decision, direction, cursor, batch, attempt, failed, parked) = try row.decode(
-            Int64.self,
-            String?.self,
-            Int64.self,
-            Int64.self,
-            String.self,
-            String?.self,
-            Int32.self,
-            Int32.self,
-            Bool.self,
-            Bool.self
-        )
-        return Run(
-            userKey: userKey,
+        let (userID, direction): (String?, String) = try (row["user_id"], row["direction"])
+        let (batch, attempt): (Int32, Int32) = try (row["batch"], row["attempt"])
+        return try Run(
+            userKey: row["user_key"],
             userID: userID ?? "",
-            epoch: epoch,
-            decisionID: decision,
+            epoch: row["epoch"],
+            decisionID: row["decision_id"],
             direction: AssetDirection(rawValue: direction) ?? .unfreeze,
-            cursor: cursor,
+            cursor: row["cursor"],
             batch: Int(batch),
             attempt: Int(attempt),
-            hasFailed: failed,
-            isParked: parked
+            hasFailed: row["has_failed"],
+            isParked: row["parked"]
         )
     }
 

@@ -123,22 +123,22 @@ extension Observation {
                     kind: "store_id"
                 )
             },
-            productID: transaction.productID,
             entitlements: ["\(Store.appStore.rawValue):\(transaction.productID)"],
             status: StoreStatus(status),
             givesAccess: givesAccess,
-            renewal: renewal,
-            periodStartsAt: periodStartsAt,
-            periodEndsAt: periodEndsAt,
             ownership: AppStoreMapping.ownership(transaction.ownership),
             owner: .unnamed,
-            source: .appStore,
-            accountID: transaction.appAccountToken,
-            lookupID: transaction.originalTransactionID,
-            storeAccount: StoreAccount(answer: "", id: transaction.appTransactionID),
-            boughtAt: transaction.originallyPurchasedAt,
-            statedAt: transaction.signedAt
+            source: .appStore
         )
+        productID = transaction.productID
+        self.renewal = renewal
+        self.periodStartsAt = periodStartsAt
+        self.periodEndsAt = periodEndsAt
+        accountID = transaction.appAccountToken
+        lookupID = transaction.originalTransactionID
+        storeAccount = StoreAccount(answer: "", id: transaction.appTransactionID)
+        boughtAt = transaction.originallyPurchasedAt
+        statedAt = transaction.signedAt
         payloadHash = factsHash
     }
 }

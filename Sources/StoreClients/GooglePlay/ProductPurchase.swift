@@ -200,19 +200,19 @@ extension ProductPurchase {
                 orders: [orderID].compactMap(\.self),
                 environment: environment
             ),
-            productID: items.lazy.compactMap(\.productID).first,
             entitlements: Set(items.compactMap(\.productID)).sorted().map { "google_play:\($0)" },
             status: StoreStatus(word),
-            isPaymentPending: state == Self.pending,
-            // What was ordered ahead begins when it is released.
-            periodStartsAt: [completedAt, items.compactMap(\.releasedAt).max()].compactMap(\.self).max(),
             owner: .unnamed,
-            source: .googlePlay,
-            accountID: accountID,
-            lookupID: token,
-            boughtAt: completedAt,
-            acknowledgement: word == "owned" ? acknowledgement(token, at: now) : nil
+            source: .googlePlay
         )
+        observation.productID = items.lazy.compactMap(\.productID).first
+        observation.isPaymentPending = state == Self.pending
+        // What was ordered ahead begins when it is released.
+        observation.periodStartsAt = [completedAt, items.compactMap(\.releasedAt).max()].compactMap(\.self).max()
+        observation.accountID = accountID
+        observation.lookupID = token
+        observation.boughtAt = completedAt
+        observation.acknowledgement = word == "owned" ? acknowledgement(token, at: now) : nil
         observation.payloadHash = observation.factsHash
         return observation
     }

@@ -159,23 +159,24 @@ extension SubscriptionPurchase {
             store: Store.googlePlay.rawValue,
             environment: environment,
             identifiers: identifiers(lineage, environment: environment),
-            productID: best?.productID,
             entitlements: Set(items.compactMap(\.entitlement)).sorted(),
             status: StoreStatus(word),
             givesAccess: givesAccess,
-            isPaymentPending: state == .pending,
-            renewal: best.map { $0.willRenew ? "will_renew" : "will_not_renew" },
-            periodStartsAt: startedAt,
-            periodEndsAt: items.compactMap(\.expiresAt).max(),
             owner: .unnamed,
-            source: .googlePlay,
-            accountID: accountID ?? expiredAccountID,
-            lookupID: token,
-            boughtAt: startedAt,
-            acknowledgement: acknowledgement(token, givesAccess: givesAccess, at: now),
-            changesAt: state == .paused
-                ? resumesAt : givesAccess ? items.compactMap(\.expiresAt).filter { now < $0 }.min() : nil
+            source: .googlePlay
         )
+        observation.productID = best?.productID
+        observation.isPaymentPending = state == .pending
+        observation.renewal = best.map { $0.willRenew ? "will_renew" : "will_not_renew" }
+        observation.periodStartsAt = startedAt
+        observation.periodEndsAt = items.compactMap(\.expiresAt).max()
+        observation.accountID = accountID ?? expiredAccountID
+        observation.lookupID = token
+        observation.boughtAt = startedAt
+        observation.acknowledgement = acknowledgement(token, givesAccess: givesAccess, at: now)
+        observation.changesAt =
+            state == .paused
+            ? resumesAt : givesAccess ? items.compactMap(\.expiresAt).filter { now < $0 }.min() : nil
         observation.payloadHash = observation.factsHash
         return observation
     }

@@ -155,20 +155,20 @@ struct OnsideLine: Sendable {
                     kind: "store_id"
                 )
             },
-            productID: transaction.productID,
             entitlements: [Self.key(transaction)],
             status: StoreStatus(status),
             givesAccess: kind == .subscription ? givesAccess : nil,
-            periodStartsAt: transaction.purchasedAt,
-            periodEndsAt: transaction.expiresAt,
             owner: token == nil ? .unattributable : .unnamed,
-            source: .onside,
-            accountID: token,
-            lookupID: transaction.originalOrderID,
-            boughtAt: transaction.originallyPurchasedAt,
-            // A line is as new as the newest statement on it.
-            statedAt: transactions.map(\.fetchedAt).max()
+            source: .onside
         )
+        observation.productID = transaction.productID
+        observation.periodStartsAt = transaction.purchasedAt
+        observation.periodEndsAt = transaction.expiresAt
+        observation.accountID = token
+        observation.lookupID = transaction.originalOrderID
+        observation.boughtAt = transaction.originallyPurchasedAt
+        // A line is as new as the newest statement on it.
+        observation.statedAt = transactions.map(\.fetchedAt).max()
         observation.payloadHash = observation.factsHash
         return observation
     }

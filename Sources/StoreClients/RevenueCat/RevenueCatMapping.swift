@@ -33,18 +33,18 @@ extension Observation {
             store: item.ledgerStore,
             environment: item.environment,
             identifiers: identifiers,
-            productID: item.productID,
             // Lists have no documented order; the same facts must give the same observation.
             entitlements: Set(entitlements).sorted(),
             status: StoreStatus(item.status),
             givesAccess: item.givesAccess,
-            isPaymentPending: item.isPaymentPending,
-            renewal: item.renewal,
-            periodStartsAt: item.startsAt,
-            periodEndsAt: item.endsAt,
             ownership: item.ownership,
             owner: owner
         )
+        productID = item.productID
+        isPaymentPending = item.isPaymentPending
+        renewal = item.renewal
+        periodStartsAt = item.startsAt
+        periodEndsAt = item.endsAt
         payloadHash = factsHash
     }
 

@@ -168,13 +168,13 @@ package struct EvidenceCollector: Service {
             owner: file.owner,
             purchase: file.purchase,
             identifiers: Set(file.identifiers.map(\.key)),
-            isProven: file.isProven,
-            isNamedByID: file.isNamedByID,
-            ownerObjected: file.ownerObjected,
-            ownerReleased: file.ownerReleased,
             hasTransferKey: hasTransferKey,
             now: file.readAt
         )
+        inputs.isProven = file.isProven
+        inputs.isNamedByID = file.isNamedByID
+        inputs.ownerObjected = file.ownerObjected
+        inputs.ownerReleased = file.ownerReleased
         // Without a purchase there is nothing to ask the stores about, and without a claimant no user to ask for.
         guard file.purchase != nil, file.claimant.id != nil else { return (inputs, nil, [:]) }
         async let claimant = words(of: file.claimant, .claimant, file)

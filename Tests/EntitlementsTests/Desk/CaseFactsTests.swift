@@ -136,7 +136,7 @@ import Testing
     @Test func `What RevenueCat does not have is moved without a call, and nothing else along with it`() {
         let evidence = CaseEvidence(
             Self.inputs {
-                $0.holder = .nobody
+                $0.holder = .unknown
                 $0.hasTransferKey = false
                 $0.held.append(HeldItem(item("active", access: true, id: "other"), ownerKey: 2))
             },

@@ -80,9 +80,9 @@ import Testing
         #expect(CaseLookup(claim, Self.unknown).result == .unknown)
         #expect(CaseLookup(claim, Self.outage).result == .unavailable)
         let sandbox = CaseLookup(claim, Self.sandbox)
-        #expect(sandbox.result == .cannotBeLookedUp && sandbox.obstacle == .sandbox)
+        #expect(sandbox.result == .lookupImpossible && sandbox.obstacle == .sandbox)
         let nobody = CaseLookup(CaseClaim(kind: "order_id", value: "a b"), nil)
-        #expect(nobody.store == nil && nobody.result == .cannotBeLookedUp && nobody.obstacle == .form)
+        #expect(nobody.store == nil && nobody.result == .lookupImpossible && nobody.obstacle == .form)
         #expect(nobody.id == "…b")
     }
 }

@@ -158,23 +158,24 @@ extension World {
     }
 
     private func facts(_ item: Observation, _ id: Int64, _ key: Int64?, _ asked: Instant) -> Purchase {
-        Purchase(
+        var purchase = Purchase(
             id: id,
             ownerKey: key,
             kind: item.kind,
             store: item.store,
-            environment: item.environment,
             status: item.status,
             givesAccess: item.givesAccess,
             entitlements: item.entitlements,
-            periodEndsAt: item.periodEndsAt,
-            endAnnounced: AccessSummary.announces(item, at: asked),
-            isFamilyShared: item.isFamilyShared,
             observedAt: asked,
             firstSeenAt: Instant(microseconds: id),
-            ownerSince: asked,
-            source: item.source
+            ownerSince: asked
         )
+        purchase.environment = item.environment
+        purchase.periodEndsAt = item.periodEndsAt
+        purchase.endAnnounced = AccessSummary.announces(item, at: asked)
+        purchase.isFamilyShared = item.isFamilyShared
+        purchase.source = item.source
+        return purchase
     }
 
     private mutating func update(_ place: Int, _ item: Observation, isNamed: Bool, _ key: Int64?, _ asked: Instant) {

@@ -1,4 +1,4 @@
-import Entitlements
+@testable import Entitlements
 
 extension World {
     /// What the stores answer about a person now.
@@ -105,7 +105,7 @@ extension World {
     }
 
     private func observation(of item: Item, _ owner: NamedOwner, _ source: Store) -> Observation {
-        Observation(
+        var observation = Observation(
             kind: .subscription,
             store: item.identifiers[0].store,
             environment: "production",
@@ -113,12 +113,13 @@ extension World {
             entitlements: ["premium"],
             status: StoreStatus(item.status),
             givesAccess: item.access,
-            renewal: item.renewal,
-            periodEndsAt: item.ends,
             ownership: item.isFamilyShared ? "family_shared" : "purchased",
             owner: owner,
             source: source
         )
+        observation.renewal = item.renewal
+        observation.periodEndsAt = item.ends
+        return observation
     }
 
     /// A row as it counts for a reading: what was observed later than now was observed by a clock that was ahead.
@@ -151,7 +152,7 @@ extension World {
             attribution.target.flatMap { id in holders.joined().first { $0.id == id } }
         }
         let isGranted = record.grants.contains { !$0.isRevoked && clock < $0.until }
-        return DecisionInput(
+        var input = DecisionInput(
             kind: look.kind,
             user: person.map { User(id: id(of: look.person), type: $0.type, status: $0.status) },
             userKey: key,
@@ -160,12 +161,13 @@ extension World {
             rows: targets,
             ledger: rows.filter { $0.mergedInto == nil && $0.facts.ownerKey == key }.map { current($0.facts, asked) },
             listed: Set(holders.joined().map(\.id)),
-            grants: isGranted ? .active : record.grants.isEmpty ? .none : .past,
-            everObserved: record.everObserved,
-            decidedType: record.decidedType,
-            absentSince: record.absentSince,
-            movedAwayAt: record.movedAwayAt,
             catalog: catalog
         )
+        input.grants = isGranted ? .active : record.grants.isEmpty ? .none : .past
+        input.everObserved = record.everObserved
+        input.decidedType = record.decidedType
+        input.absentSince = record.absentSince
+        input.movedAwayAt = record.movedAwayAt
+        return input
     }
 }

@@ -159,12 +159,12 @@ extension CaseRun {
             owner: file.owner,
             purchase: file.purchase,
             identifiers: names,
-            isProven: file.isProven,
-            isNamedByID: file.isNamedByID,
-            ownerObjected: file.ownerObjected,
-            ownerReleased: file.ownerReleased,
             now: file.readAt
         )
+        inputs.isProven = file.isProven
+        inputs.isNamedByID = file.isNamedByID
+        inputs.ownerObjected = file.ownerObjected
+        inputs.ownerReleased = file.ownerReleased
         guard file.purchase != nil, let claimant = file.claimant.id else { return inputs }
         let subjects = truth.items.filter { $0.isListed && !names.isDisjoint(with: $0.identifiers.map(\.key)) }
         for (id, side) in [(claimant, CaseWord.Side.claimant), (file.owner?.id, .owner)] {

@@ -102,7 +102,7 @@ import UserRequests
                 let said = Set(evidence.lookups.map { "\($0.store ?? "") \($0.result.rawValue)" })
                 #expect(
                     said == [
-                        "app_store unknown", "google_play unknown", "revenuecat unknown", "onside cannot_be_looked_up",
+                        "app_store unknown", "google_play unknown", "revenuecat unknown", "onside lookup_impossible",
                     ]
                 )
                 #expect(evidence.facts == ["proof_failed", "purchase_unknown"])
@@ -448,7 +448,7 @@ import UserRequests
                 let ticket = try await at.open("MSANDBOX01")
                 try await at.scene.collect(ticket)
                 let evidence = try await at.evidence(ticket)
-                #expect(evidence.lookups.map(\.result) == [.cannotBeLookedUp])
+                #expect(evidence.lookups.map(\.result) == [.lookupImpossible])
                 #expect(evidence.lookups.map(\.obstacle) == [.sandbox])
                 #expect(!evidence.facts.contains("proof_failed"))
                 // One of production is found for a tester as well.
