@@ -60,7 +60,7 @@ package enum RFC3339 {
         }
 
         private mutating func digit() -> Int64? {
-            guard let byte = next, (0x30...0x39).contains(byte) else { return nil }
+            guard let byte = next, byte.isDigit else { return nil }
             position += 1
             return Int64(byte - 0x30)
         }
@@ -106,6 +106,11 @@ extension JSONReader {
         guard let text = try readOptionalString() else { return nil }
         guard let instant = RFC3339.instant(text) else { throw .outOfRange }
         return instant
+    }
+
+    /// Reads a time of RFC 3339, or `null`; `nil` as well for anything else.
+    package mutating func readSoundTime() throws(JSONFault) -> Instant? {
+        try readIfSound { reader throws(JSONFault) in try reader.readOptionalTime() }
     }
 
     /// Consumes a value of any kind.

@@ -42,9 +42,8 @@ package struct IssuerClaims: Sendable {
     }
 
     private mutating func read(_ payload: [UInt8], _ claim: String) throws(JSONFault) {
-        var reader = try JSONReader(payload)
         var found: [Int: String] = [:]
-        try reader.readObject(Self.fields(claim)) { reader, field throws(JSONFault) in
+        try JSONReader.readObject(in: payload, Self.fields(claim)) { reader, field throws(JSONFault) in
             switch field {
             case .iss: issuer = try reader.readString()
             case .aud: audiences = try Self.texts(&reader)
@@ -61,18 +60,12 @@ package struct IssuerClaims: Sendable {
             case .named: named = try Self.texts(&reader)
             }
         }
-        try reader.finish()
         names = found.sorted { $0.key < $1.key }.map(\.value)
         // A setting may name a claim that is read anyway.
-        if named == nil {
-            switch claim {
-            case "sub": named = subject.isEmpty ? nil : [subject]
-            case "email": named = found[1].map { [$0] }
-            case "preferred_username": named = found[0].map { [$0] }
-            case "name": named = found[2].map { [$0] }
-            default: break
-            }
-        }
+        let own = [
+            "sub": subject.isEmpty ? nil : subject, "preferred_username": found[0], "email": found[1], "name": found[2],
+        ]
+        if named == nil, let text = own[claim] ?? nil { named = [text] }
     }
 
     /// A text, or a list of texts.

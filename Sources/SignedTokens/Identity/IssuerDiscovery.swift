@@ -34,19 +34,16 @@ package struct IssuerMetadata: Sendable {
     ///   - issuer: whose it has to be, byte for byte.
     /// - Throws: `JSONFault` where it is not, or an address is plain http to a host other than loopback.
     package init(_ body: [UInt8], of issuer: String) throws(JSONFault) {
-        var reader = try JSONReader(body)
         var texts: [Field: String] = [:]
         var methods: [String]?
-        try reader.readObject(Self.fields) { reader, field throws(JSONFault) in
+        try JSONReader.readObject(in: body, Self.fields) { reader, field throws(JSONFault) in
             guard field == .methods else {
                 texts[field] = try reader.readOptionalString()
                 return
             }
-            var names: [String] = []
-            try reader.readArray { reader throws(JSONFault) in names.append(try reader.readString()) }
-            methods = names
+            methods = []
+            try reader.readArray { reader throws(JSONFault) in methods?.append(try reader.readString()) }
         }
-        try reader.finish()
         // Plain http on this machine is for an issuer on this machine, and no other leads there.
         let isPlain = issuer.hasPrefix("http://")
         func address(_ field: Field) throws(JSONFault) -> EndpointURL? {

@@ -90,10 +90,7 @@ package struct IssuerTokens: Sendable {
         }
     }
 
-    /// Asks for the keys, to find out whether they can be had.
-    ///
-    /// - Returns: how far the issuer's clock is ahead of ours, in seconds; `nil` where it does not say.
-    /// - Throws: `ReadFailure`.
+    /// Requests the keys, as ``SignerKeys/probe(systemSeconds:)`` does.
     package func probeKeys() async throws(ReadFailure) -> Int64? {
         try await keys.probe(systemSeconds: systemSeconds())
     }

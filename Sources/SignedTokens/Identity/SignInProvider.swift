@@ -189,10 +189,7 @@ package struct SignInProvider: Sendable {
         )
     }
 
-    /// Asks for the provider's metadata and keys, to find out whether they can be had.
-    ///
-    /// - Returns: how far its clock is ahead of ours, in seconds; `nil` where it does not say.
-    /// - Throws: `ReadFailure`.
+    /// Requests the provider's metadata and keys, as ``SignerKeys/probe(systemSeconds:)`` does.
     package func probe() async throws(ReadFailure) -> Int64? { try await keys.probe(systemSeconds: systemSeconds()) }
 
     private func check(_ claims: IssuerClaims, _ request: Request) throws(TokenRefusal) {
@@ -242,23 +239,14 @@ extension SignInProvider {
         "invalid_scope",
     ]
 
-    private func redeem(
-        _ code: String,
-        _ asked: Request,
-        _ metadata: IssuerMetadata
-    ) async throws(Failure) -> Answer {
+    private func redeem(_ code: String, _ asked: Request, _ metadata: IssuerMetadata) async throws(Failure) -> Answer {
         guard let endpoint = metadata.token else { throw .unavailable(.malformed) }
         var fields = [
             ("grant_type", "authorization_code"), ("code", code), ("redirect_uri", returnURL),
             ("code_verifier", asked.verifier),
         ]
-        var request = HTTPRequest(
-            method: .post,
-            scheme: endpoint.base.scheme,
-            authority: endpoint.base.authority,
-            path: endpoint.path,
-            headerFields: [.accept: "application/json", .contentType: "application/x-www-form-urlencoded"]
-        )
+        let type = "application/x-www-form-urlencoded"
+        var request = HTTPRequest(.post, endpoint.base, path: endpoint.path, sending: type)
         if metadata.takesSecretInBodyOnly {
             fields += [("client_id", clientID), ("client_secret", clientSecret)]
         } else {
@@ -272,15 +260,13 @@ extension SignInProvider {
         var answer = Answer()
         var word: String?
         do throws(JSONFault) {
-            var reader = try JSONReader(response.body)
-            try reader.readObject(Self.answerFields) { reader, field throws(JSONFault) in
+            try JSONReader.readObject(in: response.body, Self.answerFields) { reader, field throws(JSONFault) in
                 switch field {
                 case .idToken: answer.idToken = try reader.readString(upTo: Self.mostTokenBytes)
                 case .accessToken: answer.accessToken = try reader.readString(upTo: Self.mostTokenBytes)
                 case .error: word = try reader.readOptionalString()
                 }
             }
-            try reader.finish()
         } catch {
             // Some refuse without a word.
             guard !(400..<500).contains(response.status) else { throw .refused("other") }
@@ -300,7 +286,7 @@ extension SignInProvider {
         _ accessToken: String,
         subject: String
     ) async throws(Failure) -> [String]? {
-        guard accessToken.utf8.allSatisfy({ (0x21...0x7E).contains($0) }) else { throw .unavailable(.malformed) }
+        guard accessToken.utf8.allSatisfy(\.isVisible) else { throw .unavailable(.malformed) }
         let body: [UInt8]
         do throws(ReadFailure) { body = try await http.get(endpoint, bearer: accessToken).body } catch {
             throw .unavailable(error.code)

@@ -108,22 +108,17 @@ package struct SignerKeys: Sendable {
     /// - Returns: how far the issuer's clock is ahead of ours, in seconds; `nil` where it does not say.
     /// - Throws: `ReadFailure`.
     package func probe(systemSeconds: Int64) async throws(ReadFailure) -> Int64? {
-        let response = try await answer()
-        do throws(JSONFault) { _ = try JSONWebKeys.read(response.body, takesUnnamed: takesUnnamed) } catch {
-            throw ReadFailure(.malformed)
-        }
+        let response = try await http.get(try await address())
+        _ = try KeySet.Fetched(response.body, takesUnnamed: takesUnnamed)
         return response.headers[.date].flatMap(HTTPDate.seconds).map { $0 - systemSeconds }
     }
 
     private func fetch() async throws(ReadFailure) -> KeySet.Fetched {
         do throws(ReadFailure) {
-            let response = try await answer()
-            do throws(JSONFault) {
-                return KeySet.Fetched(
-                    keys: try JSONWebKeys.read(response.body, takesUnnamed: takesUnnamed),
-                    freshFor: CacheLifetime.lifetime(response.headers)
-                )
-            } catch { throw ReadFailure(.malformed) }
+            let response = try await http.get(try await address())
+            var fetched = try KeySet.Fetched(response.body, takesUnnamed: takesUnnamed)
+            fetched.freshFor = CacheLifetime.lifetime(response.headers)
+            return fetched
         } catch {
             if let unsaid = throttle.leave(for: error.code) {
                 logger.warning(
@@ -134,46 +129,23 @@ package struct SignerKeys: Sendable {
             throw error
         }
     }
-
-    private func answer() async throws(ReadFailure) -> HTTPClientResponse {
-        try await http.get(try await address())
-    }
 }
 
 extension SignerKeys {
     /// Google's: at one address, RS256 alone.
-    package static func google(_ address: EndpointURL, http: HTTPClient, logger: Logger, keys: KeySet? = nil)
-        -> SignerKeys
-    {
+    package static func google(
+        _ address: EndpointURL,
+        http: HTTPClient,
+        logger: Logger,
+        keys: KeySet = KeySet(of: nil, pause: pause)
+    ) -> SignerKeys {
         SignerKeys(
             address: { () throws(ReadFailure) in address },
             algorithms: ["RS256"],
             takesUnnamed: false,
             http: http,
             logger: logger,
-            keys: keys ?? KeySet(of: nil, pause: pause)
+            keys: keys
         )
-    }
-}
-
-extension HTTPClient {
-    /// Asks for a document of JSON.
-    ///
-    /// - Throws: `ReadFailure`, also for every answer but 200.
-    package func get(_ address: EndpointURL, bearer: String? = nil) async throws(ReadFailure) -> HTTPClientResponse {
-        var request = HTTPRequest(
-            method: .get,
-            scheme: address.base.scheme,
-            authority: address.base.authority,
-            path: address.path,
-            headerFields: [.accept: "application/json"]
-        )
-        if let bearer { request.headerFields[.authorization] = "Bearer " + bearer }
-        let response: HTTPClientResponse
-        do throws(HTTPClientFailure) { response = try await send(request, nil) } catch {
-            throw ReadFailure(error.code == .cancelled ? .interrupted : .unavailable)
-        }
-        guard response.status == 200 else { throw ReadFailure(.unavailable) }
-        return response
     }
 }

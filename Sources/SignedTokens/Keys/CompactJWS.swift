@@ -21,12 +21,7 @@ package struct CompactJWS: Sendable {
     /// What is signed: the first two parts as they were written, with the dot between them.
     package var signed: ArraySlice<UInt8>
 
-    /// Takes a text apart; its header is read by the caller that does not know it yet.
-    ///
-    /// - Parameters:
-    ///   - text: the text.
-    ///   - limit: the most bytes it may have.
-    /// - Throws: `ProofRefusal`: `tooLarge`, `malformed`.
+    /// Takes a text of at most `limit` bytes apart; its header is read by the caller that does not know it yet.
     package init(_ text: String, upTo limit: Int = maximumBytes) throws(ProofRefusal) {
         let bytes = Array(text.utf8)
         guard bytes.count <= limit else { throw ProofRefusal(.tooLarge, "It is longer than \(limit) bytes.") }
@@ -50,8 +45,6 @@ package struct CompactJWS: Sendable {
     }
 
     /// Reads the header.
-    ///
-    /// - Throws: `ProofRefusal`: `malformed`.
     package func header() throws(ProofRefusal) -> Header {
         guard let bytes = Base64.decode(writtenHeader, .url) else {
             throw ProofRefusal(.malformed, "The header is not base64url without padding and line breaks.")
@@ -73,9 +66,8 @@ package struct CompactJWS: Sendable {
     private static let headerFields = JSONFields<HeaderField>()
 
     private static func readHeader(_ bytes: [UInt8]) throws(JSONFault) -> Header {
-        var reader = try JSONReader(bytes)
         var header = Header(algorithm: "")
-        try reader.readObject(headerFields) { reader, field throws(JSONFault) in
+        try JSONReader.readObject(in: bytes, headerFields) { reader, field throws(JSONFault) in
             switch field {
             case .algorithm: header.algorithm = try reader.readString()
             case .keyID: header.keyID = try reader.readOptionalString()
@@ -87,7 +79,6 @@ package struct CompactJWS: Sendable {
             case .critical: throw .wrongType
             }
         }
-        try reader.finish()
         guard !header.algorithm.isEmpty else { throw .missing }
         return header
     }

@@ -1,5 +1,6 @@
 package import Entitlements
 import Synchronization
+import TextFormats
 
 /// The public keys of a signer by their names, fetched where they are not known and kept for a while.
 ///
@@ -19,14 +20,9 @@ package final class KeySet: Sendable {
 
     /// A set as it was fetched.
     package struct Fetched: Sendable {
-        package var keys: [String: VerificationKey]
+        var keys: [String: VerificationKey]
         /// For so long it is not fetched again without need.
-        package var freshFor = Duration.seconds(3_600)
-
-        package init(keys: [String: VerificationKey], freshFor: Duration = Duration.seconds(3_600)) {
-            self.keys = keys
-            self.freshFor = freshFor
-        }
+        var freshFor = Duration.seconds(3_600)
     }
 
     /// For so long a set serves beyond its freshness where it can't be fetched again.
@@ -76,13 +72,7 @@ package final class KeySet: Sendable {
         self.now = now
     }
 
-    /// Finds a key.
-    ///
-    /// - Parameters:
-    ///   - name: the `kid` of a header.
-    ///   - fetch: gets the whole set from the store.
-    /// - Returns: the key of that name.
-    /// - Throws: `Miss`.
+    /// Finds the key that a header names as its `kid`; `fetch` gets the whole set from the store.
     package func key(
         _ name: String,
         fetch: () async throws(ReadFailure) -> Fetched
@@ -174,5 +164,16 @@ package final class KeySet: Sendable {
         } onCancel: {
             state.withLock { $0.waiting.removeValue(forKey: id) }?.resume()
         }
+    }
+}
+
+extension KeySet.Fetched {
+    /// Reads a JWK set, as ``JSONWebKeys`` does.
+    ///
+    /// - Throws: `malformed` for anything else.
+    package init(_ body: [UInt8], takesUnnamed: Bool = false) throws(ReadFailure) {
+        do throws(JSONFault) {
+            self.init(keys: try JSONWebKeys.read(body, takesUnnamed: takesUnnamed))
+        } catch { throw ReadFailure(.malformed) }
     }
 }

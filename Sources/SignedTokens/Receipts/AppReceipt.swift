@@ -64,7 +64,7 @@ package struct AppReceipt: Sendable, Hashable {
     /// - Throws: `ProofRefusal`: `malformed`, `tooLarge`.
     package init(payload: [UInt8]) throws(ProofRefusal) {
         do throws(ASN1Fault) {
-            self = try Self.read(payload)
+            self = try AppReceipt(AppReceiptAttributes(payload[...]))
         } catch {
             guard error != .tooDeep else {
                 throw ProofRefusal(.malformed, "The payload is not a receipt: it is nested too deep.")
@@ -78,10 +78,6 @@ package struct AppReceipt: Sendable, Hashable {
         guard purchases.count <= Self.maximumPurchases else {
             throw ProofRefusal(.tooLarge, "It has more than \(Self.maximumPurchases) purchases.")
         }
-    }
-
-    private static func read(_ payload: [UInt8]) throws(ASN1Fault) -> AppReceipt {
-        try AppReceipt(AppReceiptAttributes(payload[...]))
     }
 
     private init(_ attributes: AppReceiptAttributes) throws(ASN1Fault) {

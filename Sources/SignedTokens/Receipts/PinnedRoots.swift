@@ -15,11 +15,9 @@ package struct PinnedRoots: Sendable {
     private static let leafMarker: ASN1ObjectIdentifier = [1, 2, 840, 113635, 100, 6, 11, 1]
     private static let intermediateMarker: ASN1ObjectIdentifier = [1, 2, 840, 113635, 100, 6, 2, 1]
 
-    package let roots: [Certificate]
+    private let roots: [Certificate]
 
-    package init(roots: [Certificate]) {
-        self.roots = roots
-    }
+    package init(roots: [Certificate]) { self.roots = roots }
 
     /// The certificates from a leaf over the one intermediate to a root.
     ///
@@ -74,8 +72,7 @@ package final class KnownSigners<Name: Hashable & Sendable, Key: Sendable>: Send
     private let capacity = 64
     private let known = Mutex<[Name: TrustedSigner<Key>]>([:])
 
-    package init() {
-    }
+    package init() {}
 
     package subscript(name: Name) -> TrustedSigner<Key>? { known.withLock { $0[name] } }
 
@@ -86,4 +83,19 @@ package final class KnownSigners<Name: Hashable & Sendable, Key: Sendable>: Send
             known[name] = signer
         }
     }
+}
+
+/// Bytes as a key of what is remembered about them.
+///
+/// An array's own hash takes byte by byte, which for the certificates of one text costs a tenth of a signature's
+/// verification.
+package struct WrittenBytes: Hashable, Sendable {
+    package var bytes: ArraySlice<UInt8>
+
+    package init(bytes: ArraySlice<UInt8>) { self.bytes = bytes }
+
+    /// A copy, which doesn't keep what the bytes are a part of.
+    package var copy: WrittenBytes { WrittenBytes(bytes: ArraySlice(Array(bytes))) }
+
+    package func hash(into hasher: inout Hasher) { bytes.withUnsafeBytes { hasher.combine(bytes: $0) } }
 }

@@ -40,4 +40,26 @@ extension JSONReader {
         }
         return (values, hasOdd)
     }
+
+    /// Reads a string or `null`; `nil` as well for anything else.
+    public mutating func readSoundString() throws(JSONFault) -> String? {
+        try readIfSound { reader throws(JSONFault) in try reader.readOptionalString() }
+    }
+
+    /// Reads a whole number or `null`; `nil` as well for anything else.
+    public mutating func readSoundInteger() throws(JSONFault) -> Int64? {
+        try readIfSound { reader throws(JSONFault) in try reader.readOptionalInteger() }
+    }
+
+    /// Reads the one member of an object, or of `null`, that matters.
+    @inlinable
+    public mutating func readMember<Value>(
+        _ name: JSONFields<Void>,
+        _ read: (inout JSONReader) throws(JSONFault) -> Value?
+    ) throws(JSONFault) -> Value? {
+        guard try !readNull() else { return nil }
+        var value: Value?
+        try readObject(name) { reader, _ throws(JSONFault) in value = try read(&reader) }
+        return value
+    }
 }

@@ -30,6 +30,18 @@ public struct JSONReader {
         self.bytes = bytes
     }
 
+    /// Reads a text that is one object; members without a field are skipped.
+    @inlinable
+    public static func readObject<Field>(
+        in bytes: [UInt8],
+        _ fields: JSONFields<Field>,
+        _ read: (inout JSONReader, Field) throws(JSONFault) -> Void
+    ) throws(JSONFault) {
+        var reader = try JSONReader(bytes)
+        try reader.readObject(fields, read)
+        try reader.finish()
+    }
+
     /// Reads an object; members without a field are skipped.
     ///
     /// - Parameters:
