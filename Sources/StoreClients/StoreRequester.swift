@@ -141,13 +141,13 @@ struct StoreRequester: Sendable {
         let headers = response.map(headers) ?? StoreHeaders()
         // What an id of a client brings about is no word on the store's health, be it good or bad; what the store thinks
         // of our key, and that we are too fast, no id brings about.
-        let isTold =
+        let saysOfStore =
             call.purpose == .reading || failure?.code == .throttled
             || failure?.code == .unauthorized && call.purpose == .lookup
         call.gate.report(
             StoreAnswer(
-                status: isTold ? response?.status : nil,
-                failure: isTold ? failure?.code : nil,
+                status: saysOfStore ? response?.status : nil,
+                failure: saysOfStore ? failure?.code : nil,
                 limit: headers.limit,
                 usage: headers.usage,
                 retryAfter: failure?.retryAfter,
@@ -159,7 +159,7 @@ struct StoreRequester: Sendable {
         )
         guard let failure, let unsaid = throttle.leave(for: failure.code) else { return }
         logger.log(
-            level: isTold && Self.noteworthy.contains(failure.code) ? .info : .debug,
+            level: saysOfStore && Self.noteworthy.contains(failure.code) ? .info : .debug,
             "store gave no usable answer",
             metadata: [
                 "store": "\(store.rawValue)",
@@ -174,4 +174,44 @@ struct StoreRequester: Sendable {
 
     /// Failures that an operator has to know; the rest show in the metrics.
     private static let noteworthy: Set<ReadFailure.Code> = [.unauthorized, .rejected, .malformed, .unusableID]
+}
+
+/// The failures that the breaker counts against the store.
+///
+/// Throttling belongs to the budget, a lock to one customer, a refusal to our own request; the rest never comes from a
+/// store.
+let breakerFailures: Set<ReadFailure.Code> = [.unavailable, .timeout, .malformed, .unauthorized]
+
+/// Decodes a store's answer; what can't be decoded is `malformed`.
+func decoded<Value>(
+    _ body: [UInt8],
+    _ decode: ([UInt8]) throws(JSONFault) -> Value
+) throws(ReadFailure) -> Value {
+    do throws(JSONFault) { return try decode(body) } catch { throw ReadFailure(.malformed) }
+}
+
+/// A store's wish to be left alone for a while.
+enum RetryAfter {
+    /// More milliseconds since 1970 than seconds ever will be: the App Store names the moment so.
+    private static let leastEpochMs: Int64 = 100_000_000_000
+
+    /// Reads a `Retry-After`: seconds, a date, or milliseconds since 1970; `now` is by the clock of the header's writer.
+    ///
+    /// - Returns: the wait, uncapped; `nil` for anything else.
+    static func wait(_ text: String, now: Int64) -> Duration? {
+        guard !text.isEmpty, text.utf8.count <= 18, text.utf8.allSatisfy(\.isDigit) else {
+            return HTTPDate.seconds(text).map { .seconds(max(0, $0 - now)) }
+        }
+        guard let number = Int64(text) else { return nil }
+        return number < leastEpochMs ? .seconds(number) : .milliseconds(max(0, number - now * 1000))
+    }
+}
+
+/// Settings with a secret in them, of which only the description may be seen.
+package protocol RedactedSettings: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {}
+
+extension RedactedSettings {
+    package var debugDescription: String { description }
+    /// Keeps `dump` and string interpolation of enclosing values from reaching the secret.
+    package var customMirror: Mirror { Mirror(self, children: ["description": description]) }
 }

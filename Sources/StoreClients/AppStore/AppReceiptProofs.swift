@@ -1,7 +1,7 @@
 package import SignedTokens
 package import X509
 
-/// Verifies the app receipts that the App Store signs, without asking anybody.
+/// Verifies the app receipts that the App Store signs, without a request.
 ///
 /// What is said of `AppStoreProofs` holds here too, and more: a receipt is a snapshot, which knows neither later renewals
 /// nor later refunds.
@@ -11,11 +11,7 @@ package struct AppReceiptProofs: Sendable {
     private let chains: AppReceiptChains
     private let expected: AppStoreProofs.Expectation
 
-    /// Creates a verifier.
-    ///
-    /// - Parameters:
-    ///   - roots: what every chain has to lead to; see `AppStoreRoots.shippedForReceipts()`.
-    ///   - expected: what the receipts have to be about.
+    /// Creates a verifier; every chain has to lead to one of the roots (see `AppStoreRoots.shippedForReceipts()`).
     package init(roots: [Certificate], expected: AppStoreProofs.Expectation) {
         chains = AppReceiptChains(roots: roots)
         self.expected = expected
@@ -29,7 +25,7 @@ package struct AppReceiptProofs: Sendable {
 
     /// Verifies a receipt (`app_receipt`).
     ///
-    /// The device for which it was made is not compared: who asks for a restore need not say which one it is.
+    /// The device for which it was made is not compared: a restore need not name one.
     ///
     /// - Parameter text: the base64 of the container.
     /// - Returns: what the App Store signed.

@@ -74,10 +74,7 @@ extension AppStoreClient {
             requests: &requests
         ) { answer throws(ReadFailure) in
             switch answer {
-            case .content(let body):
-                do throws(JSONFault) { return .page(try AppStoreWire.notifications(body)) } catch {
-                    throw ReadFailure(.malformed)
-                }
+            case .content(let body): return .page(try decoded(body, AppStoreWire.notifications))
             case .refused(_, 4_000_014) where place != nil, .refused(_, 4_000_017) where place != nil: return .expired
             case .refused: throw ReadFailure(.rejected)
             }

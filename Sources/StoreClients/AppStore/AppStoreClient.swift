@@ -45,7 +45,7 @@ package struct AppStoreClient: Sendable {
         var session = AppStoreSession(requester, query)
         await session.run()
         let reading = session.reading()
-        if reading.requests > 0 { requester.recordRead(requests: reading.requests) }
+        if reading.requests > 0 { requester.requester.recordRead(requests: reading.requests) }
         return reading
     }
 
@@ -105,7 +105,7 @@ package struct AppStoreClient: Sendable {
                 requests: &requests
             ) { answer throws(ReadFailure) -> [String]? in
                 guard case .content(let body) = answer else { return nil }
-                do throws(JSONFault) { return try AppStoreWire.order(body) } catch { throw ReadFailure(.malformed) }
+                return try decoded(body, AppStoreWire.order)
             }
         } catch {
             guard error.code == .unauthorized else { throw error }

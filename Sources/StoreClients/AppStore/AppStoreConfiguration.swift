@@ -66,14 +66,11 @@ package struct AppStoreConfiguration: Sendable {
     }
 }
 
-extension AppStoreConfiguration: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+extension AppStoreConfiguration: RedactedSettings {
     /// The settings without the key.
     package var description: String {
         "AppStoreConfiguration(\(bundleID), \(production.text), \(sandbox.text), key redacted)"
     }
-    package var debugDescription: String { description }
-    /// Keeps `dump` and string interpolation of enclosing values from reaching the key.
-    package var customMirror: Mirror { Mirror(self, children: ["description": description]) }
 }
 
 extension AppStoreConfiguration {

@@ -92,9 +92,7 @@ enum AppStoreAnswer: Sendable {
     /// Nothing is wrong with the App Store: it does not know, or does not want, what was asked.
     case refused(AppStoreErrorClass, code: Int64?)
 
-    /// Understands an answer.
-    ///
-    /// - Throws: why it is no usable one.
+    /// Understands an answer; throws why it is no usable one.
     init(_ response: HTTPClientResponse) throws(ReadFailure) {
         let status = response.status
         switch status {
@@ -103,8 +101,8 @@ enum AppStoreAnswer: Sendable {
         case 429: throw ReadFailure(.throttled)
         case 400..<500:
             let code = Self.errorCode(response.body)
-            // The App Store says what it has against a request, save one that makes no sense at all to it: whoever says
-            // nothing more than a status is something before it.
+            // The App Store names an error for every refusal but that of a request that makes no sense to it: an answer
+            // with a status alone is a proxy's.
             guard code != nil || status == 400 else { throw ReadFailure(status == 408 ? .timeout : .unavailable) }
             // The first three digits are the status; where they are not, it is the status that counts.
             let known = code.flatMap { $0 / 10_000 == status ? classes[$0] : nil }
@@ -120,20 +118,16 @@ enum AppStoreAnswer: Sendable {
         }
     }
 
-    private enum Field: String, CaseIterable { case errorCode }
-
-    private static let fields = JSONFields<Field>()
+    private static let errorCode = JSONFields(only: "errorCode")
 
     /// The code of an error object; `nil` where the body is none.
     private static func errorCode(_ body: [UInt8]) -> Int64? {
         var code: Int64?
         do throws(JSONFault) {
-            var reader = try JSONReader(body)
-            try reader.readObject(fields) { reader, _ throws(JSONFault) in code = try reader.readOptionalInteger() }
-            try reader.finish()
-        } catch {
-            return nil
-        }
+            try JSONReader.readObject(in: body, errorCode) { reader, _ throws(JSONFault) in
+                code = try reader.readOptionalInteger()
+            }
+        } catch { return nil }
         return code
     }
 }

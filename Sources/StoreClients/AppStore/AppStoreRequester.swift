@@ -19,7 +19,7 @@ struct AppStoreRequester: Sendable {
     let configuration: AppStoreConfiguration
     private let proofs: AppStoreProofs
     private let tokens: AppStoreTokens
-    private let requester: StoreRequester
+    let requester: StoreRequester
     private let gate: @Sendable (AppStoreEnvironment, AppStoreBudget) -> RequestPermit
     private let logger: Logger
     private let throttle = LogThrottle<ReadFailure.Code>()
@@ -46,9 +46,6 @@ struct AppStoreRequester: Sendable {
         )
     }
 
-    /// Notes how many requests one reading took.
-    func recordRead(requests: Int) { requester.recordRead(requests: requests) }
-
     /// Asks for something that is known or not.
     ///
     /// - Returns: what `decode` makes of the body; that an id is unknown. What clients give us is unknown as well where
@@ -65,8 +62,7 @@ struct AppStoreRequester: Sendable {
         try await send(endpoint, in: environment, lane: lane, purpose: purpose, requests: &requests) {
             answer throws(ReadFailure) in
             switch answer {
-            case .content(let body):
-                do throws(JSONFault) { return .value(try decode(body)) } catch { throw ReadFailure(.malformed) }
+            case .content(let body): return .value(try decoded(body, decode))
             case .refused(.unknownHere, _): return .unknownHere
             case .refused(.unknown, _): return .unknown
             case .refused:
@@ -175,18 +171,13 @@ struct AppStoreRequester: Sendable {
         token: String,
         hasBody: Bool
     ) -> HTTPRequest {
-        var authorization = HTTPField(name: .authorization, value: "Bearer \(token)")
-        authorization.indexingStrategy = .disallow
-        var headers: HTTPFields = [.accept: "application/json"]
-        if hasBody { headers[.contentType] = "application/json" }
-        headers.append(authorization)
         let base = configuration.base(environment)
         return HTTPRequest(
-            method: endpoint.method,
-            scheme: base.scheme,
-            authority: base.authority,
+            endpoint.method,
+            base,
             path: base.path + endpoint.target,
-            headerFields: headers
+            sending: hasBody ? "application/json" : nil,
+            bearer: token
         )
     }
 

@@ -69,14 +69,11 @@ package struct GooglePlayConfiguration: Sendable {
     }
 }
 
-extension GooglePlayConfiguration: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+extension GooglePlayConfiguration: RedactedSettings {
     /// The settings without the account.
     package var description: String {
         "GooglePlayConfiguration(\(base.text), \(packageName), account redacted)"
     }
-    package var debugDescription: String { description }
-    /// Keeps `dump` and string interpolation of enclosing values from reaching the key.
-    package var customMirror: Mirror { Mirror(self, children: ["description": description]) }
 }
 
 extension GooglePlayConfiguration {

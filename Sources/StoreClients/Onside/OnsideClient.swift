@@ -33,30 +33,14 @@ package struct OnsideClient: Sendable {
     ///   - gate: admits each request and gets each answer.
     ///   - logger: hears of failures; of no ids, tokens and bodies.
     ///   - systemSeconds: the system's clock, in seconds since 1970, by which tokens are dated.
+    ///   - keys: Onside's, empty at first.
     package init(
         configuration: OnsideConfiguration,
         http: HTTPClient,
         gate: RequestPermit,
         logger: Logger,
-        systemSeconds: @escaping @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970) }
-    ) {
-        self.init(
-            configuration: configuration,
-            http: http,
-            gate: gate,
-            logger: logger,
-            systemSeconds: systemSeconds,
-            keys: KeySet(of: .onside)
-        )
-    }
-
-    init(
-        configuration: OnsideConfiguration,
-        http: HTTPClient,
-        gate: RequestPermit,
-        logger: Logger,
-        systemSeconds: @escaping @Sendable () -> Int64,
-        keys: KeySet
+        systemSeconds: @escaping @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970) },
+        keys: KeySet = KeySet(of: .onside)
     ) {
         self.configuration = configuration
         self.gate = gate
@@ -97,11 +81,11 @@ package struct OnsideClient: Sendable {
         for (order, answer) in zip(asked, answers) where answer.isUnknown { reading.unknown.append(order.spelling) }
         reading.hasUnreadable = answers.contains(where: \.hasOdd)
         for line in OnsideLine.lines(of: answers.flatMap(\.transactions), query) {
-            guard let observation = line.observation else {
+            if let observation = line.observation {
+                reading.observations.append(observation)
+            } else {
                 reading.hasUnreadable = true
-                continue
             }
-            reading.observations.append(observation)
         }
         if reading.failure != nil {
             reading.coverage = answers.allSatisfy { $0.failure != nil } ? .none : .partial
@@ -156,19 +140,9 @@ package struct OnsideClient: Sendable {
     }
 
     /// A request for something below the base URL.
-    func call(_ endpoint: Endpoint, path: String, accept: String, lane: Lane) -> StoreCall {
+    func call(_ endpoint: Endpoint, path: String, accept: String, bearer: String? = nil, lane: Lane) -> StoreCall {
         let base = configuration.base
-        return StoreCall(
-            endpoint: endpoint.rawValue,
-            request: HTTPRequest(
-                method: .get,
-                scheme: base.scheme,
-                authority: base.authority,
-                path: base.path + path,
-                headerFields: [.accept: accept]
-            ),
-            gate: gate,
-            lane: lane
-        )
+        let request = HTTPRequest(.get, base, path: base.path + path, accept: accept, bearer: bearer)
+        return StoreCall(endpoint: endpoint.rawValue, request: request, gate: gate, lane: lane)
     }
 }

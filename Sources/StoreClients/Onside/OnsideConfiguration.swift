@@ -52,14 +52,11 @@ package struct OnsideConfiguration: Sendable {
     }
 }
 
-extension OnsideConfiguration: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+extension OnsideConfiguration: RedactedSettings {
     /// The settings without the secret.
     package var description: String {
         "OnsideConfiguration(\(base.text), \(bundleID), secret redacted)"
     }
-    package var debugDescription: String { description }
-    /// Keeps `dump` and string interpolation of enclosing values from reaching the secret.
-    package var customMirror: Mirror { Mirror(self, children: ["description": description]) }
 }
 
 extension OnsideConfiguration {

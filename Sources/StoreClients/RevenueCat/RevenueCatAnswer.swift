@@ -112,9 +112,3 @@ func classify(status: Int, error: RevenueCatError?) -> AnswerClass {
     let rule = answerRules.first { $0.holds(status: status, error: error) }
     return rule?.outcome ?? .failure(.unavailable)
 }
-
-/// The failures that the breaker counts against the store.
-///
-/// Throttling belongs to the budget, a lock to one customer, a refusal to our own request; the rest never comes from a
-/// store.
-let breakerFailures: Set<ReadFailure.Code> = [.unavailable, .timeout, .malformed, .unauthorized]

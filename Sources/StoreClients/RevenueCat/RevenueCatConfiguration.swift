@@ -38,14 +38,11 @@ package struct RevenueCatConfiguration: Sendable {
     }
 }
 
-extension RevenueCatConfiguration: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+extension RevenueCatConfiguration: RedactedSettings {
     /// The settings without the key.
     package var description: String {
         "RevenueCatConfiguration(\(base.text), key redacted)"
     }
-    package var debugDescription: String { description }
-    /// Keeps `dump` and string interpolation of enclosing values from reaching the key.
-    package var customMirror: Mirror { Mirror(self, children: ["description": description]) }
 }
 
 extension RevenueCatConfiguration {
