@@ -33,14 +33,13 @@ package struct SignedTransaction: AppStorePayload, Hashable {
     /// Its presence says that the purchase was refunded or withdrawn.
     package var revokedAt: Instant?
     package var isUpgraded: Bool
-    package var offerType: Int64?
     /// When it was signed; no event happened then.
     package var signedAt: Instant
 
     private enum Field: String, CaseIterable {
         case transactionId, originalTransactionId, previousOriginalTransactionId, bundleId, productId
         case subscriptionGroupIdentifier, type, inAppOwnershipType, appAccountToken, appTransactionId, environment
-        case purchaseDate, originalPurchaseDate, expiresDate, revocationDate, isUpgraded, offerType, signedDate
+        case purchaseDate, originalPurchaseDate, expiresDate, revocationDate, isUpgraded, signedDate
     }
 
     private static let fields = JSONFields<Field>()
@@ -67,7 +66,6 @@ package struct SignedTransaction: AppStorePayload, Hashable {
             case .originalPurchaseDate, .expiresDate: members.moments[field] = try reader.readIfSound(moment)
             case .revocationDate, .signedDate: members.moments[field] = try moment(&reader)
             case .isUpgraded: isUpgraded = try reader.readNull() ? false : try reader.readBool()
-            case .offerType: members.numbers[field] = try reader.readSoundInteger()
             case .subscriptionGroupIdentifier, .appTransactionId, .previousOriginalTransactionId:
                 members.texts[field] = try reader.readSoundString()
             default: members.texts[field] = try reader.readOptionalString()
@@ -106,7 +104,6 @@ package struct SignedTransaction: AppStorePayload, Hashable {
         expiresAt = members.moments[.expiresDate]
         revokedAt = members.moments[.revocationDate]
         self.isUpgraded = isUpgraded
-        offerType = members.numbers[.offerType]
         signedAt = try members.moment(.signedDate)
     }
 }

@@ -47,7 +47,7 @@ package struct GooglePlayClient: Sendable {
         let reading = await chains.read { token, mayBeProduct in
             await page(token, mayBeProduct: mayBeProduct, lane: query.lane, purpose)
         }
-        requester.recordRead(requests: reading.requests)
+        requester.requester.recordRead(requests: reading.requests)
         return reading
     }
 
@@ -59,48 +59,32 @@ package struct GooglePlayClient: Sendable {
     ) async -> (GooglePlayChains.Page, requests: Int) {
         var requests = 0
         do throws(ReadFailure) {
-            let page = try await subscription(token, lane, purpose, &requests)
+            let page = try await self.page(token, as: .subscription, lane, purpose, &requests)
             // A one-time purchase is answered here as if there had been one, or as if there were none.
             guard mayBeProduct, page.isAbsence else { return (page, requests) }
-            let product = try await product(token, lane, purpose, &requests)
+            let product = try await self.page(token, as: .oneTime, lane, purpose, &requests)
             return (product.isAbsence ? page : product, requests)
         } catch {
             return (.failed(error), requests)
         }
     }
 
-    private func subscription(
-        _ token: PurchaseToken,
-        _ lane: Lane,
-        _ purpose: StoreCall.Purpose,
-        _ requests: inout Int
-    ) async throws(ReadFailure) -> GooglePlayChains.Page {
-        try await page(.subscription(token), lane, purpose, &requests) { body throws(JSONFault) in
-            .subscription(try SubscriptionPurchase(body))
-        }
-    }
-
-    private func product(
-        _ token: PurchaseToken,
-        _ lane: Lane,
-        _ purpose: StoreCall.Purpose,
-        _ requests: inout Int
-    ) async throws(ReadFailure) -> GooglePlayChains.Page {
-        try await page(.product(token), lane, purpose, &requests) { body throws(JSONFault) in
-            .product(try ProductPurchase(body))
-        }
-    }
-
+    /// Reads a token's purchase, as a subscription or as a one-time purchase.
     private func page(
-        _ endpoint: GooglePlayEndpoint,
+        _ token: PurchaseToken,
+        as kind: Observation.Kind,
         _ lane: Lane,
         _ purpose: StoreCall.Purpose,
-        _ requests: inout Int,
-        _ decode: ([UInt8]) throws(JSONFault) -> GooglePlayChains.Page
+        _ requests: inout Int
     ) async throws(ReadFailure) -> GooglePlayChains.Page {
-        try await requester.send(endpoint, lane: lane, purpose: purpose, requests: &requests) {
+        let endpoint = kind == .subscription ? GooglePlayEndpoint.subscription(token) : .product(token)
+        return try await requester.send(endpoint, lane: lane, purpose: purpose, requests: &requests) {
             said throws(ReadFailure) in
-            if let page = try said.read(decode) { return page }
+            let page = try said.read { body throws(JSONFault) -> GooglePlayChains.Page in
+                kind == .subscription
+                    ? .subscription(try SubscriptionPurchase(body)) : .product(try ProductPurchase(body))
+            }
+            if let page { return page }
             if case .gone = said { return .gone }
             return .unknown
         }
@@ -139,12 +123,9 @@ package struct GooglePlayClient: Sendable {
         of acknowledgement: Acknowledgement,
         lane: Lane
     ) async throws(ReadFailure) -> GooglePlayAcknowledgementState {
-        guard let token = PurchaseToken(acknowledgement.token) else { return .untold }
+        guard let token = PurchaseToken(acknowledgement.token) else { return .unknown }
         var requests = 0
-        let page =
-            acknowledgement.kind == .subscription
-            ? try await subscription(token, lane, .reading, &requests)
-            : try await product(token, lane, .reading, &requests)
+        let page = try await page(token, as: acknowledgement.kind, lane, .reading, &requests)
         return page.acknowledgementState
     }
 }
@@ -167,7 +148,7 @@ extension GooglePlayChains.Page {
             if purchase.state == ProductPurchase.cancelled { return .over }
             // To use something up is to acknowledge it.
             return purchase.awaitsAcknowledgement && !purchase.keptItems.isEmpty ? .pending : .acknowledged
-        case .unknown, .gone, .failed: return .untold
+        case .unknown, .gone, .failed: return .unknown
         }
     }
 }

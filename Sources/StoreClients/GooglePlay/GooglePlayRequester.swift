@@ -1,6 +1,7 @@
 import Entitlements
 import HTTPTypes
 import Logging
+import SignedTokens
 import TextFormats
 import Transport
 
@@ -21,8 +22,7 @@ extension GooglePlaySaid {
     /// - Throws: a conflict, which nothing that only reads can have, and what `decode` could not make sense of.
     func read<Value>(_ decode: ([UInt8]) throws(JSONFault) -> Value) throws(ReadFailure) -> Value? {
         switch self {
-        case .content(let body):
-            do throws(JSONFault) { return try decode(body) } catch { throw ReadFailure(.malformed) }
+        case .content(let body): return try decoded(body, decode)
         case .unknown, .gone: return nil
         case .conflict(let code): throw ReadFailure(code)
         }
@@ -33,7 +33,7 @@ extension GooglePlaySaid {
 struct GooglePlayRequester: Sendable {
     private let configuration: GooglePlayConfiguration
     private let prefix: String
-    private let requester: StoreRequester
+    let requester: StoreRequester
     private let gate: @Sendable (GooglePlayBudget) -> RequestPermit
     private let tokens: AccessTokens
     private let systemSeconds: @Sendable () -> Int64
@@ -59,9 +59,6 @@ struct GooglePlayRequester: Sendable {
         self.tokens = tokens
         self.systemSeconds = systemSeconds
     }
-
-    /// Notes how many requests one reading took.
-    func recordRead(requests: Int) { requester.recordRead(requests: requests) }
 
     /// Sends a request, twice where the access token turns out to be good no more.
     ///
@@ -109,21 +106,17 @@ struct GooglePlayRequester: Sendable {
         _ lane: Lane,
         _ purpose: StoreCall.Purpose
     ) -> StoreCall {
-        var authorization = HTTPField(name: .authorization, value: "Bearer \(token.text)")
-        authorization.indexingStrategy = .disallow
-        var headers: HTTPFields = [.accept: "application/json"]
-        if endpoint.writes { headers[.contentType] = "application/json" }
-        headers.append(authorization)
+        let body = endpoint.body
         return StoreCall(
             endpoint: endpoint.index,
             request: HTTPRequest(
-                method: endpoint.writes ? .post : .get,
-                scheme: configuration.base.scheme,
-                authority: configuration.base.authority,
+                body == nil ? .get : .post,
+                configuration.base,
                 path: prefix + endpoint.target,
-                headerFields: headers
+                sending: body == nil ? nil : "application/json",
+                bearer: token.text
             ),
-            body: endpoint.body,
+            body: body,
             gate: gate(endpoint.budget),
             lane: lane,
             purpose: purpose
@@ -148,11 +141,10 @@ struct GooglePlayRequester: Sendable {
         let call = StoreCall(
             endpoint: GooglePlayEndpoint.tokenIndex,
             request: HTTPRequest(
-                method: .post,
-                scheme: endpoint.scheme,
-                authority: endpoint.authority,
+                .post,
+                endpoint,
                 path: endpoint.path,
-                headerFields: [.accept: "application/json", .contentType: "application/x-www-form-urlencoded"]
+                sending: "application/x-www-form-urlencoded"
             ),
             body: Array("grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Ajwt-bearer&assertion=\(assertion)".utf8),
             gate: gate(.token),
@@ -163,7 +155,7 @@ struct GooglePlayRequester: Sendable {
             if let code = tokenFailure(status: response.status, word: tokenErrorWord(response.body)) {
                 throw ReadFailure(code)
             }
-            do throws(JSONFault) { return try GrantedToken(response.body) } catch { throw ReadFailure(.malformed) }
+            return try decoded(response.body, GrantedToken.init)
         }
         return AccessToken(granted, sentAt: sentAt)
     }

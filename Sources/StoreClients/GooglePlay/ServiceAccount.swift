@@ -39,14 +39,10 @@ struct ServiceAccount: Sendable {
     init(_ text: String) throws(Fault) {
         var texts: [Field: String] = [:]
         do throws(JSONFault) {
-            var reader = try JSONReader(Array(text.utf8))
-            try reader.readObject(Self.fields) { reader, field throws(JSONFault) in
+            try JSONReader.readObject(in: Array(text.utf8), Self.fields) { reader, field throws(JSONFault) in
                 texts[field] = try reader.readString(upTo: Self.maximumKeyBytes)
             }
-            try reader.finish()
-        } catch {
-            throw .malformed
-        }
+        } catch { throw .malformed }
         guard texts[.type] == "service_account", let email = texts[.email], !email.isEmpty,
             let keyID = texts[.keyID], !keyID.isEmpty, let pem = texts[.key]
         else { throw .malformed }

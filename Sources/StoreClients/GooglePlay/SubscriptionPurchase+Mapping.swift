@@ -1,47 +1,33 @@
 import Entitlements
+import TextFormats
 
-/// One row of the table of states.
-struct SubscriptionStateRule: Sendable {
-    enum Access: Sendable {
-        case yes
-        /// While an item's period runs.
-        case untilExpiry
-        case no
-    }
-
-    var state: SubscriptionPurchase.State
-    var access: Access
-    /// The domain's words, with access and without; `nil`: no observation at all.
-    var word: String?
-    var wordWithoutAccess: String?
-
-    init(_ state: SubscriptionPurchase.State, _ access: Access, _ word: String?, _ wordWithoutAccess: String?) {
-        self.state = state
-        self.access = access
-        self.word = word
-        self.wordWithoutAccess = wordWithoutAccess
-    }
+/// When a state gives access.
+enum SubscriptionAccess: Sendable {
+    case yes
+    /// While an item's period runs.
+    case untilExpiry
+    case no
 }
+
+/// One row of the table of states, with the domain's words with access and without; `nil`: no observation at all.
+typealias SubscriptionStateRule = (
+    state: SubscriptionPurchase.State, access: SubscriptionAccess, word: String?, wordWithoutAccess: String?
+)
 
 /// Every state, whether it gives access, and the domain's word for it.
 let subscriptionStateRules: [SubscriptionStateRule] = [
-    //                    state           access        word with, and without access
+    // state  access  word with, and without access
     // Also with a period that is over: renewal takes a day or two, of which nothing is said.
-    SubscriptionStateRule(.active, .yes, "active", "active"),
-    SubscriptionStateRule(.inGracePeriod, .yes, "in_grace_period", "in_grace_period"),
-    SubscriptionStateRule(.canceled, .untilExpiry, "active", "expired"),
-    SubscriptionStateRule(.onHold, .no, "in_billing_retry", "in_billing_retry"),
-    SubscriptionStateRule(.paused, .no, "paused", "paused"),
-    SubscriptionStateRule(.expired, .no, "expired", "expired"),
-    SubscriptionStateRule(.pending, .no, "incomplete", "incomplete"),
-    SubscriptionStateRule(.pendingCanceled, .no, nil, nil),
+    (.active, .yes, "active", "active"),
+    (.inGracePeriod, .yes, "in_grace_period", "in_grace_period"),
+    (.canceled, .untilExpiry, "active", "expired"),
+    (.onHold, .no, "in_billing_retry", "in_billing_retry"),
+    (.paused, .no, "paused", "paused"),
+    (.expired, .no, "expired", "expired"),
+    (.pending, .no, "incomplete", "incomplete"),
+    (.pendingCanceled, .no, nil, nil),
     // Google's own word for not knowing: as unknown as a word we have not met.
-    SubscriptionStateRule(
-        .unspecified,
-        .no,
-        SubscriptionPurchase.State.unspecified.rawValue,
-        SubscriptionPurchase.State.unspecified.rawValue
-    ),
+    (.unspecified, .no, "SUBSCRIPTION_STATE_UNSPECIFIED", "SUBSCRIPTION_STATE_UNSPECIFIED"),
 ]
 
 /// What one item of a subscription is worth by itself, in a state that gives access.
@@ -250,20 +236,14 @@ package enum OrderNumber {
 
     /// Whether a text may be one: 1 to 255 visible characters of ASCII.
     package static func isPlausible(_ text: String) -> Bool {
-        (1...255).contains(text.utf8.count) && text.utf8.allSatisfy { (0x21...0x7E).contains($0) }
+        (1...255).contains(text.utf8.count) && text.utf8.allSatisfy(\.isVisible)
     }
 
     /// The number of the first order.
     package static func base(_ text: String) -> String {
-        guard let dots = text.lastRange(of: "..") else { return text }
+        guard let dots = text.ranges(of: "..").last else { return text }
         let number = text[dots.upperBound...]
-        guard dots.lowerBound > text.startIndex, !number.isEmpty,
-            number.utf8.allSatisfy({ (0x30...0x39).contains($0) })
-        else { return text }
+        guard dots.lowerBound > text.startIndex, !number.isEmpty, number.utf8.allSatisfy(\.isDigit) else { return text }
         return String(text[..<dots.lowerBound])
     }
-}
-
-extension String {
-    fileprivate func lastRange(of text: String) -> Range<Index>? { ranges(of: text).last }
 }

@@ -11,8 +11,6 @@ package struct OnsideTransaction: Sendable, Hashable {
     /// Never shown, never logged.
     package var appAccountToken: String?
     package var bundleID: String
-    /// ISO 4217.
-    package var currency: String?
     /// The end of the paid period; `nil`: it is no subscription.
     package var expiresAt: Instant?
     /// A UUID, in lower case.
@@ -20,45 +18,30 @@ package struct OnsideTransaction: Sendable, Hashable {
     /// The id of the line's first order: a UUID, in lower case.
     package var originalOrderID: String
     package var originallyPurchasedAt: Instant?
-    /// In the smallest unit of the currency.
-    package var price: Int64?
     package var productID: String
-    package var productSlug: String?
     /// `NON_CONSUMABLE` and others, which Onside has not documented.
     package var productType: String?
     /// When it was bought or renewed.
     package var purchasedAt: Instant
-    package var quantity: Int64?
     package var revokedAt: Instant?
-    package var revocationReason: String?
     /// When Onside made this statement.
     package var fetchedAt: Instant
     /// The subscription's group.
     package var subscriptionID: String?
-    /// `PURCHASE` and others, which Onside has not documented.
-    package var reason: String?
-    package var country: String?
 
     private enum Field: String, CaseIterable {
         case appAccountToken = "app_account_token"
         case bundleID = "bundle_id"
-        case currency
         case expiresAt = "expires_at"
         case orderID = "order_id"
         case originalOrderID = "original_order_id"
         case originallyPurchasedAt = "original_purchase_date"
-        case price
         case productID = "product_id"
-        case productSlug = "product_slug"
         case productType = "product_type"
         case purchasedAt = "purchase_date"
-        case quantity
         case revokedAt = "revocation_date"
-        case revocationReason = "revocation_reason"
         case fetchedAt = "fetched_at"
         case subscriptionID = "subscription_id"
-        case reason = "transaction_reason"
-        case country = "user_country"
     }
 
     private static let fields = JSONFields<Field>()
@@ -72,39 +55,25 @@ package struct OnsideTransaction: Sendable, Hashable {
             case .expiresAt, .purchasedAt, .revokedAt, .fetchedAt:
                 members.moments[field] = try reader.readOptionalTime()
             case .originallyPurchasedAt: members.moments[field] = try reader.readSoundTime()
-            case .price, .quantity: members.numbers[field] = try reader.readSoundInteger()
-            case .currency, .productSlug, .revocationReason, .reason, .country:
-                members.texts[field] = try reader.readSoundString()
             default: members.texts[field] = try reader.readOptionalString()
             }
         }
-        try self.init(members)
-    }
-
-    private init(_ members: Members<Field>) throws(JSONFault) {
         func order(_ field: Field) throws(JSONFault) -> String {
             guard let id = OnsideOrderID(try members.text(field)) else { throw .wrongType }
             return id.text
         }
         appAccountToken = members.texts[.appAccountToken]
         bundleID = try members.text(.bundleID)
-        currency = members.texts[.currency]
         expiresAt = members.moments[.expiresAt]
         orderID = try order(.orderID)
         originalOrderID = try order(.originalOrderID)
         originallyPurchasedAt = members.moments[.originallyPurchasedAt]
-        price = members.numbers[.price]
         productID = try members.text(.productID)
-        productSlug = members.texts[.productSlug]
         productType = members.texts[.productType]
         purchasedAt = try members.moment(.purchasedAt)
-        quantity = members.numbers[.quantity]
         revokedAt = members.moments[.revokedAt]
-        revocationReason = members.texts[.revocationReason]
         fetchedAt = try members.moment(.fetchedAt)
         subscriptionID = members.texts[.subscriptionID]
-        reason = members.texts[.reason]
-        country = members.texts[.country]
     }
 }
 
