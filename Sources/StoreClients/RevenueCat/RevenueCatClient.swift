@@ -47,7 +47,7 @@ package struct RevenueCatClient: Sendable {
         }
         var session = RevenueCatSession(requester, query, customer: customer)
         let reading = await read(&session)
-        if reading.requests > 0 { requester.recordRead(requests: reading.requests) }
+        if reading.requests > 0 { requester.requester.recordRead(requests: reading.requests) }
         return reading
     }
 
@@ -103,11 +103,11 @@ package struct RevenueCatClient: Sendable {
         return reading
     }
 
-    private func lookup(_ ids: [TypedID], _ lane: Lane) async -> LookedUp {
+    private func lookup(_ ids: [TypedID], _ lane: Lane) async -> LookupResult {
         var values: [String] = []
-        for id in ids where id.canBeLookedUp && !values.contains(where: id.value.isExactly) { values.append(id.value) }
+        for id in ids where id.hasLookup && !values.contains(where: id.value.isExactly) { values.append(id.value) }
         let asked = values.prefix(Self.maximumLookups)
-        let answers = await withTaskGroup(of: (Int, LookedUp).self) { group in
+        let answers = await withTaskGroup(of: (Int, LookupResult).self) { group in
             for (index, value) in asked.enumerated() {
                 group.addTask {
                     let subscriptions = await lookup(.findSubscriptions(storeID: value), lane, WireItem.subscription)
@@ -115,9 +115,9 @@ package struct RevenueCatClient: Sendable {
                     return (index, subscriptions + purchases)
                 }
             }
-            return await group.reduce(into: Array(repeating: LookedUp(), count: asked.count)) { $0[$1.0] = $1.1 }
+            return await group.reduce(into: Array(repeating: LookupResult(), count: asked.count)) { $0[$1.0] = $1.1 }
         }
-        return answers.reduce(LookedUp(), +)
+        return answers.reduce(LookupResult(), +)
     }
 
     /// Finds out what RevenueCat knows of purchases that the user has shown proofs of.
@@ -126,7 +126,7 @@ package struct RevenueCatClient: Sendable {
     ///   - purchases: each purchase's ids, which its store has verified; RevenueCat may know any of them.
     ///   - query: on whose behalf.
     /// - Returns: for each purchase what was found under its ids: the user's (`askedUser`), another user's
-    ///   (`heldElsewhere`), or an anonymous customer's (`nobody`); and why the answer is not whole.
+    ///   (`heldElsewhere`), or an anonymous customer's (`unnamed`); and why the answer is not whole.
     package func owners(
         of purchases: [[String]],
         for query: CustomerQuery
@@ -234,13 +234,13 @@ package struct RevenueCatClient: Sendable {
     }
 
     /// The answer to one lookup, or to several.
-    private struct LookedUp: Sendable {
+    private struct LookupResult: Sendable {
         var items: [WireItem] = []
         var failure: ReadFailure?
         var hasUnreadable = false
 
-        static func + (left: LookedUp, right: LookedUp) -> LookedUp {
-            LookedUp(
+        static func + (left: LookupResult, right: LookupResult) -> LookupResult {
+            LookupResult(
                 items: left.items + right.items,
                 failure: left.failure ?? right.failure,
                 hasUnreadable: left.hasUnreadable || right.hasUnreadable
@@ -252,7 +252,7 @@ package struct RevenueCatClient: Sendable {
         _ endpoint: RevenueCatEndpoint,
         _ lane: Lane,
         _ item: (inout JSONReader) throws(JSONFault) -> WireItem
-    ) async -> LookedUp {
+    ) async -> LookupResult {
         var requests = 0
         do throws(ReadFailure) {
             let page = try await requester.page(
@@ -262,8 +262,8 @@ package struct RevenueCatClient: Sendable {
                 requests: &requests,
                 item: item
             )
-            guard let page else { return LookedUp() }
-            return LookedUp(
+            guard let page else { return LookupResult() }
+            return LookupResult(
                 items: page.items,
                 failure: page.isDegraded ? ReadFailure(.malformed) : nil,
                 hasUnreadable: page.badItems > 0
@@ -271,8 +271,8 @@ package struct RevenueCatClient: Sendable {
         } catch {
             // An id that the store calls impossible leads nowhere; any other failure says nothing about it.
             // A client's id raises no alarm about our key.
-            guard error.code != .rejected else { return LookedUp() }
-            return LookedUp(failure: error.code == .unauthorized ? ReadFailure(.unavailable) : error)
+            guard error.code != .rejected else { return LookupResult() }
+            return LookupResult(failure: error.code == .unauthorized ? ReadFailure(.unavailable) : error)
         }
     }
 }
@@ -295,8 +295,8 @@ extension FoundPurchase {
 }
 
 extension TypedID {
-    fileprivate var canBeLookedUp: Bool {
+    fileprivate var hasLookup: Bool {
         (kind == "transaction_id" || kind == "order_id") && store != "onside" && (1...255).contains(value.utf8.count)
-            && value.utf8.allSatisfy { (0x21...0x7E).contains($0) }
+            && value.utf8.allSatisfy(\.isVisible)
     }
 }

@@ -1,3 +1,4 @@
+import TextFormats
 package import Transport
 
 /// Where RevenueCat is, and with which key we ask it.
@@ -26,7 +27,7 @@ package struct RevenueCatConfiguration: Sendable {
     ) throws(SettingFaults<Fault>) {
         var faults: [Fault] = []
         // Whatever is not visible ASCII would be refused or cut on its way into the header.
-        if apiKey.isEmpty || !apiKey.utf8.allSatisfy({ (0x21...0x7E).contains($0) }) { faults.append(.apiKey) }
+        if apiKey.isEmpty || !apiKey.utf8.allSatisfy(\.isVisible) { faults.append(.apiKey) }
         if projectID.isEmpty || PathSegment(projectID) == nil { faults.append(.projectID) }
         if maxPages < 1 { faults.append(.maxPages) }
         let base = BaseURL.read(baseURL, endingIn: "v2", malformed: .baseURL, insecure: .insecureBaseURL, &faults)

@@ -1,6 +1,7 @@
 import Entitlements
 import HTTPTypes
 import Logging
+import SignedTokens
 import TextFormats
 import Transport
 
@@ -8,9 +9,9 @@ import Transport
 struct RevenueCatRequester: Sendable {
     private let base: BaseURL
     private let project: String
-    private let headers: HTTPFields
+    private let apiKey: String
     private let gate: RequestPermit
-    private let requester: StoreRequester
+    let requester: StoreRequester
     let maxPages: Int
 
     init(
@@ -23,11 +24,7 @@ struct RevenueCatRequester: Sendable {
         base = configuration.base
         project = configuration.base.path + "/projects/" + PercentCoding.encode(configuration.projectID)
         maxPages = configuration.maxPages
-        var authorization = HTTPField(name: .authorization, value: "Bearer \(configuration.apiKey)")
-        authorization.indexingStrategy = .disallow
-        var headers: HTTPFields = [.accept: "application/json"]
-        headers.append(authorization)
-        self.headers = headers
+        apiKey = configuration.apiKey
         self.gate = gate
         requester = StoreRequester(
             .revenueCat,
@@ -38,9 +35,6 @@ struct RevenueCatRequester: Sendable {
             headers: StoreHeaders.init(revenueCat:)
         )
     }
-
-    /// Notes how many requests one reading took.
-    func recordRead(requests: Int) { requester.recordRead(requests: requests) }
 
     /// Asks for one page.
     ///
@@ -61,13 +55,7 @@ struct RevenueCatRequester: Sendable {
         requests: inout Int,
         item: (inout JSONReader) throws(JSONFault) -> Item
     ) async throws(ReadFailure) -> WirePage<Item>? {
-        let request = HTTPRequest(
-            method: .get,
-            scheme: base.scheme,
-            authority: base.authority,
-            path: project + endpoint.target(after: cursor),
-            headerFields: headers
-        )
+        let request = HTTPRequest(.get, base, path: project + endpoint.target(after: cursor), bearer: apiKey)
         let said = try await requester.send(
             StoreCall(endpoint: endpoint.index, request: request, gate: gate, lane: lane, purpose: purpose),
             requests: &requests,
@@ -92,14 +80,12 @@ struct RevenueCatRequester: Sendable {
     /// - Throws: why that stays unknown; the thing may have been done all the same, unless the failure says that nothing
     ///   was sent or that it was refused.
     func post(_ endpoint: RevenueCatEndpoint, body: [UInt8], lane: Lane) async throws(ReadFailure) -> RevenueCatDone {
-        var fields = headers
-        fields[.contentType] = "application/json"
         let request = HTTPRequest(
-            method: .post,
-            scheme: base.scheme,
-            authority: base.authority,
+            .post,
+            base,
             path: project + endpoint.target(after: nil),
-            headerFields: fields
+            sending: "application/json",
+            bearer: apiKey
         )
         var requests = 0
         return try await requester.send(
@@ -134,13 +120,9 @@ struct RevenueCatRequester: Sendable {
                 // The body's milliseconds leave no doubt; the header once meant milliseconds and now means seconds.
                 throw ReadFailure(code, retryAfter: error?.backoffMs.map { .milliseconds($0) })
             case .content:
-                do throws(JSONFault) {
-                    var page = try decodePage(response.body, item: item)
-                    page.isDegraded = response.isDegraded
-                    self = .page(page)
-                } catch {
-                    throw ReadFailure(.malformed)
-                }
+                var page = try decoded(response.body) { body throws(JSONFault) in try decodePage(body, item: item) }
+                page.isDegraded = response.isDegraded
+                self = .page(page)
             }
         }
 
@@ -184,7 +166,7 @@ extension StoreHeaders {
 
     private static func harmless(_ text: String) -> String? {
         let isHarmless = text.utf8.allSatisfy { byte in
-            byte == UInt8(ascii: "-") || Unicode.Scalar(byte).properties.isASCIIHexDigit || (0x41...0x7A).contains(byte)
+            byte == UInt8(ascii: "-") || byte.isDigit || (0x41...0x7A).contains(byte)
         }
         return isHarmless && (1...64).contains(text.utf8.count) ? text : nil
     }
