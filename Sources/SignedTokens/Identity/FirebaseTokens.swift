@@ -22,16 +22,10 @@ package struct FirebaseTokens: Sendable {
     private let keys: SignerKeys
     private let systemSeconds: @Sendable () -> Int64
 
-    /// Makes a verifier.
+    /// Makes a verifier for a project by its id, not its number; throws every fault of the settings at once.
     ///
-    /// - Parameters:
-    ///   - projectID: the project's id, not its number.
-    ///   - keysURL: a JWK set; plain http is taken for loopback hosts only.
-    ///   - http: carries the requests for keys, with its own timeouts and size cap.
-    ///   - logger: hears that keys can't be had; of no token.
-    ///   - systemSeconds: the system's clock, in seconds since 1970.
-    ///   - keys: the set, empty at first.
-    /// - Throws: every fault at once.
+    /// `keysURL` is a JWK set; plain http is taken for loopback hosts only. The logger hears that keys can't be had; of no token.
+    /// `systemSeconds` is the system's clock, in seconds since 1970. The key set is empty at first.
     package init(
         projectID: String,
         keysURL: String = usualKeysURL,
@@ -52,12 +46,9 @@ package struct FirebaseTokens: Sendable {
         self.systemSeconds = systemSeconds
     }
 
-    /// Finds out which user a token names.
+    /// Finds out which user a token, a compact JWS of at most 8 KiB, names.
     ///
-    /// - Parameter token: a compact JWS of at most 8 KiB.
-    /// - Returns: the user.
-    /// - Throws: `TokenFailure`: `refused` for whatever is no valid token of this project, `unread` where keys are missing
-    ///   that may be had later.
+    /// `refused` for whatever is no valid token of this project, `unread` where keys are missing that may be had later.
     package func user(of token: String) async throws(TokenFailure) -> TokenUser {
         let claims = try await keys.verified(token) { payload throws(TokenRefusal) in
             let claims = try FirebaseClaims(payload: payload)

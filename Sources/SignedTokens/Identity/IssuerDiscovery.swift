@@ -27,12 +27,9 @@ package struct IssuerMetadata: Sendable {
 
     private static let fields = JSONFields<Field>()
 
-    /// Reads the document.
+    /// Reads the document, whose issuer has to be this one, byte for byte.
     ///
-    /// - Parameters:
-    ///   - body: a JSON object.
-    ///   - issuer: whose it has to be, byte for byte.
-    /// - Throws: `JSONFault` where it is not, or an address is plain http to a host other than loopback.
+    /// No address may be plain http to a host other than loopback.
     package init(_ body: [UInt8], of issuer: String) throws(JSONFault) {
         var texts: [Field: String] = [:]
         var methods: [String]?
@@ -96,9 +93,7 @@ package final class IssuerDiscovery: Sendable {
         self.http = http
     }
 
-    /// What the issuer says of itself.
-    ///
-    /// - Throws: `ReadFailure`: `malformed` for a document of another issuer, or none at all.
+    /// What the issuer says of itself; `malformed` for a document of another issuer, or none at all.
     package func metadata() async throws(ReadFailure) -> IssuerMetadata {
         let (known, failure) = state.withLock { state -> (IssuerMetadata?, ReadFailure?) in
             let isFresh = ContinuousClock.now < state.freshUntil

@@ -3,15 +3,7 @@ package import HTTPTypes
 package import Transport
 
 extension HTTPRequest {
-    /// A request for JSON, at a whole path of a base URL's host.
-    ///
-    /// - Parameters:
-    ///   - method: of HTTP.
-    ///   - base: whose scheme and authority it has.
-    ///   - path: the base's own, and what stands below it.
-    ///   - accept: the type that is asked for.
-    ///   - sending: the type of the body, where there is one.
-    ///   - bearer: a token, which no proxy's table of headers may keep.
+    /// A request at a whole path of a base URL's host; `sending` is the type of the body, where there is one.
     package init(
         _ method: Method,
         _ base: BaseURL,

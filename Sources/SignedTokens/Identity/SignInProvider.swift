@@ -69,19 +69,10 @@ package struct SignInProvider: Sendable {
     private let http: HTTPClient
     private let systemSeconds: @Sendable () -> Int64
 
-    /// Makes a client of a provider; asks for nothing yet.
+    /// Makes a client of a provider; asks for nothing yet, and throws what is wrong with the issuer's address.
     ///
-    /// - Parameters:
-    ///   - issuer: as its discovery document has it, byte for byte.
-    ///   - clientID: as the provider knows this console.
-    ///   - clientSecret: what it shows the provider.
-    ///   - returnURL: where browsers come back to, as registered with the provider.
-    ///   - scopes: that are asked for, with `openid`.
-    ///   - groupsClaim: which claim lists a person's groups.
-    ///   - http: carries the requests, with its own timeouts and size cap.
-    ///   - logger: hears that keys can't be had; of no token.
-    ///   - systemSeconds: the system's clock, in seconds since 1970.
-    /// - Throws: what is wrong with the issuer's address.
+    /// The issuer is as its discovery document has it, byte for byte. The return URL is registered with the provider. Scopes are
+    /// asked for with `openid`. The logger hears that keys can't be had; of no token.
     package init(
         issuer: String,
         clientID: String,
@@ -119,11 +110,7 @@ package struct SignInProvider: Sendable {
 
     /// Where a browser goes to sign in.
     ///
-    /// - Parameters:
-    ///   - request: what will be compared.
-    ///   - again: whether the person has to show again who they are, also where the provider still knows them.
-    /// - Returns: an address with its query.
-    /// - Throws: `Failure.unavailable`.
+    /// With `again` the person has to show again who they are, also where the provider still knows them.
     package func address(for request: Request, again: Bool) async throws(Failure) -> String {
         guard let endpoint = try await metadata().authorization else { throw .unavailable(.malformed) }
         var fields = [
@@ -140,10 +127,7 @@ package struct SignInProvider: Sendable {
 
     /// Where a browser goes to end the provider's session as well; `nil`: the provider has no such place.
     ///
-    /// - Parameters:
-    ///   - idToken: of the sign-in, without which some providers do not come back.
-    ///   - url: where the browser comes back to.
-    /// - Returns: an address with its query.
+    /// Some providers do not come back without the `idToken` of the sign-in.
     package func signOutAddress(_ idToken: String?, returningTo url: String) async -> String? {
         guard let endpoint = try? await discovery.metadata().endSession else { return nil }
         var fields = [("client_id", clientID), ("post_logout_redirect_uri", url)]
@@ -151,13 +135,7 @@ package struct SignInProvider: Sendable {
         return endpoint.text + (endpoint.path.contains("?") ? "&" : "?") + Self.form(fields)
     }
 
-    /// Exchanges the code that a browser came back with.
-    ///
-    /// - Parameters:
-    ///   - code: used once.
-    ///   - request: what the browser was sent with.
-    /// - Returns: who signed in.
-    /// - Throws: `Failure`.
+    /// Exchanges the code that a browser came back with, which is used once.
     package func person(code: String, _ request: Request) async throws(Failure) -> Person {
         let metadata = try await metadata()
         let answer = try await redeem(code, request, metadata)

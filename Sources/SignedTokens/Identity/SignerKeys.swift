@@ -49,11 +49,7 @@ package struct SignerKeys: Sendable {
 
     /// Reads what a token says, and verifies that the issuer signed it.
     ///
-    /// - Parameters:
-    ///   - token: a compact JWS.
-    ///   - claims: reads the payload and checks it; only what may be meant for us is worth a key.
-    /// - Returns: the claims.
-    /// - Throws: `TokenFailure`.
+    /// `claims` reads the payload and checks it: only what may be meant for us is worth a key.
     package func verified<Claims: Sendable>(
         _ token: String,
         _ claims: ([UInt8]) throws(TokenRefusal) -> Claims

@@ -56,12 +56,7 @@ package final class KeySet: Sendable {
     private let now: @Sendable () -> ContinuousClock.Instant
     private let state = Mutex(State())
 
-    /// Makes an empty set.
-    ///
-    /// - Parameters:
-    ///   - store: whose keys these are; `nil` where they are no store's.
-    ///   - pause: between two fetches of a set that is known already.
-    ///   - now: a monotonic clock.
+    /// Makes an empty set of a store's keys, or of another signer's; `pause` is between two fetches of a set that is known.
     package init(
         of store: Store?,
         pause: Duration = .seconds(120),

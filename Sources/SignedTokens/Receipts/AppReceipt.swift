@@ -60,8 +60,6 @@ package struct AppReceipt: Sendable, Hashable {
     package var isSandbox: Bool { storeEnvironment != "Production" }
 
     /// Reads a payload.
-    ///
-    /// - Throws: `ProofRefusal`: `malformed`, `tooLarge`.
     package init(payload: [UInt8]) throws(ProofRefusal) {
         do throws(ASN1Fault) {
             self = try AppReceipt(AppReceiptAttributes(payload[...]))

@@ -68,10 +68,7 @@ package struct AppReceiptContainer {
 }
 
 extension AppReceiptContainer {
-    /// Takes a receipt apart.
-    ///
-    /// - Parameter text: its base64, without line breaks.
-    /// - Throws: `ProofRefusal`: `tooLarge`, `malformed`, `wrongAlgorithm`, `signedAttributes`.
+    /// Takes a receipt, base64 without line breaks, apart.
     package init(_ text: String) throws(ProofRefusal) {
         let tooLarge = ProofRefusal(.tooLarge, "It is longer than \(Self.maximumBytes) bytes.")
         guard text.utf8.count <= (Self.maximumBytes + 2) / 3 * 4 else { throw tooLarge }

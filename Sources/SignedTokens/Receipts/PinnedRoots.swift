@@ -20,8 +20,6 @@ package struct PinnedRoots: Sendable {
     package init(roots: [Certificate]) { self.roots = roots }
 
     /// The certificates from a leaf over the one intermediate to a root.
-    ///
-    /// - Throws: `ProofRefusal` where there is no such path, or one of them is of another kind.
     package func path(from leaf: Certificate, over intermediate: Certificate) async throws(ProofRefusal)
         -> [Certificate]
     {

@@ -13,9 +13,8 @@ package struct AccountIDs: Sendable {
 
     /// Creates the comparison.
     ///
-    /// - Parameters:
-    ///   - keys: secrets with which the app's server makes ids (HMAC-SHA256), present and former ones.
-    ///   - namespace: in which the app makes UUIDs of version 5 from our ids.
+    /// `keys` are secrets with which the app's server makes ids (HMAC-SHA256), present and former ones; in `namespace` the app
+    /// makes UUIDs of version 5 from our ids.
     package init(keys: [String] = [], namespace: UUID? = nil) {
         self.keys = keys.map { SymmetricKey(data: Array($0.utf8)) }
         self.namespace = namespace.map { id in withUnsafeBytes(of: id.uuid) { Array($0) } }

@@ -19,8 +19,6 @@ final class AppStoreChains: Sendable {
     init(roots: [Certificate]) { self.roots = PinnedRoots(roots: roots) }
 
     /// Who signed a text, by the certificates that it names.
-    ///
-    /// - Throws: `ProofRefusal`.
     func signer(of text: CompactJWS) async throws(ProofRefusal) -> Signer {
         let name = WrittenBytes(bytes: text.writtenHeader)
         if let signer = known[name] { return signer }

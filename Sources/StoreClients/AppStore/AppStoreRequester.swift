@@ -48,9 +48,7 @@ struct AppStoreRequester: Sendable {
 
     /// Asks for something that is known or not.
     ///
-    /// - Returns: what `decode` makes of the body; that an id is unknown. What clients give us is unknown as well where
-    ///   the App Store takes it for no id at all.
-    /// - Throws: why there is no usable answer.
+    /// What clients give us is unknown as well where the App Store takes it for no id at all.
     func ask<Value: Sendable>(
         _ endpoint: AppStoreEndpoint,
         in environment: AppStoreEnvironment,
@@ -74,18 +72,9 @@ struct AppStoreRequester: Sendable {
 
     /// Asks for an id where it may be known: in production and, where that does not know it, in the sandbox.
     ///
-    /// Until an app has been released production refuses every key: a key is bad only where the sandbox refuses it too.
-    ///
-    /// - Parameters:
-    ///   - endpoint: what to ask for.
-    ///   - known: the environment, where it is known; no other is asked then.
-    ///   - lane: on whose behalf.
-    ///   - purpose: why.
-    ///   - requests: raised by one for each request that was sent.
-    ///   - decode: makes a value of the body.
-    /// - Returns: what was found, and where; `nil` where no environment knows the id.
-    /// - Throws: why there is no usable answer; `unavailable` where production refuses the key and the sandbox, which takes
-    ///   it, does not know the id.
+    /// Until an app has been released production refuses every key: a key is bad only where the sandbox refuses it too. Where the
+    /// sandbox takes it and does not know the id, the failure is `unavailable`. A known environment alone is asked. `nil` where no
+    /// environment knows the id.
     func search<Value: Sendable>(
         _ endpoint: AppStoreEndpoint,
         in known: AppStoreEnvironment?,
@@ -123,18 +112,7 @@ struct AppStoreRequester: Sendable {
 
     /// Sends a request, and once more with a fresh token where the first is refused.
     ///
-    /// A clock that is a second ahead of theirs suffices for a refusal.
-    ///
-    /// - Parameters:
-    ///   - endpoint: what to ask for.
-    ///   - environment: which.
-    ///   - lane: on whose behalf.
-    ///   - purpose: why.
-    ///   - body: JSON, where the endpoint takes any.
-    ///   - requests: raised by one for each request that was sent.
-    ///   - read: makes a value of the answer, or throws what it comes to.
-    /// - Returns: what `read` made of it.
-    /// - Throws: why there is no usable answer.
+    /// A clock that is a second ahead of theirs suffices for a refusal. `requests` is raised by one for each request.
     func send<Value: Sendable>(
         _ endpoint: AppStoreEndpoint,
         in environment: AppStoreEnvironment,
@@ -183,9 +161,7 @@ struct AppStoreRequester: Sendable {
 
     // MARK: Signed texts
 
-    /// Verifies a transaction of an answer.
-    ///
-    /// - Returns: `nil` where it is not genuine, of another environment than was asked, or another app's.
+    /// Verifies a transaction of an answer; `nil` where it is not genuine, of another environment or another app's.
     func transaction(_ text: String, in environment: AppStoreEnvironment) async -> SignedTransaction? {
         do throws(ProofRefusal) {
             let transaction = try await proofs.transaction(text)
@@ -202,9 +178,7 @@ struct AppStoreRequester: Sendable {
         }
     }
 
-    /// Verifies the renewal info that came with a transaction.
-    ///
-    /// - Returns: `nil` where it is not genuine, or not about the transaction's line.
+    /// Verifies the renewal info that came with a transaction; `nil` where it is not genuine, or about another line.
     func renewalInfo(_ text: String, of transaction: SignedTransaction) async -> SignedRenewalInfo? {
         do throws(ProofRefusal) {
             let renewal = try await proofs.renewalInfo(text)

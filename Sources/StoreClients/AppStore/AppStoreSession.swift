@@ -102,9 +102,7 @@ struct AppStoreSession {
 
     // MARK: Subscriptions
 
-    /// Takes the lines of a customer.
-    ///
-    /// - Returns: whether one gives access that counts.
+    /// Takes the lines of a customer; returns whether one gives access that counts.
     private mutating func take(_ answer: [AppStoreWire.Line], in environment: AppStoreEnvironment) async -> Bool {
         var grants = false
         for line in answer {
@@ -125,9 +123,7 @@ struct AppStoreSession {
         var value: Observation?
     }
 
-    /// Verifies one line.
-    ///
-    /// - Returns: `nil` where its signature, or what it says, does not hold.
+    /// Verifies one line; `nil` where its signature, or what it says, does not hold.
     private mutating func observe(_ line: AppStoreWire.Line, in environment: AppStoreEnvironment) async -> Observed? {
         guard let transaction = await requester.transaction(line.signedTransaction, in: environment),
             transaction.originalTransactionID == line.originalTransactionID

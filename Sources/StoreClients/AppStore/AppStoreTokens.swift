@@ -25,11 +25,9 @@ final class AppStoreTokens: Sendable {
         self.systemSeconds = systemSeconds
     }
 
-    /// A token to send.
+    /// A token to send behind `Bearer`, other than one that was refused.
     ///
-    /// - Parameter refused: a token that was refused, which is not used again.
-    /// - Returns: a token, such as stands behind `Bearer`.
-    /// - Throws: `unauthorized` where the key does not sign.
+    /// `unauthorized` where the key does not sign.
     func token(insteadOf refused: String? = nil) throws(ReadFailure) -> String {
         let now = systemSeconds()
         let known = minted.withLock { minted -> String? in

@@ -45,11 +45,9 @@ final class AccessTokens: Sendable {
 
     init(now: @escaping @Sendable () -> ContinuousClock.Instant = { .now }) { self.now = now }
 
-    /// The token in use, or a new one.
+    /// The token in use, or a new one that `fetch` asks for.
     ///
-    /// - Parameter fetch: asks for a new one.
-    /// - Returns: a token that is good for a while.
-    /// - Throws: what `fetch` throws, to all who waited for it; `interrupted` where the caller's task is cancelled.
+    /// All who waited for it get what `fetch` throws; `interrupted` where the caller's task is cancelled.
     func token(_ fetch: () async throws(ReadFailure) -> AccessToken) async throws(ReadFailure) -> AccessToken {
         while true {
             let (token, isOurs) = state.withLock { state -> (AccessToken?, Bool) in

@@ -35,9 +35,8 @@ struct GooglePlayChains: Sendable {
 
     /// Asks, round by round, and puts the answers together.
     ///
-    /// - Parameter fetch: asks for one token, and tells how many requests it took; the second parameter says whether the
-    ///   token may also be that of a one-time purchase.
-    /// - Returns: the reading.
+    /// `fetch` asks for one token, and tells how many requests it took; its second parameter says whether the token may also be
+    /// that of a one-time purchase.
     mutating func read(
         _ fetch: @escaping @Sendable (PurchaseToken, Bool) async -> (Page, requests: Int)
     ) async -> GooglePlayReading {

@@ -40,13 +40,9 @@ extension GooglePlayClient {
     /// The most pages of the voided list; each holds up to 1,000.
     private static let maximumPages = 500
 
-    /// Finds what an order number leads to.
+    /// Finds what an order number, which a customer reads from the receipt, leads to: it proves nothing.
     ///
-    /// - Parameters:
-    ///   - id: as a customer reads it from the receipt: proves nothing.
-    ///   - lane: on whose behalf.
-    /// - Returns: `nil` where there is no such order of our app, or it has no purchase token.
-    /// - Throws: why Google did not tell.
+    /// `nil` where there is no such order of our app, or it has no purchase token.
     package func order(_ id: String, lane: Lane) async throws(ReadFailure) -> GooglePlayOrder? {
         guard OrderNumber.isPlausible(id), let segment = PathSegment(id) else { return nil }
         var requests = 0
@@ -56,15 +52,10 @@ extension GooglePlayClient {
         }
     }
 
-    /// Lists what was voided, oldest first, page by page.
+    /// Lists what was voided since some time, 30 days ago at most, oldest first and page by page.
     ///
-    /// The time is that at which Google recorded it, which may be later than the one it tells: leave an overlap.
-    ///
-    /// - Parameters:
-    ///   - since: from when on; 30 days ago at most.
-    ///   - lane: on whose behalf.
-    ///   - each: is given each page, in order.
-    /// - Throws: `ReadFailure` where Google did not tell to the end, and what `each` throws.
+    /// The time is that at which Google recorded it, which may be later than the one it tells: leave an overlap. It throws where
+    /// Google did not tell to the end, and what `each` throws.
     package func voided(
         since: Instant,
         lane: Lane,
@@ -104,12 +95,8 @@ private let lineProduct = JSONFields(only: "productId")
 extension GooglePlayOrder {
     /// Reads a whole answer; `nil` for an order of something that has no purchase token, such as a paid app.
     ///
-    /// A member of an odd shape says nothing of the others.
-    ///
-    /// - Parameters:
-    ///   - body: the answer.
-    ///   - asked: the number that was asked for, which stands where the answer's own can't be read.
-    /// - Throws: where the text is broken or no order.
+    /// A member of an odd shape says nothing of the others. The number that was asked for stands where the answer's own can't be
+    /// read.
     init?(_ body: [UInt8], asked: String) throws(JSONFault) {
         var id: String?
         var token: String?

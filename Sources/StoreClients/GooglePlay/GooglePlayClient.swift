@@ -13,12 +13,8 @@ package struct GooglePlayClient: Sendable {
 
     /// Makes a client; metrics go to the system that is bootstrapped by now.
     ///
-    /// - Parameters:
-    ///   - configuration: where, for which app and in whose name.
-    ///   - http: carries the requests, with its own timeouts and size cap.
-    ///   - gate: admits each request and gets each answer, by the limit that the request counts against.
-    ///   - logger: hears of failures; of no ids, keys and bodies.
-    ///   - systemSeconds: the system's clock, in seconds since 1970, to be compared with the store's.
+    /// The gate admits each request and gets each answer, by the limit that the request counts against. The logger hears of
+    /// failures; of no ids, keys and bodies. `systemSeconds` is the system's clock, in seconds since 1970, to be compared with the store's.
     package init(
         configuration: GooglePlayConfiguration,
         http: HTTPClient,
@@ -92,10 +88,9 @@ package struct GooglePlayClient: Sendable {
 
     // MARK: Acknowledgement
 
-    /// Tells Google that the sale was taken note of.
+    /// Tells Google that the sale was taken note of; where that throws, it may have been carried out all the same.
     ///
-    /// - Returns: `refused` for any answer about the purchase that is no success, such as the one to a second call.
-    /// - Throws: why nothing came of it; it may have been carried out all the same.
+    /// `refused` for any answer about the purchase that is no success, such as the one to a second call.
     package func acknowledge(
         _ acknowledgement: Acknowledgement,
         lane: Lane
@@ -116,9 +111,7 @@ package struct GooglePlayClient: Sendable {
         }
     }
 
-    /// Whether a purchase still waits for its acknowledgement.
-    ///
-    /// - Throws: why Google did not tell.
+    /// Whether a purchase still waits for its acknowledgement; throws why Google did not tell.
     package func acknowledgementState(
         of acknowledgement: Acknowledgement,
         lane: Lane

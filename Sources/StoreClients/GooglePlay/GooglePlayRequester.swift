@@ -17,9 +17,7 @@ enum GooglePlaySaid: Sendable {
 }
 
 extension GooglePlaySaid {
-    /// What a purchase, an order or a list is read from; an absence is `nil`.
-    ///
-    /// - Throws: a conflict, which nothing that only reads can have, and what `decode` could not make sense of.
+    /// What a purchase, an order or a list is read from; an absence is `nil`, and a conflict fails what only reads.
     func read<Value>(_ decode: ([UInt8]) throws(JSONFault) -> Value) throws(ReadFailure) -> Value? {
         switch self {
         case .content(let body): return try decoded(body, decode)
@@ -62,14 +60,7 @@ struct GooglePlayRequester: Sendable {
 
     /// Sends a request, twice where the access token turns out to be good no more.
     ///
-    /// - Parameters:
-    ///   - endpoint: what to ask for.
-    ///   - lane: on whose behalf.
-    ///   - purpose: why.
-    ///   - requests: raised by one for each request that was sent, those for access tokens included.
-    ///   - read: makes a value of what Google said.
-    /// - Returns: what `read` made of it.
-    /// - Throws: why there is no usable answer.
+    /// `requests` is raised by one for each request that was sent, those for access tokens included.
     func send<Value: Sendable>(
         _ endpoint: GooglePlayEndpoint,
         lane: Lane,

@@ -210,13 +210,9 @@ extension SubscriptionPurchase.Item {
     var willRenew: Bool { !isPrepaid && !isRemovedLater && (isAutoRenewing || isReplacedLater) }
 }
 
-/// The names of a purchase.
+/// The names of a purchase, each once.
 ///
-/// - Parameters:
-///   - tokens: purchase tokens.
-///   - orders: order numbers; a renewal's is named with and without its `..N`, as other answers may have either.
-///   - environment: `production` or `sandbox`.
-/// - Returns: each name once.
+/// A renewal's order is named with and without its `..N`, as other answers may have either.
 func googlePlayIdentifiers(tokens: [String], orders: [String], environment: String) -> [PurchaseIdentifier] {
     var values: [(String, kind: String)] = tokens.map { ($0, "purchase_token") }
     for order in orders where OrderNumber.isPlausible(order) {

@@ -12,12 +12,9 @@ struct MerchantToken: Sendable {
     /// Unique: Onside takes each once.
     var id: String
 
-    /// Writes and signs it.
+    /// Writes and signs it with the merchant secret, as a compact JWS of the algorithm HS256.
     ///
     /// None of its texts needs escaping, by the configuration's checks.
-    ///
-    /// - Parameter key: the merchant secret.
-    /// - Returns: a compact JWS of the algorithm HS256.
     func signed(with key: SymmetricKey) -> String {
         let header = #"{"alg":"HS256","kid":"\#(keyID)","typ":"JWT"}"#
         let claims =

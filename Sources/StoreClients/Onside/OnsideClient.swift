@@ -27,13 +27,8 @@ package struct OnsideClient: Sendable {
 
     /// Makes a client; metrics go to the system that is bootstrapped by now.
     ///
-    /// - Parameters:
-    ///   - configuration: where and with which secret.
-    ///   - http: carries the requests, with its own timeouts and size cap.
-    ///   - gate: admits each request and gets each answer.
-    ///   - logger: hears of failures; of no ids, tokens and bodies.
-    ///   - systemSeconds: the system's clock, in seconds since 1970, by which tokens are dated.
-    ///   - keys: Onside's, empty at first.
+    /// The gate admits each request and gets each answer. The logger hears of failures; of no ids, tokens and bodies.
+    /// `systemSeconds`, in seconds since 1970, dates the tokens. The key set is empty at first.
     package init(
         configuration: OnsideConfiguration,
         http: HTTPClient,
@@ -94,14 +89,10 @@ package struct OnsideClient: Sendable {
         return reading
     }
 
-    /// Verifies a signed history that the app sent (`onside_history`).
+    /// Verifies a signed history that the app sent (`onside_history`), a compact JWS of at most 1 MiB.
     ///
-    /// It proves which orders an Onside account holds. Whether they still give access, and which user has it, only a read of
-    /// Onside shows.
-    ///
-    /// - Parameter text: a compact JWS of at most 1 MiB.
-    /// - Returns: what Onside signed; every transaction is of our app.
-    /// - Throws: `OnsideProofFailure`.
+    /// It proves which orders of our app an Onside account holds. Whether they still give access, and which user has it, only a
+    /// read of Onside shows.
     package func history(_ text: String) async throws(OnsideProofFailure) -> OnsideHistory {
         let signed: CompactJWS
         do throws(ProofRefusal) {
@@ -110,14 +101,7 @@ package struct OnsideClient: Sendable {
         return try await verify(signed, lane: .restore)
     }
 
-    /// Verifies a signed history without asking anybody.
-    ///
-    /// - Parameters:
-    ///   - text: a compact JWS of at most 1 MiB.
-    ///   - keySet: Onside's key set, as JSON.
-    ///   - bundleID: the app's bundle id; `nil` takes any.
-    /// - Returns: what Onside signed.
-    /// - Throws: `ProofRefusal`.
+    /// Verifies a signed history with a key set of Onside's, as JSON, and without a request; no `bundleID` takes any app.
     package static func history(
         _ text: String,
         keySet: String,

@@ -12,12 +12,8 @@ package struct RevenueCatClient: Sendable {
 
     /// Makes a client; metrics go to the system that is bootstrapped by now.
     ///
-    /// - Parameters:
-    ///   - configuration: where and with which key.
-    ///   - http: carries the requests, with its own timeouts and size cap.
-    ///   - gate: admits each request and gets each answer.
-    ///   - logger: hears of failures; of no ids, keys and bodies.
-    ///   - systemSeconds: the system's clock, in seconds since 1970, to be compared with the store's.
+    /// The gate admits each request and gets each answer. The logger hears of failures; of no ids, keys and bodies.
+    /// `systemSeconds` is the system's clock, in seconds since 1970, to be compared with the store's.
     package init(
         configuration: RevenueCatConfiguration,
         http: HTTPClient,
@@ -168,10 +164,9 @@ package struct RevenueCatClient: Sendable {
         return (answers, failure ?? session.failure)
     }
 
-    /// Finds which customer has a purchase, by its store's id.
+    /// Finds which customer has a purchase, by its store's id; `nil`: RevenueCat knows no such purchase.
     ///
-    /// - Returns: RevenueCat's id of the customer; `nil`: RevenueCat knows no such purchase.
-    /// - Throws: why that stays unknown; `malformed` where several have it.
+    /// Several customers are `malformed`.
     package func customer(holding id: String, lane: Lane) async throws(ReadFailure) -> String? {
         let found = try await whole(id, lane)
         let customers = Set(found.map { ExactText($0.customerID) })
@@ -179,13 +174,9 @@ package struct RevenueCatClient: Sendable {
         return customers.first?.text
     }
 
-    /// Finds what a store's id leads to, whichever customer has it.
+    /// Finds every name of what any transaction's id of the App Store, or any order's of Google Play, leads to.
     ///
-    /// - Parameters:
-    ///   - id: any transaction's of the App Store, or any order's of Google Play.
-    ///   - lane: on whose behalf.
-    /// - Returns: every name of what was found; empty: RevenueCat has never met it.
-    /// - Throws: why that stays unknown.
+    /// Empty: RevenueCat has never met it.
     package func names(behind id: String, lane: Lane) async throws(ReadFailure) -> [PurchaseIdentifier] {
         try await whole(id, lane).flatMap { Observation($0, entitlements: [], owner: .unnamed).identifiers }
     }
@@ -198,9 +189,7 @@ package struct RevenueCatClient: Sendable {
         return found.items
     }
 
-    /// Every id of a customer.
-    ///
-    /// - Throws: why the list is not whole.
+    /// Every id of a customer; throws why the list is not whole.
     package func aliases(of customer: String, lane: Lane) async throws(ReadFailure) -> [String] {
         let query = CustomerQuery(userID: customer, lane: lane, sandboxCounts: true, isOtherUser: { _ in [] })
         guard let segment = PathSegment(customer) else { throw ReadFailure(.unusableID) }

@@ -65,10 +65,7 @@ enum RevenueCatEndpoint: Hashable, Sendable {
         }
     }
 
-    /// The path and query below `/projects/{project}`.
-    ///
-    /// - Parameter cursor: the id of the last item of the page before.
-    /// - Returns: text that needs no further encoding.
+    /// The path and query below `/projects/{project}`, from behind the page's last item that `cursor` names.
     func target(after cursor: String?) -> String {
         let path =
             switch self {

@@ -36,17 +36,9 @@ struct RevenueCatRequester: Sendable {
         )
     }
 
-    /// Asks for one page.
+    /// Asks for one page, from behind the item that `cursor` names; `item` reads one element of the list.
     ///
-    /// - Parameters:
-    ///   - endpoint: what to ask for.
-    ///   - cursor: the id of the last item of the page before.
-    ///   - lane: on whose behalf.
-    ///   - purpose: why.
-    ///   - requests: raised by one for a request that was sent.
-    ///   - item: reads one element of the list.
-    /// - Returns: the page; `nil` where RevenueCat answers that it does not know what was asked for.
-    /// - Throws: why there is no page; nothing was sent where the gate said no.
+    /// `nil` where RevenueCat answers that it does not know what was asked for.
     func page<Item: Sendable>(
         _ endpoint: RevenueCatEndpoint,
         after cursor: String? = nil,
@@ -72,13 +64,8 @@ struct RevenueCatRequester: Sendable {
 
     /// Has RevenueCat do something.
     ///
-    /// - Parameters:
-    ///   - endpoint: what.
-    ///   - body: JSON.
-    ///   - lane: on whose behalf.
-    /// - Returns: what it said: done, there already, or that it does not know the customer.
-    /// - Throws: why that stays unknown; the thing may have been done all the same, unless the failure says that nothing
-    ///   was sent or that it was refused.
+    /// Where it throws, the thing may have been done all the same, unless the failure says that nothing was sent or that it was
+    /// refused.
     func post(_ endpoint: RevenueCatEndpoint, body: [UInt8], lane: Lane) async throws(ReadFailure) -> RevenueCatDone {
         let request = HTTPRequest(
             .post,

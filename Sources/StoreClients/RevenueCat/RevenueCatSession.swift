@@ -76,13 +76,8 @@ struct RevenueCatSession {
 
     /// Reads a list from its first page, or from behind `cursor`, to its last; failures are recorded.
     ///
-    /// - Parameters:
-    ///   - endpoint: the list.
-    ///   - cursor: the id of the last item that is known already.
-    ///   - id: what no two items of the list share, where there is such a thing.
-    ///   - needsAll: an element that is refused makes the list useless as a whole.
-    ///   - item: reads one element.
-    /// - Returns: what was read, however little.
+    /// No two items of the list share an `id`, where there is such a thing. With `needsAll` an element that is refused makes
+    /// the list useless as a whole.
     mutating func list<Item: Sendable>(
         _ endpoint: RevenueCatEndpoint,
         after cursor: String? = nil,
@@ -146,9 +141,7 @@ struct RevenueCatSession {
     /// The most requests of one reading: two long lists, and the lists inside and beside them.
     private var maxRequests: Int { 4 * requester.maxPages }
 
-    /// Makes observations of items, completing their entitlements and telling their owners.
-    ///
-    /// - Returns: one for each item whose owner is clear.
+    /// Makes observations of the items whose owner is clear, completing their entitlements.
     mutating func observe(_ items: [WireItem]) async -> [Observation] {
         var observations: [Observation] = []
         for item in items {
@@ -174,9 +167,7 @@ struct RevenueCatSession {
         return item.entitlements + rest.items
     }
 
-    /// Tells whose the items of a returned customer id are; asks once for each id.
-    ///
-    /// - Returns: `nil` where it is unknown; the failure is recorded.
+    /// Tells whose the items of a returned customer id are, or records the failure; asks once for each id.
     private mutating func owner(ofItemsHeldBy returned: String) async -> NamedOwner? {
         guard !isSame(returned, query.userID) else { return .askedUser }
         let key = Array(returned.utf8)
@@ -193,10 +184,9 @@ struct RevenueCatSession {
         return naming
     }
 
-    /// Tells who holds what a search has found, which may be anybody's.
+    /// Tells who holds what a search has found: the asked user, an anonymous customer, or another user.
     ///
-    /// - Returns: the asked user, an anonymous customer, or another user; `nil` where it is unknown: the failure is
-    ///   recorded.
+    /// `nil` where it is unknown: the failure is recorded.
     mutating func holder(_ returned: String) async -> NamedOwner? {
         guard !isSame(returned, query.userID) else { return .askedUser }
         let key = Array(returned.utf8)
@@ -231,9 +221,7 @@ struct RevenueCatSession {
         return (aliases.holdAskedUser, others)
     }
 
-    /// Reads the ids of the customer who holds an item.
-    ///
-    /// - Returns: the ids, and whether the asked user is this customer; `nil` where they could not be read.
+    /// Reads the ids of the customer who holds an item, and whether the asked user is this customer; `nil`: they can't be read.
     private mutating func aliases(of returned: String) async -> (ids: [String], holdAskedUser: Bool)? {
         guard let segment = PathSegment(returned) else {
             note(ReadFailure(.malformed))

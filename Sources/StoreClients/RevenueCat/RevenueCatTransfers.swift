@@ -9,14 +9,9 @@ package import Transport
 package struct RevenueCatTransfers: Sendable {
     private let requester: RevenueCatRequester
 
-    /// Makes a client.
+    /// Makes a client; the configuration has the key that may write.
     ///
-    /// - Parameters:
-    ///   - configuration: where, and with the key that may write.
-    ///   - http: carries the requests.
-    ///   - gate: admits each request and gets each answer.
-    ///   - logger: hears of failures; of no ids, keys and bodies.
-    ///   - systemSeconds: the system's clock, in seconds since 1970, to be compared with the store's.
+    /// The logger hears of failures; of no ids, keys and bodies. `systemSeconds` is the system's clock, in seconds since 1970, to be compared with the store's.
     package init(
         configuration: RevenueCatConfiguration,
         http: HTTPClient,
@@ -45,9 +40,7 @@ package struct RevenueCatTransfers: Sendable {
         case unknown(ReadFailure)
     }
 
-    /// Makes a customer, where there is none yet.
-    ///
-    /// - Throws: why that stays unknown.
+    /// Makes a customer, where there is none yet; throws why that stays unknown.
     package func create(_ id: String) async throws(ReadFailure) {
         guard PathSegment(id) != nil, !BlockedIDs.contains(id) else { throw ReadFailure(.unusableID) }
         _ = try await requester.post(.createCustomer, body: Self.json(["id": id]), lane: .support)

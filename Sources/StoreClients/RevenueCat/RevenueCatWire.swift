@@ -47,14 +47,9 @@ private enum ListField: String, CaseIterable {
 
 private let listFields = JSONFields<ListField>()
 
-/// Reads a whole answer that is a list.
+/// Reads a whole answer that is a list; an element that `item` refuses is counted and skipped, and the others stand.
 ///
-/// - Parameters:
-///   - body: the whole answer.
-///   - item: reads one element, completely. An element it refuses is counted and skipped; the others stand.
-/// - Returns: the page.
-/// - Throws: where the text is not JSON, or no list object. Nothing of such a text is used: what came before its fault
-///   is no better than what follows.
+/// Nothing is used of a text that is not JSON: what came before its fault is no better than what follows.
 func decodePage<Item: Sendable>(
     _ body: [UInt8],
     item: (inout JSONReader) throws(JSONFault) -> Item
