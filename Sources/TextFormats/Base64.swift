@@ -8,12 +8,7 @@ package enum Base64 {
         /// `-` and `_`, never padded.
         case url
 
-        fileprivate var values: [UInt8] {
-            switch self {
-            case .standard: Base64.standardValues
-            case .url: Base64.urlValues
-            }
-        }
+        fileprivate var values: [UInt8] { self == .standard ? Base64.standardValues : Base64.urlValues }
     }
 
     /// What a byte has in a table that is no character of the alphabet.

@@ -40,6 +40,8 @@ package final class KeySet: Sendable {
         var isFetching = false
         var nextID = 0
         var waiting: [Int: CheckedContinuation<Void, Never>] = [:]
+
+        func serves(at now: ContinuousClock.Instant) -> Bool { freshUntil.map { now < $0 + endurance } ?? false }
     }
 
     private enum Step {
@@ -100,7 +102,7 @@ package final class KeySet: Sendable {
     private func step(_ name: String, fetchesBefore: Int) -> Step {
         let now = now()
         return state.withLock { state in
-            let serves = state.freshUntil.map { now < $0 + Self.endurance } ?? false
+            let serves = state.serves(at: now)
             let isFresh = state.freshUntil.map { now < $0 } ?? false
             let pause = serves ? pause : Self.firstPause
             let wait = state.triedAt.map { pause - (now - $0) } ?? .zero
@@ -115,10 +117,7 @@ package final class KeySet: Sendable {
 
     private func cached(_ name: String) -> VerificationKey? {
         let now = now()
-        return state.withLock { state in
-            guard let freshUntil = state.freshUntil, now < freshUntil + Self.endurance else { return nil }
-            return state.keys[name]
-        }
+        return state.withLock { $0.serves(at: now) ? $0.keys[name] : nil }
     }
 
     private func finish(_ result: Result<Fetched, ReadFailure>) {
@@ -127,8 +126,7 @@ package final class KeySet: Sendable {
             switch result {
             case .success(let fetched):
                 // The first set says nothing of keys that came later: the first strange name may ask for it again.
-                let isFirst = state.freshUntil.map { now >= $0 + Self.endurance } ?? true
-                state.triedAt = isFirst ? nil : now
+                state.triedAt = state.serves(at: now) ? now : nil
                 state.keys = fetched.keys
                 state.freshUntil = now + fetched.freshFor
                 state.fetches += 1

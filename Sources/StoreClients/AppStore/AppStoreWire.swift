@@ -136,12 +136,6 @@ enum AppStoreWire {
         return page
     }
 
-    private static func texts(_ reader: inout JSONReader) throws(JSONFault) -> [String] {
-        var texts: [String] = []
-        try reader.readArray { reader throws(JSONFault) in texts.append(try reader.readString(upTo: signedLimit)) }
-        return texts
-    }
-
     // MARK: Single answers
 
     private enum OrderField: String, CaseIterable { case status, signedTransactions }
@@ -166,7 +160,12 @@ enum AppStoreWire {
         try JSONReader.readObject(in: body, orderFields) { reader, field throws(JSONFault) in
             switch field {
             case .status: status = try reader.readInteger()
-            case .signedTransactions: signed = try reader.readNull() ? nil : try texts(&reader)
+            case .signedTransactions:
+                guard try !reader.readNull() else { return }
+                signed = []
+                try reader.readArray { reader throws(JSONFault) in
+                    signed?.append(try reader.readString(upTo: signedLimit))
+                }
             }
         }
         guard let status else { throw .missing }

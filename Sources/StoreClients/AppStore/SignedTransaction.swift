@@ -46,41 +46,31 @@ package struct SignedTransaction: AppStorePayload, Hashable {
 
     package init(payload: [UInt8]) throws(ProofRefusal) {
         do throws(JSONFault) {
-            self = try Self.read(payload)
+            try self.init(reading: payload)
         } catch {
             throw ProofRefusal(.malformed, "The payload is not a transaction: \(error.clause).")
         }
     }
 
-    private static func read(_ payload: [UInt8]) throws(JSONFault) -> SignedTransaction {
+    private init(reading payload: [UInt8]) throws(JSONFault) {
         var members = Members<Field>()
         var hasOddPurchaseDate = false
         var isUpgraded = false
-        try JSONReader.readObject(in: payload, fields) { reader, field throws(JSONFault) in
+        try JSONReader.readObject(in: payload, Self.fields) { reader, field throws(JSONFault) in
             switch field {
             // Whether it gives access is no question of these dates.
             case .purchaseDate:
                 guard try !reader.readNull() else { return }
-                members.moments[field] = try reader.readIfSound(moment)
+                members.moments[field] = try reader.readIfSound(Self.moment)
                 hasOddPurchaseDate = members.moments[field] == nil
-            case .originalPurchaseDate, .expiresDate: members.moments[field] = try reader.readIfSound(moment)
-            case .revocationDate, .signedDate: members.moments[field] = try moment(&reader)
+            case .originalPurchaseDate, .expiresDate: members.moments[field] = try reader.readIfSound(Self.moment)
+            case .revocationDate, .signedDate: members.moments[field] = try Self.moment(&reader)
             case .isUpgraded: isUpgraded = try reader.readNull() ? false : try reader.readBool()
             case .subscriptionGroupIdentifier, .appTransactionId, .previousOriginalTransactionId:
                 members.texts[field] = try reader.readSoundString()
             default: members.texts[field] = try reader.readOptionalString()
             }
         }
-        return try SignedTransaction(members, hasOddPurchaseDate: hasOddPurchaseDate, isUpgraded: isUpgraded)
-    }
-
-    private static func moment(_ reader: inout JSONReader) throws(JSONFault) -> Instant? {
-        guard let written = try reader.readOptionalInteger() else { return nil }
-        guard let moment = Instant(milliseconds: written) else { throw .outOfRange }
-        return moment
-    }
-
-    private init(_ members: Members<Field>, hasOddPurchaseDate: Bool, isUpgraded: Bool) throws(JSONFault) {
         transactionID = try members.text(.transactionId)
         originalTransactionID = try members.text(.originalTransactionId)
         previousOriginalTransactionID = members.texts[.previousOriginalTransactionId]
@@ -105,6 +95,12 @@ package struct SignedTransaction: AppStorePayload, Hashable {
         revokedAt = members.moments[.revocationDate]
         self.isUpgraded = isUpgraded
         signedAt = try members.moment(.signedDate)
+    }
+
+    private static func moment(_ reader: inout JSONReader) throws(JSONFault) -> Instant? {
+        guard let written = try reader.readOptionalInteger() else { return nil }
+        guard let moment = Instant(milliseconds: written) else { throw .outOfRange }
+        return moment
     }
 }
 

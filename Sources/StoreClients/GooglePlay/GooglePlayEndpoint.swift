@@ -41,23 +41,17 @@ enum GooglePlayEndpoint: Hashable, Sendable {
     /// The index of the token endpoint.
     static let tokenIndex = 6
 
-    var index: Int {
-        switch self {
-        case .subscription: 0
-        case .product: 1
-        case .acknowledgeSubscription: 2
-        case .acknowledgeProduct: 3
-        case .order: 4
-        case .voided: 5
-        }
-    }
+    var index: Int { place.index }
+    var budget: GooglePlayBudget { place.budget }
 
-    var budget: GooglePlayBudget {
+    private var place: (index: Int, budget: GooglePlayBudget) {
         switch self {
-        case .subscription, .acknowledgeSubscription: .subscriptions
-        case .product, .acknowledgeProduct: .oneTime
-        case .order: .orders
-        case .voided: .voided
+        case .subscription: (0, .subscriptions)
+        case .product: (1, .oneTime)
+        case .acknowledgeSubscription: (2, .subscriptions)
+        case .acknowledgeProduct: (3, .oneTime)
+        case .order: (4, .orders)
+        case .voided: (5, .voided)
         }
     }
 

@@ -52,13 +52,27 @@ struct RevenueCatRequester: Sendable {
             StoreCall(endpoint: endpoint.index, request: request, gate: gate, lane: lane, purpose: purpose),
             requests: &requests,
             // One odd item is one customer's trouble: the breaker hears of none.
-            oddity: { $0.hasBadItems ? .malformed : nil },
-            read: { response throws(ReadFailure) in try Said(response, item: item) }
+            oddity: { $0.page.map { $0.badItems > 0 } ?? false ? .malformed : nil },
+            read: { response throws(ReadFailure) in try Self.read(response, item: item) }
         )
-        switch said {
-        case .page(let page): return page
-        case .missing(isDegraded: false): return nil
-        case .missing(isDegraded: true): throw ReadFailure(.unavailable)
+        // In an incident, that it does not know what was asked for means nothing.
+        guard said.page != nil || !said.isDegraded else { throw ReadFailure(.unavailable) }
+        return said.page
+    }
+
+    private static func read<Item: Sendable>(
+        _ response: HTTPClientResponse,
+        item: (inout JSONReader) throws(JSONFault) -> Item
+    ) throws(ReadFailure) -> (page: WirePage<Item>?, isDegraded: Bool) {
+        let error = response.status == 200 ? nil : RevenueCatError(body: response.body)
+        switch classify(status: response.status, error: error) {
+        case .missing: return (nil, response.isDegraded)
+        // The body's milliseconds leave no doubt; the header once meant milliseconds and now means seconds.
+        case .failure(let code): throw ReadFailure(code, retryAfter: error?.backoffMs.map { .milliseconds($0) })
+        case .content:
+            var page = try decoded(response.body) { body throws(JSONFault) in try decodePage(body, item: item) }
+            page.isDegraded = response.isDegraded
+            return (page, response.isDegraded)
         }
     }
 
@@ -86,37 +100,6 @@ struct RevenueCatRequester: Sendable {
             case .missing: return .missing
             case .failure(let code): throw ReadFailure(code, retryAfter: error?.backoffMs.map { .milliseconds($0) })
             case .content: throw ReadFailure(.malformed)
-            }
-        }
-    }
-
-    /// What RevenueCat said where its answer is no failure.
-    private enum Said<Item: Sendable>: Sendable {
-        case page(WirePage<Item>)
-        /// It does not know what was asked for; in an incident that means nothing.
-        case missing(isDegraded: Bool)
-
-        init(
-            _ response: HTTPClientResponse,
-            item: (inout JSONReader) throws(JSONFault) -> Item
-        ) throws(ReadFailure) {
-            let error = response.status == 200 ? nil : RevenueCatError(body: response.body)
-            switch classify(status: response.status, error: error) {
-            case .missing: self = .missing(isDegraded: response.isDegraded)
-            case .failure(let code):
-                // The body's milliseconds leave no doubt; the header once meant milliseconds and now means seconds.
-                throw ReadFailure(code, retryAfter: error?.backoffMs.map { .milliseconds($0) })
-            case .content:
-                var page = try decoded(response.body) { body throws(JSONFault) in try decodePage(body, item: item) }
-                page.isDegraded = response.isDegraded
-                self = .page(page)
-            }
-        }
-
-        var hasBadItems: Bool {
-            switch self {
-            case .page(let page): page.badItems > 0
-            case .missing: false
             }
         }
     }

@@ -172,16 +172,13 @@ struct RevenueCatSession {
         guard !isSame(returned, query.userID) else { return .askedUser }
         let key = Array(returned.utf8)
         if let known = owners[key] { return known }
-        let owner = await resolveOwner(ofItemsHeldBy: returned)
+        var owner: NamedOwner?
+        if let found = await relation(to: returned) {
+            owner = NamedOwner(of: returned, isSameCustomer: found.isSameCustomer, otherUsers: found.otherUsers)
+            if owner == nil { note(ReadFailure(.malformed)) }
+        }
         owners[key] = .some(owner)
         return owner
-    }
-
-    private mutating func resolveOwner(ofItemsHeldBy returned: String) async -> NamedOwner? {
-        guard let found = await relation(to: returned) else { return nil }
-        let naming = NamedOwner(of: returned, isSameCustomer: found.isSameCustomer, otherUsers: found.otherUsers)
-        if naming == nil { note(ReadFailure(.malformed)) }
-        return naming
     }
 
     /// Tells who holds what a search has found: the asked user, an anonymous customer, or another user.

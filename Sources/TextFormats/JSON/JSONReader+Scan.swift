@@ -127,12 +127,10 @@ extension JSONReader {
         return (start..<position, isInteger)
     }
 
-    public func isDigit(_ byte: UInt8) -> Bool { byte &- UInt8(ascii: "0") < 10 }
-
     /// Passes over one digit or more.
     private mutating func scanDigits() throws(JSONFault) {
-        guard isDigit(try peek()) else { throw .syntax }
-        while position < bytes.count, isDigit(bytes[position]) { position += 1 }
+        guard try peek().isDigit else { throw .syntax }
+        while position < bytes.count, bytes[position].isDigit { position += 1 }
     }
 
     private func peek() throws(JSONFault) -> UInt8 {

@@ -114,7 +114,7 @@ public struct JSONReader {
     /// Reads a whole number, written without fraction and exponent.
     public mutating func readInteger() throws(JSONFault) -> Int64 {
         let first = try token()
-        guard first == UInt8(ascii: "-") || isDigit(first) else { throw .wrongType }
+        guard first == UInt8(ascii: "-") || first.isDigit else { throw .wrongType }
         let (range, isInteger) = try scanNumber()
         guard isInteger else { throw .wrongType }
         let isNegative = first == UInt8(ascii: "-")
