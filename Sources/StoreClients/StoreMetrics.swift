@@ -31,11 +31,7 @@ struct StoreMetrics: Sendable {
     private let durations: [Timer]
     private let perRead: Recorder
 
-    /// Makes the handlers.
-    ///
-    /// - Parameters:
-    ///   - store: the label of the store.
-    ///   - endpoints: the store's route templates; a request names one by its index.
+    /// Makes the handlers; a request names its route template by its index.
     init(store: String, endpoints: [String]) {
         requests = endpoints.map { endpoint in
             StatusClass.allCases.map { status in

@@ -45,19 +45,15 @@ struct StoreRequester: Sendable {
     private let throttle = LogThrottle<ReadFailure.Code>()
     private let metrics: StoreMetrics
 
-    /// - Parameters:
-    ///   - store: whose requests these are.
-    ///   - endpoints: its route templates, for labels.
-    ///   - http: carries the requests.
-    ///   - logger: hears of failures; of no ids, keys and bodies.
-    ///   - systemSeconds: the system's clock, in seconds since 1970, to be compared with the store's.
-    ///   - headers: reads what the store tells of itself.
+    /// Makes a requester; `endpoints` are the store's route templates, for labels.
+    ///
+    /// The logger hears of failures; of no ids, keys and bodies. `headers` reads what the store tells of itself.
     init(
         _ store: Store,
-        endpoints: [String],
-        http: HTTPClient,
-        logger: Logger,
-        systemSeconds: @escaping @Sendable () -> Int64,
+        _ endpoints: [String],
+        _ http: HTTPClient,
+        _ logger: Logger,
+        _ systemSeconds: @escaping @Sendable () -> Int64,
         headers: @escaping @Sendable (HTTPClientResponse) -> StoreHeaders = { _ in StoreHeaders() }
     ) {
         self.store = store
@@ -72,15 +68,11 @@ struct StoreRequester: Sendable {
     /// Notes how many requests one reading of a user took.
     func recordRead(requests: Int) { metrics.recordRead(requests: requests) }
 
-    /// Sends a request.
+    /// Sends a request; where the gate says no, nothing is sent.
     ///
-    /// - Parameters:
-    ///   - call: the request.
-    ///   - requests: raised by one for a request that was sent.
-    ///   - oddity: what is odd about a usable value: one customer's trouble, and no word on the store's health.
-    ///   - read: makes a value of the answer, or throws what it comes to; that an id is unknown is a value.
-    /// - Returns: what `read` made of it.
-    /// - Throws: why there is no usable answer, with the store's name; nothing was sent where the gate said no.
+    /// `requests` is raised by one for a request that was sent. `read` makes a value of the answer, or throws what it comes to;
+    /// that an id is unknown is a value. `oddity` says what is odd about a usable value: one customer's trouble, and no word on
+    /// the store's health.
     func send<Value>(
         _ call: StoreCall,
         requests: inout Int,

@@ -2,12 +2,11 @@ package import Entitlements
 
 /// Times as RFC 3339 writes them, such as `2026-03-01T08:00:00.123Z`.
 package enum RFC3339 {
-    /// Reads a time.
+    /// Reads a time with `Z` or an offset such as `+05:30`, and none to nine digits of a fraction.
     ///
-    /// - Parameter text: with `Z` or an offset such as `+05:30`, and none to nine digits of a fraction; what is finer
-    ///   than a microsecond is cut off.
-    /// - Returns: `nil` for anything else: lower-case letters, a space between date and time, a day that no month has, and
-    ///   for times outside the years that an `Instant` is made for.
+    /// What is finer than a microsecond is cut off. `nil` for anything else: lower-case letters, a space between date and time,
+    /// a day that no month has, and for times outside the years that an `Instant` is made for.
+    ///
     /// - SeeAlso: https://www.rfc-editor.org/rfc/rfc3339#section-5.6
     package static func instant(_ text: String) -> Instant? {
         guard let time = read(text), let instant = Instant(milliseconds: time.seconds * 1000) else { return nil }
@@ -16,9 +15,6 @@ package enum RFC3339 {
 
     /// Reads a time of 1970 or later as receipts have it: far ahead for what has no end, and from Xcode with an offset
     /// without colon.
-    ///
-    /// - Parameter text: as for `instant`.
-    /// - Returns: `nil` for anything else.
     package static func receiptInstant(_ text: String) -> Instant? {
         guard let time = read(text, needsColon: false), time.seconds >= 0 else { return nil }
         return Instant(microseconds: time.seconds * 1_000_000 + time.microseconds)

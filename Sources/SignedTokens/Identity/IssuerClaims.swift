@@ -29,12 +29,9 @@ package struct IssuerClaims: Sendable {
     /// The year 10,000: later times are none.
     private static let latest: Int64 = 253_402_300_800
 
-    /// Reads a payload.
+    /// Reads a payload, with one claim more, of text or of a list of texts.
     ///
-    /// - Parameters:
-    ///   - payload: a JSON object.
-    ///   - claim: the name of one claim more, of text or of a list of texts.
-    /// - Throws: `malformed` where it is no JSON object, or a member is missing or of a wrong type.
+    /// `malformed` where it is no JSON object, or a member is missing or of a wrong type.
     package init(payload: [UInt8], claim: String) throws(TokenRefusal) {
         do throws(JSONFault) { try read(payload, claim) } catch { throw .malformed }
         let times = [expiresAt, issuedAt, notBefore, signedInAt].compactMap(\.self)

@@ -21,14 +21,10 @@ package struct SignerKeys: Sendable {
     private let keys: KeySet
     private let throttle = LogThrottle<ReadFailure.Code>()
 
-    /// - Parameters:
-    ///   - address: of the JWK set, found out where it is not known.
-    ///   - algorithms: that tokens may be signed with.
-    ///   - maximumBytes: the longest token that is read.
-    ///   - takesUnnamed: whether a token need not name the key where the set has one alone.
-    ///   - http: carries the requests for keys.
-    ///   - logger: hears that keys can't be had.
-    ///   - keys: the set, empty at first.
+    /// Keys of the JWK set that `address` finds; the set is empty at first.
+    ///
+    /// With `takesUnnamed` a token need not name the key where the set has one alone. The logger hears that keys can't be
+    /// had.
     package init(
         address: @escaping @Sendable () async throws(ReadFailure) -> EndpointURL,
         algorithms: Set<String>,

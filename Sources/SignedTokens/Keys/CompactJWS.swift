@@ -32,28 +32,27 @@ package struct CompactJWS: Sendable {
                 "A signed text has three parts with dots between them; this has \(parts.count)."
             )
         }
-        guard let payload = Base64.decode(parts[1], .url) else {
-            throw ProofRefusal(.malformed, "The payload is not base64url without padding and line breaks.")
-        }
-        guard let signature = Base64.decode(parts[2], .url) else {
-            throw ProofRefusal(.malformed, "The signature is not base64url without padding and line breaks.")
-        }
         writtenHeader = parts[0]
-        self.payload = payload
-        self.signature = signature
+        payload = try Self.decoded(parts[1], "payload")
+        signature = try Self.decoded(parts[2], "signature")
         signed = bytes[..<parts[1].endIndex]
     }
 
     /// Reads the header.
     package func header() throws(ProofRefusal) -> Header {
-        guard let bytes = Base64.decode(writtenHeader, .url) else {
-            throw ProofRefusal(.malformed, "The header is not base64url without padding and line breaks.")
-        }
+        let bytes = try Self.decoded(writtenHeader, "header")
         do throws(JSONFault) {
             return try Self.readHeader(bytes)
         } catch {
             throw ProofRefusal(.malformed, "The header is not what it has to be: \(error.clause).")
         }
+    }
+
+    private static func decoded(_ part: ArraySlice<UInt8>, _ name: String) throws(ProofRefusal) -> [UInt8] {
+        guard let bytes = Base64.decode(part, .url) else {
+            throw ProofRefusal(.malformed, "The \(name) is not base64url without padding and line breaks.")
+        }
+        return bytes
     }
 
     private enum HeaderField: String, CaseIterable {

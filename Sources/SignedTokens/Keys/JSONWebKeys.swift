@@ -17,16 +17,11 @@ package enum JSONWebKeys {
     /// The name under which the only key of a set is found, whatever its own.
     package static let onlyKey = ""
 
-    /// Reads a set.
+    /// Reads a set, `{"keys":[…]}`, of at least one key of use, by name.
     ///
     /// Keys that are of no use here are left out: other kinds, keys for encryption, RSA keys of less than 2048 bits, keys
-    /// without a name. A name that stands twice names nothing.
-    ///
-    /// - Parameters:
-    ///   - body: `{"keys":[…]}`.
-    ///   - takesUnnamed: whether the only key of a set is found as ``onlyKey`` as well, with or without a name.
-    /// - Returns: the keys by their names; at least one.
-    /// - Throws: `JSONFault` where it is no such set, has too many keys, or none of use.
+    /// without a name. A name that stands twice names nothing. With `takesUnnamed` the only key of a set is found as
+    /// ``onlyKey`` as well, with or without a name.
     package static func read(_ body: [UInt8], takesUnnamed: Bool = false) throws(JSONFault) -> [String: VerificationKey]
     {
         guard body.count <= maximumBytes else { throw .tooLarge }

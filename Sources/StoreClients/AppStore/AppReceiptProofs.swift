@@ -23,13 +23,9 @@ package struct AppReceiptProofs: Sendable {
         return try? AppReceipt(payload: container.payload)
     }
 
-    /// Verifies a receipt (`app_receipt`).
+    /// Verifies a receipt (`app_receipt`), the base64 of the container.
     ///
     /// The device for which it was made is not compared: a restore need not name one.
-    ///
-    /// - Parameter text: the base64 of the container.
-    /// - Returns: what the App Store signed.
-    /// - Throws: `ProofRefusal`.
     package func receipt(_ text: String) async throws(ProofRefusal) -> AppReceipt {
         let container = try AppReceiptContainer(text)
         let signer = try await chains.signer(of: container)

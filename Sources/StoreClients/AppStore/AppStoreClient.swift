@@ -22,14 +22,7 @@ package struct AppStoreClient: Sendable {
         logger: Logger,
         systemSeconds: @escaping @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970) }
     ) {
-        requester = AppStoreRequester(
-            configuration: configuration,
-            proofs: proofs,
-            http: http,
-            gate: gate,
-            logger: logger,
-            systemSeconds: systemSeconds
-        )
+        requester = AppStoreRequester(configuration, proofs, http, gate, logger, systemSeconds)
     }
 
     /// Reads what the App Store holds for the customer behind an id.

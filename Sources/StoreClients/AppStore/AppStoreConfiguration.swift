@@ -12,16 +12,10 @@ package struct AppStoreConfiguration: Sendable {
     private let production: BaseURL
     private let sandbox: BaseURL
 
-    /// Checks and keeps the settings.
+    /// Checks and keeps the settings; throws every fault at once.
     ///
-    /// - Parameters:
-    ///   - issuerID: the UUID on the account's page of keys.
-    ///   - keyID: the id of the In-App Purchase key, such as `2X9R4HXF34`.
-    ///   - privateKey: the key's file (`.p8`): PEM with PKCS#8 in it.
-    ///   - bundleID: the app's, such as `com.example.app`.
-    ///   - baseURL: production's. Plain http is taken for loopback hosts only.
-    ///   - sandboxBaseURL: the sandbox's.
-    /// - Throws: every fault at once.
+    /// The issuer's id is the UUID on the account's page of keys, the key's that of an In-App Purchase key such as
+    /// `2X9R4HXF34`, and the private key its file (`.p8`): PEM with PKCS#8. Plain http is taken for loopback hosts only.
     package init(
         issuerID: String,
         keyID: String,

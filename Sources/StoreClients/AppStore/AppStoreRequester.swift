@@ -25,25 +25,19 @@ struct AppStoreRequester: Sendable {
     private let throttle = LogThrottle<ReadFailure.Code>()
 
     init(
-        configuration: AppStoreConfiguration,
-        proofs: AppStoreProofs,
-        http: HTTPClient,
-        gate: @escaping @Sendable (AppStoreEnvironment, AppStoreBudget) -> RequestPermit,
-        logger: Logger,
-        systemSeconds: @escaping @Sendable () -> Int64
+        _ configuration: AppStoreConfiguration,
+        _ proofs: AppStoreProofs,
+        _ http: HTTPClient,
+        _ gate: @escaping @Sendable (AppStoreEnvironment, AppStoreBudget) -> RequestPermit,
+        _ logger: Logger,
+        _ systemSeconds: @escaping @Sendable () -> Int64
     ) {
         self.configuration = configuration
         self.proofs = proofs
         self.gate = gate
         self.logger = logger
         tokens = AppStoreTokens(configuration, systemSeconds: systemSeconds)
-        requester = StoreRequester(
-            .appStore,
-            endpoints: AppStoreEndpoint.templates,
-            http: http,
-            logger: logger,
-            systemSeconds: systemSeconds
-        )
+        requester = StoreRequester(.appStore, AppStoreEndpoint.templates, http, logger, systemSeconds)
     }
 
     /// Asks for something that is known or not.
@@ -122,41 +116,32 @@ struct AppStoreRequester: Sendable {
         requests: inout Int,
         read: (AppStoreAnswer) throws(ReadFailure) -> Value
     ) async throws(ReadFailure) -> Value {
-        let token = try tokens.token()
-        var call = StoreCall(
-            endpoint: endpoint.index,
-            request: request(endpoint, in: environment, token: token, hasBody: body != nil),
-            body: body,
-            gate: gate(environment, endpoint.budget),
-            lane: lane,
-            purpose: purpose
-        )
-        let value = try await requester.send(call, requests: &requests) { response throws(ReadFailure) -> Value? in
-            // No word on our key yet: a fresh token decides.
-            response.status == 401 ? nil : try read(AppStoreAnswer(response))
-        }
-        if let value { return value }
-        let fresh = try tokens.token(insteadOf: token)
-        call.request = request(endpoint, in: environment, token: fresh, hasBody: body != nil)
-        return try await requester.send(call, requests: &requests) { response throws(ReadFailure) in
-            try read(AppStoreAnswer(response))
-        }
-    }
-
-    private func request(
-        _ endpoint: AppStoreEndpoint,
-        in environment: AppStoreEnvironment,
-        token: String,
-        hasBody: Bool
-    ) -> HTTPRequest {
         let base = configuration.base(environment)
-        return HTTPRequest(
-            endpoint.method,
-            base,
-            path: base.path + endpoint.target,
-            sending: hasBody ? "application/json" : nil,
-            bearer: token
-        )
+        let permit = gate(environment, endpoint.budget)
+        var refused: String?
+        while true {
+            let token = try tokens.token(insteadOf: refused)
+            let call = StoreCall(
+                endpoint: endpoint.index,
+                request: HTTPRequest(
+                    endpoint.method,
+                    base,
+                    path: base.path + endpoint.target,
+                    sending: body == nil ? nil : "application/json",
+                    bearer: token
+                ),
+                body: body,
+                gate: permit,
+                lane: lane,
+                purpose: purpose
+            )
+            let value = try await requester.send(call, requests: &requests) { response throws(ReadFailure) -> Value? in
+                // No word on our key yet: a fresh token decides.
+                response.status == 401 && refused == nil ? nil : try read(AppStoreAnswer(response))
+            }
+            if let value { return value }
+            refused = token
+        }
     }
 
     // MARK: Signed texts

@@ -167,19 +167,15 @@ struct AppStoreSession {
                     hasUnreadable = true
                     continue
                 }
-                keep(transaction)
+                // What is changed while pages are read appears again, and the later word counts.
+                let key = Key(environment: transaction.environment, id: transaction.transactionID)
+                others[key] = (others[key]?.place ?? others.count, transaction)
             }
             guard page.hasMore else { return }
             guard let next = page.next, next != revision else { throw ReadFailure(.malformed, store: .appStore) }
             revision = next
         }
         note(ReadFailure(.incomplete, store: .appStore))
-    }
-
-    /// Keeps a transaction; what is changed while pages are read appears again, and the later word counts.
-    private mutating func keep(_ transaction: SignedTransaction) {
-        let key = Key(environment: transaction.environment, id: transaction.transactionID)
-        others[key] = (others[key]?.place ?? others.count, transaction)
     }
 
     private func isPass(revoked: Bool) -> (SignedTransaction) -> Bool {

@@ -8,9 +8,7 @@ struct AccessToken: Hashable, Sendable {
 }
 
 extension AccessToken {
-    /// - Parameters:
-    ///   - granted: as it was given out.
-    ///   - sentAt: when it was asked for: its life may have begun then.
+    /// The life of a token may have begun when it was asked for.
     init(_ granted: GrantedToken, sentAt: ContinuousClock.Instant) {
         text = granted.text
         // A token that lives for a few minutes only, as in tests, still serves for half of them.

@@ -21,6 +21,8 @@ struct GooglePlayChains: Sendable {
         /// Google will not tell about it any more.
         case gone
         case failed(ReadFailure)
+
+        var failure: ReadFailure? { if case .failed(let failure) = self { failure } else { nil } }
     }
 
     private let query: GooglePlayQuery
@@ -145,7 +147,7 @@ struct GooglePlayChains: Sendable {
             case .subscription(let purchase):
                 // Whose it is may depend on the older tokens: as long as one of them could not be read, it has no owner.
                 let walk = walks[index]
-                if let last = walk.open, isUnread(last) { continue }
+                if let last = walk.open, pages[ExactText(last)]?.failure != nil { continue }
                 if purchase.isUnreadable(at: query.askedAt) { reading.hasUnreadable = true }
                 reading.observations += purchase.observations(
                     token: head,
@@ -166,9 +168,7 @@ struct GooglePlayChains: Sendable {
         }
         reading.failure = failure(isWhole: isWhole)
         if reading.failure != nil {
-            let isAnswered = heads.contains { head in
-                if case .failed? = pages[ExactText(head)] { false } else { pages[ExactText(head)] != nil }
-            }
+            let isAnswered = heads.contains { head in pages[ExactText(head)].map { $0.failure == nil } ?? false }
             reading.coverage = isAnswered ? .partial : .none
         }
         return reading
@@ -185,13 +185,9 @@ struct GooglePlayChains: Sendable {
         }
     }
 
-    private func isUnread(_ token: String) -> Bool {
-        if case .failed? = pages[ExactText(token)] { true } else { false }
-    }
-
     private func failure(isWhole: Bool) -> ReadFailure? {
         for token in heads + pages.keys.sorted().map(\.text) {
-            if case .failed(let failure)? = pages[ExactText(token)] { return failure }
+            if let failure = pages[ExactText(token)]?.failure { return failure }
         }
         // A chain without an end is the store's fault; more tokens than anybody has are not.
         if isCutShort { return ReadFailure(.malformed, store: .googlePlay) }

@@ -22,13 +22,7 @@ package struct GooglePlayClient: Sendable {
         logger: Logger,
         systemSeconds: @escaping @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970) }
     ) {
-        requester = GooglePlayRequester(
-            configuration,
-            http: http,
-            gate: gate,
-            logger: logger,
-            systemSeconds: systemSeconds
-        )
+        requester = GooglePlayRequester(configuration, http, gate, logger, systemSeconds)
         self.systemSeconds = systemSeconds
     }
 

@@ -33,28 +33,20 @@ struct GooglePlayRequester: Sendable {
     private let prefix: String
     let requester: StoreRequester
     private let gate: @Sendable (GooglePlayBudget) -> RequestPermit
-    private let tokens: AccessTokens
+    private let tokens = AccessTokens()
     private let systemSeconds: @Sendable () -> Int64
 
     init(
         _ configuration: GooglePlayConfiguration,
-        http: HTTPClient,
-        gate: @escaping @Sendable (GooglePlayBudget) -> RequestPermit,
-        logger: Logger,
-        tokens: AccessTokens = AccessTokens(),
-        systemSeconds: @escaping @Sendable () -> Int64
+        _ http: HTTPClient,
+        _ gate: @escaping @Sendable (GooglePlayBudget) -> RequestPermit,
+        _ logger: Logger,
+        _ systemSeconds: @escaping @Sendable () -> Int64
     ) {
         self.configuration = configuration
         prefix = configuration.base.path + "/androidpublisher/v3/applications/" + configuration.packageName
-        requester = StoreRequester(
-            .googlePlay,
-            endpoints: GooglePlayEndpoint.templates,
-            http: http,
-            logger: logger,
-            systemSeconds: systemSeconds
-        )
+        requester = StoreRequester(.googlePlay, GooglePlayEndpoint.templates, http, logger, systemSeconds)
         self.gate = gate
-        self.tokens = tokens
         self.systemSeconds = systemSeconds
     }
 
@@ -69,9 +61,23 @@ struct GooglePlayRequester: Sendable {
         read: (GooglePlaySaid) throws(ReadFailure) -> Value
     ) async throws(ReadFailure) -> Value {
         var isSecond = false
+        let body = endpoint.body
         while true {
             let token = try await accessToken(lane: lane, requests: &requests)
-            let call = call(endpoint, token, lane, purpose)
+            let call = StoreCall(
+                endpoint: endpoint.index,
+                request: HTTPRequest(
+                    body == nil ? .get : .post,
+                    configuration.base,
+                    path: prefix + endpoint.target,
+                    sending: body == nil ? nil : "application/json",
+                    bearer: token.text
+                ),
+                body: body,
+                gate: gate(endpoint.budget),
+                lane: lane,
+                purpose: purpose
+            )
             let value = try await requester.send(call, requests: &requests) { response throws(ReadFailure) -> Value? in
                 let error = (200...299).contains(response.status) ? nil : GooglePlayError(body: response.body)
                 switch classify(status: response.status, error: error, purpose: purpose) {
@@ -89,29 +95,6 @@ struct GooglePlayRequester: Sendable {
             tokens.drop(token)
             isSecond = true
         }
-    }
-
-    private func call(
-        _ endpoint: GooglePlayEndpoint,
-        _ token: AccessToken,
-        _ lane: Lane,
-        _ purpose: StoreCall.Purpose
-    ) -> StoreCall {
-        let body = endpoint.body
-        return StoreCall(
-            endpoint: endpoint.index,
-            request: HTTPRequest(
-                body == nil ? .get : .post,
-                configuration.base,
-                path: prefix + endpoint.target,
-                sending: body == nil ? nil : "application/json",
-                bearer: token.text
-            ),
-            body: body,
-            gate: gate(endpoint.budget),
-            lane: lane,
-            purpose: purpose
-        )
     }
 
     // MARK: Access tokens

@@ -140,14 +140,10 @@ extension ProductPurchase {
                 && (items.isEmpty || hasOddItems || keptItems.contains { $0.isOdd || $0.productID == nil })
     }
 
-    /// Turns the purchase into what the domain reasons about.
+    /// Turns the purchase into what the domain reasons about; none for what can't be read.
     ///
-    /// - Parameters:
-    ///   - token: its purchase token.
-    ///   - now: the database's time at which it was asked for.
-    ///   - isKnown: our records hold it: that it is used up is news then, and else nothing.
-    /// - Returns: what is owned first, and apart from it what is limited in time, and what has not begun; none for what
-    ///   can't be read.
+    /// What is owned comes first, and apart from it what is limited in time, and what has not begun. Where our records hold it,
+    /// that it is used up is news, and else nothing.
     func observations(token: String, at now: Instant, isKnown: Bool = false) -> [Observation] {
         guard !isOdd else { return [] }
         let items = keptItems

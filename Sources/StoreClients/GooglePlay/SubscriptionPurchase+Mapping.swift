@@ -90,15 +90,10 @@ extension SubscriptionPurchase {
         }
     }
 
-    /// Turns the purchase into what the domain reasons about.
+    /// Turns the purchase into what the domain reasons about: what gives access first, and apart from it what is late and over.
     ///
-    /// - Parameters:
-    ///   - token: its purchase token.
-    ///   - lineage: the tokens of the purchases that it replaced, its own among them.
-    ///   - now: the database's time at which it was asked for.
-    ///   - mayGrant: whether an item with these keys means access: such items end by themselves.
-    /// - Returns: what gives access first, and apart from it what is late and what is over; none for a purchase that was
-    ///   given up before it was paid, and for what can't be read.
+    /// There is none for a purchase that was given up before it was paid, and for what can't be read. The lineage is the tokens
+    /// of the purchases that it replaced, its own among them. Items that may grant access end by themselves.
     func observations(
         token: String,
         lineage: [String],

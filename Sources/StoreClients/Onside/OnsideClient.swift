@@ -42,13 +42,7 @@ package struct OnsideClient: Sendable {
         self.logger = logger
         self.systemSeconds = systemSeconds
         self.keys = keys
-        requester = StoreRequester(
-            .onside,
-            endpoints: Endpoint.templates,
-            http: http,
-            logger: logger,
-            systemSeconds: systemSeconds
-        )
+        requester = StoreRequester(.onside, Endpoint.templates, http, logger, systemSeconds)
     }
 
     /// Reads the lines behind some order ids.

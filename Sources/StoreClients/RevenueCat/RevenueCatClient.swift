@@ -21,13 +21,7 @@ package struct RevenueCatClient: Sendable {
         logger: Logger,
         systemSeconds: @escaping @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970) }
     ) {
-        requester = RevenueCatRequester(
-            configuration,
-            http: http,
-            gate: gate,
-            logger: logger,
-            systemSeconds: systemSeconds
-        )
+        requester = RevenueCatRequester(configuration, http, gate, logger, systemSeconds)
     }
 
     /// Reads everything RevenueCat holds for a user that could matter.
@@ -80,16 +74,10 @@ package struct RevenueCatClient: Sendable {
         )
     }
 
-    /// Finds whose purchases lie behind reported ids.
+    /// Finds whose purchases lie behind the first twenty reported ids that have a lookup, in their order.
     ///
     /// Both kinds of purchase are always asked for, so that the number of requests does not tell whether an id exists.
     /// For an anonymous customer the aliases are read. Failures count for no breaker and raise no alarm.
-    ///
-    /// - Parameters:
-    ///   - ids: the first twenty with a lookup; of the kinds `transaction_id` and `order_id`, 1 to 255
-    ///     visible ASCII characters, not of a store that RevenueCat does not know.
-    ///   - query: on whose behalf.
-    /// - Returns: what was found, in the order of the ids.
     package func find(_ ids: [TypedID], for query: CustomerQuery) async -> ClaimReading {
         let whole = await lookup(ids, query.lane)
         var reading = ClaimReading(failure: whole.failure, hasUnreadable: whole.hasUnreadable)
@@ -116,13 +104,10 @@ package struct RevenueCatClient: Sendable {
         return answers.reduce(LookupResult(), +)
     }
 
-    /// Finds out what RevenueCat knows of purchases that the user has shown proofs of.
+    /// Finds out what RevenueCat knows of purchases that the user has shown proofs of, each by ids that its store has verified.
     ///
-    /// - Parameters:
-    ///   - purchases: each purchase's ids, which its store has verified; RevenueCat may know any of them.
-    ///   - query: on whose behalf.
-    /// - Returns: for each purchase what was found under its ids: the user's (`askedUser`), another user's
-    ///   (`heldElsewhere`), or an anonymous customer's (`unnamed`); and why the answer is not whole.
+    /// For each purchase it returns what was found under its ids: the user's (`askedUser`), another user's (`heldElsewhere`), or
+    /// an anonymous customer's (`unnamed`); and why the answer is not whole.
     package func owners(
         of purchases: [[String]],
         for query: CustomerQuery

@@ -10,15 +10,10 @@ package struct RevenueCatConfiguration: Sendable {
     package let maxPages: Int
     let base: BaseURL
 
-    /// Checks and keeps the settings.
+    /// Checks and keeps the settings, such as `sk_…` and `proj0a1b2c3d`; throws every fault at once.
     ///
-    /// - Parameters:
-    ///   - apiKey: such as `sk_…`.
-    ///   - projectID: such as `proj0a1b2c3d`.
-    ///   - baseURL: such as `https://api.revenuecat.com/v2`; `/v2` is appended where the path does not end in it.
-    ///     Plain http is taken for loopback hosts only.
-    ///   - maxPages: 1 or more; a page has up to 100 items.
-    /// - Throws: every fault at once.
+    /// `/v2` is appended where the base URL's path does not end in it; plain http is taken for loopback hosts only. A page has up
+    /// to 100 items.
     package init(
         apiKey: String,
         projectID: String,

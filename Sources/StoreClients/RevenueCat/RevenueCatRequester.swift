@@ -16,10 +16,10 @@ struct RevenueCatRequester: Sendable {
 
     init(
         _ configuration: RevenueCatConfiguration,
-        http: HTTPClient,
-        gate: RequestPermit,
-        logger: Logger,
-        systemSeconds: @escaping @Sendable () -> Int64
+        _ http: HTTPClient,
+        _ gate: RequestPermit,
+        _ logger: Logger,
+        _ systemSeconds: @escaping @Sendable () -> Int64
     ) {
         base = configuration.base
         project = configuration.base.path + "/projects/" + PercentCoding.encode(configuration.projectID)
@@ -28,10 +28,10 @@ struct RevenueCatRequester: Sendable {
         self.gate = gate
         requester = StoreRequester(
             .revenueCat,
-            endpoints: RevenueCatEndpoint.templates,
-            http: http,
-            logger: logger,
-            systemSeconds: systemSeconds,
+            RevenueCatEndpoint.templates,
+            http,
+            logger,
+            systemSeconds,
             headers: StoreHeaders.init(revenueCat:)
         )
     }

@@ -239,15 +239,11 @@ struct RevenueCatSession {
 }
 
 extension NamedOwner {
-    /// The table of owners of an item that was listed for one customer id and names another.
+    /// The table of owners of an item that was listed for one customer id and names another (`returned`).
     ///
     /// There is none for an identified customer who has nothing to do with the asked one: the store answered a
-    /// question that was not asked.
-    ///
-    /// - Parameters:
-    ///   - returned: the customer id in the item.
-    ///   - isSameCustomer: the store's alias list holds both ids.
-    ///   - otherUsers: users of the host, other than the asked one, among the aliases or named by `returned`.
+    /// question that was not asked. One customer's alias list holds both ids; other users are users of the host, other than the
+    /// asked one, among the aliases or named by `returned`.
     init?(of returned: String, isSameCustomer: Bool, otherUsers: [String]) {
         // The smallest, so that every reading names the same one.
         let other = otherUsers.map(ExactText.init).min()?.text

@@ -19,13 +19,7 @@ package struct RevenueCatTransfers: Sendable {
         logger: Logger,
         systemSeconds: @escaping @Sendable () -> Int64 = { Int64(Date().timeIntervalSince1970) }
     ) {
-        requester = RevenueCatRequester(
-            configuration,
-            http: http,
-            gate: gate,
-            logger: logger,
-            systemSeconds: systemSeconds
-        )
+        requester = RevenueCatRequester(configuration, http, gate, logger, systemSeconds)
     }
 
     /// What came of a transfer's call.

@@ -1,8 +1,5 @@
 extension JSONReader {
-    /// Reads a value that nothing depends on; one of an odd shape is passed over.
-    ///
-    /// - Returns: `nil` for a value that `read` refuses.
-    /// - Throws: where the text itself is broken.
+    /// Reads a value that nothing depends on; one that `read` refuses is passed over, where the text itself is not broken.
     @inlinable
     public mutating func readIfSound<Value>(
         _ read: (inout JSONReader) throws(JSONFault) -> Value?
@@ -16,10 +13,9 @@ extension JSONReader {
         }
     }
 
-    /// Reads the elements of an array or `null`, each by itself.
+    /// Reads the elements of an array or `null`, each by itself, where the text itself is not broken.
     ///
-    /// - Returns: those that `read` takes, and whether the rest is missing: elements that it refuses, or no array at all.
-    /// - Throws: where the text itself is broken.
+    /// Something is odd where `read` refuses an element, or the value is no array at all.
     @inlinable
     public mutating func readSoundElements<Value>(
         _ read: (inout JSONReader) throws(JSONFault) -> Value

@@ -42,12 +42,9 @@ public struct JSONReader {
         try reader.finish()
     }
 
-    /// Reads an object; members without a field are skipped.
+    /// Reads an object; `read` reads the value of one member, completely, and members without a field are skipped.
     ///
-    /// - Parameters:
-    ///   - fields: the members to read.
-    ///   - read: reads the value of one member, completely.
-    /// - Throws: `wrongType` where the value is no object, `duplicate`, what `read` throws, faults of the text.
+    /// `wrongType` where the value is no object, `duplicate`, what `read` throws, faults of the text.
     @inlinable
     public mutating func readObject<Field>(
         _ fields: JSONFields<Field>,
@@ -73,10 +70,9 @@ public struct JSONReader {
         depth -= 1
     }
 
-    /// Reads an array.
+    /// Reads an array; `read` reads one element, completely.
     ///
-    /// - Parameter read: reads one element, completely.
-    /// - Throws: `wrongType` where the value is no array, what `read` throws, faults of the text.
+    /// `wrongType` where the value is no array, what `read` throws, faults of the text.
     @inlinable
     public mutating func readArray(_ read: (inout JSONReader) throws(JSONFault) -> Void) throws(JSONFault) {
         guard try token() == UInt8(ascii: "[") else { throw .wrongType }
@@ -89,11 +85,9 @@ public struct JSONReader {
         depth -= 1
     }
 
-    /// Reads a string.
+    /// Reads a string of at most `limit` bytes of UTF-8, without NUL, which PostgreSQL's `text` cannot hold.
     ///
-    /// - Parameter limit: the most bytes of UTF-8 that are built.
-    /// - Returns: text without NUL, which PostgreSQL's `text` cannot hold.
-    /// - Throws: `wrongType`, `outOfRange`, faults of the text; the reader stands behind the string then where its end is known.
+    /// After `wrongType` and `outOfRange` the reader stands behind the string where its end is known.
     public mutating func readString(upTo limit: Int = maximumStringBytes) throws(JSONFault) -> String {
         guard try token() == UInt8(ascii: "\"") else { throw .wrongType }
         let (range, isEscaped) = try scanString()
