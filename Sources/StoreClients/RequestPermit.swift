@@ -18,8 +18,8 @@ package struct StoreAnswer: Hashable, Sendable {
     package var status: Int?
     /// What went wrong; `nil` for a usable answer, such as that there is no such customer.
     ///
-    /// Also `nil` for whatever goes wrong with a lookup of an id that a client typed, save what no id brings about: that we
-    /// are too fast, and that our key is not taken.
+    /// Also `nil` for whatever goes wrong with a lookup of an id that a client typed, save what no id brings about:
+    /// that we are too fast, and that our key is not taken.
     package var failure: ReadFailure.Code?
     /// Requests a minute that the store allows, by its own header.
     package var limit: Int?

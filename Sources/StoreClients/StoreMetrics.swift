@@ -42,10 +42,7 @@ struct StoreMetrics: Sendable {
             }
         }
         durations = StatusClass.allCases.map { status in
-            Timer(
-                label: StoreMetricNames.duration,
-                dimensions: [("store", store), ("status", status.label)]
-            )
+            Timer(label: StoreMetricNames.duration, dimensions: [("store", store), ("status", status.label)])
         }
         perRead = Recorder(label: StoreMetricNames.requestsPerRead, dimensions: [("store", store)])
     }

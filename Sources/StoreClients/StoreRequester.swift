@@ -70,9 +70,9 @@ struct StoreRequester: Sendable {
 
     /// Sends a request; where the gate says no, nothing is sent.
     ///
-    /// `requests` is raised by one for a request that was sent. `read` makes a value of the answer, or throws what it comes to;
-    /// that an id is unknown is a value. `oddity` says what is odd about a usable value: one customer's trouble, and no word on
-    /// the store's health.
+    /// `requests` is raised by one for a request that was sent. `read` makes a value of the answer, or throws what it
+    /// comes to; that an id is unknown is a value. `oddity` says what is odd about a usable value: one customer's
+    /// trouble, and no word on the store's health.
     func send<Value>(
         _ call: StoreCall,
         requests: inout Int,
@@ -131,8 +131,8 @@ struct StoreRequester: Sendable {
         isOddity: Bool = false
     ) {
         let headers = response.map(headers) ?? StoreHeaders()
-        // What an id of a client brings about is no word on the store's health, be it good or bad; what the store thinks
-        // of our key, and that we are too fast, no id brings about.
+        // What an id of a client brings about is no word on the store's health, be it good or bad; what the store
+        // thinks of our key, and that we are too fast, no id brings about.
         let saysOfStore =
             call.purpose == .reading || failure?.code == .throttled
             || failure?.code == .unauthorized && call.purpose == .lookup
@@ -175,10 +175,7 @@ struct StoreRequester: Sendable {
 let breakerFailures: Set<ReadFailure.Code> = [.unavailable, .timeout, .malformed, .unauthorized]
 
 /// Decodes a store's answer; what can't be decoded is `malformed`.
-func decoded<Value>(
-    _ body: [UInt8],
-    _ decode: ([UInt8]) throws(JSONFault) -> Value
-) throws(ReadFailure) -> Value {
+func decoded<Value>(_ body: [UInt8], _ decode: ([UInt8]) throws(JSONFault) -> Value) throws(ReadFailure) -> Value {
     do throws(JSONFault) { return try decode(body) } catch { throw ReadFailure(.malformed) }
 }
 
@@ -187,7 +184,7 @@ enum RetryAfter {
     /// More milliseconds since 1970 than seconds ever will be: the App Store names the moment so.
     private static let leastEpochMs: Int64 = 100_000_000_000
 
-    /// Reads a `Retry-After`: seconds, a date, or milliseconds since 1970; `now` is by the clock of the header's writer.
+    /// Reads a `Retry-After`: seconds, a date, or milliseconds since 1970; `now` is by the clock of its writer.
     ///
     /// - Returns: the wait, uncapped; `nil` for anything else.
     static func wait(_ text: String, now: Int64) -> Duration? {

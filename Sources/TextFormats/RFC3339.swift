@@ -4,8 +4,8 @@ package import Entitlements
 package enum RFC3339 {
     /// Reads a time with `Z` or an offset such as `+05:30`, and none to nine digits of a fraction.
     ///
-    /// What is finer than a microsecond is cut off. `nil` for anything else: lower-case letters, a space between date and time,
-    /// a day that no month has, and for times outside the years that an `Instant` is made for.
+    /// What is finer than a microsecond is cut off. `nil` for anything else: lower-case letters, a space between date
+    /// and time, a day that no month has, and for times outside the years that an `Instant` is made for.
     ///
     /// - SeeAlso: https://www.rfc-editor.org/rfc/rfc3339#section-5.6
     package static func instant(_ text: String) -> Instant? {

@@ -24,8 +24,8 @@ package struct FirebaseTokens: Sendable {
 
     /// Makes a verifier for a project by its id, not its number; throws every fault of the settings at once.
     ///
-    /// `keysURL` is a JWK set; plain http is taken for loopback hosts only. The logger hears that keys can't be had; of no token.
-    /// `systemSeconds` is the system's clock, in seconds since 1970. The key set is empty at first.
+    /// `keysURL` is a JWK set; plain http is taken for loopback hosts only. The logger hears that keys can't be had; of
+    /// no token. `systemSeconds` is the system's clock, in seconds since 1970. The key set is empty at first.
     package init(
         projectID: String,
         keysURL: String = usualKeysURL,
@@ -75,9 +75,7 @@ package struct FirebaseTokens: Sendable {
 
     private static func isProjectID(_ text: String) -> Bool {
         (1...128).contains(text.utf8.count)
-            && text.utf8.allSatisfy {
-                $0.isLetterOrDigit || $0 == UInt8(ascii: "-") || $0 == UInt8(ascii: ".") || $0 == UInt8(ascii: ":")
-            }
+            && text.utf8.allSatisfy { $0.isLetterOrDigit || "-.:".utf8.contains($0) }
     }
 }
 

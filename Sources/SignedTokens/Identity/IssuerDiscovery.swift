@@ -65,8 +65,8 @@ package struct IssuerMetadata: Sendable {
 
 /// Asks an issuer for its metadata, and keeps them for an hour.
 ///
-/// Of several who ask at once one asks the issuer while what was known serves the others; where nothing is known each asks. Where the
-/// issuer does not answer, what was known serves on.
+/// Of several who ask at once one asks the issuer while what was known serves the others; where nothing is known each
+/// asks. Where the issuer does not answer, what was known serves on.
 package final class IssuerDiscovery: Sendable {
     private static let lifetime = Duration.seconds(3_600)
     /// The pause after a request that failed.

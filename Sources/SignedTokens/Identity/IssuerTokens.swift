@@ -20,9 +20,9 @@ package struct IssuerTokens: Sendable {
 
     /// Makes a verifier; throws every fault of the settings at once.
     ///
-    /// The issuer is as tokens have it, byte for byte; an address of https, or of http to a loopback host. The audience is one of
-    /// those that tokens have to name. Without `keysURL`, a JWK set, the issuer's discovery document names one. `claim` is the
-    /// user's id. The logger hears that keys can't be had; of no token.
+    /// The issuer is as tokens have it, byte for byte; an address of https, or of http to a loopback host. The audience
+    /// is one of those that tokens have to name. Without `keysURL`, a JWK set, the issuer's discovery document names
+    /// one. `claim` is the user's id. The logger hears that keys can't be had; of no token.
     package init(
         issuer: String,
         audience: String,
@@ -62,8 +62,8 @@ package struct IssuerTokens: Sendable {
 
     /// Finds the user that a token, a compact JWS of at most 8 KiB, names.
     ///
-    /// `refused` for whatever is no valid token of this issuer for this audience, `unread` where keys are missing that may be
-    /// had later.
+    /// `refused` for whatever is no valid token of this issuer for this audience, `unread` where keys are missing that
+    /// may be had later.
     package func user(of token: String) async throws(TokenFailure) -> TokenUser {
         try await keys.verified(token) { payload throws(TokenRefusal) in
             let claims = try IssuerClaims(payload: payload, claim: claim)

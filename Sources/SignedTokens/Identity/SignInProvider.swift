@@ -71,8 +71,8 @@ package struct SignInProvider: Sendable {
 
     /// Makes a client of a provider; asks for nothing yet, and throws what is wrong with the issuer's address.
     ///
-    /// The issuer is as its discovery document has it, byte for byte. The return URL is registered with the provider. Scopes are
-    /// asked for with `openid`. The logger hears that keys can't be had; of no token.
+    /// The issuer is as its discovery document has it, byte for byte. The return URL is registered with the provider.
+    /// Scopes are asked for with `openid`. The logger hears that keys can't be had; of no token.
     package init(
         issuer: String,
         clientID: String,
@@ -117,8 +117,8 @@ package struct SignInProvider: Sendable {
             ("response_type", "code"), ("client_id", clientID), ("redirect_uri", returnURL), ("scope", scopes),
             ("state", request.state), ("nonce", request.nonce), ("code_challenge_method", "S256"),
             ("code_challenge", Base64.encode(Array(SHA256.hash(data: Data(request.verifier.utf8))), .url)),
-            // It obliges the provider to say when they last showed who they are, and to ask again where a page of its own lets
-            // people pass by.
+            // It obliges the provider to say when they last showed who they are, and to ask again where a page of its
+            // own lets people pass by.
             ("max_age", again ? "60" : "43200"),
         ]
         if again { fields.append(("prompt", "login")) }

@@ -23,7 +23,7 @@ package struct SignerKeys: Sendable {
 
     /// Keys of the JWK set that `address` finds; the set is empty at first.
     ///
-    /// With `takesUnnamed` a token need not name the key where the set has one alone. The logger hears that keys can't be
+    /// With `takesUnnamed` a token need not name a key that is alone in the set. The logger hears that keys can't be
     /// had.
     package init(
         address: @escaping @Sendable () async throws(ReadFailure) -> EndpointURL,

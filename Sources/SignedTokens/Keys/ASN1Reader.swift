@@ -11,8 +11,8 @@ package enum ASN1Fault: Error {
 /// Reads elements of ASN.1 one after another, without building anything.
 ///
 /// It is for bytes that are not verified yet. What surrounds a signed content is not signed itself, so each element is
-/// read in one form only: tags of one byte, lengths in the fewest bytes (as DER has it), or the indefinite length of BER.
-/// A change of such bytes changes what they say, or they are refused.
+/// read in one form only: tags of one byte, lengths in the fewest bytes (as DER has it), or the indefinite length of
+/// BER. A change of such bytes changes what they say, or they are refused.
 ///
 /// - SeeAlso: X.690, sections 8.1 and 10.1
 package struct ASN1Reader {

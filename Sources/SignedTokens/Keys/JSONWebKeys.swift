@@ -19,9 +19,9 @@ package enum JSONWebKeys {
 
     /// Reads a set, `{"keys":[…]}`, of at least one key of use, by name.
     ///
-    /// Keys that are of no use here are left out: other kinds, keys for encryption, RSA keys of less than 2048 bits, keys
-    /// without a name. A name that stands twice names nothing. With `takesUnnamed` the only key of a set is found as
-    /// ``onlyKey`` as well, with or without a name.
+    /// Keys that are of no use here are left out: other kinds, keys for encryption, RSA keys of less than 2048 bits,
+    /// keys without a name. A name that stands twice names nothing. With `takesUnnamed` the only key of a set is found
+    /// as ``onlyKey`` as well, with or without a name.
     package static func read(_ body: [UInt8], takesUnnamed: Bool = false) throws(JSONFault) -> [String: VerificationKey]
     {
         guard body.count <= maximumBytes else { throw .tooLarge }

@@ -58,7 +58,7 @@ package final class KeySet: Sendable {
     private let now: @Sendable () -> ContinuousClock.Instant
     private let state = Mutex(State())
 
-    /// Makes an empty set of a store's keys, or of another signer's; `pause` is between two fetches of a set that is known.
+    /// Makes an empty set of a store's keys, or another signer's; `pause` is between two fetches of a known set.
     package init(
         of store: Store?,
         pause: Duration = .seconds(120),

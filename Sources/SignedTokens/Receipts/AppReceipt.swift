@@ -2,8 +2,8 @@ package import Entitlements
 
 /// What the App Store says in an app receipt; only read, not yet verified.
 ///
-/// It is a snapshot of the day it was made. A missing attribute means that it does not apply. Words are kept as they are
-/// written: an unknown one is no fault.
+/// It is a snapshot of the day it was made. A missing attribute means that it does not apply. Words are kept as they
+/// are written: an unknown one is no fault.
 ///
 /// - SeeAlso: https://developer.apple.com/library/archive/releasenotes/General/ValidateAppStoreReceipt/Chapters/ReceiptFields.html
 package struct AppReceipt: Sendable, Hashable {

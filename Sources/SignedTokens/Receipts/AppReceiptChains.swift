@@ -5,9 +5,9 @@ package import X509
 /// Finds out whether the certificates of an app receipt lead to a root that is pinned, and whose key signs.
 ///
 /// As with `AppStoreChains`, what is remembered is that the certificates lead to the root, and between which dates they
-/// are valid; each receipt's own date is compared with those each time. Certificates of before 2023 are signed with SHA-1, and
-/// they count, since receipts stay on devices: no attacker can make a second certificate for a signature that exists, only two
-/// for one that is yet to be given, and Apple gives no more of those.
+/// are valid; each receipt's own date is compared with those each time. Certificates of before 2023 are signed with
+/// SHA-1, and they count, since receipts stay on devices: no attacker can make a second certificate for a signature
+/// that exists, only two for one that is yet to be given, and Apple gives no more of those.
 ///
 /// - SeeAlso: RFC 5280; https://developer.apple.com/documentation/technotes/tn3138-handling-app-store-receipt-signing-certificate-changes
 package final class AppReceiptChains: Sendable {
@@ -33,10 +33,7 @@ package final class AppReceiptChains: Sendable {
     /// The three certificates in order: the signer's, its authority's, the other.
     private static func path(_ container: AppReceiptContainer) throws(ProofRefusal) -> [AppReceiptCertificate] {
         guard container.certificates.count == 3 else {
-            throw ProofRefusal(
-                .wrongChainLength,
-                "It has \(container.certificates.count) certificates instead of 3."
-            )
+            throw ProofRefusal(.wrongChainLength, "It has \(container.certificates.count) certificates instead of 3.")
         }
         var rest: [AppReceiptCertificate] = []
         for written in container.certificates { rest.append(try AppReceiptCertificate(written)) }
@@ -63,8 +60,8 @@ package final class AppReceiptChains: Sendable {
         return Signer(keys[0], chain)
     }
 
-    /// Makes sure that the third certificate is the root, even if it was issued again: the anchor is ours, but nothing may stand in
-    /// a receipt that no signature covers.
+    /// Makes sure that the third certificate is the root, even if it was issued again: the anchor is ours, but nothing
+    /// may stand in a receipt that no signature covers.
     private func check(third: AppReceiptCertificate, against root: Certificate) throws(ProofRefusal) {
         let certificate = try third.parsed("third")
         guard certificate.subject == root.subject, certificate.publicKey == root.publicKey,

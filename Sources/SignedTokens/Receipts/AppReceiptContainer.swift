@@ -4,8 +4,9 @@ import TextFormats
 
 /// The signed container of an app receipt (PKCS#7), taken apart and not yet verified.
 ///
-/// The signature covers the payload alone. Everything around it is read in the one form in which the App Store writes it,
-/// so that nothing can be altered or added there unnoticed: one digest, one signer, no attributes, no revocation lists.
+/// The signature covers the payload alone. Everything around it is read in the one form in which the App Store writes
+/// it, so that nothing can be altered or added there unnoticed: one digest, one signer, no attributes, no revocation
+/// lists.
 ///
 /// - SeeAlso: RFC 5652, section 5; RFC 2315, section 9
 package struct AppReceiptContainer {

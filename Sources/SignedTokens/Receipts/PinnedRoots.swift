@@ -10,8 +10,8 @@ import Synchronization
 ///
 /// - SeeAlso: RFC 5280
 package struct PinnedRoots: Sendable {
-    /// A signer's mark in the leaf, and the mark of the authority that signs such leaves: any other certificate under the
-    /// same root belongs to some developer.
+    /// A signer's mark in the leaf, and the mark of the authority that signs such leaves: any other certificate under
+    /// the same root belongs to some developer.
     private static let leafMarker: ASN1ObjectIdentifier = [1, 2, 840, 113635, 100, 6, 11, 1]
     private static let intermediateMarker: ASN1ObjectIdentifier = [1, 2, 840, 113635, 100, 6, 2, 1]
 
@@ -32,8 +32,8 @@ package struct PinnedRoots: Sendable {
         guard intermediate.extensions[oid: Self.intermediateMarker] != nil else {
             throw ProofRefusal(.missingIntermediateMarker, "The authority's certificate lacks the mark of its kind.")
         }
-        // A certificate without the extension says nothing of it (RFC 5280, section 6.1.4 (n)): so do Apple's own libraries read
-        // it. That it is an authority's is said, and checked, apart.
+        // A certificate without the extension says nothing of it (RFC 5280, section 6.1.4 (n)): so do Apple's own
+        // libraries read it. That it is an authority's is said, and checked, apart.
         guard let usage = try? intermediate.extensions.keyUsage?.keyCertSign ?? true, usage else {
             throw ProofRefusal(.badCertificate, "The authority's certificate is not one that may sign certificates.")
         }

@@ -4,17 +4,17 @@ import TextFormats
 
 /// How apps turn our user ids into the ids that they give to stores.
 ///
-/// A store may take no text of ours as it is: the App Store wants a UUID, Google Play at most 64 characters and no personal
-/// data. Apps differ, and one app differs from its own past; an id that matches any of the ways is the user's, and one
-/// that matches none proves nothing.
+/// A store may take no text of ours as it is: the App Store wants a UUID, Google Play at most 64 characters and no
+/// personal data. Apps differ, and one app differs from its own past; an id that matches any of the ways is the user's,
+/// and one that matches none proves nothing.
 package struct AccountIDs: Sendable {
     private let keys: [SymmetricKey]
     private let namespace: [UInt8]?
 
     /// Creates the comparison.
     ///
-    /// `keys` are secrets with which the app's server makes ids (HMAC-SHA256), present and former ones; in `namespace` the app
-    /// makes UUIDs of version 5 from our ids.
+    /// `keys` are secrets with which the app's server makes ids (HMAC-SHA256), present and former ones; in `namespace`
+    /// the app makes UUIDs of version 5 from our ids.
     package init(keys: [String] = [], namespace: UUID? = nil) {
         self.keys = keys.map { SymmetricKey(data: Array($0.utf8)) }
         self.namespace = namespace.map { id in withUnsafeBytes(of: id.uuid) { Array($0) } }
@@ -30,8 +30,8 @@ package struct AccountIDs: Sendable {
 
     /// The UUID that an app gives the App Store for a user of ours; `nil`: it is unknown which one it would be.
     ///
-    /// A user id that is a UUID stands for itself, and the namespace makes one of any other. Of a digest or an HMAC apps make
-    /// UUIDs of several versions.
+    /// A user id that is a UUID stands for itself, and the namespace makes one of any other. Of a digest or an HMAC
+    /// apps make UUIDs of several versions.
     package func token(for userID: String) -> UUID? {
         if userID.utf8.count == 36, let own = UUID(uuidString: userID) { return own }
         guard let namespace else { return nil }
@@ -85,8 +85,9 @@ package struct AccountIDs: Sendable {
 
 /// The keys (roots) of the index that leads from account ids at stores to users.
 ///
-/// Every spelling of one digest has one root: its first eight bytes, less the four bits that UUIDs put their version in. An
-/// index holds a row for each digest of a user in place of one for each spelling; what it finds is compared in full.
+/// Every spelling of one digest has one root: its first eight bytes, less the four bits that UUIDs put their version
+/// in. An index holds a row for each digest of a user in place of one for each spelling; what it finds is compared in
+/// full.
 extension AccountIDs {
     /// The roots of a user's derived ids.
     package func roots(of userID: String) -> [Int64] { digests(of: userID).map(Self.root) }

@@ -3,8 +3,8 @@ package import X509
 
 /// Verifies the app receipts that the App Store signs, without a request.
 ///
-/// What is said of `AppStoreProofs` holds here too, and more: a receipt is a snapshot, which knows neither later renewals
-/// nor later refunds.
+/// What is said of `AppStoreProofs` holds here too, and more: a receipt is a snapshot, which knows neither later
+/// renewals nor later refunds.
 ///
 /// - SeeAlso: https://developer.apple.com/documentation/appstorereceipts/validating_receipts_on_the_device
 package struct AppReceiptProofs: Sendable {

@@ -7,8 +7,8 @@ extension AppStoreClient {
 
     /// Lists the notifications that the App Store sent, or tried to: 180 days back, in the sandbox 30.
     ///
-    /// A place in the list can expire; the list is then read again from its beginning, once. `onlyFailures` leaves out those that
-    /// reached us. `each` takes a page of signed payloads, not yet verified; one may come twice.
+    /// A place in the list can expire; the list is then read again from its beginning, once. `onlyFailures` leaves out
+    /// those that reached us. `each` takes a page of signed payloads, not yet verified; one may come twice.
     package func notifications(
         from start: Instant,
         until end: Instant,

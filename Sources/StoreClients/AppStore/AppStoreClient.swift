@@ -12,8 +12,8 @@ package struct AppStoreClient: Sendable {
 
     /// Makes a client; metrics go to the system that is bootstrapped by now.
     ///
-    /// The gate admits each request and gets each answer; limits are by environment and kind of request. The logger hears of
-    /// failures; of no ids, keys and bodies. `systemSeconds`, in seconds since 1970, dates the tokens.
+    /// The gate admits each request and gets each answer; limits are by environment and kind of request. The logger
+    /// hears of failures; of no ids, keys and bodies. `systemSeconds`, in seconds since 1970, dates the tokens.
     package init(
         configuration: AppStoreConfiguration,
         proofs: AppStoreProofs,
@@ -67,7 +67,7 @@ package struct AppStoreClient: Sendable {
         return transactions
     }
 
-    /// Finds an order by its number, and distinguishes a number that is not valid from one that the App Store can't find.
+    /// Finds an order by its number, and tells an invalid number from one that the App Store can't find.
     ///
     /// An invalid number comes with status 200.
     package func lookup(order id: String, lane: Lane) async throws(ReadFailure) -> AppStoreOrder {

@@ -15,7 +15,8 @@ package struct AppStoreConfiguration: Sendable {
     /// Checks and keeps the settings; throws every fault at once.
     ///
     /// The issuer's id is the UUID on the account's page of keys, the key's that of an In-App Purchase key such as
-    /// `2X9R4HXF34`, and the private key its file (`.p8`): PEM with PKCS#8. Plain http is taken for loopback hosts only.
+    /// `2X9R4HXF34`, and the private key its file (`.p8`): PEM with PKCS#8. Plain http is taken for loopback hosts
+    /// only.
     package init(
         issuerID: String,
         keyID: String,
@@ -47,12 +48,7 @@ package struct AppStoreConfiguration: Sendable {
         self.sandbox = sandbox
     }
 
-    func base(_ environment: AppStoreEnvironment) -> BaseURL {
-        switch environment {
-        case .production: production
-        case .sandbox: sandbox
-        }
-    }
+    func base(_ environment: AppStoreEnvironment) -> BaseURL { environment == .production ? production : sandbox }
 
     /// Whether a text is made of letters, digits, `-`, `.` and `_`, as all ids of Apple's are.
     private static func isWord(_ text: String, upTo limit: Int) -> Bool {

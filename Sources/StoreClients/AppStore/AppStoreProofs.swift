@@ -48,7 +48,8 @@ package struct AppStoreProofs: Sendable {
 
     /// Verifies signed renewal info.
     ///
-    /// It may still be about another app, whose signed texts are as genuine: it has to be compared with its transaction.
+    /// It may still be about another app, whose signed texts are as genuine: it has to be compared with its
+    /// transaction.
     package func renewalInfo(_ text: String) async throws(ProofRefusal) -> SignedRenewalInfo {
         try await verified(text, as: SignedRenewalInfo.self)
     }

@@ -66,9 +66,9 @@ struct AppStoreRequester: Sendable {
 
     /// Asks for an id where it may be known: in production and, where that does not know it, in the sandbox.
     ///
-    /// Until an app has been released production refuses every key: a key is bad only where the sandbox refuses it too. Where the
-    /// sandbox takes it and does not know the id, the failure is `unavailable`. A known environment alone is asked. `nil` where no
-    /// environment knows the id.
+    /// Until an app has been released production refuses every key: a key is bad only where the sandbox refuses it too.
+    /// Where the sandbox takes it and does not know the id, the failure is `unavailable`. A known environment alone is
+    /// asked. `nil` where no environment knows the id.
     func search<Value: Sendable>(
         _ endpoint: AppStoreEndpoint,
         in known: AppStoreEnvironment?,

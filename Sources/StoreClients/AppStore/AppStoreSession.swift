@@ -85,11 +85,7 @@ struct AppStoreSession {
     }
 
     /// Makes sure that an answer is about our app and the environment that was asked.
-    private func check(
-        _ named: String?,
-        _ bundleID: String?,
-        in environment: AppStoreEnvironment
-    ) throws(ReadFailure) {
+    private func check(_ named: String?, _ bundleID: String?, in environment: AppStoreEnvironment) throws(ReadFailure) {
         guard named == environment.rawValue, bundleID == requester.configuration.bundleID else {
             throw ReadFailure(.malformed, store: .appStore)
         }

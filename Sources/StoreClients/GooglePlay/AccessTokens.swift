@@ -21,8 +21,8 @@ extension AccessToken {
 
 /// Keeps the access token and fetches a new one, once for all who wait.
 ///
-/// A caller that finds no token fetches it in its own task; the others wait for that. Where the one who fetches is called off
-/// or is not let through for reasons of its own, the next one takes over.
+/// A caller that finds no token fetches it in its own task; the others wait for that. Where the one who fetches is
+/// called off or is not let through for reasons of its own, the next one takes over.
 final class AccessTokens: Sendable {
     private enum Result: Sendable {
         case token(AccessToken)

@@ -2,8 +2,8 @@ import Entitlements
 
 /// Reads the purchases behind some tokens, with the chains of tokens that they replaced.
 ///
-/// Tokens are asked for in rounds: first those of the query, then the ones that their answers name, and so on. A token is
-/// asked for once, whatever names it.
+/// Tokens are asked for in rounds: first those of the query, then the ones that their answers name, and so on. A token
+/// is asked for once, whatever names it.
 struct GooglePlayChains: Sendable {
     /// The most links of a chain that are followed.
     static let maximumSteps = 16
@@ -37,8 +37,8 @@ struct GooglePlayChains: Sendable {
 
     /// Asks, round by round, and puts the answers together.
     ///
-    /// `fetch` asks for one token, and tells how many requests it took; its second parameter says whether the token may also be
-    /// that of a one-time purchase.
+    /// `fetch` asks for one token, and tells how many requests it took; its second parameter says whether the token may
+    /// also be that of a one-time purchase.
     mutating func read(
         _ fetch: @escaping @Sendable (PurchaseToken, Bool) async -> (Page, requests: Int)
     ) async -> GooglePlayReading {
@@ -145,7 +145,8 @@ struct GooglePlayChains: Sendable {
             guard !isReplaced else { continue }
             switch pages[ExactText(head)] {
             case .subscription(let purchase):
-                // Whose it is may depend on the older tokens: as long as one of them could not be read, it has no owner.
+                // Whose it is may depend on the older tokens: as long as one of them could not be read, it has no
+                // owner.
                 let walk = walks[index]
                 if let last = walk.open, pages[ExactText(last)]?.failure != nil { continue }
                 if purchase.isUnreadable(at: query.askedAt) { reading.hasUnreadable = true }

@@ -54,8 +54,8 @@ extension GooglePlayClient {
 
     /// Lists what was voided since some time, 30 days ago at most, oldest first and page by page.
     ///
-    /// The time is that at which Google recorded it, which may be later than the one it tells: leave an overlap. It throws where
-    /// Google did not tell to the end, and what `each` throws.
+    /// The time is that at which Google recorded it, which may be later than the one it tells: leave an overlap. It
+    /// throws where Google did not tell to the end, and what `each` throws.
     package func voided(
         since: Instant,
         lane: Lane,
@@ -95,8 +95,8 @@ private let lineProduct = JSONFields(only: "productId")
 extension GooglePlayOrder {
     /// Reads a whole answer; `nil` for an order of something that has no purchase token, such as a paid app.
     ///
-    /// A member of an odd shape says nothing of the others. The number that was asked for stands where the answer's own can't be
-    /// read.
+    /// A member of an odd shape says nothing of the others. The number that was asked for stands where the answer's own
+    /// can't be read.
     init?(_ body: [UInt8], asked: String) throws(JSONFault) {
         var id: String?
         var token: String?
@@ -116,22 +116,13 @@ extension GooglePlayOrder {
             case .state: state = try reader.readSoundName()
             case .lineItems:
                 products = try reader.readSoundElements { reader throws(JSONFault) in
-                    var product: String?
-                    try reader.readObject(lineProduct) { reader, _ throws(JSONFault) in
-                        product = try reader.readOptionalName()
-                    }
-                    return product
+                    try reader.readMember(lineProduct) { reader throws(JSONFault) in try reader.readOptionalName() }
                 }.values
             }
         }
         guard isOrder else { throw .missing }
         guard token != nil || isOdd else { return nil }
-        self.init(
-            id: id ?? asked,
-            purchaseToken: token,
-            state: state ?? "",
-            productIDs: products.compactMap(\.self)
-        )
+        self.init(id: id ?? asked, purchaseToken: token, state: state ?? "", productIDs: products.compactMap(\.self))
     }
 }
 

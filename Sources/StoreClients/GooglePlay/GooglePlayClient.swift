@@ -13,8 +13,9 @@ package struct GooglePlayClient: Sendable {
 
     /// Makes a client; metrics go to the system that is bootstrapped by now.
     ///
-    /// The gate admits each request and gets each answer, by the limit that the request counts against. The logger hears of
-    /// failures; of no ids, keys and bodies. `systemSeconds` is the system's clock, in seconds since 1970, to be compared with the store's.
+    /// The gate admits each request and gets each answer, by the limit that the request counts against. The logger
+    /// hears of failures; of no ids, keys and bodies. `systemSeconds` is the system's clock, in seconds since 1970, to
+    /// be compared with the store's.
     package init(
         configuration: GooglePlayConfiguration,
         http: HTTPClient,

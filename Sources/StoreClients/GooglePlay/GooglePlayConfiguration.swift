@@ -15,9 +15,9 @@ package struct GooglePlayConfiguration: Sendable {
 
     /// Checks and keeps the settings; throws every fault at once.
     ///
-    /// The service account is the JSON text of its key file. The base URL is what stands before `/androidpublisher/v3`, that of
-    /// OAuth what stands before `/token`; by default the key file's `token_uri` is used, which has to be Google's. Plain http is
-    /// taken for loopback hosts only.
+    /// The service account is the JSON text of its key file. The base URL is what stands before `/androidpublisher/v3`,
+    /// that of OAuth what stands before `/token`; by default the key file's `token_uri` is used, which has to be
+    /// Google's. Plain http is taken for loopback hosts only.
     package init(
         serviceAccount: String,
         packageName: String,

@@ -62,7 +62,7 @@ package enum GooglePlayAcknowledgementState: Sendable, CaseIterable {
     case acknowledged
     /// Expired or revoked: there is nothing left to acknowledge.
     case over
-    /// Google knows nothing of it, or will not tell any more; it forgets no sale within its days, so a later request may
-    /// be answered otherwise.
+    /// Google knows nothing of it, or will not tell any more; it forgets no sale within its days, so a later request
+    /// may be answered otherwise.
     case unknown
 }

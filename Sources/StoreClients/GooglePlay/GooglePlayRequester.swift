@@ -114,12 +114,7 @@ struct GooglePlayRequester: Sendable {
         let endpoint = configuration.tokenEndpoint
         let call = StoreCall(
             endpoint: GooglePlayEndpoint.tokenIndex,
-            request: HTTPRequest(
-                .post,
-                endpoint,
-                path: endpoint.path,
-                sending: "application/x-www-form-urlencoded"
-            ),
+            request: HTTPRequest(.post, endpoint, path: endpoint.path, sending: "application/x-www-form-urlencoded"),
             body: Array("grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Ajwt-bearer&assertion=\(assertion)".utf8),
             gate: gate(.token),
             lane: lane

@@ -142,8 +142,8 @@ extension ProductPurchase {
 
     /// Turns the purchase into what the domain reasons about; none for what can't be read.
     ///
-    /// What is owned comes first, and apart from it what is limited in time, and what has not begun. Where our records hold it,
-    /// that it is used up is news, and else nothing.
+    /// What is owned comes first, and apart from it what is limited in time, and what has not begun. Where our records
+    /// hold it, that it is used up is news, and else nothing.
     func observations(token: String, at now: Instant, isKnown: Bool = false) -> [Observation] {
         guard !isOdd else { return [] }
         let items = keptItems

@@ -64,7 +64,8 @@ extension SubscriptionPurchase {
         return items.isEmpty || hasOddItems || items.contains { standing(of: $0, at: now) == .unreadable }
     }
 
-    /// Whether an item is owned; what takes another's place at its next renewal is listed beside it, and has no owner yet.
+    /// Whether an item is owned; what takes another's place at its next renewal is listed beside it, and has no owner
+    /// yet.
     ///
     /// What is owned names its last paid order. A purchase that was never paid, as by a promotion, names none at all.
     func isOwned(_ item: Item) -> Bool {
@@ -90,10 +91,11 @@ extension SubscriptionPurchase {
         }
     }
 
-    /// Turns the purchase into what the domain reasons about: what gives access first, and apart from it what is late and over.
+    /// Turns the purchase into what the domain reasons about: what gives access first, then what is late, then what is
+    /// over.
     ///
-    /// There is none for a purchase that was given up before it was paid, and for what can't be read. The lineage is the tokens
-    /// of the purchases that it replaced, its own among them. Items that may grant access end by themselves.
+    /// There is none for a purchase that was given up before it was paid, and for what can't be read. The lineage is
+    /// the tokens of the purchases that it replaced, its own among them. Items that may grant access end by themselves.
     func observations(
         token: String,
         lineage: [String],
@@ -172,8 +174,8 @@ extension SubscriptionPurchase {
 
     /// What Google waits for; `nil` where it waits for nothing, or nothing can be acknowledged yet.
     ///
-    /// Google's advice speaks of active subscriptions. A user who cancels the renewal within the first days has paid all the
-    /// same, and would be refunded and cut off: such a sale waits as well while it gives access.
+    /// Google's advice speaks of active subscriptions. A user who cancels the renewal within the first days has paid
+    /// all the same, and would be refunded and cut off: such a sale waits as well while it gives access.
     private func acknowledgement(_ token: String, givesAccess: Bool, at now: Instant) -> Acknowledgement? {
         guard awaitsAcknowledgement, state == .active || state == .canceled && givesAccess,
             let productID = items.lazy.compactMap(\.productID).first

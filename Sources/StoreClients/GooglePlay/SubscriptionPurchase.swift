@@ -73,7 +73,8 @@ struct SubscriptionPurchase: Hashable, Sendable {
 
     /// Whether the purchase stands in the place of the one that its link names.
     ///
-    /// A purchase that is not paid, or that never will be, leaves the older one as it is; so does a state we do not know.
+    /// A purchase that is not paid, or that never will be, leaves the older one as it is; so does a state we do not
+    /// know.
     var replacesLinked: Bool {
         switch state {
         case .active, .inGracePeriod, .canceled: items.isEmpty || items.contains(where: isOwned)

@@ -85,8 +85,8 @@ package struct OnsideClient: Sendable {
 
     /// Verifies a signed history that the app sent (`onside_history`), a compact JWS of at most 1 MiB.
     ///
-    /// It proves which orders of our app an Onside account holds. Whether they still give access, and which user has it, only a
-    /// read of Onside shows.
+    /// It proves which orders of our app an Onside account holds. Whether they still give access, and which user has
+    /// it, only a read of Onside shows.
     package func history(_ text: String) async throws(OnsideProofFailure) -> OnsideHistory {
         let signed: CompactJWS
         do throws(ProofRefusal) {
@@ -95,7 +95,7 @@ package struct OnsideClient: Sendable {
         return try await verify(signed, lane: .restore)
     }
 
-    /// Verifies a signed history with a key set of Onside's, as JSON, and without a request; no `bundleID` takes any app.
+    /// Verifies a signed history with Onside's key set, as JSON, and without a request; no `bundleID` takes any app.
     package static func history(
         _ text: String,
         keySet: String,

@@ -15,7 +15,8 @@ package struct OnsideConfiguration: Sendable {
 
     /// Checks and keeps the settings; throws every fault at once.
     ///
-    /// The key is the UTF-8 of the merchant secret, or what that is the base64 of. Plain http is taken for loopback hosts only.
+    /// The key is the UTF-8 of the merchant secret, or what that is the base64 of. Plain http is taken for loopback
+    /// hosts only.
     package init(
         merchantID: String,
         merchantSecret: String,

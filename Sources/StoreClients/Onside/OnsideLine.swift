@@ -38,8 +38,7 @@ enum OnsideLineRule {
     }
 }
 
-/// Every line, by what the transaction with the latest purchase date is worth, and what the earlier ones are, `nil` being
-/// whatever.
+/// Every line, by what its latest transaction by purchase date is worth, and the earlier ones (`nil`: whatever).
 let onsideLineRules: [(latest: OnsideStanding, earlier: OnsideLineRule.Earlier?, verdict: OnsideLineRule.Verdict)] = [
     // latest    earlier   verdict
     (.running, nil, .byLatest),
@@ -132,12 +131,7 @@ struct OnsideLine: Sendable {
             store: Store.onside.rawValue,
             environment: "production",
             identifiers: ids.map { id in
-                PurchaseIdentifier(
-                    value: id,
-                    store: Store.onside.rawValue,
-                    environment: "production",
-                    kind: "store_id"
-                )
+                PurchaseIdentifier(value: id, store: Store.onside.rawValue, environment: "production", kind: "store_id")
             },
             productID: transaction.productID,
             entitlements: ["onside:\(transaction.productID)"],

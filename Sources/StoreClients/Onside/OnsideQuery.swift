@@ -3,8 +3,8 @@ package import SignedTokens
 
 /// Which orders to read, and what the reader must know to judge the answers.
 package struct OnsideQuery: Sendable {
-    /// Ids of orders, or of the first order of a line; of those that a client named at most 20 are asked, the proven ones
-    /// first.
+    /// Ids of orders, or of the first order of a line; of those that a client named at most 20 are asked, the proven
+    /// ones first.
     package var orderIDs: [String]
     /// Ids that are known to exist, from our records or a verified history: that Onside does not know one means only
     /// that it is not visible yet.

@@ -42,10 +42,7 @@ package struct RevenueCatClient: Sendable {
     }
 
     private func read(_ session: inout RevenueCatSession) async -> CustomerReading {
-        let subscriptions = await session.items(
-            .customerSubscriptions(session.customer),
-            item: WireItem.subscription
-        )
+        let subscriptions = await session.items(.customerSubscriptions(session.customer), item: WireItem.subscription)
         if subscriptions.isMissing {
             // Unknown on the first page is an absence; on a later one the customer vanished under our hands.
             guard session.requests > 1 else {
@@ -104,10 +101,10 @@ package struct RevenueCatClient: Sendable {
         return answers.reduce(LookupResult(), +)
     }
 
-    /// Finds out what RevenueCat knows of purchases that the user has shown proofs of, each by ids that its store has verified.
+    /// Finds out what RevenueCat knows of purchases that the user has proved, each by ids that its store has verified.
     ///
-    /// For each purchase it returns what was found under its ids: the user's (`askedUser`), another user's (`heldElsewhere`), or
-    /// an anonymous customer's (`unnamed`); and why the answer is not whole.
+    /// For each purchase it returns what was found under its ids: the user's (`askedUser`), another user's
+    /// (`heldElsewhere`), or an anonymous customer's (`unnamed`); and why the answer is not whole.
     package func owners(
         of purchases: [[String]],
         for query: CustomerQuery
@@ -125,10 +122,7 @@ package struct RevenueCatClient: Sendable {
                 answers.append(Witnesses())
                 continue
             }
-            let found = await lookup(
-                ids.map { TypedID(store: nil, kind: "transaction_id", value: $0) },
-                query.lane
-            )
+            let found = await lookup(ids.map { TypedID(store: nil, kind: "transaction_id", value: $0) }, query.lane)
             failure = failure ?? found.failure
             var seen: Set<ExactText> = []
             var witnesses = Witnesses(hasUnreadable: found.hasUnreadable)
@@ -229,13 +223,7 @@ package struct RevenueCatClient: Sendable {
     ) async -> LookupResult {
         var requests = 0
         do throws(ReadFailure) {
-            let page = try await requester.page(
-                endpoint,
-                lane: lane,
-                purpose: .lookup,
-                requests: &requests,
-                item: item
-            )
+            let page = try await requester.page(endpoint, lane: lane, purpose: .lookup, requests: &requests, item: item)
             guard let page else { return LookupResult() }
             return LookupResult(
                 items: page.items,

@@ -12,8 +12,7 @@ package struct RevenueCatConfiguration: Sendable {
 
     /// Checks and keeps the settings, such as `sk_…` and `proj0a1b2c3d`; throws every fault at once.
     ///
-    /// `/v2` is appended where the base URL's path does not end in it; plain http is taken for loopback hosts only. A page has up
-    /// to 100 items.
+    /// `/v2` is appended where the base URL's path does not end in it; plain http is taken for loopback hosts only.
     package init(
         apiKey: String,
         projectID: String,

@@ -12,8 +12,8 @@ struct PathSegment: Hashable, Sendable {
     }
 }
 
-/// App user ids that RevenueCat refuses, because they are what broken code sends in place of an id: many people would be
-/// one customer.
+/// App user ids that RevenueCat refuses, because they are what broken code sends in place of an id: many people would
+/// be one customer.
 ///
 /// - SeeAlso: https://www.revenuecat.com/docs/customers/user-ids
 package enum BlockedIDs {

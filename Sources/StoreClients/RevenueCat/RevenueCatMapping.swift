@@ -51,8 +51,3 @@ extension Observation {
         return base == value ? [value] : [value, base]
     }
 }
-
-extension WireItem {
-    /// The store as the ledger calls it.
-    var ledgerStore: String { store == "play_store" ? Store.googlePlay.rawValue : store }
-}

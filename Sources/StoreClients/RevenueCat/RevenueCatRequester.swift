@@ -78,8 +78,7 @@ struct RevenueCatRequester: Sendable {
 
     /// Has RevenueCat do something.
     ///
-    /// Where it throws, the thing may have been done all the same, unless the failure says that nothing was sent or that it was
-    /// refused.
+    /// Where it throws, the thing may have been done all the same, unless nothing was sent or it was refused.
     func post(_ endpoint: RevenueCatEndpoint, body: [UInt8], lane: Lane) async throws(ReadFailure) -> RevenueCatDone {
         let request = HTTPRequest(
             .post,

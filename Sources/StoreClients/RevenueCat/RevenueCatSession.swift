@@ -76,8 +76,8 @@ struct RevenueCatSession {
 
     /// Reads a list from its first page, or from behind `cursor`, to its last; failures are recorded.
     ///
-    /// No two items of the list share an `id`, where there is such a thing. With `needsAll` an element that is refused makes
-    /// the list useless as a whole.
+    /// No two items of the list share an `id`, where there is such a thing. With `needsAll` an element that is refused
+    /// makes the list useless as a whole.
     mutating func list<Item: Sendable>(
         _ endpoint: RevenueCatEndpoint,
         after cursor: String? = nil,
@@ -218,7 +218,7 @@ struct RevenueCatSession {
         return (aliases.holdAskedUser, others)
     }
 
-    /// Reads the ids of the customer who holds an item, and whether the asked user is this customer; `nil`: they can't be read.
+    /// Reads the ids of an item's customer, and whether the asked user is that customer; `nil`: they can't be read.
     private mutating func aliases(of returned: String) async -> (ids: [String], holdAskedUser: Bool)? {
         guard let segment = PathSegment(returned) else {
             note(ReadFailure(.malformed))
@@ -242,8 +242,8 @@ extension NamedOwner {
     /// The table of owners of an item that was listed for one customer id and names another (`returned`).
     ///
     /// There is none for an identified customer who has nothing to do with the asked one: the store answered a
-    /// question that was not asked. One customer's alias list holds both ids; other users are users of the host, other than the
-    /// asked one, among the aliases or named by `returned`.
+    /// question that was not asked. One customer's alias list holds both ids; other users are users of the host, other
+    /// than the asked one, among the aliases or named by `returned`.
     init?(of returned: String, isSameCustomer: Bool, otherUsers: [String]) {
         // The smallest, so that every reading names the same one.
         let other = otherUsers.map(ExactText.init).min()?.text

@@ -11,7 +11,8 @@ package struct RevenueCatTransfers: Sendable {
 
     /// Makes a client; the configuration has the key that may write.
     ///
-    /// The logger hears of failures; of no ids, keys and bodies. `systemSeconds` is the system's clock, in seconds since 1970, to be compared with the store's.
+    /// The logger hears of failures; of no ids, keys and bodies. `systemSeconds` is the system's clock, in seconds
+    /// since 1970, to be compared with the store's.
     package init(
         configuration: RevenueCatConfiguration,
         http: HTTPClient,

@@ -44,6 +44,9 @@ struct WireItem: Sendable {
     /// Whether its entitlements, whatever they are, may give access.
     var mayGive: Bool { givesAccess ?? (status == StoreStatus.Known.owned.rawValue) }
 
+    /// The store as the ledger calls it.
+    var ledgerStore: String { store == "play_store" ? Store.googlePlay.rawValue : store }
+
     /// Reads a subscription.
     static func subscription(_ reader: inout JSONReader) throws(JSONFault) -> WireItem {
         try WireItem(.subscription, &reader)

@@ -1,5 +1,5 @@
 extension JSONReader {
-    /// Reads a value that nothing depends on; one that `read` refuses is passed over, where the text itself is not broken.
+    /// Reads a value that nothing depends on; in a sound text, one that `read` refuses is passed over.
     @inlinable
     public mutating func readIfSound<Value>(
         _ read: (inout JSONReader) throws(JSONFault) -> Value?

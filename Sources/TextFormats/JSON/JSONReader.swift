@@ -1,11 +1,11 @@
 /// Reads a JSON text (RFC 8259) in one pass, building only what the caller asks for.
 ///
-/// Values that the caller does not read are checked and skipped without being built, so a body costs one scan whatever it
-/// holds. Nothing recurses without bound: depth and size have limits. A fault leaves the reader where it stopped; a
+/// Values that the caller does not read are checked and skipped without being built, so a body costs one scan whatever
+/// it holds. Nothing recurses without bound: depth and size have limits. A fault leaves the reader where it stopped; a
 /// caller that wants to go on past a bad value keeps a copy of the reader from before it and skips with that.
 ///
-/// Generic functions are public and inlinable, so that the compiler specializes them for the fields of other modules: with
-/// `package` access it does not, and reading a store's answer takes a third longer.
+/// Generic functions are public and inlinable, so that the compiler specializes them for the fields of other modules:
+/// with `package` access it does not, and reading a store's answer takes a third longer.
 public struct JSONReader {
     /// The deepest nesting of containers that is read.
     public static let maximumDepth = 32
@@ -181,10 +181,7 @@ public struct JSONReader {
     }
 
     @inlinable
-    func find<Field>(
-        escaped range: Range<Int>,
-        _ fields: JSONFields<Field>
-    ) -> (index: Int, field: Field)? {
+    func find<Field>(escaped range: Range<Int>, _ fields: JSONFields<Field>) -> (index: Int, field: Field)? {
         // A name that is no text is none of ours.
         guard let key = try? unescape(range, limit: Self.maximumBytes) else { return nil }
         return fields.find(key, 0..<key.count)
