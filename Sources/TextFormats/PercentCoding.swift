@@ -40,7 +40,9 @@ package enum Hex {
 
     /// Writes bytes, in lower case.
     package static func encode(_ bytes: some Sequence<UInt8>) -> String {
-        String(decoding: bytes.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }, as: UTF8.self)
+        var text: [UInt8] = []
+        for byte in bytes { text += [digits[Int(byte >> 4)], digits[Int(byte & 15)]] }
+        return String(decoding: text, as: UTF8.self)
     }
 
     /// What a digit stands for, in either case; `nil` for any other byte.

@@ -134,7 +134,8 @@ extension AccountIDs {
 
     /// Either alphabet; with one character more, the bits behind the last whole byte may be any.
     private static func base64(_ characters: some Sequence<UInt8>) -> [UInt8]? {
-        let standard = [UInt8(ascii: "+"): UInt8(ascii: "-"), UInt8(ascii: "/"): UInt8(ascii: "_")]
-        return Base64.decode(characters.map { standard[$0] ?? $0 } + [UInt8(ascii: "A")], .url)
+        let (plus, minus, slash, line) = (UInt8(ascii: "+"), UInt8(ascii: "-"), UInt8(ascii: "/"), UInt8(ascii: "_"))
+        let url = characters.map { $0 == plus ? minus : $0 == slash ? line : $0 }
+        return Base64.decode(url + [UInt8(ascii: "A")], .url)
     }
 }

@@ -66,7 +66,13 @@ extension GooglePlayClient {
         var query = "type=1&maxResults=1000&startTime=\(start)"
         var cursors: Set<String> = []
         for _ in 0..<Self.maximumPages {
-            let page = try await voidedPage(query, lane)
+            var requests = 0
+            let page = try await requester.send(.voided(query), lane: lane, requests: &requests) {
+                said throws(ReadFailure) in
+                // There is always a list; whatever this is, it is none.
+                guard let page = try said.read(VoidedPage.init) else { throw ReadFailure(.rejected) }
+                return page
+            }
             try await each(page.items)
             guard let next = page.next else { return }
             // A list that leads back to where it was has no end.
@@ -74,15 +80,6 @@ extension GooglePlayClient {
             query = "type=1&maxResults=1000&token=\(PercentCoding.encode(next))"
         }
         throw ReadFailure(.malformed, store: .googlePlay)
-    }
-
-    private func voidedPage(_ query: String, _ lane: Lane) async throws(ReadFailure) -> VoidedPage {
-        var requests = 0
-        return try await requester.send(.voided(query), lane: lane, requests: &requests) { said throws(ReadFailure) in
-            // There is always a list; whatever this is, it is none.
-            guard let page = try said.read(VoidedPage.init) else { throw ReadFailure(.rejected) }
-            return page
-        }
     }
 }
 

@@ -141,7 +141,11 @@ extension SubscriptionPurchase {
             kind: .subscription,
             store: Store.googlePlay.rawValue,
             environment: environment,
-            identifiers: identifiers(lineage, environment: environment),
+            identifiers: googlePlayIdentifiers(
+                tokens: lineage + [expiredToken].compactMap(\.self),
+                orders: (items.map(\.orderID) + [latestOrderID]).compactMap(\.self),
+                environment: environment
+            ),
             productID: best?.productID,
             entitlements: Set(items.compactMap(\.entitlement)).sorted(),
             status: StoreStatus(word),
@@ -161,15 +165,6 @@ extension SubscriptionPurchase {
         )
         observation.payloadHash = observation.factsHash
         return observation
-    }
-
-    private func identifiers(_ lineage: [String], environment: String) -> [PurchaseIdentifier] {
-        let orders = items.map(\.orderID) + [latestOrderID]
-        return googlePlayIdentifiers(
-            tokens: lineage + [expiredToken].compactMap(\.self),
-            orders: orders.compactMap(\.self),
-            environment: environment
-        )
     }
 
     /// What Google waits for; `nil` where it waits for nothing, or nothing can be acknowledged yet.
